@@ -1,0 +1,77 @@
+# Every target makes .venv when it is missing or when its requirements changed.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+$(STAMP): pyproject.toml constraints.txt
+	@echo "Installing Tiercel and its tools into $(VENV) (once; a few minutes)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@# torch first and by exact version: a looser pin may pull gigabytes of CUDA libraries
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' constraints.txt)" -c constraints.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train,serve,dev]'
+	@touch $(STAMP)
+
+.PHONY: install
+install: $(STAMP) ## Make .venv with everything in it
+
+.PHONY: demo
+demo: $(STAMP) ## Train, ship, hot-swap and serve real models on this machine, with a live view
+	@$(BIN)/python -m benchmarks.demo $(DEMO_FLAGS)
+
+.PHONY: test
+test: $(STAMP) ## Run every test
+	@$(BIN)/python -m pytest $(TEST_FLAGS)
+
+.PHONY: lint
+lint: $(STAMP) protos-check ## Style, types, architecture and the contract
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/buf lint
+	@$(BIN)/buf format --diff --exit-code
+
+.PHONY: format
+format: $(STAMP) ## Let the tools put the code in order
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+	@$(BIN)/buf format --write
+
+PROTO_FILES := $(shell find protos -name '*.proto')
+
+define generate
+	$(BIN)/python -m grpc_tools.protoc -I protos \
+	  --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy --plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc \
+	  --python_out=$(1) --grpc_python_out=$(1) --mypy_out=quiet:$(1) --mypy_grpc_out=quiet:$(1) $(PROTO_FILES)
+endef
+
+.PHONY: protos
+protos: $(STAMP) ## Generate code from protos/
+	@$(call generate,protos)
+
+.PHONY: protos-check
+protos-check: $(STAMP)
+	@rm -rf build/protos && mkdir -p build/protos
+	@$(call generate,build/protos)
+	@diff -r --exclude='*.proto' --exclude=__init__.py --exclude=__pycache__ build/protos protos \
+	  || { echo "The generated code is not current: run 'make protos' and commit the result."; exit 1; }
+
+.PHONY: bars
+bars: $(STAMP) ## Print every bar of every benchmark result and whether it holds
+	@$(BIN)/python -m benchmarks.bars
+
+.PHONY: lock
+lock: $(STAMP) ## Write the versions in .venv to constraints.txt
+	@{ head -2 constraints.txt; $(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' | sort -f; } > build/constraints.txt
+	@mv build/constraints.txt constraints.txt
+
+.PHONY: clean
+clean: ## Remove everything that was made here
+	rm -rf $(VENV) build dist demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,1 @@
+"""Benchmarks: each writes benchmarks/results/NAME.json."""

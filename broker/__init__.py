@@ -1,0 +1,1 @@
+"""The broker: accepts jobs, decides shares, follows deliveries."""

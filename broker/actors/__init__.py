@@ -1,0 +1,1 @@
+"""The asyncio shell: actors own state, run the pure machines and carry out their effects."""

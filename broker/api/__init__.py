@@ -1,0 +1,1 @@
+"""gRPC services: translation between the wire and the actors, nothing else."""

@@ -1,0 +1,1 @@
+"""The words of Tiercel as frozen dataclasses; imports nothing else of ours."""

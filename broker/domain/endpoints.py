@@ -1,0 +1,103 @@
+"""Endpoints, their versions, and deliveries."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One verified ONNX artefact of an endpoint.
+
+    Attributes:
+        version: Number within the endpoint, from 1.
+        job_id: The job that trained it.
+        tier: Number of the tier it fulfils.
+        metric: Name of the metric.
+        value: The metric re-measured on the exported model.
+        delivered_at: When it began to answer, seconds since the Unix epoch.
+        sha256: Of the ONNX file, hexadecimal.
+    """
+
+    version: int
+    job_id: str
+    tier: int
+    metric: str
+    value: float
+    delivered_at: float
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The name that applications call.
+
+    Attributes:
+        name: Unique among all tenants, since it is part of the URL.
+        tenant: The owner.
+        next_version: Number the next delivery will get.
+        live_version: Version that answers, or None.
+        versions: All delivered versions, oldest first.
+        node_id: Node whose inference server has the live version, or empty.
+    """
+
+    name: str
+    tenant: str
+    next_version: int = 1
+    live_version: int | None = None
+    versions: tuple[Version, ...] = ()
+    node_id: str = ""
+
+
+class DeliveryState(enum.Enum):
+    """Where a delivery is."""
+
+    REQUESTED = "requested"
+    EXPORTING = "exporting"
+    LOADING = "loading"
+    DELIVERED = "delivered"
+    FAILED = "failed"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing happens to the delivery any more."""
+        return self in {DeliveryState.DELIVERED, DeliveryState.FAILED}
+
+
+def delivery_id(job_id: str, tier: int) -> str:
+    """The id of the one delivery there can be for this job and tier (1 for the first)."""
+    return f"{job_id}-tier-{tier}"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """The hand-over of a model at a tier: export, verify, load, warm, flip.
+
+    Attributes:
+        id: See :func:`delivery_id`.
+        job_id: The job that reached the tier.
+        tier: Number of the tier.
+        target: The tier's target.
+        endpoint: Where the model goes.
+        version: The number it will have there; fixed before the work begins, so that doing it twice is doing it once.
+        state: Where it is.
+        requested_at: When the tier was reached, seconds since the Unix epoch.
+        value: The metric re-measured on the exported model, or None.
+        sha256: Of the ONNX file, or empty.
+        delivered_at: When the version began to answer, or None.
+        reason: Plain words when it failed.
+    """
+
+    id: str
+    job_id: str
+    tier: int
+    target: float
+    endpoint: str
+    version: int
+    state: DeliveryState
+    requested_at: float
+    value: float | None = None
+    sha256: str = ""
+    delivered_at: float | None = None
+    reason: str = ""

@@ -1,0 +1,109 @@
+"""News about jobs, endpoints and nodes: what WatchJobs streams and MQTT publishes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tiercel.broker.domain.endpoints import Version
+from tiercel.broker.domain.jobs import JobState, TierStatus
+from tiercel.broker.domain.shares import Share
+
+
+@dataclass(frozen=True, slots=True)
+class StateChanged:
+    """A job entered a state."""
+
+    state: JobState
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressMade:
+    """A job's script reported metrics; ``value`` is the one the tiers are about."""
+
+    epoch: int
+    value: float
+    metrics: Mapping[str, float]
+    cpu_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class TierChanged:
+    """A tier of a job was reached, delivered, failed, or found out of reach."""
+
+    tier: TierStatus
+
+
+@dataclass(frozen=True, slots=True)
+class ShareChanged:
+    """A job got another share, or its first one."""
+
+    node_id: str
+    share: Share
+
+
+JobChange = StateChanged | ProgressMade | TierChanged | ShareChanged
+
+
+@dataclass(frozen=True, slots=True)
+class JobEvent:
+    """Something that happened to a job.
+
+    Attributes:
+        sequence: Grows in the order in which things happened, over all jobs and restarts of the broker.
+        job_id: The job.
+        tenant: Its owner.
+        at: Seconds since the Unix epoch.
+        change: What happened.
+    """
+
+    sequence: int
+    job_id: str
+    tenant: str
+    at: float
+    change: JobChange
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointEvent:
+    """Another version of an endpoint answers."""
+
+    endpoint: str
+    tenant: str
+    at: float
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEvent:
+    """A node came or went."""
+
+    node_id: str
+    online: bool
+    lease_epoch: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A change of a job's share, as the scheduler decided it.
+
+    Attributes:
+        job_id: The job.
+        at: Seconds since the Unix epoch.
+        policy: Name of the policy.
+        trigger: What made the scheduler run: ``arrival``, ``exit``, ``tier``, ``node`` or ``interval``.
+        node_id: Where the job is placed.
+        share: What it got, with the reason.
+    """
+
+    job_id: str
+    at: float
+    policy: str
+    trigger: str
+    node_id: str
+    share: Share = field()
+
+
+Event = JobEvent | EndpointEvent | NodeEvent

@@ -1,0 +1,231 @@
+"""Jobs and their tiers."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from tiercel.broker.domain.shares import Share
+
+
+class Direction(enum.Enum):
+    """Whether a larger or a smaller metric is better."""
+
+    MAX = "max"
+    MIN = "min"
+
+    def reaches(self, value: float, target: float) -> bool:
+        """Whether ``value`` is as good as ``target`` or better. NaN reaches nothing."""
+        return value >= target if self is Direction.MAX else value <= target
+
+    def better(self, first: float, second: float) -> float:
+        """The better one of two values."""
+        return max(first, second) if self is Direction.MAX else min(first, second)
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """One target on the metric.
+
+    Attributes:
+        target: Metric value that reaches this tier.
+        value: What reaching it is worth, relative to other tiers.
+        deadline_seconds: Seconds after submission by which the tenant wants it, or None.
+    """
+
+    target: float
+    value: float = 1.0
+    deadline_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A training script, shipped with the job.
+
+    Attributes:
+        name: File name without a folder.
+        content: The file's text, UTF-8.
+    """
+
+    name: str
+    content: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What a job may use at most.
+
+    Attributes:
+        cpu_cores: Cores its process can use at the same time.
+        memory_bytes: Memory limit in bytes.
+    """
+
+    cpu_cores: float = 1.0
+    memory_bytes: int = 2 * 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """One training run as its tenant describes it; every default filled in.
+
+    Attributes:
+        name: A label for people.
+        endpoint: Name that applications call and that this job's models feed.
+        metric: Name under which the script reports the metric that the tiers are about.
+        direction: Whether a larger or a smaller metric is better.
+        tiers: From the easiest to the hardest; at least one.
+        script: The program as a file, or None.
+        module: The program as an installed Python module, or empty.
+        image: Container image; empty means the node's default.
+        arguments: Command-line arguments of the program.
+        resources: What it may use at most.
+        runtime: ``process``, ``docker`` or empty for whatever the node prefers.
+        max_epochs: Epochs it may train at most.
+        report_timeout_seconds: Silence after which a run counts as hung.
+        continue_after_last_tier: Keep training until ``max_epochs`` instead of stopping at the last tier.
+    """
+
+    name: str
+    endpoint: str
+    metric: str
+    direction: Direction
+    tiers: tuple[Tier, ...]
+    script: Script | None = None
+    module: str = ""
+    image: str = ""
+    arguments: tuple[str, ...] = ()
+    resources: Resources = field(default_factory=Resources)
+    runtime: str = ""
+    max_epochs: int = 100
+    report_timeout_seconds: float = 300.0
+    continue_after_last_tier: bool = False
+
+
+class JobState(enum.Enum):
+    """Where a job is in its life; see ``lifecycle/README.md`` for the edges."""
+
+    PENDING = "pending"
+    STARTING = "starting"
+    RUNNING = "running"
+    DISCONNECTED = "disconnected"
+    STOPPING = "stopping"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing happens to the job any more."""
+        return self in {JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED}
+
+
+class TierState(enum.Enum):
+    """Where a tier of a job is."""
+
+    PENDING = "pending"
+    UNREACHABLE = "unreachable"
+    REACHED = "reached"
+    DELIVERED = "delivered"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class TierStatus:
+    """A tier and what became of it.
+
+    Attributes:
+        number: 1 for the first tier.
+        tier: The target.
+        state: Where it is.
+        reached_value: Metric that the script reported when the tier was reached, or None.
+        delivered_value: Metric re-measured on the exported model, or None.
+        reached_seconds: Seconds from submission to the report that reached it, or None.
+        delivered_seconds: Seconds from submission to the first moment the version answered, or None.
+        version: Version of the endpoint that the tier became, or None.
+        reason: Plain words when it failed or cannot be reached.
+    """
+
+    number: int
+    tier: Tier
+    state: TierState = TierState.PENDING
+    reached_value: float | None = None
+    delivered_value: float | None = None
+    reached_seconds: float | None = None
+    delivered_seconds: float | None = None
+    version: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One report of the metric.
+
+    Attributes:
+        at: When it was reported, seconds since the Unix epoch.
+        epoch: Training epoch it belongs to.
+        value: The spec's metric.
+        cpu_seconds: CPU seconds the run had used by then.
+    """
+
+    at: float
+    epoch: int
+    value: float
+    cpu_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job as its actor knows it. Times are seconds since the Unix epoch.
+
+    Attributes:
+        id: Unique, short, made by the broker.
+        tenant: Name of the owner.
+        spec: What was asked for.
+        submitted_at: When it was accepted.
+        state: Where it is in its life.
+        reason: Plain words about the state.
+        tiers: Status of each tier, in order.
+        attempts: How many runs were started; the present run is ``{id}-{attempts}``.
+        started_at: When it first ran, or None.
+        finished_at: When it reached a final state, or None.
+        epoch: Latest epoch reported.
+        latest_value: Latest value of the metric, or None.
+        best_value: Best value of the metric, or None.
+        last_sequence: Number of the present run's latest report that was taken in.
+        cpu_seconds: CPU seconds of all its runs.
+        finished_runs_cpu_seconds: CPU seconds of its earlier runs alone.
+        node_id: Where it is placed, or empty.
+        share: What it may use there, or None.
+        stop_reason: Why it was asked to stop, or empty; decides the final state.
+        stop_outcome: The final state that a confirmed stop leads to, or None.
+        log_tail: Last lines of output of a run that failed.
+        idempotency_key: The client's key, or empty.
+    """
+
+    id: str
+    tenant: str
+    spec: JobSpec
+    submitted_at: float
+    state: JobState = JobState.PENDING
+    reason: str = ""
+    tiers: tuple[TierStatus, ...] = ()
+    attempts: int = 0
+    started_at: float | None = None
+    finished_at: float | None = None
+    epoch: int = 0
+    latest_value: float | None = None
+    best_value: float | None = None
+    last_sequence: int = 0
+    cpu_seconds: float = 0.0
+    finished_runs_cpu_seconds: float = 0.0
+    node_id: str = ""
+    share: Share | None = None
+    stop_reason: str = ""
+    stop_outcome: JobState | None = None
+    log_tail: str = ""
+    idempotency_key: str = ""
+
+    @property
+    def run_id(self) -> str:
+        """Id of the present run; empty before the first."""
+        return f"{self.id}-{self.attempts}" if self.attempts else ""

@@ -1,0 +1,34 @@
+"""Nodes and what they offer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A machine with an agent, as the broker knows it.
+
+    Attributes:
+        id: Name, unique among nodes.
+        cpu_cores: Cores that jobs may use.
+        memory_bytes: Memory that jobs may use, in bytes.
+        runtimes: What it can run jobs with, the preferred first.
+        limits: How it enforces CPU shares.
+        images: Container images at hand.
+        online: Whether its lease holds.
+        lease_epoch: Counts its connections; messages of older ones are void.
+        serving_http: Where its inference server answers over HTTP, ``host:port``, or empty.
+        serving_grpc: The same over gRPC.
+    """
+
+    id: str
+    cpu_cores: float
+    memory_bytes: int
+    runtimes: tuple[str, ...] = ()
+    limits: str = ""
+    images: frozenset[str] = field(default_factory=frozenset)
+    online: bool = True
+    lease_epoch: int = 0
+    serving_http: str = ""
+    serving_grpc: str = ""

@@ -1,0 +1,1 @@
+"""Pure state machines: an event in, the new state and effects out."""

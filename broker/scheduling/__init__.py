@@ -1,0 +1,1 @@
+"""Pure policies: a snapshot in, a plan out."""
