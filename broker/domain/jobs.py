@@ -199,6 +199,8 @@ class Job:
         stop_reason: Why it was asked to stop, or empty; decides the final state.
         stop_outcome: The final state that a confirmed stop leads to, or None.
         log_tail: Last lines of output of a run that failed.
+        run_active: Whether its present run may exist; what it holds is free only once this is False.
+        last_heard_at: When its present run last showed progress, or None.
         idempotency_key: The client's key, or empty.
     """
 
@@ -223,6 +225,8 @@ class Job:
     stop_reason: str = ""
     stop_outcome: JobState | None = None
     log_tail: str = ""
+    run_active: bool = False
+    last_heard_at: float | None = None
     idempotency_key: str = ""
 
     @property

@@ -273,6 +273,7 @@ class RunStatus(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     LOG_TAIL_FIELD_NUMBER: _builtins.int
     CPU_SECONDS_FIELD_NUMBER: _builtins.int
+    LOST_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     state: Global___RunState.ValueType
     exit_code: _builtins.int
@@ -282,6 +283,8 @@ class RunStatus(_message.Message):
     log_tail: _builtins.str
     """The last lines of its output, once it has exited."""
     cpu_seconds: _builtins.float
+    lost: _builtins.bool
+    """It ended through no fault of the job, for example because its agent was restarted: start the job again."""
     def __init__(
         self,
         *,
@@ -291,10 +294,11 @@ class RunStatus(_message.Message):
         reason: _builtins.str = ...,
         log_tail: _builtins.str = ...,
         cpu_seconds: _builtins.float = ...,
+        lost: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "exit_code", b"exit_code"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "cpu_seconds", b"cpu_seconds", "exit_code", b"exit_code", "log_tail", b"log_tail", "reason", b"reason", "run_id", b"run_id", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "cpu_seconds", b"cpu_seconds", "exit_code", b"exit_code", "log_tail", b"log_tail", "lost", b"lost", "reason", b"reason", "run_id", b"run_id", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015

@@ -1,0 +1,117 @@
+"""What a job's spec must look like before anything is created."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING
+
+from tiercel.broker.domain.errors import InvalidSpecError
+from tiercel.broker.domain.jobs import Direction
+
+if TYPE_CHECKING:
+    from tiercel.broker.domain.jobs import JobSpec
+
+MAX_TIERS = 32
+MAX_SCRIPT_BYTES = 1024 * 1024
+MIN_MEMORY_BYTES = 64 * 1024**2
+RUNTIMES = ("process", "docker")
+
+_ENDPOINT = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_METRIC = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]{0,62}")
+_SCRIPT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,100}\.py")
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+
+
+def validate_spec(spec: JobSpec) -> None:
+    """Check everything about a spec that can be known without looking at nodes or other jobs.
+
+    Raises:
+        InvalidSpecError: A field is missing, malformed or impossible; ``field`` names it, the message what to do.
+    """
+    _validate_names(spec)
+    _validate_program(spec)
+    _validate_tiers(spec)
+    _validate_limits(spec)
+
+
+def _refuse(field: str, message: str) -> InvalidSpecError:
+    return InvalidSpecError(f"{field}: {message}", field=field)
+
+
+def _validate_names(spec: JobSpec) -> None:
+    if not _ENDPOINT.fullmatch(spec.endpoint):
+        raise _refuse(
+            "endpoint",
+            f"{spec.endpoint!r} is not an endpoint's name; use 1 to 63 of a-z, 0-9, '.', '_' and '-', "
+            "beginning with a letter or digit",
+        )
+    if not _METRIC.fullmatch(spec.metric):
+        raise _refuse(
+            "metric",
+            f"{spec.metric!r} is not a metric's name; give the name that the script reports, such as 'accuracy'",
+        )
+    if len(spec.name) > 128:
+        raise _refuse("name", "is longer than 128 characters; shorten it")
+
+
+def _validate_program(spec: JobSpec) -> None:
+    if spec.script is not None and spec.module:
+        raise _refuse("module", "is given beside a script; give one of the two")
+    if spec.script is None and not spec.module:
+        raise _refuse("script", "is missing; give a training script or a module to run")
+    if spec.script is not None:
+        if not _SCRIPT_NAME.fullmatch(spec.script.name):
+            raise _refuse("script.name", f"{spec.script.name!r} is not the name of a Python file, such as 'train.py'")
+        if not spec.script.content:
+            raise _refuse("script.content", "is empty; send the script's text")
+        if len(spec.script.content) > MAX_SCRIPT_BYTES:
+            raise _refuse(
+                "script.content", f"has {len(spec.script.content)} bytes; at most {MAX_SCRIPT_BYTES} are taken"
+            )
+    if spec.module and not _MODULE.fullmatch(spec.module):
+        raise _refuse("module", f"{spec.module!r} is not a Python module's name, such as 'package.train'")
+    if spec.runtime and spec.runtime not in RUNTIMES:
+        raise _refuse("runtime", f"{spec.runtime!r} is unknown; choose one of {', '.join(RUNTIMES)} or leave it out")
+    if spec.image and spec.runtime == "process":
+        raise _refuse("image", "needs the runtime 'docker'; leave out the image or change the runtime")
+
+
+def _validate_tiers(spec: JobSpec) -> None:
+    if not spec.tiers:
+        raise _refuse("tiers", "is empty; give at least one target of the metric")
+    if len(spec.tiers) > MAX_TIERS:
+        raise _refuse("tiers", f"has {len(spec.tiers)} entries; at most {MAX_TIERS} are taken")
+    for index, tier in enumerate(spec.tiers):
+        where = f"tiers[{index}]"
+        if not math.isfinite(tier.target):
+            raise _refuse(f"{where}.target", f"{tier.target} is not a finite number")
+        if not (math.isfinite(tier.value) and tier.value > 0):
+            raise _refuse(f"{where}.value", f"{tier.value} is not a positive number")
+        if tier.deadline_seconds is not None and not (
+            math.isfinite(tier.deadline_seconds) and tier.deadline_seconds > 0
+        ):
+            raise _refuse(f"{where}.deadline_seconds", f"{tier.deadline_seconds} is not a positive number of seconds")
+    rising = spec.direction is Direction.MAX
+    for index in range(1, len(spec.tiers)):
+        before, after = spec.tiers[index - 1].target, spec.tiers[index].target
+        if after <= before if rising else after >= before:
+            raise _refuse(
+                f"tiers[{index}].target",
+                f"{after} does not come after {before}; list tiers from the easiest to the hardest: for direction "
+                f"'{spec.direction.value}' that means {'rising' if rising else 'falling'} targets",
+            )
+
+
+def _validate_limits(spec: JobSpec) -> None:
+    cores, memory = spec.resources.cpu_cores, spec.resources.memory_bytes
+    if not (math.isfinite(cores) and cores > 0):
+        raise _refuse("resources.cpu_cores", f"{cores} is not a positive number of cores")
+    if memory < MIN_MEMORY_BYTES:
+        raise _refuse(
+            "resources.memory_bytes", f"{memory} bytes are too few for training; give {MIN_MEMORY_BYTES} or more"
+        )
+    if spec.max_epochs < 1:
+        raise _refuse("max_epochs", f"{spec.max_epochs} is not a positive number of epochs")
+    if not (math.isfinite(spec.report_timeout_seconds) and spec.report_timeout_seconds > 0):
+        raise _refuse("report_timeout_seconds", f"{spec.report_timeout_seconds} is not a positive number of seconds")

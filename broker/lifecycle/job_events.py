@@ -1,0 +1,168 @@
+"""What can happen to a job, and what the job's machine then asks the shell to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tiercel.broker.domain.events import JobChange
+from tiercel.broker.domain.jobs import TierStatus
+from tiercel.broker.domain.shares import Share
+
+# --- Inputs -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """The scheduler placed the job, or changed the share of a job that is placed there already."""
+
+    node_id: str
+    share: Share
+
+
+@dataclass(frozen=True, slots=True)
+class KeptWaiting:
+    """The scheduler could not place the job."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReachJudged:
+    """The scheduler holds the next tier for out of reach, or (reason empty) for within reach again."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunIsAlive:
+    """The node says that the run exists."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """The script reported metrics; ``at`` in seconds since the Unix epoch, ``sequence`` counts the run's reports."""
+
+    run_id: str
+    sequence: int
+    epoch: int
+    metrics: Mapping[str, float]
+    at: float
+    cpu_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class UsageMeasured:
+    """The node measured what the run has used."""
+
+    run_id: str
+    cpu_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunExited:
+    """The run is gone and what it held is free.
+
+    Attributes:
+        run_id: The run.
+        exit_code: Its exit code, -N for signal N, or None when there never was a process.
+        reason: The node's words when it could not be started or the node ended it.
+        log_tail: Last lines of its output.
+        cpu_seconds: What it used.
+        lost: It ended through no fault of the job.
+    """
+
+    run_id: str
+    exit_code: int | None
+    reason: str = ""
+    log_tail: str = ""
+    cpu_seconds: float = 0.0
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSilent:
+    """The job's node does not answer; the run may well go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGone:
+    """The job's node has not answered for so long that the job should start elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryEnded:
+    """The delivery of a tier ended: delivered (``version`` set) or failed (``reason`` says why)."""
+
+    tier: int
+    version: int | None
+    value: float | None
+    at: float
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    """The tenant wants it to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """Time passed."""
+
+
+JobInput = (
+    Assigned
+    | KeptWaiting
+    | ReachJudged
+    | RunIsAlive
+    | Reported
+    | UsageMeasured
+    | RunExited
+    | NodeSilent
+    | NodeGone
+    | DeliveryEnded
+    | CancelRequested
+    | Ticked
+)
+
+# --- Effects ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """Tell everybody who follows the job."""
+
+    change: JobChange
+
+
+@dataclass(frozen=True, slots=True)
+class RequestDelivery:
+    """Have the model that reached a tier delivered; asking twice is harmless."""
+
+    tier: TierStatus
+
+
+@dataclass(frozen=True, slots=True)
+class DeclareRun:
+    """Tell the node what is wanted of the job's run now."""
+
+
+@dataclass(frozen=True, slots=True)
+class WithdrawRun:
+    """The run is no longer wanted of the node."""
+
+    node_id: str
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reschedule:
+    """Have the scheduler look at once; ``trigger`` is the value of a scheduling Trigger."""
+
+    trigger: str
+
+
+JobEffect = Announce | RequestDelivery | DeclareRun | WithdrawRun | Reschedule

@@ -1,0 +1,67 @@
+"""The life of a node: online while its lease holds, offline, and after a long silence gone."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, replace
+
+from tiercel.broker.domain.nodes import Node
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseSettings:
+    """How long silence is borne.
+
+    Attributes:
+        lease_seconds: Silence after which a node counts as offline; its jobs may well go on there.
+        gone_after_seconds: Silence after which its jobs start again elsewhere.
+    """
+
+    lease_seconds: float = 10.0
+    gone_after_seconds: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLife:
+    """A node and when it was last heard of.
+
+    Attributes:
+        node: What the broker knows of it.
+        last_heard_at: Seconds since the Unix epoch.
+        gone: Whether its jobs have been told to start elsewhere.
+    """
+
+    node: Node
+    last_heard_at: float
+    gone: bool = False
+
+
+class NodeNews(enum.Enum):
+    """What a step says that others must hear."""
+
+    ONLINE = "online"
+    OFFLINE = "offline"
+    GONE = "gone"
+
+
+def connected(life: NodeLife, hello: Node, now: float) -> tuple[NodeLife, NodeNews]:
+    """The node's agent opened a stream: a new lease epoch begins."""
+    node = replace(hello, online=True, lease_epoch=life.node.lease_epoch + 1)
+    return NodeLife(node, now), NodeNews.ONLINE
+
+
+def heard(life: NodeLife, lease_epoch: int, now: float) -> NodeLife:
+    """A message of the present epoch renews the lease; one of an older epoch does not."""
+    if lease_epoch != life.node.lease_epoch:
+        return life
+    return replace(life, last_heard_at=now)
+
+
+def ticked(life: NodeLife, settings: LeaseSettings, now: float) -> tuple[NodeLife, NodeNews | None]:
+    """Time passed: the lease may have run out."""
+    silence = now - life.last_heard_at
+    if life.node.online and silence > settings.lease_seconds:
+        return replace(life, node=replace(life.node, online=False)), NodeNews.OFFLINE
+    if not life.node.online and not life.gone and silence > settings.gone_after_seconds:
+        return replace(life, gone=True), NodeNews.GONE
+    return life, None
