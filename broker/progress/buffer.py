@@ -1,0 +1,85 @@
+"""What waits to be published: bounded, and such that state is never lost."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+
+from tiercel.broker.progress.topics import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much a buffer keeps.
+
+    Attributes:
+        waiting: Messages that wait to be sent.
+        topics: Retained topics whose latest message is remembered; beyond it the one longest unchanged is forgotten.
+    """
+
+    waiting: int = 10_000
+    topics: int = 10_000
+
+
+class Buffer:
+    """A queue of messages and the latest message of each retained topic.
+
+    When the queue is full the oldest progress goes. When it is full of state, the queue is emptied and every retained
+    topic is marked for being sent again: what is newest is told, what it replaces is not.
+    """
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self._limits = limits or Limits()
+        self._waiting: deque[Message] = deque()
+        self._latest: OrderedDict[str, Message] = OrderedDict()
+        self._must_resend = False
+        self.dropped = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing has to be sent."""
+        return not self._waiting and not self._must_resend
+
+    def add(self, message: Message) -> None:
+        """Take in a message; never refuses one."""
+        if message.retain:
+            self._remember(message)
+        if len(self._waiting) >= self._limits.waiting:
+            self._make_room()
+        self._waiting.append(message)
+
+    def take(self) -> Message | None:
+        """The next message to send, or None."""
+        if self._must_resend:
+            self._requeue_state()
+        return self._waiting.popleft() if self._waiting else None
+
+    def resend_state(self) -> None:
+        """Queue the latest message of every retained topic before the progress that waits.
+
+        Older state that waits is left out: the latest message of its topic says all that a subscriber can use.
+        """
+        self._must_resend = True
+
+    def _remember(self, message: Message) -> None:
+        self._latest[message.topic] = message
+        self._latest.move_to_end(message.topic)
+        if len(self._latest) > self._limits.topics:
+            self._latest.popitem(last=False)
+
+    def _make_room(self) -> None:
+        for index, message in enumerate(self._waiting):
+            if not message.retain:
+                del self._waiting[index]
+                self.dropped += 1
+                return
+        self._waiting.clear()
+        self._must_resend = True
+
+    def _requeue_state(self) -> None:
+        self._must_resend = False
+        progress = [message for message in self._waiting if not message.retain]
+        self._waiting = deque([*self._latest.values(), *progress])

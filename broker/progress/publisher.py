@@ -1,0 +1,259 @@
+"""Publishes events over MQTT for as long as the broker lives, whatever the network does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import secrets
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import aiomqtt
+
+from tiercel.broker.domain.errors import InvalidSpecError
+from tiercel.broker.domain.events import Event
+from tiercel.broker.progress.buffer import Buffer, Limits
+from tiercel.broker.progress.topics import Message, broker_presence, message_of
+
+_LOGGER = logging.getLogger(__name__)
+# The library tells each broken connection as an error; it is told here, once.
+_LIBRARY_LOGGER = _LOGGER.getChild("library")
+_LIBRARY_LOGGER.setLevel(logging.CRITICAL)
+_TIMEOUT_SECONDS = 5.0
+_DEFAULT_PORTS = {"mqtt": 1883, "mqtts": 8883}
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long to wait before connecting again: doubling, with jitter, up to a limit.
+
+    Attributes:
+        first_seconds: Before the second attempt.
+        limit_seconds: At most.
+    """
+
+    first_seconds: float = 0.2
+    limit_seconds: float = 10.0
+
+    def seconds(self, failures: int, jitter: float) -> float:
+        """The pause after so many failures in a row (from 1); ``jitter`` in [0, 1) takes away up to half of it."""
+        pause = min(self.limit_seconds, self.first_seconds * 2.0 ** min(failures - 1, 32))
+        return pause * (1 - jitter / 2)
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherStatistics:
+    """What a publisher has done so far.
+
+    Attributes:
+        connected: Whether it has a connection now.
+        connections: How many it has had.
+        messages_published: Messages handed to the MQTT broker; at QoS 1, confirmed by it.
+        messages_dropped: Progress that gave way because the buffer was full, or was lost with a connection.
+        messages_waiting: In the buffer now.
+    """
+
+    connected: bool
+    connections: int
+    messages_published: int
+    messages_dropped: int
+    messages_waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Address:
+    host: str
+    port: int
+    tls: bool
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class MqttPublisher:
+    """Publishes what happens, in order, to one MQTT broker.
+
+    On every connection it says that the broker is online and sends the latest of everything retained, so that an MQTT
+    broker that forgot, or was away, is right again. QoS above 0 does not outlive a connection (aiomqtt); sending
+    state again is what makes up for it.
+
+    Args:
+        url: ``mqtt://HOST[:PORT]`` or ``mqtts://HOST[:PORT]`` for TLS with the system's certificates.
+        username: For the MQTT broker; empty for none.
+        password: Its password.
+        client_id: Must be unique at the MQTT broker; a random one when left out.
+        backoff: Pauses between attempts to connect.
+        limits: Bounds of the buffer.
+        keepalive_seconds: After this silence the connection is probed; half as much again and it counts as broken.
+        now: The clock, seconds since the Unix epoch.
+
+    Raises:
+        InvalidSpecError: The URL has another form, or carries a password.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        username: str = "",
+        password: str = "",
+        client_id: str = "",
+        backoff: Backoff | None = None,
+        limits: Limits | None = None,
+        keepalive_seconds: int = 15,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._address = _parse(url)
+        self._username = username
+        self._password = password
+        self._client_id = client_id or f"tiercel-{secrets.token_hex(4)}"
+        self._backoff = backoff or Backoff()
+        self._keepalive_seconds = keepalive_seconds
+        self._now = now
+        self._buffer = Buffer(limits)
+        self._arrived = asyncio.Event()
+        self._connected = asyncio.Event()
+        self._said_unreachable = False
+        self._connections = 0
+        self._published = 0
+        self._lost = 0
+
+    @property
+    def messages_published(self) -> int:
+        """Messages handed to the MQTT broker so far."""
+        return self._published
+
+    def statistics(self) -> PublisherStatistics:
+        """What it has done so far."""
+        return PublisherStatistics(
+            connected=self._connected.is_set(),
+            connections=self._connections,
+            messages_published=self._published,
+            messages_dropped=self._buffer.dropped + self._lost,
+            messages_waiting=len(self._buffer),
+        )
+
+    def publish_nowait(self, event: Event) -> None:
+        """Have ``event`` published as soon as there is a connection. Never blocks, never fails."""
+        self._buffer.add(message_of(event))
+        self._arrived.set()
+
+    async def wait_connected(self) -> None:
+        """Wait until there is a connection."""
+        await self._connected.wait()
+
+    async def run(self) -> None:
+        """Publish until cancelled; the network cannot make it end. On cancellation it says that the broker goes."""
+        failures = 0
+        while True:
+            connections = self._connections
+            try:
+                await self._run_connection()
+            except* (aiomqtt.MqttError, OSError) as group:
+                self._log_unreachable(group.exceptions[0])
+            failures = 1 if self._connections > connections else failures + 1
+            # Jitter spreads load; nothing secret depends on it.
+            await asyncio.sleep(self._backoff.seconds(failures, random.random()))  # noqa: S311
+
+    async def _run_connection(self) -> None:
+        will = broker_presence(online=False, at=self._now())
+        client = aiomqtt.Client(
+            self._address.host,
+            self._address.port,
+            username=self._username or None,
+            password=self._password or None,
+            identifier=self._client_id,
+            # The embedded broker speaks 3.1.1 only, and every other one speaks it too.
+            protocol=aiomqtt.ProtocolVersion.V311,
+            clean_session=True,
+            keepalive=self._keepalive_seconds,
+            will=aiomqtt.Will(will.topic, will.payload, will.qos, will.retain),
+            tls_context=ssl.create_default_context() if self._address.tls else None,
+            timeout=_TIMEOUT_SECONDS,
+            logger=_LIBRARY_LOGGER,
+        )
+        async with client:
+            self._connections += 1
+            self._log_reachable()
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(_watch(client), name="mqtt-watch")
+                    group.create_task(self._send(client), name="mqtt-send")
+            except asyncio.CancelledError:
+                await self._say_goodbye(client)
+                raise
+            finally:
+                self._connected.clear()
+
+    async def _send(self, client: aiomqtt.Client) -> None:
+        await self._publish(client, broker_presence(online=True, at=self._now()))
+        self._buffer.resend_state()
+        self._connected.set()
+        while True:
+            self._arrived.clear()
+            while (message := self._buffer.take()) is not None:
+                await self._publish(client, message)
+            await self._arrived.wait()
+
+    async def _publish(self, client: aiomqtt.Client, message: Message) -> None:
+        try:
+            await client.publish(message.topic, message.payload, message.qos, message.retain)
+        except aiomqtt.MqttError:
+            # State is sent again on the next connection, progress is not.
+            self._lost += not message.retain
+            raise
+        self._published += 1
+
+    async def _say_goodbye(self, client: aiomqtt.Client) -> None:
+        # A clean disconnect suppresses the last will, so say it aloud.
+        farewell = broker_presence(online=False, at=self._now())
+        try:
+            await client.publish(farewell.topic, farewell.payload, farewell.qos, farewell.retain, timeout=1)
+        except aiomqtt.MqttError as error:
+            _LOGGER.info("Could not tell MQTT subscribers that the broker stops: %s", error)
+
+    def _log_unreachable(self, error: BaseException) -> None:
+        if self._said_unreachable:
+            return
+        self._said_unreachable = True
+        _LOGGER.warning(
+            "The MQTT broker at %s cannot be used (%s); jobs go on, news is sent once it can.",
+            self._address,
+            _root(error),
+        )
+
+    def _log_reachable(self) -> None:
+        if self._said_unreachable or self._connections == 1:
+            _LOGGER.info("Publishing news to the MQTT broker at %s.", self._address)
+        self._said_unreachable = False
+
+
+async def _watch(client: aiomqtt.Client) -> None:
+    # Nothing is subscribed to: iterating is how aiomqtt tells that the connection broke, by raising.
+    async for _ in client.messages:
+        pass
+
+
+def _root(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error.__cause__ or error
+
+
+def _parse(url: str) -> _Address:
+    parts = urlsplit(url)
+    try:
+        port = parts.port
+    except ValueError:
+        port = -1
+    if parts.username or parts.password:
+        message = "An MQTT URL must not carry a password; set TIERCEL_MQTT_USERNAME and TIERCEL_MQTT_PASSWORD instead."
+        raise InvalidSpecError(message, field="mqtt_url")
+    if parts.scheme not in _DEFAULT_PORTS or not parts.hostname or port == -1 or parts.path.strip("/"):
+        message = f"{url!r} is no MQTT URL; write mqtt://HOST:PORT, or mqtts://HOST:PORT for TLS."
+        raise InvalidSpecError(message, field="mqtt_url")
+    return _Address(parts.hostname, port or _DEFAULT_PORTS[parts.scheme], tls=parts.scheme == "mqtts")

@@ -1,0 +1,159 @@
+"""From an event to the MQTT message that tells it: pure, and the only place that knows topics and payloads."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+from tiercel.broker.domain.events import (
+    EndpointEvent,
+    Event,
+    JobEvent,
+    NodeEvent,
+    ProgressMade,
+    ShareChanged,
+    StateChanged,
+    TierChanged,
+)
+
+ROOT = "tiercel/v1"
+BROKER_PRESENCE_TOPIC = f"{ROOT}/broker/presence"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """An MQTT message to be published.
+
+    Attributes:
+        topic: Where.
+        payload: A JSON object in UTF-8.
+        qos: 0 for what may get lost, 1 for what must arrive.
+        retain: Whether the MQTT broker keeps it for those who subscribe later. Exactly what is state is retained.
+    """
+
+    topic: str
+    payload: bytes
+    qos: int
+    retain: bool
+
+
+def message_of(event: Event) -> Message:
+    """The message that tells ``event``."""
+    match event:
+        case JobEvent():
+            return _job_message(event)
+        case EndpointEvent():
+            return _endpoint_message(event)
+        case NodeEvent():
+            return _node_message(event)
+
+
+def broker_presence(*, online: bool, at: float) -> Message:
+    """Birth (online) and last will (offline) of the broker.
+
+    Args:
+        online: Whether the broker is there.
+        at: Seconds since the Unix epoch; in a last will, when the connection began whose end it tells.
+    """
+    return _state(BROKER_PRESENCE_TOPIC, at, {"presence": _presence(online)})
+
+
+def _job_message(event: JobEvent) -> Message:
+    base = f"{ROOT}/{_segment(event.tenant)}/jobs/{_segment(event.job_id)}"
+    about: dict[str, Any] = {"sequence": event.sequence, "job": event.job_id, "tenant": event.tenant}
+    match event.change:
+        case StateChanged(state=state, reason=reason):
+            return _state(f"{base}/state", event.at, {**about, "state": state.value, "reason": reason})
+        case ProgressMade() as progress:
+            news = {
+                "epoch": progress.epoch,
+                "value": progress.value,
+                "metrics": dict(progress.metrics),
+                "cpu_seconds": progress.cpu_seconds,
+            }
+            return Message(f"{base}/progress", _payload(event.at, {**about, **news}), qos=0, retain=False)
+        case TierChanged() as change:
+            return _state(f"{base}/tiers/{change.tier.number}", event.at, {**about, **_tier(change)})
+        case ShareChanged(node_id=node_id, share=share):
+            allocation = {
+                "node": node_id,
+                "cpu_weight": share.cpu_weight,
+                "cpu_cap_cores": share.cpu_cap_cores,
+                "reason": share.reason,
+            }
+            return _state(f"{base}/allocation", event.at, {**about, **allocation})
+
+
+def _tier(change: TierChanged) -> dict[str, Any]:
+    status = change.tier
+    return {
+        "tier": status.number,
+        "target": status.tier.target,
+        "value": status.tier.value,
+        "deadline_seconds": status.tier.deadline_seconds,
+        "state": status.state.value,
+        "reached_value": status.reached_value,
+        "delivered_value": status.delivered_value,
+        "reached_seconds": status.reached_seconds,
+        "delivered_seconds": status.delivered_seconds,
+        "version": status.version,
+        "reason": status.reason,
+    }
+
+
+def _endpoint_message(event: EndpointEvent) -> Message:
+    version = event.version
+    topic = f"{ROOT}/{_segment(event.tenant)}/endpoints/{_segment(event.endpoint)}/version"
+    news = {
+        "endpoint": event.endpoint,
+        "tenant": event.tenant,
+        "version": version.version,
+        "job": version.job_id,
+        "tier": version.tier,
+        "metric": version.metric,
+        "value": version.value,
+        "delivered_at": _iso(version.delivered_at),
+        "sha256": version.sha256,
+    }
+    return _state(topic, event.at, news)
+
+
+def _node_message(event: NodeEvent) -> Message:
+    topic = f"{ROOT}/nodes/{_segment(event.node_id)}/presence"
+    news = {"node": event.node_id, "presence": _presence(event.online), "lease_epoch": event.lease_epoch}
+    return _state(topic, event.at, news)
+
+
+def _state(topic: str, at: float, news: Mapping[str, Any]) -> Message:
+    return Message(topic, _payload(at, news), qos=1, retain=True)
+
+
+def _payload(at: float, news: Mapping[str, Any]) -> bytes:
+    return json.dumps({"at": _iso(at), **_finite(news)}, allow_nan=False, ensure_ascii=False).encode()
+
+
+def _presence(online: bool) -> str:
+    return "online" if online else "offline"
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _segment(name: str) -> str:
+    # A name must not add a level to the topic nor be taken for a wildcard.
+    return quote(name, safe=" :@=,")
+
+
+def _finite(value: Any) -> Any:
+    # JSON has no NaN and no infinity, and scripts do report them.
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    return value

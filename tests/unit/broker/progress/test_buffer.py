@@ -1,0 +1,74 @@
+"""What gives way when there is too much to publish."""
+
+from __future__ import annotations
+
+from tiercel.broker.progress.buffer import Buffer, Limits
+from tiercel.broker.progress.topics import Message
+
+
+def state(topic: str, payload: bytes = b"{}") -> Message:
+    return Message(topic, payload, qos=1, retain=True)
+
+
+def progress(payload: bytes) -> Message:
+    return Message("progress", payload, qos=0, retain=False)
+
+
+def drained(buffer: Buffer) -> list[Message]:
+    return list(iter(buffer.take, None))
+
+
+def test_messages_keep_their_order() -> None:
+    buffer = Buffer()
+    messages = [state("a", b"1"), progress(b"2"), state("a", b"3")]
+    for message in messages:
+        buffer.add(message)
+
+    assert drained(buffer) == messages
+    assert buffer.is_empty
+
+
+def test_the_oldest_progress_gives_way() -> None:
+    buffer = Buffer(Limits(waiting=3))
+    for message in [state("a"), progress(b"1"), progress(b"2"), state("b")]:
+        buffer.add(message)
+
+    assert drained(buffer) == [state("a"), progress(b"2"), state("b")]
+    assert buffer.dropped == 1
+
+
+def test_state_never_gives_way() -> None:
+    buffer = Buffer(Limits(waiting=2))
+    for message in [state("a"), state("b", b"old"), state("c"), state("b", b"new")]:
+        buffer.add(message)
+
+    assert {(message.topic, message.payload) for message in drained(buffer)} == {
+        ("a", b"{}"),
+        ("b", b"new"),
+        ("c", b"{}"),
+    }
+    assert buffer.dropped == 0
+
+
+def test_sending_again_tells_the_latest_of_each_topic_and_the_progress_that_waits() -> None:
+    buffer = Buffer()
+    for message in [state("a", b"old"), state("b")]:
+        buffer.add(message)
+    drained(buffer)
+    for message in [state("a", b"newer"), progress(b"1"), state("a", b"newest")]:
+        buffer.add(message)
+
+    buffer.resend_state()
+
+    assert drained(buffer) == [state("b"), state("a", b"newest"), progress(b"1")]
+
+
+def test_the_topics_remembered_are_bounded() -> None:
+    buffer = Buffer(Limits(topics=2))
+    for topic in ["a", "b", "a", "c"]:
+        buffer.add(state(topic))
+    drained(buffer)
+
+    buffer.resend_state()
+
+    assert [message.topic for message in drained(buffer)] == ["a", "c"]

@@ -1,0 +1,49 @@
+"""What a publisher decides without a network."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.events import progress_event, state_event
+from tiercel.broker.domain.errors import InvalidSpecError
+from tiercel.broker.domain.jobs import JobState
+from tiercel.broker.progress.buffer import Limits
+from tiercel.broker.progress.embedded import EmbeddedMqttBroker
+from tiercel.broker.progress.publisher import Backoff, MqttPublisher
+
+
+@pytest.mark.parametrize("url", ["", "127.0.0.1:1883", "http://h:1", "mqtt://", "mqtt://h:port", "mqtt://h/path"])
+async def test_a_malformed_url_is_refused_with_its_form(url: str) -> None:
+    with pytest.raises(InvalidSpecError, match="mqtt://HOST:PORT") as caught:
+        MqttPublisher(url)
+    assert caught.value.field == "mqtt_url"
+
+
+async def test_a_password_in_the_url_is_refused_and_not_repeated() -> None:
+    with pytest.raises(InvalidSpecError, match="TIERCEL_MQTT_PASSWORD") as caught:
+        MqttPublisher("mqtt://somebody:secret@host")
+    assert "secret" not in caught.value.message
+
+
+def test_pauses_double_up_to_the_limit() -> None:
+    backoff = Backoff(first_seconds=1, limit_seconds=5)
+
+    assert [backoff.seconds(failures, jitter=0) for failures in (1, 2, 3, 4, 2000)] == [1, 2, 4, 5, 5]
+    assert backoff.seconds(1, jitter=0.5) == 0.75
+
+
+async def test_statistics_count_what_waits_and_what_gave_way() -> None:
+    publisher = MqttPublisher("mqtt://127.0.0.1:1", limits=Limits(waiting=2))
+    publisher.publish_nowait(progress_event(1))
+    publisher.publish_nowait(progress_event(2))
+    publisher.publish_nowait(state_event(JobState.RUNNING))
+
+    statistics = publisher.statistics()
+
+    assert (statistics.messages_waiting, statistics.messages_dropped) == (2, 1)
+    assert (statistics.connected, statistics.messages_published) == (False, 0)
+
+
+async def test_the_embedded_broker_stays_on_loopback() -> None:
+    with pytest.raises(InvalidSpecError, match="loopback only"):
+        EmbeddedMqttBroker("0.0.0.0")

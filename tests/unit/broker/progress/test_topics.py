@@ -1,0 +1,118 @@
+"""Topics and payloads are a public interface: each is written out here."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.events import (
+    AT,
+    endpoint_event,
+    job_event,
+    node_event,
+    progress_event,
+    share_event,
+    state_event,
+    tier_event,
+)
+from tiercel.broker.domain.events import Event, StateChanged
+from tiercel.broker.domain.jobs import JobState
+from tiercel.broker.progress.topics import broker_presence, message_of
+
+ISO = "2023-11-14T22:13:20.250Z"
+ABOUT = {"at": ISO, "sequence": 1, "job": "j1", "tenant": "default"}
+
+
+@pytest.mark.parametrize(
+    ("event", "topic", "payload"),
+    [
+        (
+            state_event(JobState.RUNNING),
+            "tiercel/v1/default/jobs/j1/state",
+            {**ABOUT, "state": "running", "reason": "because"},
+        ),
+        (
+            tier_event(2),
+            "tiercel/v1/default/jobs/j1/tiers/2",
+            {
+                **ABOUT,
+                "tier": 2,
+                "target": 0.9,
+                "value": 2.0,
+                "deadline_seconds": None,
+                "state": "delivered",
+                "reached_value": 0.91,
+                "delivered_value": 0.905,
+                "reached_seconds": 4.0,
+                "delivered_seconds": 5.0,
+                "version": 3,
+                "reason": "",
+            },
+        ),
+        (
+            share_event(),
+            "tiercel/v1/default/jobs/j1/allocation",
+            {
+                **ABOUT,
+                "node": "n1",
+                "cpu_weight": 0.25,
+                "cpu_cap_cores": None,
+                "reason": "A quarter, since four jobs run.",
+            },
+        ),
+        (
+            endpoint_event(),
+            "tiercel/v1/default/endpoints/digits/version",
+            {
+                "at": ISO,
+                "endpoint": "digits",
+                "tenant": "default",
+                "version": 3,
+                "job": "j1",
+                "tier": 1,
+                "metric": "accuracy",
+                "value": 0.905,
+                "delivered_at": ISO,
+                "sha256": "ab" * 32,
+            },
+        ),
+        (
+            node_event(online=False),
+            "tiercel/v1/nodes/n1/presence",
+            {"at": ISO, "node": "n1", "presence": "offline", "lease_epoch": 7},
+        ),
+    ],
+)
+def test_state_is_retained_and_must_arrive(event: Event, topic: str, payload: dict[str, Any]) -> None:
+    message = message_of(event)
+
+    assert (message.topic, json.loads(message.payload)) == (topic, payload)
+    assert (message.qos, message.retain) == (1, True)
+
+
+def test_progress_is_news_that_may_get_lost() -> None:
+    message = message_of(progress_event(3, 0.5))
+
+    assert message.topic == "tiercel/v1/default/jobs/j1/progress"
+    assert (message.qos, message.retain) == (0, False)
+    assert json.loads(message.payload) == {
+        **ABOUT,
+        "epoch": 3,
+        "value": 0.5,
+        "metrics": {"accuracy": 0.5, "loss": None},  # JSON has no NaN
+        "cpu_seconds": 1.5,
+    }
+
+
+def test_presence_of_the_broker() -> None:
+    assert json.loads(broker_presence(online=True, at=AT).payload) == {"at": ISO, "presence": "online"}
+    assert json.loads(broker_presence(online=False, at=AT).payload)["presence"] == "offline"
+    assert broker_presence(online=True, at=AT).retain
+
+
+def test_a_name_cannot_reach_into_other_topics() -> None:
+    event = job_event(StateChanged(JobState.PENDING, ""), tenant="a/b", job_id="+#")
+
+    assert message_of(event).topic == "tiercel/v1/a%2Fb/jobs/%2B%23/state"
