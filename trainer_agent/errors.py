@@ -1,0 +1,35 @@
+"""What can go wrong in the agent in a way that somebody should read about.
+
+::
+
+    AgentError                        a sentence for people
+    ├── SetupError                    the agent cannot start like this; says what to do
+    ├── RunFailedError                a run cannot be started or goes no further; becomes the run's reason
+    └── DeliveryFailedError           a model cannot be delivered; becomes the delivery's reason
+"""
+
+from __future__ import annotations
+
+
+class AgentError(Exception):
+    """Base of the agent's errors.
+
+    Args:
+        message: What is wrong and what to do about it, in a sentence or two.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class SetupError(AgentError):
+    """The agent cannot start like this."""
+
+
+class RunFailedError(AgentError):
+    """A run cannot be started."""
+
+
+class DeliveryFailedError(AgentError):
+    """A model cannot be delivered."""

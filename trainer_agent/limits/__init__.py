@@ -1,0 +1,1 @@
+"""How CPU shares and memory limits are enforced on this machine."""

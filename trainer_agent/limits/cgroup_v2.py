@@ -1,0 +1,187 @@
+"""CPU shares by control groups of version 2: ``cpu.weight``, ``cpu.max`` and ``memory.max``.
+
+The groups are those of :mod:`tiercel.trainer_agent.limits.cgroup_v1`, in the one hierarchy there is. They are made at
+its top, or below the agent's own group where only that is delegated to it and no process lives in it directly.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from tiercel.trainer_agent.limits import groups, mapping
+from tiercel.trainer_agent.limits.contract import CpuShare, Usage
+from tiercel.trainer_agent.limits.groups import GroupFolders, KernelGroups, LimitsUnavailableError
+
+_log = logging.getLogger(__name__)
+
+_ORDINARY_WEIGHT: Final = 100
+
+
+class CgroupV2:
+    """Enforcement by cgroup v2.
+
+    Args:
+        node_id: Names the groups.
+        cpu_cores: Cores of the node.
+        own_groups: Paths of the agent's own groups by controller; the empty name is that of version 2.
+        root: Where the hierarchy is mounted.
+        folders: Makes and removes groups.
+
+    Raises:
+        LimitsUnavailableError: The hierarchy lacks the cpu controller, or may not be written.
+    """
+
+    name = "cgroup-v2"
+
+    def __init__(
+        self,
+        node_id: str,
+        cpu_cores: float,
+        own_groups: Mapping[str, str],
+        root: Path = Path("/sys/fs/cgroup"),
+        folders: GroupFolders | None = None,
+    ) -> None:
+        self._folders = folders or KernelGroups()
+        self._root = root
+        self._node_group = groups.NODE_PREFIX + node_id
+        self._node, self._has_memory = self._make_node_group(own_groups)
+        self._control = self._node / groups.CONTROL
+        self._runs = self._node / groups.RUNS
+        try:
+            for folder in (self._control, self._runs):
+                self._folders.make(folder)
+            _enable(self._runs, memory=self._has_memory)
+            weight = round(_ORDINARY_WEIGHT * cpu_cores)
+            _write(self._node / "cpu.weight", str(min(10_000, max(1, weight))))
+            _write(self._control / "cpu.weight", str(_ORDINARY_WEIGHT * groups.CONTROL_TO_RUNS))
+            _write(self._runs / "cpu.weight", str(_ORDINARY_WEIGHT))
+        except OSError as error:
+            self.close()
+            raise LimitsUnavailableError(f"cgroup v2 refuses groups inside of {self._node}: {error}") from error
+
+    @property
+    def container_parent(self) -> str | None:
+        """See :class:`~tiercel.trainer_agent.limits.contract.Limits`; only where the engine sees the same path."""
+        return f"/{self._node_group}/{groups.RUNS}" if self._node.parent == self._root else None
+
+    def open_run(self, run_id: str, *, cpu_cores: float, memory_bytes: int, share: CpuShare) -> CgroupV2Run:
+        """See :class:`~tiercel.trainer_agent.limits.contract.Limits`; the kernel needs no number of cores."""
+        del cpu_cores
+        run = CgroupV2Run(self._runs / (groups.RUN_PREFIX + run_id), self._folders)
+        run.prepare(memory_bytes if self._has_memory else 0, share)
+        return run
+
+    def protect(self, pid: int) -> None:
+        """See :class:`~tiercel.trainer_agent.limits.contract.Limits`."""
+        _write(self._control / "cgroup.procs", str(pid))
+
+    def paces(self) -> Mapping[str, float]:
+        """See :class:`~tiercel.trainer_agent.limits.contract.Limits`; always empty."""
+        return {}
+
+    def remove_leftovers(self) -> None:
+        """See :class:`~tiercel.trainer_agent.limits.contract.Limits`."""
+        for folder in self._runs.glob(groups.RUN_PREFIX + "*"):
+            groups.kill_all(folder)
+            self._folders.remove(folder)
+
+    def close(self) -> None:
+        """See :class:`~tiercel.trainer_agent.limits.contract.Limits`; processes under protection go back."""
+        for pid in groups.pids(self._control):
+            try:
+                _write(self._node.parent / "cgroup.procs", str(pid))
+            except OSError as error:
+                _log.debug("process %d does not leave the control group: %s", pid, error)
+        for folder in (self._control, self._runs, self._node):
+            try:
+                self._folders.remove(folder)
+            except OSError as error:
+                _log.warning("the control group %s stays behind: %s", folder, error)
+
+    def _make_node_group(self, own_groups: Mapping[str, str]) -> tuple[Path, bool]:
+        own = self._root / groups.without_own(own_groups.get("", ""))
+        reasons = []
+        for base in dict.fromkeys((self._root, own)):
+            try:
+                controllers = (base / "cgroup.controllers").read_text().split()
+                if "cpu" not in controllers:
+                    reasons.append(f"{base} has no cpu controller")
+                    continue
+                has_memory = "memory" in controllers
+                _enable(base, memory=has_memory)
+                self._folders.make(base / self._node_group)
+                _enable(base / self._node_group, memory=has_memory)
+            except OSError as error:
+                reasons.append(str(error))
+            else:
+                return base / self._node_group, has_memory
+        raise LimitsUnavailableError("cgroup v2 cannot be used: " + "; ".join(reasons))
+
+
+class CgroupV2Run:
+    """The group of one run.
+
+    Args:
+        folder: The group's folder.
+        folders: Makes and removes groups.
+    """
+
+    def __init__(self, folder: Path, folders: GroupFolders) -> None:
+        self._folder = folder
+        self._folders = folders
+        self._last_usage = Usage()
+
+    def prepare(self, memory_bytes: int, share: CpuShare) -> None:
+        """Make the group and set its limits."""
+        self._folders.make(self._folder)
+        if memory_bytes:
+            _write(self._folder / "memory.max", str(memory_bytes))
+            if (self._folder / "memory.swap.max").exists():
+                _write(self._folder / "memory.swap.max", "0")
+        self.apply(share)
+
+    @property
+    def entry_files(self) -> tuple[Path, ...]:
+        """See :class:`~tiercel.trainer_agent.limits.contract.RunLimits`."""
+        return (self._folder / "cgroup.procs",)
+
+    def adopt(self, pid: int) -> None:
+        """See :class:`~tiercel.trainer_agent.limits.contract.RunLimits`; the process has entered by itself."""
+
+    def apply(self, share: CpuShare) -> None:
+        """See :class:`~tiercel.trainer_agent.limits.contract.RunLimits`."""
+        _write(self._folder / "cpu.weight", str(mapping.v2_weight(share.weight)))
+        quota = mapping.quota_microseconds(share.cap_cores)
+        _write(self._folder / "cpu.max", f"{'max' if quota is None else quota} {mapping.PERIOD_MICROSECONDS}")
+
+    def usage(self) -> Usage:
+        """See :class:`~tiercel.trainer_agent.limits.contract.RunLimits`."""
+        cpu_seconds = groups.read_counter(self._folder / "cpu.stat", "usage_usec") / 1e6
+        memory_bytes = groups.read_number(self._folder / "memory.current")
+        self._last_usage = Usage(max(cpu_seconds, self._last_usage.cpu_seconds), memory_bytes)
+        return self._last_usage
+
+    def ran_out_of_memory(self) -> bool:
+        """See :class:`~tiercel.trainer_agent.limits.contract.RunLimits`."""
+        return groups.read_counter(self._folder / "memory.events", "oom_kill") > 0
+
+    def kill_all(self) -> None:
+        """See :class:`~tiercel.trainer_agent.limits.contract.RunLimits`."""
+        groups.kill_all(self._folder)
+
+    def close(self) -> None:
+        """See :class:`~tiercel.trainer_agent.limits.contract.RunLimits`."""
+        self.usage()
+        groups.kill_all(self._folder)
+        self._folders.remove(self._folder)
+
+
+def _enable(folder: Path, *, memory: bool) -> None:
+    _write(folder / "cgroup.subtree_control", "+cpu +memory" if memory else "+cpu")
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text)

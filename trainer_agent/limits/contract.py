@@ -1,0 +1,94 @@
+"""What a way of enforcing shares has to offer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class CpuShare:
+    """What a run may use of its node's CPU.
+
+    Attributes:
+        weight: Fraction of the node under contention, in (0, 1]; what is left unused flows to others.
+        cap_cores: Hard ceiling in cores, or None.
+    """
+
+    weight: float
+    cap_cores: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a run has used.
+
+    Attributes:
+        cpu_seconds: CPU seconds since it started, never falling.
+        memory_bytes: Memory it holds now, in bytes.
+    """
+
+    cpu_seconds: float = 0.0
+    memory_bytes: int = 0
+
+
+class RunLimits(Protocol):
+    """The confines of one run of the process runtime."""
+
+    @property
+    def entry_files(self) -> tuple[Path, ...]:
+        """Files a process writes its own pid to in order to enter the confines before it runs anything."""
+
+    def adopt(self, pid: int) -> None:
+        """Learn the run's first process, which has entered already where there are entry files."""
+
+    def apply(self, share: CpuShare) -> None:
+        """Let ``share`` hold from now on."""
+
+    def usage(self) -> Usage:
+        """What the run has used so far."""
+
+    def ran_out_of_memory(self) -> bool:
+        """Whether the kernel ended a process of the run for its memory limit."""
+
+    def kill_all(self) -> None:
+        """Kill whatever process is still inside; blocks for a moment until they are gone."""
+
+    def close(self) -> None:
+        """Kill what is left, and give the confines back. Doing it twice is harmless."""
+
+
+class Limits(Protocol):
+    """Enforcement of shares for all runs of a node."""
+
+    @property
+    def name(self) -> str:
+        """``cgroup-v2``, ``cgroup-v1`` or ``cooperative``: what the node tells the broker."""
+
+    @property
+    def container_parent(self) -> str | None:
+        """Control group that containers should live under to compete with process runs, if there is one."""
+
+    def open_run(self, run_id: str, *, cpu_cores: float, memory_bytes: int, share: CpuShare) -> RunLimits:
+        """Confine a run that is about to start.
+
+        Args:
+            run_id: Name of the run.
+            cpu_cores: Cores it can use at the same time; its thread count.
+            memory_bytes: Memory limit in bytes, 0 for none.
+            share: Its first share.
+        """
+
+    def protect(self, pid: int) -> None:
+        """Move a process to where training cannot starve it: the agent itself, the inference server."""
+
+    def paces(self) -> Mapping[str, float]:
+        """Cores that each run should pace itself to, 0 for no limit; empty where the kernel enforces shares."""
+
+    def remove_leftovers(self) -> None:
+        """Kill and remove what an earlier life of this node's agent left behind."""
+
+    def close(self) -> None:
+        """Give back everything; call it when no run is left."""

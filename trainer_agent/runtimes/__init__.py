@@ -1,0 +1,1 @@
+"""What runs are made of: processes or containers, behind one contract."""

@@ -1,0 +1,97 @@
+"""What a training container looks like to the engine: hardened, because training code is not trusted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tiercel.trainer_agent.limits import mapping
+from tiercel.trainer_agent.limits.contract import CpuShare
+from tiercel.trainer_agent.runtimes.contract import Launch
+
+JOB_FOLDER: Final = "/tiercel"
+LABEL_INSTANCE: Final = "tiercel.instance"
+LABEL_NODE: Final = "tiercel.node"
+LABEL_RUN: Final = "tiercel.run"
+
+PIDS_LIMIT: Final = 512
+_SCRATCH_BYTES: Final = 256 * 1024**2
+_LOG_FILE_BYTES: Final = 8 * 1024**2
+_OPEN_FILES: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerDefaults:
+    """What all containers of a node have in common.
+
+    Attributes:
+        node_id: The node.
+        instance: Tells agents of the same node id but another state directory apart.
+        image: Image of jobs that name none.
+        user: User and group id inside.
+        cgroup_parent: Control group to live under, or None for the engine's own.
+    """
+
+    node_id: str
+    instance: str
+    image: str
+    user: tuple[int, int]
+    cgroup_parent: str | None = None
+
+
+def container_config(launch: Launch, defaults: ContainerDefaults) -> dict[str, Any]:
+    """The body of the engine's ``POST /containers/create`` for one run."""
+    program = launch.program
+    config: dict[str, Any] = {
+        "Image": launch.image or defaults.image,
+        "User": f"{defaults.user[0]}:{defaults.user[1]}",
+        "WorkingDir": f"{JOB_FOLDER}/work",
+        "Env": [f"{name}={value}" for name, value in launch.environment(JOB_FOLDER).items()],
+        "Labels": {
+            LABEL_NODE: defaults.node_id,
+            LABEL_INSTANCE: defaults.instance,
+            LABEL_RUN: launch.run_id,
+        },
+        "NetworkDisabled": True,
+        "HostConfig": _host_config(launch, defaults),
+    }
+    if program.script or program.module:
+        config["Entrypoint"], *config["Cmd"] = program.command("python", JOB_FOLDER)
+    elif program.arguments:
+        config["Cmd"] = list(program.arguments)
+    return config
+
+
+def share_config(share: CpuShare) -> dict[str, int]:
+    """The part of the configuration that the engine's ``POST /containers/ID/update`` can change while it runs.
+
+    Never ``NanoCpus``: it excludes a quota, and 0 means "as before" to the engine. -1 takes a quota away.
+    """
+    quota = mapping.quota_microseconds(share.cap_cores)
+    return {
+        "CpuShares": mapping.v1_shares(share.weight),
+        "CpuPeriod": mapping.PERIOD_MICROSECONDS,
+        "CpuQuota": -1 if quota is None else quota,
+    }
+
+
+def _host_config(launch: Launch, defaults: ContainerDefaults) -> dict[str, Any]:
+    config: dict[str, Any] = {
+        "NetworkMode": "none",
+        "ReadonlyRootfs": True,
+        "CapDrop": ["ALL"],
+        "SecurityOpt": ["no-new-privileges"],
+        "PidsLimit": PIDS_LIMIT,
+        "Init": True,  # forwards SIGTERM, which a first process ignores by default, and reaps orphans
+        "Tmpfs": {"/tmp": f"rw,noexec,nosuid,nodev,mode=1777,size={_SCRATCH_BYTES}"},  # noqa: S108 - in the container
+        "Mounts": [{"Type": "bind", "Source": str(launch.job_folder), "Target": JOB_FOLDER}],
+        "LogConfig": {"Type": "json-file", "Config": {"max-size": str(_LOG_FILE_BYTES), "max-file": "2"}},
+        "Ulimits": [{"Name": "nofile", "Soft": _OPEN_FILES, "Hard": _OPEN_FILES}],
+        "RestartPolicy": {"Name": "no"},
+        **share_config(launch.share),
+    }
+    if launch.memory_bytes:
+        config |= {"Memory": launch.memory_bytes, "MemorySwap": launch.memory_bytes}
+    if defaults.cgroup_parent:
+        config["CgroupParent"] = defaults.cgroup_parent
+    return config

@@ -1,0 +1,78 @@
+"""Follows a container's output through the engine, across broken connections.
+
+aiodocker's own log iterator decodes text and fails on bytes that are none, so the frames are read here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import calendar
+import logging
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
+
+import aiohttp
+from aiodocker import Docker, DockerError
+
+_log = logging.getLogger(__name__)
+
+_HEADER_BYTES: Final = 8
+_RETRY_SECONDS: Final = 0.5
+_STREAM: Final = aiohttp.ClientTimeout(total=None, sock_connect=10)  # a silent script is no reason to hang up
+_TIMESTAMP: Final = re.compile(rb"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{9})Z ")
+
+
+class ContainerLog:
+    """The output of one container from its beginning.
+
+    Args:
+        docker: The engine.
+        container_id: The container.
+        is_running: Whether it still runs; the output of one that does not is read to its end once more.
+    """
+
+    def __init__(self, docker: Docker, container_id: str, is_running: Callable[[], Awaitable[bool]]) -> None:
+        self._docker = docker
+        self._path = f"containers/{container_id}/logs"
+        self._is_running = is_running
+        self._since = "0"
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Standard output and error in the order in which they came, until the container has ended."""
+        running = True
+        while running:
+            running = await self._is_running()
+            try:
+                async for frame in self._frames(follow=running):
+                    yield self._without_timestamp(frame)
+            except (DockerError, aiohttp.ClientError, TimeoutError) as error:
+                if isinstance(error, DockerError) and error.status == 404:
+                    return
+                _log.info("the output of a container broke off and is taken up again: %s", error)
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _frames(self, *, follow: bool) -> AsyncIterator[bytes]:
+        params = {"stdout": 1, "stderr": 1, "follow": int(follow), "timestamps": 1, "since": self._since}
+        query = self._docker._query(self._path, params=params, timeout=_STREAM)  # noqa: SLF001 - see module
+        async with query as response:
+            while True:
+                try:
+                    header = await response.content.readexactly(_HEADER_BYTES)
+                    frame = await response.content.readexactly(int.from_bytes(header[4:], "big"))
+                except asyncio.IncompleteReadError:
+                    return
+                yield frame
+
+    def _without_timestamp(self, frame: bytes) -> bytes:
+        match = _TIMESTAMP.match(frame)
+        if match is None:
+            return frame
+        *date, nanoseconds = (int(group) for group in match.groups())
+        self._since = _next_nanosecond(calendar.timegm((*date, 0, 0, 0)), nanoseconds)
+        return frame[match.end() :]
+
+
+def _next_nanosecond(seconds: int, nanoseconds: int) -> str:
+    total = seconds * 10**9 + nanoseconds + 1
+    return f"{total // 10**9}.{total % 10**9:09d}"

@@ -1,0 +1,161 @@
+"""What a way of running a training script has to offer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from tiercel.trainer_agent.limits.contract import CpuShare, Usage
+
+READ_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What to run: a script of the job, or a module installed where it runs, or neither.
+
+    Attributes:
+        script: File name in the job's folder ``program/``, or empty.
+        module: Dotted name, or empty.
+        arguments: Command-line arguments.
+    """
+
+    script: str = ""
+    module: str = ""
+    arguments: tuple[str, ...] = ()
+
+    def command(self, python: str, job_folder: str) -> list[str]:
+        """The command line, or only the arguments when neither script nor module is given.
+
+        Args:
+            python: The interpreter's command.
+            job_folder: Where the job's folder is for the program.
+        """
+        if self.script:
+            return [python, f"{job_folder}/program/{self.script}", *self.arguments]
+        if self.module:
+            return [python, "-m", self.module, *self.arguments]
+        return list(self.arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Everything a runtime must know to start a run.
+
+    Attributes:
+        run_id: Unique name; letters, digits, ``-``, ``_`` and ``.``.
+        job_folder: The job's folder, prepared; all that the run is given.
+        program: What to run.
+        image: Container image, or empty for the runtime's default.
+        cpu_cores: Cores it can use at the same time; sets thread counts.
+        memory_bytes: Memory limit, 0 for none.
+        share: Its first share.
+    """
+
+    run_id: str
+    job_folder: Path
+    program: Program
+    image: str = ""
+    cpu_cores: float = 1.0
+    memory_bytes: int = 0
+    share: CpuShare = field(default_factory=lambda: CpuShare(1.0))
+
+    def environment(self, job_folder: str) -> dict[str, str]:
+        """The variables that every run gets, whatever runs it; nothing of the agent's own.
+
+        Args:
+            job_folder: Where the job's folder is for the program.
+        """
+        threads = str(max(1, math.ceil(self.cpu_cores)))
+        return {
+            "HOME": f"{job_folder}/work",
+            "LANG": "C.UTF-8",
+            "MKL_NUM_THREADS": threads,
+            "OMP_NUM_THREADS": threads,
+            "PYTHONUNBUFFERED": "1",
+            "TIERCEL_RUN_DIR": job_folder,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a run ended.
+
+    Attributes:
+        code: Its exit code, or -N when signal N ended it.
+        reason: Plain words when the kernel ended it, e.g. for its memory limit; else empty.
+    """
+
+    code: int
+    reason: str = ""
+
+
+class RunHandle(Protocol):
+    """A run that was started."""
+
+    @property
+    def description(self) -> str:
+        """What it is, for logs: ``process 123`` or ``container abc``."""
+
+    @property
+    def record(self) -> dict[str, str | int | float]:
+        """What a later life of the agent needs to find it again."""
+
+    def output(self) -> AsyncIterator[bytes]:
+        """Its standard output and error as they come, until it has ended. To be read once, and to be read always."""
+
+    async def wait(self) -> Exit:
+        """Wait until it has ended, with everything it started."""
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Ask it to end (SIGTERM), end it with all it started (SIGKILL) after a while, and return when it is gone.
+
+        Doing it twice is harmless.
+
+        Args:
+            grace_seconds: How long it may take after it was asked.
+        """
+
+    async def apply_share(self, share: CpuShare) -> None:
+        """Let ``share`` hold from now on; no effect on a run that has ended."""
+
+    async def usage(self) -> Usage:
+        """What it has used so far; the last that was known once it has ended."""
+
+    async def close(self) -> None:
+        """Give back all that it holds; ends it if need be. Doing it twice is harmless."""
+
+
+class Runtime(Protocol):
+    """A way of running training scripts."""
+
+    @property
+    def name(self) -> str:
+        """``process`` or ``docker``."""
+
+    @property
+    def owner(self) -> tuple[int, int] | None:
+        """User and group id that must own the job's folder, or None where it is the agent itself that runs things."""
+
+    async def start(self, launch: Launch) -> RunHandle:
+        """Start a run.
+
+        Raises:
+            RunFailedError: It cannot be started; says why and what to do.
+        """
+
+    async def images(self) -> Sequence[str]:
+        """Container images at hand, by name with tag; empty where there is no such thing."""
+
+    async def remove_leftovers(self, records: Sequence[dict[str, str | int | float]]) -> None:
+        """End what an earlier life of the agent started and could not end.
+
+        Args:
+            records: Of runs that had not ended as far as the agent knew.
+        """
+
+    async def close(self) -> None:
+        """Let go of the engine, if there is one. Runs must have been closed before."""

@@ -1,0 +1,258 @@
+"""Runs as containers of a Docker engine, through aiodocker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import math
+import os
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final, Self
+
+import aiohttp
+from aiodocker import Docker, DockerError
+from aiodocker.containers import DockerContainer
+
+from tiercel.trainer_agent.errors import RunFailedError, SetupError
+from tiercel.trainer_agent.limits.contract import CpuShare, Usage
+from tiercel.trainer_agent.runtimes.container_config import (
+    LABEL_INSTANCE,
+    ContainerDefaults,
+    container_config,
+    share_config,
+)
+from tiercel.trainer_agent.runtimes.container_logs import ContainerLog
+from tiercel.trainer_agent.runtimes.contract import Exit, Launch
+
+_log = logging.getLogger(__name__)
+
+_UNPRIVILEGED: Final = 65532
+_CALL: Final = aiohttp.ClientTimeout(total=60, sock_connect=10)
+_GREETING_SECONDS: Final = 5.0
+_RETRY_SECONDS: Final = 0.5
+_FIRST_SIGNAL_CODE: Final = 128
+_LAST_SIGNAL: Final = 64
+_NOT_FOUND: Final = 404
+_CONFLICT: Final = 409
+
+EngineError = (DockerError, aiohttp.ClientError, TimeoutError, OSError)
+
+
+class DockerRuntime:
+    """Starts runs as containers. Made by :meth:`connect`.
+
+    Args:
+        docker: The engine.
+        defaults: What all containers have in common.
+    """
+
+    name = "docker"
+
+    def __init__(self, docker: Docker, defaults: ContainerDefaults) -> None:
+        self._docker = docker
+        self._defaults = defaults
+
+    @classmethod
+    async def connect(
+        cls, host: str, *, node_id: str, instance: str, image: str, cgroup_parent: str | None = None
+    ) -> Self:
+        """Greet the engine and be ready to start containers.
+
+        Args:
+            host: Where it listens, e.g. ``unix:///var/run/docker.sock``.
+            node_id: The node, for labels.
+            instance: Tells agents of the same node id but another state directory apart.
+            image: Image of jobs that name none.
+            cgroup_parent: Control group for containers, used if the engine manages groups by plain paths.
+
+        Raises:
+            SetupError: It does not answer.
+        """
+        docker = None
+        try:
+            docker = Docker(url=host, timeout=_CALL)
+            async with asyncio.timeout(_GREETING_SECONDS):
+                info = await docker.system.info()
+        except (*EngineError, ValueError) as error:
+            if docker is not None:
+                await docker.close()
+            raise SetupError(
+                f"No Docker engine answers at {host} ({_sentence(error)}). Start it, name another one with "
+                "--docker-host, or leave docker out of --runtimes."
+            ) from error
+        uid = os.getuid() or _UNPRIVILEGED
+        gid = os.getgid() if os.getuid() else _UNPRIVILEGED
+        parent = cgroup_parent if info.get("CgroupDriver") == "cgroupfs" else None
+        return cls(docker, ContainerDefaults(node_id, instance, image, (uid, gid), parent))
+
+    @property
+    def owner(self) -> tuple[int, int] | None:
+        """See :class:`~tiercel.trainer_agent.runtimes.contract.Runtime`."""
+        return self._defaults.user
+
+    async def start(self, launch: Launch) -> DockerRun:
+        """See :class:`~tiercel.trainer_agent.runtimes.contract.Runtime`."""
+        name = f"tiercel-{self._defaults.instance}-{launch.run_id}"
+        try:
+            container = await self._docker.containers.create(container_config(launch, self._defaults), name=name)
+        except EngineError as error:
+            raise RunFailedError(self._why_not_created(launch, error)) from error
+        try:
+            await container.start()
+        except EngineError as error:
+            await _remove(container)
+            raise RunFailedError(f"The container could not be started: {_sentence(error)}.") from error
+        return DockerRun(self._docker, container)
+
+    async def images(self) -> Sequence[str]:
+        """See :class:`~tiercel.trainer_agent.runtimes.contract.Runtime`."""
+        try:
+            images = await self._docker.images.list()
+        except EngineError as error:
+            _log.warning("the engine does not list its images: %s", _sentence(error))
+            return ()
+        return sorted(tag for image in images for tag in image.get("RepoTags") or () if tag != "<none>:<none>")
+
+    async def remove_leftovers(self, records: Sequence[dict[str, str | int | float]]) -> None:
+        """See :class:`~tiercel.trainer_agent.runtimes.contract.Runtime`; the labels say more than the records."""
+        del records
+        label = f"{LABEL_INSTANCE}={self._defaults.instance}"
+        try:
+            for container in await self._docker.containers.list(all=True, filters=json.dumps({"label": [label]})):
+                _log.warning("removing container %s, left over from an earlier life of this agent", container.id[:12])
+                await _remove(container)
+        except EngineError as error:
+            raise SetupError(
+                f"Containers of an earlier life of this agent cannot be removed ({_sentence(error)}). Look after the "
+                "Docker engine, then start the agent again."
+            ) from error
+
+    async def close(self) -> None:
+        """See :class:`~tiercel.trainer_agent.runtimes.contract.Runtime`."""
+        await self._docker.close()
+
+    def _why_not_created(self, launch: Launch, error: BaseException) -> str:
+        image = launch.image or self._defaults.image
+        if isinstance(error, DockerError) and error.status == _NOT_FOUND:
+            if image == self._defaults.image:
+                return f"The image {image} is not on this node: build it there with `make image`."
+            return f"The image {image} is not on this node: pull or build it there, or leave the image out of the job."
+        return f"The Docker engine did not create the container: {_sentence(error)}."
+
+
+class DockerRun:
+    """A run that is a container.
+
+    Args:
+        docker: The engine.
+        container: The container, started.
+    """
+
+    def __init__(self, docker: Docker, container: DockerContainer) -> None:
+        self._docker = docker
+        self._container = container
+        self._usage = Usage()
+        self._exit: Exit | None = None
+        self._closed = False
+
+    @property
+    def description(self) -> str:
+        """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`."""
+        return f"container {self._container.id[:12]}"
+
+    @property
+    def record(self) -> dict[str, str | int | float]:
+        """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`."""
+        return {"container": self._container.id}
+
+    def output(self) -> AsyncIterator[bytes]:
+        """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`."""
+        return ContainerLog(self._docker, self._container.id, self._is_running).chunks()
+
+    async def wait(self) -> Exit:
+        """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`; an engine that is away is waited for."""
+        while self._exit is None:
+            try:
+                await self._container.wait()
+                self._exit = _exit_of((await self._container.show())["State"])
+            except EngineError as error:
+                if isinstance(error, DockerError) and error.status == _NOT_FOUND:
+                    self._exit = Exit(-9, "The container was removed by somebody else.")
+                    break
+                _log.info("the engine does not tell how %s ended, asking again: %s", self.description, error)
+                await asyncio.sleep(_RETRY_SECONDS)
+        return self._exit
+
+    async def stop(self, grace_seconds: float) -> None:
+        """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`."""
+        if self._exit is not None:
+            return
+        limit = aiohttp.ClientTimeout(total=grace_seconds + 30)
+        try:
+            await self._container.stop(t=math.ceil(grace_seconds), timeout=limit)
+        except EngineError as error:
+            if not (isinstance(error, DockerError) and error.status == _NOT_FOUND):
+                raise RunFailedError(f"The engine does not stop {self.description}: {_sentence(error)}.") from error
+        await self.wait()
+
+    async def apply_share(self, share: CpuShare) -> None:
+        """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`."""
+        path = f"containers/{self._container.id}/update"
+        try:
+            # aiodocker has no call for it
+            await self._docker._query_json(path, method="POST", data=share_config(share))  # noqa: SLF001
+        except EngineError as error:
+            if not (isinstance(error, DockerError) and error.status in {_NOT_FOUND, _CONFLICT}):
+                raise RunFailedError(f"The engine does not set the share: {_sentence(error)}.") from error
+
+    async def usage(self) -> Usage:
+        """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`."""
+        path = f"containers/{self._container.id}/stats"
+        try:
+            # aiodocker's call waits a second to form a rate that nobody here needs
+            stats = await self._docker._query_json(path, params={"stream": 0, "one-shot": 1})  # noqa: SLF001
+        except EngineError as error:
+            _log.debug("no usage of %s: %s", self.description, error)
+            return self._usage
+        cpu_seconds = stats.get("cpu_stats", {}).get("cpu_usage", {}).get("total_usage", 0) / 1e9
+        memory_bytes = int(stats.get("memory_stats", {}).get("usage", 0))
+        self._usage = Usage(max(self._usage.cpu_seconds, cpu_seconds), memory_bytes)
+        return self._usage
+
+    async def close(self) -> None:
+        """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`."""
+        if not self._closed:
+            self._closed = True
+            await _remove(self._container)
+
+    async def _is_running(self) -> bool:
+        if self._exit is not None:
+            return False
+        try:
+            return bool((await self._container.show())["State"]["Running"])
+        except DockerError as error:
+            return error.status != _NOT_FOUND
+
+
+def _exit_of(state: dict[str, Any]) -> Exit:
+    code = int(state["ExitCode"])
+    # A shell and docker-init say 128 + N when signal N ended the program.
+    if _FIRST_SIGNAL_CODE < code <= _FIRST_SIGNAL_CODE + _LAST_SIGNAL:
+        code = _FIRST_SIGNAL_CODE - code
+    if state.get("OOMKilled"):
+        return Exit(code, "The run used more memory than its limit and was ended by the kernel.")
+    return Exit(code, str(state.get("Error") or ""))
+
+
+async def _remove(container: DockerContainer) -> None:
+    try:
+        await container.delete(force=True, v=True, timeout=_CALL)
+    except DockerError as error:
+        if error.status not in {_NOT_FOUND, _CONFLICT}:  # gone, or being removed already
+            raise
+
+
+def _sentence(error: BaseException) -> str:
+    text = error.message if isinstance(error, DockerError) else str(error)
+    return (str(text) or type(error).__name__).strip().rstrip(".")
