@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from tiercel.broker.domain.shares import Share
 
+DEFAULT_MAX_EPOCHS = 100
+DEFAULT_REPORT_TIMEOUT_SECONDS = 300.0
+
 
 class Direction(enum.Enum):
     """Whether a larger or a smaller metric is better."""
@@ -96,8 +99,8 @@ class JobSpec:
     arguments: tuple[str, ...] = ()
     resources: Resources = field(default_factory=Resources)
     runtime: str = ""
-    max_epochs: int = 100
-    report_timeout_seconds: float = 300.0
+    max_epochs: int = DEFAULT_MAX_EPOCHS
+    report_timeout_seconds: float = DEFAULT_REPORT_TIMEOUT_SECONDS
     continue_after_last_tier: bool = False
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+DEFAULT_MAX_ACTIVE_JOBS = 20
+
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
@@ -17,4 +19,4 @@ class Tenant:
 
     name: str
     token: str = field(repr=False)
-    max_active_jobs: int = 20
+    max_active_jobs: int = DEFAULT_MAX_ACTIVE_JOBS

@@ -1,0 +1,130 @@
+"""The actor of one endpoint and its deliveries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tiercel.broker.actors.journal import Commit
+from tiercel.broker.actors.mailbox import Actor
+from tiercel.broker.actors.peers import WantedDelivery
+from tiercel.broker.domain.endpoints import Delivery, DeliveryState, Endpoint, delivery_id
+from tiercel.broker.domain.events import EndpointEvent
+from tiercel.broker.lifecycle import endpoint as machine
+from tiercel.broker.lifecycle.job_events import DeliveryEnded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tiercel.broker.actors.clock import Clock
+    from tiercel.broker.actors.journal import Journal
+    from tiercel.broker.actors.peers import Peers
+    from tiercel.broker.domain.jobs import Job, TierStatus
+    from tiercel.broker.lifecycle.endpoint import DeliveryReport
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverTier:
+    """A job reached a tier; asking again, for instance from another node, is harmless."""
+
+    job: Job
+    tier: TierStatus
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryHeard:
+    """A node says how far a delivery is."""
+
+    node_id: str
+    delivery_id: str
+    report: DeliveryReport
+
+
+EndpointMessage = DeliverTier | DeliveryHeard
+
+
+class EndpointActor(Actor[EndpointMessage]):
+    """Owns one endpoint: numbers its versions and sees to it that each tier is delivered exactly once.
+
+    Args:
+        endpoint: The endpoint as it is.
+        deliveries: Its deliveries so far.
+        journal: Makes steps durable.
+        clock: The time.
+        peers: The other actors.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, deliveries: Iterable[Delivery], journal: Journal, clock: Clock, peers: Peers
+    ) -> None:
+        super().__init__(f"endpoint {endpoint.name}")
+        self._endpoint = endpoint
+        self._deliveries = {delivery.id: delivery for delivery in deliveries}
+        self._jobs: dict[str, Job] = {}
+        self._journal = journal
+        self._clock = clock
+        self._peers = peers
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The endpoint as it is now."""
+        return self._endpoint
+
+    async def receive(self, message: EndpointMessage) -> None:
+        """Take one step of a delivery."""
+        match message:
+            case DeliverTier(job, tier):
+                await self._deliver(job, tier)
+            case DeliveryHeard(node_id, known_id, report):
+                await self._hear(node_id, known_id, report)
+
+    async def _deliver(self, job: Job, tier: TierStatus) -> None:
+        delivery = self._deliveries.get(delivery_id(job.id, tier.number))
+        if delivery is None:
+            endpoint, delivery = machine.request(
+                self._endpoint, job.id, tier.number, tier.tier.target, self._clock.now()
+            )
+            # The version's number is durable before any node hears of it.
+            await self._journal.commit(Commit(endpoint=endpoint, delivery=delivery))
+            self._endpoint = endpoint
+            self._deliveries[delivery.id] = delivery
+        self._jobs[job.id] = job
+        if delivery.state.is_final:
+            self._tell_job(delivery)
+        elif job.node_id:
+            wanted = WantedDelivery(delivery, job.run_id, job.spec.metric, job.spec.direction)
+            self._peers.declare_delivery(job.node_id, wanted)
+
+    async def _hear(self, node_id: str, known_id: str, report: DeliveryReport) -> None:
+        known = self._deliveries.get(known_id)
+        job = self._jobs.get(known.job_id) if known is not None else None
+        if known is None or job is None:  # nothing that is wanted: the node may forget it
+            self._peers.withdraw_delivery(node_id, known_id)
+            return
+        endpoint, delivery = machine.progress(
+            self._endpoint, known, report, metric=job.spec.metric, node_id=node_id, now=self._clock.now()
+        )
+        if delivery is not known:
+            news = []
+            if delivery.state is DeliveryState.DELIVERED:
+                version = next(v for v in endpoint.versions if v.version == delivery.version)
+                news = [EndpointEvent(endpoint.name, endpoint.tenant, version.delivered_at, version)]
+            await self._journal.commit(Commit(endpoint=endpoint, delivery=delivery, news=news))
+            self._endpoint = endpoint
+            self._deliveries[delivery.id] = delivery
+        if delivery.state.is_final:
+            self._peers.withdraw_delivery(node_id, delivery.id)
+            self._tell_job(delivery)
+
+    def _tell_job(self, delivery: Delivery) -> None:
+        delivered = delivery.state is DeliveryState.DELIVERED
+        self._peers.tell_job(
+            delivery.job_id,
+            DeliveryEnded(
+                tier=delivery.tier,
+                version=delivery.version if delivered else None,
+                value=delivery.value,
+                at=delivery.delivered_at if delivery.delivered_at is not None else self._clock.now(),
+                reason=delivery.reason,
+            ),
+        )

@@ -1,0 +1,140 @@
+"""The actor of one job."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tiercel.broker.actors.journal import Commit
+from tiercel.broker.actors.mailbox import Actor
+from tiercel.broker.actors.peers import WantedRun
+from tiercel.broker.domain.jobs import Job, JobState, Observation, TierState
+from tiercel.broker.lifecycle import job as machine
+from tiercel.broker.lifecycle.job_events import (
+    Announce,
+    DeclareRun,
+    JobEffect,
+    JobInput,
+    Reported,
+    RequestDelivery,
+    Reschedule,
+    UsageMeasured,
+    WithdrawRun,
+)
+from tiercel.broker.scheduling.interface import JobView
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tiercel.broker.actors.clock import Clock
+    from tiercel.broker.actors.journal import Journal
+    from tiercel.broker.actors.peers import Peers
+
+# Reports that a policy sees of a job.
+MAX_OBSERVATIONS = 500
+
+
+class JobActor(Actor[JobInput]):
+    """Owns one job: runs its machine, makes each step durable, then carries out the effects.
+
+    Args:
+        job: The job as it is.
+        journal: Makes steps durable.
+        clock: The time.
+        peers: The other actors.
+        observations: Earlier reports, oldest first.
+    """
+
+    def __init__(
+        self, job: Job, journal: Journal, clock: Clock, peers: Peers, observations: Iterable[Observation] = ()
+    ) -> None:
+        super().__init__(f"job {job.id}")
+        self._job = job
+        self._journal = journal
+        self._clock = clock
+        self._peers = peers
+        self._observations: deque[Observation] = deque(observations, MAX_OBSERVATIONS)
+
+    @property
+    def job(self) -> Job:
+        """The job as it is now."""
+        return self._job
+
+    async def receive(self, message: JobInput) -> None:
+        """Take one step of the job's life."""
+        job, effects = machine.handle(self._job, message, self._clock.now())
+        if isinstance(message, UsageMeasured):  # comes every few seconds and is not worth a transaction
+            self._job = job
+            return
+        if isinstance(message, Reported) and job.last_sequence != self._job.last_sequence:
+            self._observe(job, message)
+        await self.take_step(job, effects)
+
+    async def resume(self) -> None:
+        """Continue a job that was loaded from the store."""
+        await self.take_step(*machine.resume(self._job))
+
+    async def take_step(self, job: Job, effects: Sequence[JobEffect]) -> None:
+        """Make a step durable, then carry out what follows from it."""
+        changes = [effect.change for effect in effects if isinstance(effect, Announce)]
+        if job is not self._job or changes:
+            await self._journal.commit(Commit(job=job, changes=changes))
+        self._job = job
+        for effect in effects:
+            self._carry_out(effect)
+        self._peers.observe_job(job.id, self._view(), job.attempts)
+        if is_over(job):
+            self._peers.retire_job(job.id)
+
+    def _carry_out(self, effect: JobEffect) -> None:
+        match effect:
+            case RequestDelivery(tier):
+                self._peers.request_delivery(self._job, tier)
+            case DeclareRun():
+                self._peers.declare_run(WantedRun(self._job, stop=self._job.stop_outcome is not None))
+            case WithdrawRun(node_id, run_id):
+                self._peers.withdraw_run(node_id, run_id)
+            case Reschedule(trigger):
+                # The scheduler must see the job as it is after this step.
+                self._peers.observe_job(self._job.id, self._view(), self._job.attempts)
+                self._peers.reschedule(trigger)
+            case Announce():
+                pass  # the journal has announced it
+
+    def _observe(self, job: Job, report: Reported) -> None:
+        value = report.metrics.get(job.spec.metric)
+        if value is not None and value == value:
+            self._observations.append(Observation(report.at, report.epoch, value, job.cpu_seconds))
+
+    def _view(self) -> JobView | None:
+        job = self._job
+        if not (job.run_active or (job.state is JobState.PENDING and job.stop_outcome is None)):
+            return None
+        return JobView(
+            id=job.id,
+            tenant=job.tenant,
+            submitted_at=job.submitted_at,
+            direction=job.spec.direction,
+            tiers=job.tiers,
+            resources=job.spec.resources,
+            runtime=job.spec.runtime,
+            image=job.spec.image,
+            node_id=job.node_id if job.run_active else "",
+            movable=not job.run_active,
+            share=job.share,
+            observations=tuple(self._observations),
+            cpu_seconds=job.cpu_seconds,
+        )
+
+
+def is_over(job: Job) -> bool:
+    """Whether nothing can happen to the job any more: final, and no delivery under way."""
+    return job.state.is_final and all(tier.state is not TierState.REACHED for tier in job.tiers)
+
+
+def without_script(job: Job) -> Job:
+    """The job without its script's text, which only nodes need."""
+    if job.spec.script is None:
+        return job
+    return replace(job, spec=replace(job.spec, script=replace(job.spec.script, content=b"")))

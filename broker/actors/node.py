@@ -1,0 +1,180 @@
+"""The actor of one node: its lease, and what is wanted of it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tiercel.broker.actors.journal import Commit
+from tiercel.broker.actors.mailbox import Actor
+from tiercel.broker.actors.peers import WantedDelivery, WantedRun
+from tiercel.broker.domain.events import NodeEvent
+from tiercel.broker.domain.nodes import Node
+from tiercel.broker.lifecycle import node as machine
+from tiercel.broker.lifecycle.job_events import NodeGone, NodeSilent
+from tiercel.broker.lifecycle.node import LeaseSettings, NodeLife, NodeNews
+from tiercel.broker.scheduling.interface import NodeView
+
+if TYPE_CHECKING:
+    from tiercel.broker.actors.clock import Clock
+    from tiercel.broker.actors.journal import Journal
+    from tiercel.broker.actors.peers import Peers
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConnected:
+    """The node's agent opened a stream; ``epoch`` is answered with the new lease epoch."""
+
+    node: Node
+    epoch: asyncio.Future[int]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHeard:
+    """The agent said something, and perhaps something new about its node."""
+
+    lease_epoch: int
+    images: frozenset[str] | None = None
+    serving: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTicked:
+    """Time passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunWithdrawn:
+    """A run is no longer wanted."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryWithdrawn:
+    """A delivery is no longer wanted."""
+
+    delivery_id: str
+
+
+NodeMessage = NodeConnected | NodeHeard | NodeTicked | WantedRun | WantedDelivery | RunWithdrawn | DeliveryWithdrawn
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Everything that is wanted of a node; ``generation`` grows with each change."""
+
+    generation: int
+    runs: tuple[WantedRun, ...]
+    deliveries: tuple[WantedDelivery, ...]
+
+
+class NodeActor(Actor[NodeMessage]):
+    """Owns one node: keeps its lease, and keeps what is wanted of it for the agent to fetch.
+
+    Args:
+        node: The node as far as it is known; offline until its agent connects.
+        leases: How long silence is borne.
+        journal: Announces that it came or went.
+        clock: The time.
+        peers: The other actors.
+    """
+
+    def __init__(self, node: Node, leases: LeaseSettings, journal: Journal, clock: Clock, peers: Peers) -> None:
+        super().__init__(f"node {node.id}")
+        self._life = NodeLife(node, clock.now())
+        self._leases = leases
+        self._journal = journal
+        self._clock = clock
+        self._peers = peers
+        self._runs: dict[str, WantedRun] = {}
+        self._deliveries: dict[str, WantedDelivery] = {}
+        self._wanted = Wanted(0, (), ())
+        self._changed = asyncio.Condition()
+
+    @property
+    def node(self) -> Node:
+        """The node as it is now."""
+        return self._life.node
+
+    async def wait_wanted(self, generation: int, lease_epoch: int) -> Wanted | None:
+        """Wait until something newer than ``generation`` is wanted, or (None) until a newer stream took over."""
+        async with self._changed:
+            await self._changed.wait_for(
+                lambda: self._wanted.generation > generation or self._life.node.lease_epoch != lease_epoch
+            )
+            return self._wanted if self._life.node.lease_epoch == lease_epoch else None
+
+    async def receive(self, message: NodeMessage) -> None:
+        """Take one step."""
+        match message:
+            case NodeConnected():
+                await self._connected(message)
+            case NodeHeard():
+                self._heard(message)
+            case NodeTicked():
+                await self._ticked()
+            case WantedRun():
+                self._runs[message.run_id] = message
+                await self._declare()
+            case WantedDelivery():
+                self._deliveries[message.delivery.id] = message
+                await self._declare()
+            case RunWithdrawn(run_id):
+                if self._runs.pop(run_id, None) is not None:
+                    await self._declare()
+            case DeliveryWithdrawn(delivery_id):
+                if self._deliveries.pop(delivery_id, None) is not None:
+                    await self._declare()
+
+    async def _connected(self, message: NodeConnected) -> None:
+        life, news = machine.connected(self._life, message.node, self._clock.now())
+        await self._announce(life, news)
+        if not message.epoch.done():
+            message.epoch.set_result(life.node.lease_epoch)
+        await self._declare()
+
+    def _heard(self, message: NodeHeard) -> None:
+        life = machine.heard(self._life, message.lease_epoch, self._clock.now())
+        if life is self._life:
+            return
+        node = life.node
+        if message.images is not None:
+            node = replace(node, images=message.images)
+        if message.serving is not None:
+            node = replace(node, serving_http=message.serving[0], serving_grpc=message.serving[1])
+        changed_images = node.images != self._life.node.images
+        self._life = replace(life, node=node)
+        if changed_images:
+            self._show_scheduler()
+
+    async def _ticked(self) -> None:
+        life, news = machine.ticked(self._life, self._leases, self._clock.now())
+        if news is not None:
+            await self._announce(life, news)
+
+    async def _announce(self, life: NodeLife, news: NodeNews) -> None:
+        event = NodeEvent(life.node.id, life.node.online, life.node.lease_epoch, self._clock.now())
+        await self._journal.commit(Commit(news=[event]))
+        async with self._changed:
+            self._life = life
+            self._changed.notify_all()
+        self._show_scheduler()
+        if news is not NodeNews.ONLINE:
+            told = NodeSilent() if news is NodeNews.OFFLINE else NodeGone()
+            for run in self._runs.values():
+                self._peers.tell_job(run.job.id, told)
+        self._peers.reschedule("node")
+
+    async def _declare(self) -> None:
+        async with self._changed:
+            self._wanted = Wanted(
+                self._wanted.generation + 1, tuple(self._runs.values()), tuple(self._deliveries.values())
+            )
+            self._changed.notify_all()
+
+    def _show_scheduler(self) -> None:
+        node = self._life.node
+        view = NodeView(node.id, node.cpu_cores, node.memory_bytes, node.runtimes, node.images) if node.online else None
+        self._peers.observe_node(node.id, view)

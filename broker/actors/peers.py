@@ -1,0 +1,79 @@
+"""What actors may say to each other; :mod:`.system` connects them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from tiercel.broker.domain.endpoints import Delivery
+    from tiercel.broker.domain.jobs import Direction, Job, TierStatus
+    from tiercel.broker.lifecycle.job_events import JobInput
+    from tiercel.broker.scheduling.interface import JobView, NodeView
+
+
+@dataclass(frozen=True, slots=True)
+class WantedRun:
+    """A run that a node shall have; ``stop`` asks it to end the run."""
+
+    job: Job
+    stop: bool
+
+    @property
+    def run_id(self) -> str:
+        """The run."""
+        return self.job.run_id
+
+
+@dataclass(frozen=True, slots=True)
+class WantedDelivery:
+    """A delivery that a node shall carry out, from the run that has the model."""
+
+    delivery: Delivery
+    run_id: str
+    metric: str
+    direction: Direction
+
+
+class Peers(Protocol):
+    """The other actors, as one of them sees them. Nothing here waits."""
+
+    def tell_job(self, job_id: str, message: JobInput) -> None:
+        """Tell a job; a job that is over is not told."""
+        ...
+
+    def request_delivery(self, job: Job, tier: TierStatus) -> None:
+        """Ask the job's endpoint to have the tier's model delivered."""
+        ...
+
+    def declare_run(self, run: WantedRun) -> None:
+        """Tell the run's node what is wanted."""
+        ...
+
+    def withdraw_run(self, node_id: str, run_id: str) -> None:
+        """Tell the node that the run is no longer wanted."""
+        ...
+
+    def declare_delivery(self, node_id: str, wanted: WantedDelivery) -> None:
+        """Tell the node to carry out a delivery."""
+        ...
+
+    def withdraw_delivery(self, node_id: str, delivery_id: str) -> None:
+        """Tell the node that it may forget a delivery."""
+        ...
+
+    def observe_job(self, job_id: str, view: JobView | None, attempts: int) -> None:
+        """Show the scheduler a job as it is now, or (None) that it needs nothing of any node."""
+        ...
+
+    def retire_job(self, job_id: str) -> None:
+        """Tell everybody that a job is over."""
+        ...
+
+    def observe_node(self, node_id: str, view: NodeView | None) -> None:
+        """Show the scheduler a node, or (None) that it is offline."""
+        ...
+
+    def reschedule(self, trigger: str) -> None:
+        """Have the scheduler look at once."""
+        ...

@@ -1,0 +1,190 @@
+"""The actor that runs the policy: keeps what the others show it, plans, and tells the jobs."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tiercel.broker.actors.journal import Commit
+from tiercel.broker.actors.mailbox import Actor
+from tiercel.broker.domain.events import Decision
+from tiercel.broker.domain.jobs import TierState
+from tiercel.broker.lifecycle.job_events import Assigned, KeptWaiting, ReachJudged
+from tiercel.broker.scheduling import loop
+from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Policy, Snapshot, Trigger
+from tiercel.broker.scheduling.loop import LoopSettings
+from tiercel.broker.scheduling.validation import check_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tiercel.broker.actors.clock import Clock
+    from tiercel.broker.actors.journal import Journal
+    from tiercel.broker.lifecycle.job_events import JobInput
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class JobObserved:
+    """A job as it is now; ``view`` is None when it needs nothing of any node."""
+
+    job_id: str
+    view: JobView | None
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeObserved:
+    """A node as it is now; ``view`` is None when it is offline."""
+
+    node_id: str
+    view: NodeView | None
+
+
+@dataclass(frozen=True, slots=True)
+class SomethingHappened:
+    """Something that should not wait for the next interval."""
+
+    trigger: Trigger
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerTicked:
+    """Time passed."""
+
+
+SchedulerMessage = JobObserved | NodeObserved | SomethingHappened | SchedulerTicked
+
+
+@dataclass(frozen=True, slots=True)
+class _Reservation:
+    """A placement that was decided, and that the job has not confirmed yet."""
+
+    assignment: Assignment
+    attempts_before: int
+
+
+class SchedulerActor(Actor[SchedulerMessage]):
+    """Runs a policy on events and on an interval.
+
+    What it decides is reserved at once: until a job confirms its placement, the scheduler goes on seeing it there.
+
+    Args:
+        policy: Decides.
+        settings: How often to look.
+        journal: Keeps the decisions.
+        clock: The time.
+        tell_job: Sends a job a message.
+    """
+
+    def __init__(
+        self,
+        policy: Policy[Any],
+        settings: LoopSettings,
+        journal: Journal,
+        clock: Clock,
+        tell_job: Callable[[str, JobInput], None],
+    ) -> None:
+        super().__init__("scheduler")
+        self._policy = policy
+        self._policy_state = policy.initial_state()
+        self._settings = settings
+        self._loop = loop.start(settings, clock.now())
+        self._journal = journal
+        self._clock = clock
+        self._tell_job = tell_job
+        self._jobs: dict[str, JobObserved] = {}
+        self._nodes: dict[str, NodeView] = {}
+        self._reserved: dict[str, _Reservation] = {}
+
+    @property
+    def policy_name(self) -> str:
+        """Name of the policy."""
+        return self._policy.name
+
+    async def receive(self, message: SchedulerMessage) -> None:
+        """Take in news, and plan when it is time and no more news is waiting."""
+        match message:
+            case JobObserved():
+                self._observe_job(message)
+            case NodeObserved(node_id, view):
+                if view is None:
+                    self._nodes.pop(node_id, None)
+                else:
+                    self._nodes[node_id] = view
+            case SomethingHappened(trigger):
+                self._loop = loop.triggered(self._loop, trigger, self._settings, self._clock.now())
+            case SchedulerTicked():
+                pass
+        if self._mailbox.empty():
+            due = loop.due_trigger(self._loop, self._clock.now())
+            if due is not None:
+                await self._plan(due)
+
+    def _observe_job(self, message: JobObserved) -> None:
+        if message.view is None:
+            self._jobs.pop(message.job_id, None)
+            self._reserved.pop(message.job_id, None)
+            return
+        self._jobs[message.job_id] = message
+        reservation = self._reserved.get(message.job_id)
+        if reservation is not None and message.attempts > reservation.attempts_before:
+            del self._reserved[message.job_id]
+
+    async def _plan(self, trigger: Trigger) -> None:
+        snapshot = self._snapshot(trigger)
+        plan, self._policy_state = self._policy.plan(snapshot, self._policy_state)
+        problems = check_plan(plan, snapshot)
+        if problems:
+            logger.error("The plan of policy %s is not carried out: %s", self._policy.name, "; ".join(problems))
+            self._loop = loop.ran(self._loop, trigger, self._settings, self._clock.now(), changed=False)
+            return
+        changed = loop.changed_assignments(plan, snapshot)
+        for assignment in changed:
+            await self._assign(assignment, trigger)
+        self._tell_verdicts(plan, snapshot)
+        self._loop = loop.ran(self._loop, trigger, self._settings, self._clock.now(), changed=bool(changed))
+
+    def _snapshot(self, trigger: Trigger) -> Snapshot:
+        jobs = []
+        for job_id, observed in self._jobs.items():
+            view = observed.view
+            if view is None:
+                continue
+            reservation = self._reserved.get(job_id)
+            if reservation is not None:
+                assignment = reservation.assignment
+                view = replace(view, node_id=assignment.node_id, share=assignment.share, movable=False)
+            jobs.append(view)
+        return Snapshot(
+            self._clock.now(),
+            trigger,
+            tuple(sorted(jobs, key=lambda job: job.id)),
+            tuple(node for _, node in sorted(self._nodes.items())),
+        )
+
+    async def _assign(self, assignment: Assignment, trigger: Trigger) -> None:
+        observed = self._jobs[assignment.job_id]
+        if observed.view is not None and observed.view.movable:
+            self._reserved[assignment.job_id] = _Reservation(assignment, observed.attempts)
+        decision = Decision(
+            assignment.job_id,
+            self._clock.now(),
+            self._policy.name,
+            trigger.value,
+            assignment.node_id,
+            assignment.share,
+        )
+        await self._journal.commit(Commit(decision=decision))
+        self._tell_job(assignment.job_id, Assigned(assignment.node_id, assignment.share))
+
+    def _tell_verdicts(self, plan: Plan, snapshot: Snapshot) -> None:
+        for job_id, reason in plan.waiting.items():
+            self._tell_job(job_id, KeptWaiting(reason))
+        for job in snapshot.jobs:
+            reason = plan.unreachable.get(job.id, "")
+            held_for_unreachable = any(tier.state is TierState.UNREACHABLE for tier in job.tiers)
+            if bool(reason) != held_for_unreachable:
+                self._tell_job(job.id, ReachJudged(reason))

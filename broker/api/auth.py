@@ -1,0 +1,46 @@
+"""Who is calling: the token in the call's metadata."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tiercel.broker.domain.errors import NotAuthenticatedError
+
+if TYPE_CHECKING:
+    import grpc
+
+    from tiercel.broker.domain.tenants import Tenant
+    from tiercel.broker.tenancy import Tenancy
+
+_SCHEME = "Bearer "
+
+
+def tenant_of(context: grpc.aio.ServicerContext[object, object], tenancy: Tenancy) -> Tenant:
+    """The tenant whose token the call carries.
+
+    Raises:
+        NotAuthenticatedError: It carries none, or one that belongs to nobody.
+    """
+    tenant = tenancy.find_tenant(_token(context))
+    if tenant is None:
+        raise NotAuthenticatedError(
+            "the token belongs to no tenant; use one from tenants.toml in the broker's state directory"
+        )
+    return tenant
+
+
+def require_node(context: grpc.aio.ServicerContext[object, object], tenancy: Tenancy) -> None:
+    """Let only agents through.
+
+    Raises:
+        NotAuthenticatedError: The call does not carry the nodes' token.
+    """
+    if not tenancy.is_node(_token(context)):
+        raise NotAuthenticatedError("the token is not the nodes'; use node.token in the broker's state directory")
+
+
+def _token(context: grpc.aio.ServicerContext[object, object]) -> str:
+    for key, value in context.invocation_metadata() or ():
+        if key == "authorization" and isinstance(value, str) and value.startswith(_SCHEME):
+            return value[len(_SCHEME) :]
+    raise NotAuthenticatedError("the call carries no token; send the metadata 'authorization: Bearer TOKEN'")

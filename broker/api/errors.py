@@ -1,0 +1,51 @@
+"""The one place where errors become gRPC statuses."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+import grpc
+
+from tiercel.broker.domain.errors import TiercelError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+logger = logging.getLogger(__name__)
+
+CODE_KEY = "tiercel-error-code"
+FIELD_KEY = "tiercel-error-field"
+
+STATUSES = {
+    "invalid_spec": grpc.StatusCode.INVALID_ARGUMENT,
+    "not_found": grpc.StatusCode.NOT_FOUND,
+    "endpoint_busy": grpc.StatusCode.FAILED_PRECONDITION,
+    "quota_exceeded": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "not_authenticated": grpc.StatusCode.UNAUTHENTICATED,
+    "overloaded": grpc.StatusCode.UNAVAILABLE,
+    "unavailable": grpc.StatusCode.UNAVAILABLE,
+}
+
+
+@contextlib.asynccontextmanager
+async def translated_errors(context: grpc.aio.ServicerContext[object, object]) -> AsyncIterator[None]:
+    """End the call with the right status when what is inside raises.
+
+    Users read the messages of :class:`TiercelError`; anything else is a defect, goes to the log, and is only named.
+    """
+    try:
+        yield
+    except TiercelError as error:
+        status = STATUSES.get(error.code, grpc.StatusCode.INTERNAL)
+        if status is grpc.StatusCode.INTERNAL:
+            logger.exception("a call failed")
+        trailing = ((CODE_KEY, error.code), (FIELD_KEY, error.field))
+        await context.abort(status, error.message, trailing)
+    except (grpc.aio.AbortError, grpc.aio.UsageError):
+        raise
+    except Exception as error:
+        logger.exception("a call failed on a defect of the broker")
+        message = f"the broker failed on a defect of its own ({type(error).__name__}); its log has the details"
+        await context.abort(grpc.StatusCode.INTERNAL, message, ((CODE_KEY, "internal"), (FIELD_KEY, "")))

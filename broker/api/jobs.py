@@ -1,0 +1,175 @@
+"""The service for tenants."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tiercel.broker.api.auth import tenant_of
+from tiercel.broker.api.errors import translated_errors
+from tiercel.broker.api.translation import (
+    decision_to_wire,
+    endpoint_to_wire,
+    event_to_wire,
+    job_to_wire,
+    node_to_wire,
+    spec_from_wire,
+)
+from tiercel.broker.domain.errors import InvalidSpecError
+from tiercel.v1 import jobs_pb2, jobs_pb2_grpc
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from typing import Any
+
+    import grpc
+
+    from tiercel.broker.actors.journal import Journal
+    from tiercel.broker.actors.system import System
+    from tiercel.broker.store.contract import Store
+    from tiercel.broker.store.logs import RunLogs
+    from tiercel.broker.tenancy import Tenancy
+
+    Context = grpc.aio.ServicerContext[Any, Any]
+
+EVENTS_AT_A_TIME = 500
+DECISIONS_SHOWN = 50
+MAX_KEY_CHARACTERS = 128
+LOG_POLL_SECONDS = 1.0
+
+
+class JobsService(jobs_pb2_grpc.JobsServiceServicer):
+    """Translates tenants' calls; see ``protos/tiercel/v1/jobs.proto``.
+
+    Args:
+        system: The actors.
+        journal: Tells when there are new events.
+        store: Events and decisions.
+        logs: Output of runs.
+        tenancy: Who may call.
+    """
+
+    def __init__(self, system: System, journal: Journal, store: Store, logs: RunLogs, tenancy: Tenancy) -> None:
+        self._system = system
+        self._journal = journal
+        self._store = store
+        self._logs = logs
+        self._tenancy = tenancy
+
+    async def SubmitJob(  # noqa: N802 - the contract's name
+        self, request: jobs_pb2.SubmitJobRequest, context: Context
+    ) -> jobs_pb2.SubmitJobResponse:
+        """Create a job."""
+        async with translated_errors(context):
+            tenant = tenant_of(context, self._tenancy)
+            if len(request.idempotency_key) > MAX_KEY_CHARACTERS:
+                raise InvalidSpecError(
+                    f"idempotency_key: is longer than {MAX_KEY_CHARACTERS} characters; shorten it",
+                    field="idempotency_key",
+                )
+            job = await self._system.submit(tenant, spec_from_wire(request.spec), request.idempotency_key)
+            return jobs_pb2.SubmitJobResponse(job=job_to_wire(job))
+
+    async def GetJob(  # noqa: N802 - the contract's name
+        self, request: jobs_pb2.GetJobRequest, context: Context
+    ) -> jobs_pb2.GetJobResponse:
+        """Show a job."""
+        async with translated_errors(context):
+            tenant = tenant_of(context, self._tenancy)
+            return jobs_pb2.GetJobResponse(job=job_to_wire(await self._system.find_job(tenant.name, request.job_id)))
+
+    async def ListJobs(  # noqa: N802 - the contract's name
+        self, request: jobs_pb2.ListJobsRequest, context: Context
+    ) -> jobs_pb2.ListJobsResponse:
+        """List the tenant's jobs."""
+        async with translated_errors(context):
+            tenant = tenant_of(context, self._tenancy)
+            jobs = await self._system.jobs_of(tenant.name, active_only=request.active_only)
+            return jobs_pb2.ListJobsResponse(jobs=[job_to_wire(job) for job in jobs])
+
+    async def CancelJob(  # noqa: N802 - the contract's name
+        self, request: jobs_pb2.CancelJobRequest, context: Context
+    ) -> jobs_pb2.CancelJobResponse:
+        """Ask a job to stop."""
+        async with translated_errors(context):
+            tenant = tenant_of(context, self._tenancy)
+            return jobs_pb2.CancelJobResponse(job=job_to_wire(await self._system.cancel(tenant.name, request.job_id)))
+
+    async def WatchJobs(  # noqa: N802 - the contract's name
+        self, request: jobs_pb2.WatchJobsRequest, context: Context
+    ) -> AsyncIterator[jobs_pb2.WatchJobsResponse]:
+        """Stream events after a cursor."""
+        async with translated_errors(context):
+            tenant = tenant_of(context, self._tenancy)
+            job_id = request.job_id or None
+            if job_id is not None:
+                await self._system.find_job(tenant.name, job_id)
+            cursor = request.after_sequence
+            while True:
+                newest = self._journal.sequence
+                events = await self._store.events_after(
+                    cursor, job_id=job_id, tenant=tenant.name, limit=EVENTS_AT_A_TIME
+                )
+                for event in events:
+                    yield jobs_pb2.WatchJobsResponse(event=event_to_wire(event))
+                    cursor = event.sequence
+                if len(events) == EVENTS_AT_A_TIME:
+                    continue
+                if job_id is not None and (await self._system.find_job(tenant.name, job_id)).state.is_final:
+                    if newest == self._journal.sequence:
+                        return
+                    continue
+                await self._journal.wait_grown(newest)
+
+    async def StreamLogs(  # noqa: N802 - the contract's name
+        self, request: jobs_pb2.StreamLogsRequest, context: Context
+    ) -> AsyncIterator[jobs_pb2.StreamLogsResponse]:
+        """Stream the output of the job's newest run."""
+        async with translated_errors(context):
+            tenant = tenant_of(context, self._tenancy)
+            offset = request.offset_bytes
+            while True:
+                job = await self._system.find_job(tenant.name, request.job_id)
+                data = self._logs.read(job.run_id, offset) if job.run_id else b""
+                if data:
+                    yield jobs_pb2.StreamLogsResponse(offset_bytes=offset, data=data)
+                    offset += len(data)
+                elif not request.follow or job.state.is_final:
+                    return
+                else:
+                    await self._logs.wait_grown(job.run_id or "0", offset, LOG_POLL_SECONDS)
+
+    async def ExplainJob(  # noqa: N802 - the contract's name
+        self, request: jobs_pb2.ExplainJobRequest, context: Context
+    ) -> jobs_pb2.ExplainJobResponse:
+        """Say why a job has its share."""
+        async with translated_errors(context):
+            tenant = tenant_of(context, self._tenancy)
+            job = await self._system.find_job(tenant.name, request.job_id)
+            decisions = await self._store.decisions_of(job.id, DECISIONS_SHOWN)
+            return jobs_pb2.ExplainJobResponse(
+                job=job_to_wire(job), decisions=[decision_to_wire(decision) for decision in decisions]
+            )
+
+    async def ListNodes(  # noqa: N802 - the contract's name
+        self, request: jobs_pb2.ListNodesRequest, context: Context
+    ) -> jobs_pb2.ListNodesResponse:
+        """List the nodes."""
+        async with translated_errors(context):
+            tenant_of(context, self._tenancy)
+            return jobs_pb2.ListNodesResponse(
+                nodes=[node_to_wire(node, list(self._system.jobs_on(node.id))) for node in self._system.nodes()]
+            )
+
+    async def ListEndpoints(  # noqa: N802 - the contract's name
+        self, request: jobs_pb2.ListEndpointsRequest, context: Context
+    ) -> jobs_pb2.ListEndpointsResponse:
+        """List the tenant's endpoints."""
+        async with translated_errors(context):
+            tenant = tenant_of(context, self._tenancy)
+            nodes = {node.id: node for node in self._system.nodes()}
+            return jobs_pb2.ListEndpointsResponse(
+                endpoints=[
+                    endpoint_to_wire(endpoint, nodes.get(endpoint.node_id))
+                    for endpoint in self._system.endpoints_of(tenant.name)
+                ]
+            )

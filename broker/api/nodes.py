@@ -1,0 +1,211 @@
+"""The service for node agents: one stream, wanted state one way and reports the other."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import grpc
+
+from tiercel.broker.actors.endpoint import DeliveryHeard
+from tiercel.broker.actors.node import NodeHeard
+from tiercel.broker.api.auth import require_node
+from tiercel.broker.api.errors import translated_errors
+from tiercel.broker.api.translation import direction_to_wire, seconds_of, share_to_wire, spec_to_wire
+from tiercel.broker.domain.endpoints import DeliveryState
+from tiercel.broker.domain.errors import InvalidSpecError
+from tiercel.broker.domain.nodes import Node
+from tiercel.broker.lifecycle.endpoint import DeliveryReport
+from tiercel.broker.lifecycle.job_events import Reported, RunExited, RunIsAlive, UsageMeasured
+from tiercel.v1 import nodes_pb2, nodes_pb2_grpc
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from typing import Any
+
+    from tiercel.broker.actors.node import NodeActor, Wanted
+    from tiercel.broker.actors.peers import WantedDelivery, WantedRun
+    from tiercel.broker.actors.system import System
+    from tiercel.broker.settings import BrokerSettings
+    from tiercel.broker.store.logs import RunLogs
+    from tiercel.broker.tenancy import Tenancy
+
+    Context = grpc.aio.ServicerContext[Any, Any]
+
+_STAGES = {
+    nodes_pb2.DELIVERY_STAGE_EXPORTING: DeliveryState.EXPORTING,
+    nodes_pb2.DELIVERY_STAGE_LOADING: DeliveryState.LOADING,
+    nodes_pb2.DELIVERY_STAGE_DELIVERED: DeliveryState.DELIVERED,
+    nodes_pb2.DELIVERY_STAGE_FAILED: DeliveryState.FAILED,
+}
+
+
+class NodesService(nodes_pb2_grpc.NodesServiceServicer):
+    """Translates agents' streams; see ``protos/tiercel/v1/nodes.proto``.
+
+    Args:
+        system: The actors.
+        logs: Output of runs.
+        tenancy: Who may call.
+        settings: Leases and heartbeats.
+    """
+
+    def __init__(self, system: System, logs: RunLogs, tenancy: Tenancy, settings: BrokerSettings) -> None:
+        self._system = system
+        self._logs = logs
+        self._tenancy = tenancy
+        self._settings = settings
+
+    async def Connect(  # noqa: N802 - the contract's name
+        self, request_iterator: AsyncIterator[nodes_pb2.ConnectRequest], context: Context
+    ) -> AsyncIterator[nodes_pb2.ConnectResponse]:
+        """Serve one agent for as long as its stream lasts."""
+        async with translated_errors(context):
+            require_node(context, self._tenancy)
+            hello = await _read_hello(request_iterator)
+            actor, epoch = await self._system.connect_node(_node_from(hello))
+            yield nodes_pb2.ConnectResponse(
+                welcome=nodes_pb2.Welcome(
+                    lease_epoch=epoch,
+                    lease_seconds=self._settings.lease_seconds,
+                    heartbeat_seconds=self._settings.heartbeat_seconds,
+                )
+            )
+            async with asyncio.TaskGroup() as group:
+                reading = group.create_task(self._read(hello, request_iterator, actor, epoch), name="node reports")
+                generation = 0
+                while (wanted := await actor.wait_wanted(generation, epoch)) is not None:
+                    generation = wanted.generation
+                    yield self._wanted_to_wire(wanted)
+                reading.cancel()
+            await context.abort(grpc.StatusCode.ABORTED, f"a newer stream of node {actor.node.id} took over")
+
+    async def _read(
+        self,
+        hello: nodes_pb2.NodeHello,
+        requests: AsyncIterator[nodes_pb2.ConnectRequest],
+        actor: NodeActor,
+        epoch: int,
+    ) -> None:
+        for run in hello.runs:
+            await self._hear_run(run)
+        for delivery in hello.deliveries:
+            await self._hear_delivery(actor.node.id, delivery)
+        async for request in requests:
+            if request.lease_epoch == epoch:
+                await self._hear(actor, request)
+
+    async def _hear(self, actor: NodeActor, request: nodes_pb2.ConnectRequest) -> None:
+        heard = NodeHeard(request.lease_epoch)
+        match request.WhichOneof("message"):
+            case "heartbeat":
+                heard = NodeHeard(request.lease_epoch, images=frozenset(request.heartbeat.images))
+                for usage in request.heartbeat.runs:
+                    await self._system.deliver_to_job(usage.run_id, UsageMeasured(usage.run_id, usage.cpu_seconds))
+            case "serving":
+                heard = NodeHeard(request.lease_epoch, serving=(request.serving.http, request.serving.grpc))
+            case "run":
+                await self._hear_run(request.run)
+            case "progress":
+                await self._hear_progress(request.progress)
+            case "delivery":
+                await self._hear_delivery(actor.node.id, request.delivery)
+            case "log":
+                await self._logs.append(request.log.run_id, request.log.offset_bytes, request.log.data)
+        await actor.tell(heard)
+
+    async def _hear_run(self, run: nodes_pb2.RunStatus) -> None:
+        if run.state == nodes_pb2.RUN_STATE_RUNNING:
+            await self._system.deliver_to_job(run.run_id, RunIsAlive(run.run_id))
+        elif run.state == nodes_pb2.RUN_STATE_EXITED:
+            message = RunExited(
+                run_id=run.run_id,
+                exit_code=run.exit_code if run.HasField("exit_code") else None,
+                reason=run.reason,
+                log_tail=run.log_tail,
+                cpu_seconds=run.cpu_seconds,
+                lost=run.lost,
+            )
+            await self._system.deliver_to_job(run.run_id, message)
+
+    async def _hear_progress(self, progress: nodes_pb2.Progress) -> None:
+        message = Reported(
+            run_id=progress.run_id,
+            sequence=progress.sequence,
+            epoch=progress.epoch,
+            metrics=dict(progress.metrics),
+            at=seconds_of(progress.at),
+            cpu_seconds=progress.cpu_seconds,
+        )
+        await self._system.deliver_to_job(progress.run_id, message)
+
+    async def _hear_delivery(self, node_id: str, delivery: nodes_pb2.DeliveryStatus) -> None:
+        state = _STAGES.get(delivery.stage)
+        if state is None:
+            return
+        delivered = state is DeliveryState.DELIVERED
+        report = DeliveryReport(
+            state=state,
+            value=delivery.value if delivered else None,
+            sha256=delivery.sha256,
+            delivered_at=seconds_of(delivery.delivered_at) if delivered else None,
+            reason=delivery.reason,
+        )
+        await self._system.deliver_to_endpoint(DeliveryHeard(node_id, delivery.delivery_id, report))
+
+    def _wanted_to_wire(self, wanted: Wanted) -> nodes_pb2.ConnectResponse:
+        return nodes_pb2.ConnectResponse(
+            wanted=nodes_pb2.WantedState(
+                generation=wanted.generation,
+                runs=[self._run_to_wire(run) for run in wanted.runs],
+                deliveries=[_delivery_to_wire(delivery) for delivery in wanted.deliveries],
+            )
+        )
+
+    def _run_to_wire(self, run: WantedRun) -> nodes_pb2.WantedRun:
+        job = run.job
+        return nodes_pb2.WantedRun(
+            run_id=run.run_id,
+            job_id=job.id,
+            tenant=job.tenant,
+            spec=spec_to_wire(job.spec),
+            share=share_to_wire(job.share) if job.share is not None else None,
+            log_offset_bytes=self._logs.size(run.run_id),
+            stop=run.stop,
+        )
+
+
+async def _read_hello(requests: AsyncIterator[nodes_pb2.ConnectRequest]) -> nodes_pb2.NodeHello:
+    first = await anext(aiter(requests), None)
+    if first is None or not first.HasField("hello"):
+        raise InvalidSpecError("hello: the first message of a stream must be a hello", field="hello")
+    if not first.hello.node_id:
+        raise InvalidSpecError("hello.node_id: is missing; give the node a name", field="hello.node_id")
+    return first.hello
+
+
+def _node_from(hello: nodes_pb2.NodeHello) -> Node:
+    return Node(
+        id=hello.node_id,
+        cpu_cores=hello.cpu_cores,
+        memory_bytes=hello.memory_bytes,
+        runtimes=tuple(hello.runtimes),
+        limits=hello.limits,
+        images=frozenset(hello.images),
+        serving_http=hello.serving.http,
+        serving_grpc=hello.serving.grpc,
+    )
+
+
+def _delivery_to_wire(wanted: WantedDelivery) -> nodes_pb2.WantedDelivery:
+    delivery = wanted.delivery
+    return nodes_pb2.WantedDelivery(
+        delivery_id=delivery.id,
+        run_id=wanted.run_id,
+        tier=delivery.tier,
+        target=delivery.target,
+        endpoint=delivery.endpoint,
+        version=delivery.version,
+        metric=wanted.metric,
+        direction=direction_to_wire(wanted.direction),
+    )

@@ -1,0 +1,176 @@
+"""The broker as a whole: opens the store, starts the actors, listens."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+from typing import TYPE_CHECKING, NoReturn, Self
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from tiercel.broker.actors.clock import SystemClock
+from tiercel.broker.actors.journal import Journal
+from tiercel.broker.actors.scheduler import SchedulerActor
+from tiercel.broker.actors.supervisor import Supervisor
+from tiercel.broker.actors.system import System
+from tiercel.broker.api.jobs import JobsService
+from tiercel.broker.api.nodes import NodesService
+from tiercel.broker.domain.errors import InvalidSpecError, UnavailableError
+from tiercel.broker.lifecycle.node import LeaseSettings
+from tiercel.broker.progress.embedded import EmbeddedMqttBroker
+from tiercel.broker.progress.publisher import MqttPublisher
+from tiercel.broker.scheduling.loop import LoopSettings
+from tiercel.broker.scheduling.registry import create_policy
+from tiercel.broker.store.logs import RunLogs
+from tiercel.broker.store.sql import SqlStore
+from tiercel.broker.tenancy import open_tenancy
+from tiercel.v1 import jobs_pb2, jobs_pb2_grpc, nodes_pb2, nodes_pb2_grpc
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from tiercel.broker.domain.nodes import Node
+    from tiercel.broker.settings import BrokerSettings
+
+logger = logging.getLogger(__name__)
+
+SERVICES = (
+    jobs_pb2.DESCRIPTOR.services_by_name["JobsService"].full_name,
+    nodes_pb2.DESCRIPTOR.services_by_name["NodesService"].full_name,
+)
+STOP_GRACE_SECONDS = 1.0
+SERVING_POLL_SECONDS = 0.1
+# A script of 1 MiB travels in a message, and a node is told of all its runs at once.
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+
+
+class Broker:
+    """A running broker; an async context manager that listens inside.
+
+    Args:
+        settings: How it runs.
+
+    Raises:
+        InvalidSpecError: On entering: a setting is wrong; ``field`` names it.
+        UnavailableError: On entering: the port is taken, or the store cannot be opened.
+    """
+
+    def __init__(self, settings: BrokerSettings) -> None:
+        self._settings = settings
+        self._clock = SystemClock()
+        self._stack = contextlib.AsyncExitStack()
+        self._supervisor = Supervisor()
+        self._system: System | None = None
+        self.broker_address = ""
+        self.mqtt_address = ""
+
+    async def __aenter__(self) -> Self:
+        async with contextlib.AsyncExitStack() as stack:
+            await self._start(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.__aexit__(kind, error, trace)
+
+    async def wait_serving(self) -> tuple[str, str]:
+        """Wait for an inference server; returns where it answers over HTTP and over gRPC, ``host:port`` each."""
+        while True:
+            for node in self._nodes():
+                if node.online and node.serving_http:
+                    return node.serving_http, node.serving_grpc
+            await asyncio.sleep(SERVING_POLL_SECONDS)
+
+    async def wait_failed(self) -> NoReturn:
+        """Wait for ever, unless a part of the broker fails for good.
+
+        Raises:
+            Exception: The part's error.
+        """
+        raise await self._supervisor.wait_failed()
+
+    def _nodes(self) -> list[Node]:
+        return list(self._system.nodes()) if self._system is not None else []
+
+    async def _start(self, stack: contextlib.AsyncExitStack) -> None:
+        settings = self._settings
+        _require_loopback(settings.host)
+        policy = create_policy(settings.policy)
+        settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        tenancy = open_tenancy(settings.state_dir, settings.tenants)
+        store = await stack.enter_async_context(SqlStore.in_file(settings.state_dir / "broker.sqlite"))
+        logs = RunLogs(settings.state_dir / "logs")
+        publisher = await self._open_mqtt(stack)
+        supervisor = await stack.enter_async_context(self._supervisor)
+        journal = Journal(store, self._clock, await store.last_sequence(), [publisher.publish_nowait])
+        scheduler = SchedulerActor(
+            policy,
+            LoopSettings(interval_seconds=settings.interval_seconds),
+            journal,
+            self._clock,
+            lambda job_id, message: system.tell_job(job_id, message),
+        )
+        leases = LeaseSettings(settings.lease_seconds, settings.gone_after_seconds)
+        system = self._system = System(store, journal, scheduler, supervisor, self._clock, leases)
+        supervisor.start(publisher.run(), name="MQTT publisher")
+        supervisor.start(journal.run(), name="journal")
+        supervisor.start(scheduler.run(), name="scheduler")
+        await system.recover()
+        supervisor.start(system.run_clock(), name="clock")
+        jobs = JobsService(system, journal, store, logs, tenancy)
+        await self._listen(stack, jobs, NodesService(system, logs, tenancy, settings))
+
+    async def _open_mqtt(self, stack: contextlib.AsyncExitStack) -> MqttPublisher:
+        settings = self._settings
+        url = settings.mqtt_url
+        if not url:
+            embedded = await stack.enter_async_context(EmbeddedMqttBroker(settings.host, settings.mqtt_port))
+            url = embedded.url
+        self.mqtt_address = url.partition("://")[2]
+        return MqttPublisher(url, username=settings.mqtt_username, password=settings.mqtt_password)
+
+    async def _listen(self, stack: contextlib.AsyncExitStack, jobs: JobsService, nodes: NodesService) -> None:
+        server = grpc.aio.server(
+            options=[
+                ("grpc.so_reuseport", 0),
+                ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+                ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+            ]
+        )
+        jobs_pb2_grpc.add_JobsServiceServicer_to_server(jobs, server)
+        nodes_pb2_grpc.add_NodesServiceServicer_to_server(nodes, server)
+        checks = health.aio.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(checks, server)
+        reflection.enable_server_reflection((*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+        port = _bind(server, self._settings.host, self._settings.broker_port)
+        await server.start()
+        stack.push_async_callback(server.stop, STOP_GRACE_SECONDS)
+        for service in ("", *SERVICES):
+            await checks.set(service, health_pb2.HealthCheckResponse.SERVING)
+        self.broker_address = f"{self._settings.host}:{port}"
+
+
+def _bind(server: grpc.aio.Server, host: str, port: int) -> int:
+    try:
+        return server.add_insecure_port(f"{host}:{port}")
+    except RuntimeError as error:
+        raise UnavailableError(
+            f"port {port} of {host} is in use; choose another with --broker-port, or 0 for any that is free"
+        ) from error
+
+
+def _require_loopback(host: str) -> None:
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = host == "localhost"
+    if not loopback:
+        raise InvalidSpecError(
+            f"host: {host} can be reached from other machines, and calls are not encrypted; use 127.0.0.1", field="host"
+        )

@@ -1,0 +1,44 @@
+"""Settings of the broker, from arguments and from the environment (``TIERCEL_…``)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class BrokerSettings(BaseSettings):
+    """How a broker runs.
+
+    Attributes:
+        state_dir: Folder with everything that survives a restart.
+        host: Address to listen on; only loopback is allowed.
+        broker_port: Port of the gRPC services; 0 means any free one.
+        mqtt_port: Port of the embedded MQTT broker; 0 means any free one.
+        mqtt_url: MQTT broker to publish to, ``mqtt://host:port`` or ``mqtts://…``; empty means an embedded one.
+        mqtt_username: Name to publish under, or empty.
+        mqtt_password: Its password.
+        policy: Name of the scheduling policy.
+        tenants: Tenants that get a token at the start if they have none.
+        interval_seconds: Time between two looks of the scheduler while nothing happens; doubled up to 16-fold.
+        lease_seconds: Silence after which a node counts as offline.
+        gone_after_seconds: Silence after which a node's jobs start again elsewhere.
+        heartbeat_seconds: How often agents report usage.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="TIERCEL_", extra="ignore")
+
+    state_dir: Path
+    host: str = "127.0.0.1"
+    broker_port: int = Field(0, ge=0, le=65535)
+    mqtt_port: int = Field(0, ge=0, le=65535)
+    mqtt_url: str = ""
+    mqtt_username: str = ""
+    mqtt_password: str = Field("", repr=False)
+    policy: str = "tradl"
+    tenants: tuple[str, ...] = ("default",)
+    interval_seconds: float = Field(2.0, gt=0)
+    lease_seconds: float = Field(10.0, gt=0)
+    gone_after_seconds: float = Field(120.0, gt=0)
+    heartbeat_seconds: float = Field(2.0, gt=0)
