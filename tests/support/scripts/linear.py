@@ -1,0 +1,69 @@
+"""A training script for tests: learns a line in a few milliseconds an epoch, the same way every time."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import time
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+import tiercel.trainer
+from tiercel.trainer import Predict
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--epochs", type=int, default=5)
+parser.add_argument("--steps", type=int, default=4)
+parser.add_argument("--step-cpu-seconds", type=float, default=0.0)
+parser.add_argument("--step-sleep-seconds", type=float, default=0.0)
+parser.add_argument("--checkpoint-seconds", type=float, default=0.0)
+parser.add_argument("--metric", default="accuracy")
+arguments = parser.parse_args()
+
+torch.manual_seed(0)
+np.random.seed(0)
+model = nn.Sequential(nn.Linear(6, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 2))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+x = torch.randn(400, 6)
+y = (x.sum(1) > 0).long()
+x_test, y_test = x[:100].numpy(), y[:100].numpy()
+
+
+def evaluate(predict: Predict) -> float:
+    answers: npt.NDArray[np.float32] = predict(x_test)
+    np.random.random()  # an export measures again, and must not disturb who draws next
+    return float((answers.argmax(1) == y_test).mean())
+
+
+def burn(cpu_seconds: float) -> None:
+    end = time.process_time() + cpu_seconds
+    while time.process_time() < end:
+        pass
+
+
+job = tiercel.trainer.connect(
+    model,
+    example_input=x_test[:1],
+    evaluate=evaluate,
+    optimizer=optimizer,
+    checkpoint_seconds=arguments.checkpoint_seconds,
+)
+for _ in job.epochs(arguments.epochs):
+    model.train()
+    order = torch.from_numpy(np.random.permutation(300) + 100)
+    for rows in job.steps(order.split(300 // arguments.steps)):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(x[rows]), y[rows]).backward()
+        optimizer.step()
+        burn(arguments.step_cpu_seconds)
+        time.sleep(arguments.step_sleep_seconds)
+    job.report(**{arguments.metric: evaluate(job.predict)})
+
+digest = hashlib.sha256()
+for tensor in [*model.state_dict().values(), torch.get_rng_state(), *(p.grad for p in model.parameters())]:
+    if tensor is not None:
+        digest.update(tensor.numpy().tobytes())
+print("mode", model.training, "state", digest.hexdigest())

@@ -1,0 +1,251 @@
+"""A run that an agent started: reports, hands over models, keeps checkpoints, and obeys pace and stop requests.
+
+Everything here happens in the script's own thread, at its boundaries: between two steps, at the end of an epoch, in a
+report, and at the exit. Only the connection has a thread of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+
+from torch import nn
+
+from tiercel.trainer_agent.trainer.channel import Acknowledged, AgentChannel, Request, Terminated
+from tiercel.trainer_agent.trainer.deliveries import Deliveries
+from tiercel.trainer_agent.trainer.errors import MissingMetricError
+from tiercel.trainer_agent.trainer.job import Item, Job
+from tiercel.trainer_agent.trainer.pacing import Pacer
+from tiercel.trainer_agent.trainer.reporting import as_numbers, report_line
+from tiercel.trainer_agent.trainer.restoring import RunKeeper, RunState, SentReport
+from tiercel.trainer_agent.trainer.samples import Samples
+from tiercel.trainer_agent.trainer.signature import Signature
+from tiercel.v1 import trainer_pb2
+
+logger = logging.getLogger(__name__)
+
+# How long a report that reached a tier waits for the request for its model. It is enough when nothing is wrong, and
+# the request is then served at once instead of at the next boundary.
+REQUEST_WAIT_SECONDS = 0.25
+# How long a finished run waits for the agent to have its reports and to ask for the models of the tiers it reached.
+# Waiting costs a reservation, leaving costs a trained model: a broker that is being restarted should find it.
+EXIT_WAIT_SECONDS = 60.0
+# The same for a run that was told to stop or crashed; whoever wants it gone does not wait for long either.
+HASTY_EXIT_WAIT_SECONDS = 5.0
+
+
+class AttachedJob(Job):
+    """A job with an agent.
+
+    Args:
+        model: The model in training.
+        signature: Its inputs.
+        samples: Rows to compare answers on.
+        channel: A started connection to the agent.
+        welcome: What the agent said first.
+        deliveries: Hands models over.
+        keeper: Saves and restores the run.
+        exit_wait_seconds: See :data:`EXIT_WAIT_SECONDS`.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        signature: Signature,
+        samples: Samples,
+        *,
+        channel: AgentChannel,
+        welcome: trainer_pb2.TrainerWelcome,
+        deliveries: Deliveries,
+        keeper: RunKeeper,
+        exit_wait_seconds: float = EXIT_WAIT_SECONDS,
+    ) -> None:
+        super().__init__(model, signature, samples)
+        self._channel, self._deliveries, self._keeper = channel, deliveries, keeper
+        self._run_id, self._metric, self._max_epochs = welcome.run_id, welcome.metric, welcome.max_epochs
+        self._exit_wait_seconds = exit_wait_seconds
+        self._pacer = Pacer()
+        self._finished_epochs = self._epoch = self._sequence = 0
+        self._stopping = self._interrupted = self._crashed = self._gave_up = self._closed = False
+
+    @property
+    def is_attached(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the agent, or a signal, asked to stop."""
+        return self._stopping
+
+    def restore(self) -> None:
+        """Go on from the newest checkpoint, if there is one.
+
+        Raises:
+            CheckpointError: If it does not fit the script.
+        """
+        run = self._keeper.restore()
+        if run is None:
+            return
+        self._finished_epochs = self._epoch = run.finished_epochs
+        self._deliveries.restore(run.kept_value, run.kept_weights, run.handed_over)
+        # A new attempt counts its reports from 1 again; the same one goes on, and what it repeats is ignored.
+        if run.run_id == self._run_id:
+            self._sequence = run.sequence - len(run.unacknowledged)
+        for report in run.unacknowledged:
+            self._send_report(report.epoch, report.metrics)
+        print(f"going on after epoch {run.finished_epochs}", flush=True)
+
+    def epochs(self, count: int) -> Iterator[int]:
+        """The epochs that are left, counted from 1; ends early when the run is asked to stop."""
+        limit = min(count, self._max_epochs) if self._max_epochs else count
+        while self._finished_epochs < limit and not self._stopping:
+            self._epoch = self._finished_epochs + 1
+            self._interrupted = False
+            yield self._epoch
+            self._end_epoch()
+        self._save()
+        self._settle()
+
+    def steps(self, batches: Iterable[Item]) -> Iterator[Item]:
+        """The batches; ends early when the run is asked to stop."""
+        for batch in batches:
+            self._boundary()
+            if self._stopping:
+                self._interrupted = True
+                self._save()
+                return
+            yield batch
+
+    def report(self, **metrics: float) -> None:
+        """Send the metrics, print them, and hand over the model if a tier was reached and its model is asked for."""
+        numbers = as_numbers(metrics)
+        if self._metric not in numbers:
+            message = (
+                f"report() got {', '.join(sorted(numbers))}, but this job's tiers are about {self._metric!r}: report "
+                "it under that name, or submit the job with one of the reported metrics"
+            )
+            raise MissingMetricError(message)
+        print(report_line(self._epoch, numbers), flush=True)
+        self._send_report(self._epoch, numbers)
+        reached = self._deliveries.observe(numbers[self._metric])
+        self._take_requests()
+        if reached:
+            self._wait_handed_over(reached)
+
+    def close(self) -> None:
+        """Wait, within bounds, until the agent has the reports and the models of the tiers that were reached."""
+        if self._closed:
+            return
+        self._closed = True
+        self._settle()
+        if not (self._stopping or self._crashed):
+            self._deliveries.refuse_rest(
+                lambda request: f"the training ended and no report of this run reached the target {request.target:g}"
+            )
+        self._channel.close()
+
+    def close_at_exit(self) -> None:
+        """The same when the interpreter ends, which may be because of an error."""
+        self._crashed = self._crashed or getattr(sys, "last_value", None) is not None
+        self.close()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._crashed = error is not None
+        self.close()
+
+    def _send_report(self, epoch: int, metrics: dict[str, float]) -> None:
+        self._sequence += 1
+        self._gave_up = False
+        self._channel.send_report(trainer_pb2.TrainerReport(sequence=self._sequence, epoch=epoch, metrics=metrics))
+
+    def _end_epoch(self) -> None:
+        self._take_requests()
+        if not self._interrupted:
+            self._finished_epochs = self._epoch
+        if self._keeper.is_due and not self._stopping:
+            self._save()
+        self._boundary()
+
+    def _boundary(self) -> None:
+        """Do what the agent asks for; then rest for as long as the pace demands."""
+        self._take_requests()
+        while not self._stopping and (delay := self._pacer.delay_seconds()) > 0:
+            self._wait_request(delay)
+
+    def _take_requests(self) -> None:
+        while (request := self._channel.next_request_nowait()) is not None:
+            self._handle(request)
+        self._deliveries.serve()
+
+    def _wait_request(self, timeout: float) -> None:
+        request = self._channel.wait_request(timeout)
+        if request is not None:
+            self._handle(request)
+            self._deliveries.serve()
+
+    def _handle(self, request: Request) -> None:
+        match request:
+            case trainer_pb2.ExportRequest():
+                self._deliveries.ask(request)
+            case trainer_pb2.PaceRequest():
+                self._pacer.limit(request.cores)
+            case trainer_pb2.StopRequest():
+                self._stop(request.reason)
+            case trainer_pb2.TrainerWelcome():
+                self._deliveries.update_tiers([tier.target for tier in request.tiers])
+            case Terminated():
+                self._stop("the process was sent SIGTERM")
+            case Acknowledged():
+                logger.debug("the agent has every report")
+
+    def _stop(self, reason: str) -> None:
+        if not self._stopping:
+            self._stopping = True
+            print(f"stopping: {reason or 'the agent asks for it'}", flush=True)
+
+    def _wait_handed_over(self, targets: tuple[float, ...]) -> None:
+        deadline = time.monotonic() + REQUEST_WAIT_SECONDS
+        while set(targets) & set(self._deliveries.expected) and self._channel.is_connected and not self._stopping:
+            if (remaining := deadline - time.monotonic()) <= 0:
+                return
+            self._wait_request(remaining)
+
+    def _settle(self) -> None:
+        """Wait until the agent has every report and a model for every tier that was reached, within bounds."""
+        started = time.monotonic()
+        self._take_requests()
+        while not self._gave_up and not self._is_settled():
+            hasty = self._stopping or self._crashed
+            limit = min(HASTY_EXIT_WAIT_SECONDS, self._exit_wait_seconds) if hasty else self._exit_wait_seconds
+            if (remaining := started + limit - time.monotonic()) <= 0:
+                self._gave_up = True
+                logger.warning("the agent did not take all reports and models within %g s", limit)
+                return
+            self._wait_request(remaining)
+
+    def _is_settled(self) -> bool:
+        nothing_expected = self._stopping or self._crashed or not self._deliveries.expected
+        return nothing_expected and self._channel.all_acknowledged
+
+    def _save(self) -> None:
+        kept_value, kept_weights = self._deliveries.kept
+        reports = tuple(SentReport(r.epoch, dict(r.metrics)) for r in self._channel.unacknowledged())
+        run = RunState(
+            run_id=self._run_id,
+            finished_epochs=self._finished_epochs,
+            sequence=self._sequence,
+            unacknowledged=reports,
+            kept_value=kept_value,
+            kept_weights=kept_weights,
+            handed_over=self._deliveries.handed_over,
+        )
+        try:
+            self._keeper.save(run)
+        except OSError as error:
+            logger.warning("no checkpoint could be written: %s; training goes on", error)

@@ -1,0 +1,151 @@
+"""Puts together a run that an agent started."""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import math
+import os
+import signal
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import torch
+from torch import nn
+
+from tiercel.trainer_agent.trainer.attached import EXIT_WAIT_SECONDS, AttachedJob
+from tiercel.trainer_agent.trainer.channel import SOCKET_FILE, AgentChannel, Terminated
+from tiercel.trainer_agent.trainer.checkpoints import CheckpointStore
+from tiercel.trainer_agent.trainer.deliveries import Deliveries
+from tiercel.trainer_agent.trainer.errors import AgentUnreachableError
+from tiercel.trainer_agent.trainer.handover import Handover
+from tiercel.trainer_agent.trainer.restoring import RunKeeper, Stateful
+from tiercel.trainer_agent.trainer.samples import Samples
+from tiercel.trainer_agent.trainer.signature import Evaluate, Signature
+from tiercel.trainer_agent.trainer.tiers import TierTracker
+from tiercel.v1 import common_pb2, trainer_pb2
+
+EXIT_WAIT_VARIABLE = "TIERCEL_EXIT_WAIT_SECONDS"
+# An agent that is being started again needs a few seconds.
+WELCOME_WAIT_SECONDS = 60.0
+EXPORTS_FOLDER = "exports"
+CHECKPOINTS_FOLDER = "checkpoints"
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What the script hands to the library; see :func:`tiercel.trainer.connect`."""
+
+    model: nn.Module
+    signature: Signature
+    evaluate: Evaluate
+    optimizer: Stateful | None
+    scheduler: Stateful | None
+    checkpoint_seconds: float
+
+
+def attach(run_directory: Path, training: Training) -> AttachedJob:
+    """Dial the agent, restore the last checkpoint, and see to a clean end of the process.
+
+    Args:
+        run_directory: Folder of the run.
+        training: What is trained.
+
+    Raises:
+        AgentUnreachableError: If the agent does not welcome the process.
+        CheckpointError: If an earlier checkpoint does not fit.
+    """
+    channel = AgentChannel(run_directory)
+    channel.start()
+    try:
+        welcome = _wait_welcome(channel, run_directory)
+        if welcome.cpu_cores > 0:
+            torch.set_num_threads(math.ceil(welcome.cpu_cores))
+        job = _job(run_directory, training, channel, welcome)
+        job.restore()
+    except BaseException:
+        channel.close()
+        raise
+    _stop_on_sigterm(channel)
+    _close_at_exit(job)
+    _import_early()
+    return job
+
+
+def _wait_welcome(channel: AgentChannel, run_directory: Path) -> trainer_pb2.TrainerWelcome:
+    deadline = time.monotonic() + WELCOME_WAIT_SECONDS
+    while (remaining := deadline - time.monotonic()) > 0:
+        # A stream begins with the welcome, so nothing that matters comes before the first.
+        if isinstance(request := channel.wait_request(remaining), trainer_pb2.TrainerWelcome):
+            return request
+    message = (
+        f"the node's agent did not answer at {run_directory / SOCKET_FILE} for {WELCOME_WAIT_SECONDS:g} s; "
+        "see the agent's log, or unset TIERCEL_RUN_DIR to run the script on its own"
+    )
+    raise AgentUnreachableError(message)
+
+
+def _job(
+    run_directory: Path, training: Training, channel: AgentChannel, welcome: trainer_pb2.TrainerWelcome
+) -> AttachedJob:
+    model, signature, samples = training.model, training.signature, Samples(training.signature)
+    exports = run_directory / EXPORTS_FOLDER
+    handover = Handover(model, signature, samples, training.evaluate, metric=welcome.metric, exports=exports)
+    tiers = TierTracker(
+        smaller_is_better=welcome.direction == common_pb2.DIRECTION_MIN, targets=[tier.target for tier in welcome.tiers]
+    )
+    store = CheckpointStore(run_directory / CHECKPOINTS_FOLDER, interval_seconds=training.checkpoint_seconds)
+    return AttachedJob(
+        model,
+        signature,
+        samples,
+        channel=channel,
+        welcome=welcome,
+        deliveries=Deliveries(model, tiers, handover, channel),
+        keeper=RunKeeper(store, model, training.optimizer, training.scheduler),
+        exit_wait_seconds=float(os.environ.get(EXIT_WAIT_VARIABLE, EXIT_WAIT_SECONDS)),
+    )
+
+
+def _stop_on_sigterm(channel: AgentChannel) -> None:
+    """Make SIGTERM a request to stop, beside what the script has arranged; only the main thread may."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    previous, owner = signal.getsignal(signal.SIGTERM), os.getpid()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if os.getpid() != owner:  # a forked data-loading worker inherits the handler and has to end
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+            return
+        channel.put_request(Terminated())
+        if callable(previous):
+            previous(number, frame)
+
+    signal.signal(signal.SIGTERM, stop)
+
+
+def _close_at_exit(job: AttachedJob) -> None:
+    owner = os.getpid()
+
+    def close() -> None:
+        if os.getpid() == owner:
+            job.close_at_exit()
+
+    atexit.register(close)
+
+
+def _import_early() -> None:
+    """Load what the first export needs while the first epoch trains. PyTorch's own parts stay with the main thread."""
+
+    def load() -> None:
+        importlib.import_module("onnx.checker")
+        importlib.import_module("onnxruntime")
+
+    thread = threading.Thread(target=load, name="tiercel-imports", daemon=True)
+    thread.start()
+    # An interpreter must not end in the middle of an import of native code.
+    atexit.register(thread.join, 10.0)

@@ -1,0 +1,112 @@
+"""Checkpoints of a run: written whole or not at all, the one before kept in case the newest cannot be read."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+logger = logging.getLogger(__name__)
+
+LATEST_FILE = "latest.pt"
+PREVIOUS_FILE = "previous.pt"
+FORMAT = 1
+# A checkpoint may cost at most this fraction of the time between two of them.
+LARGEST_FRACTION_OF_TIME = 0.05
+
+State = dict[str, Any]
+
+
+class CheckpointStore:
+    """The two newest checkpoints of a run.
+
+    Args:
+        directory: Where they are kept; made when the first is written.
+        interval_seconds: How much time passes between two at least, unless one is forced.
+        clock: Seconds that pass; any origin.
+    """
+
+    def __init__(
+        self, directory: Path, *, interval_seconds: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._directory = directory
+        self._interval = interval_seconds
+        self._clock = clock
+        self._next_due = clock() + interval_seconds
+
+    @property
+    def is_due(self) -> bool:
+        """Whether enough time has passed since the last one."""
+        return self._clock() >= self._next_due
+
+    def save(self, state: State) -> None:
+        """Write a checkpoint that survives a loss of power, or none.
+
+        Args:
+            state: Tensors and plain values, which is what ``torch.load(weights_only=True)`` reads again.
+
+        Raises:
+            OSError: If the disk does not take it; the ones before are then untouched.
+        """
+        started = self._clock()
+        self._directory.mkdir(parents=True, exist_ok=True)
+        scratch = self._directory / f".{LATEST_FILE}.part"
+        with scratch.open("wb") as file:
+            torch.save({"format": FORMAT, **state}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        latest = self._directory / LATEST_FILE
+        if latest.exists():
+            latest.replace(self._directory / PREVIOUS_FILE)
+        scratch.replace(latest)
+        _sync_directory(self._directory)
+        took = self._clock() - started
+        self._next_due = self._clock() + max(self._interval, took / LARGEST_FRACTION_OF_TIME)
+
+    def load(self) -> State | None:
+        """The newest checkpoint that can be read, or None if there is none."""
+        for name in (LATEST_FILE, PREVIOUS_FILE):
+            path = self._directory / name
+            if not path.exists():
+                continue
+            try:
+                return _read(path)
+            except (
+                OSError,
+                EOFError,
+                RuntimeError,
+                ValueError,
+                KeyError,
+                pickle.UnpicklingError,
+                zipfile.BadZipFile,
+            ) as error:
+                logger.warning("the checkpoint %s cannot be read (%s); trying an older one", name, type(error).__name__)
+        return None
+
+
+def _read(path: Path) -> State:
+    with zipfile.ZipFile(path) as archive:
+        # PyTorch does not compare checksums when it loads.
+        if (damaged := archive.testzip()) is not None:
+            message = f"{damaged} is damaged"
+            raise zipfile.BadZipFile(message)
+    state: State = torch.load(path, map_location="cpu", weights_only=True)
+    if state["format"] != FORMAT:
+        message = f"it has the format {state['format']}, this version reads {FORMAT}"
+        raise ValueError(message)
+    return state
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

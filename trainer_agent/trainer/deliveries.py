@@ -1,0 +1,89 @@
+"""Which models the agent wants, which it is expected to want, and the weights they will be made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import nn
+
+from tiercel.trainer_agent.trainer.channel import AgentChannel
+from tiercel.trainer_agent.trainer.handover import Handover
+from tiercel.trainer_agent.trainer.models import Weights, copy_weights
+from tiercel.trainer_agent.trainer.tiers import TierTracker
+from tiercel.v1 import trainer_pb2
+
+
+class Deliveries:
+    """Keeps the best weights that reached a tier, and hands them over on request.
+
+    A request for a target that no report has reached waits for one that does: it may have been made because of an
+    earlier run of the job, whose weights are lost.
+
+    Args:
+        model: The model in training.
+        tiers: Follows the metric.
+        handover: Makes the files.
+        channel: Brings the answers to the agent.
+    """
+
+    def __init__(self, model: nn.Module, tiers: TierTracker, handover: Handover, channel: AgentChannel) -> None:
+        self._model, self._tiers, self._handover, self._channel = model, tiers, handover, channel
+        self._kept: Weights | None = None
+        self._wanted: dict[str, trainer_pb2.ExportRequest] = {}
+
+    @property
+    def expected(self) -> tuple[float, ...]:
+        """Targets that were reached and whose model nobody has asked for yet."""
+        return self._tiers.expected
+
+    @property
+    def kept(self) -> tuple[float | None, Weights | None]:
+        """The weights that are kept, and their metric."""
+        return self._tiers.kept_value, self._kept
+
+    @property
+    def handed_over(self) -> tuple[float, ...]:
+        """Targets whose request was answered."""
+        return tuple(sorted(self._tiers.handed_over))
+
+    def restore(self, value: float | None, weights: Weights | None, handed_over: tuple[float, ...]) -> None:
+        """Go on where an earlier run was."""
+        self._kept = weights
+        self._tiers.restore(kept_value=value if weights is not None else None, handed_over=handed_over)
+
+    def observe(self, value: float) -> tuple[float, ...]:
+        """Take in a report of the metric, and keep a copy of the weights if they are the ones to hand over.
+
+        Returns:
+            Targets that are reached for the first time.
+        """
+        observation = self._tiers.observe(value)
+        if observation.is_best:
+            self._kept = copy_weights(self._model)
+        return observation.reached
+
+    def update_tiers(self, tiers: list[float]) -> None:
+        """The agent says which tiers are not delivered yet."""
+        self._tiers.update_targets(tiers)
+
+    def ask(self, request: trainer_pb2.ExportRequest) -> None:
+        """The agent wants a model, or wants to hear the answer again."""
+        if not self._channel.repeat_export_done(request.delivery_id):
+            self._wanted[request.delivery_id] = request
+
+    def serve(self) -> None:
+        """Hand over what is wanted and can be had."""
+        for request in list(self._wanted.values()):
+            if self._kept is not None and self._tiers.has_reached(request.target):
+                done = self._handover.hand_over(request, self._kept, self._tiers)
+                self._answer(request, done)
+
+    def refuse_rest(self, reason: Callable[[trainer_pb2.ExportRequest], str]) -> None:
+        """Answer what is wanted and cannot be had any more."""
+        for request in list(self._wanted.values()):
+            self._answer(request, trainer_pb2.ExportDone(delivery_id=request.delivery_id, error=reason(request)))
+
+    def _answer(self, request: trainer_pb2.ExportRequest, done: trainer_pb2.ExportDone) -> None:
+        del self._wanted[request.delivery_id]
+        self._tiers.mark_handed_over(request.target)
+        self._channel.send_export_done(done)

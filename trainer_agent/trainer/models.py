@@ -1,0 +1,118 @@
+"""Asking and copying a PyTorch model without leaving a trace in its training."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from tiercel.trainer_agent.trainer.signature import Array, Prediction, Signature, named_outputs, unpack
+
+Weights = dict[str, Any]
+
+
+@contextlib.contextmanager
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode for a while; afterwards every module is in the mode it was in."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def predict(model: nn.Module, signature: Signature, arrays: tuple[Any, ...]) -> Prediction:
+    """Ask the model in evaluation mode, wherever it lives.
+
+    Args:
+        model: The model.
+        signature: Its inputs.
+        arrays: One array an input; they are cast to the example's types.
+
+    Returns:
+        One array, or a tuple of arrays when the model has several outputs.
+    """
+    parameter = next(model.parameters(), None)
+    tensors = signature.tensors(arrays, parameter.device if parameter is not None else None)
+    with evaluation_mode(model), torch.no_grad():
+        outputs = named_outputs(model(*tensors))
+    return unpack([to_array(tensor) for tensor in outputs.values()])
+
+
+def to_array(tensor: torch.Tensor) -> Array:
+    """A tensor as a NumPy array on the CPU."""
+    array: Array = tensor.detach().cpu().numpy()
+    return array
+
+
+def copy_weights(model: nn.Module) -> Weights:
+    """The model's state as it is now, on the CPU, sharing no memory with it."""
+    return {
+        name: value.detach().to("cpu", copy=True) if isinstance(value, torch.Tensor) else copy.deepcopy(value)
+        for name, value in model.state_dict().items()
+    }
+
+
+def copy_model(model: nn.Module, weights: Weights) -> nn.Module:
+    """A second model with the given weights, on the CPU and in evaluation mode.
+
+    Compiled models and the ones wrapped for several devices are unwrapped. Working on a copy is what keeps an export
+    from touching the training: not a gradient, mode, buffer or attribute of the original changes.
+    """
+    memo: dict[int, Any] = {}
+    for module in model.modules():
+        for value in vars(module).values():
+            # A result that the script keeps on a module cannot be deep-copied while it hangs in a graph.
+            if isinstance(value, torch.Tensor) and not value.is_leaf:
+                memo[id(value)] = value.detach().clone()
+    duplicate = copy.deepcopy(model, memo)
+    duplicate.load_state_dict(weights)
+    while isinstance(inner := getattr(duplicate, "_orig_mod", None) or _wrapped(duplicate), nn.Module):
+        duplicate = inner
+    return duplicate.cpu().eval()
+
+
+def _wrapped(model: nn.Module) -> nn.Module | None:
+    wrappers = (nn.DataParallel, nn.parallel.DistributedDataParallel)
+    return model.module if isinstance(model, wrappers) else None
+
+
+def random_state() -> dict[str, Any]:
+    """State of the random generators of PyTorch, NumPy and Python, as tensors and plain values."""
+    name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
+    state: dict[str, Any] = {
+        "torch": torch.get_rng_state(),
+        "numpy": (name, torch.from_numpy(np.asarray(keys, dtype=np.int64)), position, has_gauss, cached),
+        "python": random.getstate(),
+    }
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # PyTorch left it without annotations
+        state["cuda"] = torch.cuda.get_rng_state_all()
+    return state
+
+
+def restore_random_state(state: dict[str, Any]) -> None:
+    """Put the random generators back to what :func:`random_state` returned."""
+    torch.set_rng_state(state["torch"])
+    name, keys, position, has_gauss, cached = state["numpy"]
+    np.random.set_state((name, keys.numpy().astype(np.uint32), position, has_gauss, cached))
+    random.setstate(state["python"])
+    if "cuda" in state and torch.cuda.device_count() == len(state["cuda"]):
+        torch.cuda.set_rng_state_all(state["cuda"])
+
+
+@contextlib.contextmanager
+def preserved_random_state() -> Iterator[None]:
+    """Whatever draws random numbers inside, the generators are afterwards as they were before."""
+    state = random_state()
+    try:
+        yield
+    finally:
+        restore_random_state(state)

@@ -1,0 +1,134 @@
+"""What has to reach the agent, kept until it is known to have arrived; shared by the script's thread and gRPC's."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+
+from tiercel.v1 import trainer_pb2
+
+logger = logging.getLogger(__name__)
+
+# Reports kept while the agent is away. At one a second this is more than an hour.
+REPORT_LIMIT = 5000
+# Answers to requests for a model; a job has a handful of tiers.
+EXPORT_LIMIT = 100
+
+
+class StreamCursor:
+    """How far one stream has got through the outbox. A new stream begins anew."""
+
+    def __init__(self) -> None:
+        self.last_report = 0
+        self.exports_sent: set[str] = set()
+        self.welcomed = False
+        self.over = False
+
+
+class Outbox:
+    """Reports until they are acknowledged, and the answers to requests for a model, which a new stream repeats.
+
+    When the agent stays away for so long that the outbox is full, the oldest reports are dropped: the newest say where
+    the training is.
+
+    Args:
+        report_limit: How many reports are kept.
+    """
+
+    def __init__(self, *, report_limit: int = REPORT_LIMIT) -> None:
+        self._changed = threading.Condition()
+        self._reports: OrderedDict[int, trainer_pb2.TrainerReport] = OrderedDict()
+        self._exports: OrderedDict[str, trainer_pb2.ExportDone] = OrderedDict()
+        self._report_limit = report_limit
+        self._closed = False
+
+    def add_report(self, report: trainer_pb2.TrainerReport) -> None:
+        """Send a report, on every stream until it is acknowledged."""
+        with self._changed:
+            self._reports[report.sequence] = report
+            if len(self._reports) > self._report_limit:
+                dropped, _ = self._reports.popitem(last=False)
+                logger.warning("report %d was dropped: the agent has not answered for too long", dropped)
+            self._changed.notify_all()
+
+    def add_export_done(self, done: trainer_pb2.ExportDone) -> None:
+        """Send the answer to a request for a model, once on every stream."""
+        with self._changed:
+            self._exports[done.delivery_id] = done
+            if len(self._exports) > EXPORT_LIMIT:
+                self._exports.popitem(last=False)
+            self._changed.notify_all()
+
+    def export_done(self, delivery_id: str) -> trainer_pb2.ExportDone | None:
+        """The answer that was given for this delivery, or None."""
+        with self._changed:
+            return self._exports.get(delivery_id)
+
+    def repeat_export_done(self, delivery_id: str, cursor: StreamCursor) -> None:
+        """Send the answer again on a stream that has had it."""
+        with self._changed:
+            cursor.exports_sent.discard(delivery_id)
+            self._changed.notify_all()
+
+    def acknowledge(self, sequence: int) -> bool:
+        """The agent has this report, and all before it, since a stream keeps their order.
+
+        Returns:
+            Whether none is left.
+        """
+        with self._changed:
+            for number in [number for number in self._reports if number <= sequence]:
+                del self._reports[number]
+            return not self._reports
+
+    def unacknowledged(self) -> tuple[trainer_pb2.TrainerReport, ...]:
+        """Reports that the agent may not have, oldest first."""
+        with self._changed:
+            return tuple(self._reports.values())
+
+    def close(self) -> None:
+        """Nothing comes any more: streams end once they have sent what is there."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def welcome(self, cursor: StreamCursor) -> None:
+        """The agent has taken the stream's hello, so that messages may follow."""
+        with self._changed:
+            cursor.welcomed = True
+            self._changed.notify_all()
+
+    def end(self, cursor: StreamCursor) -> None:
+        """The stream is broken; whoever waits for its messages is let go."""
+        with self._changed:
+            cursor.over = True
+            self._changed.notify_all()
+
+    def messages(self, cursor: StreamCursor) -> Iterator[trainer_pb2.AttachRequest]:
+        """Wait for what a stream has to send, until it breaks or the outbox is closed and empty."""
+        while (message := self._wait_message(cursor)) is not None:
+            yield message
+
+    def _wait_message(self, cursor: StreamCursor) -> trainer_pb2.AttachRequest | None:
+        with self._changed:
+            while not cursor.over:
+                message = self._next_nowait(cursor) if cursor.welcomed else None
+                if message is not None:
+                    return message
+                if self._closed:
+                    return None
+                self._changed.wait()  # without a timeout: end() and close() always notify
+        return None
+
+    def _next_nowait(self, cursor: StreamCursor) -> trainer_pb2.AttachRequest | None:
+        for number, report in self._reports.items():
+            if number > cursor.last_report:
+                cursor.last_report = number
+                return trainer_pb2.AttachRequest(report=report)
+        for delivery_id, done in self._exports.items():
+            if delivery_id not in cursor.exports_sent:
+                cursor.exports_sent.add(delivery_id)
+                return trainer_pb2.AttachRequest(export_done=done)
+        return None

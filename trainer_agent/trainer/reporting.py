@@ -1,0 +1,34 @@
+"""What a script reports: numbers by name, and the line that says so in the job's log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def as_numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """The metrics as floats; NaN and infinities stay what they are.
+
+    Args:
+        metrics: Numbers, or arrays and tensors with a single element.
+
+    Raises:
+        ValueError: If there are none.
+        TypeError: If one is not a number; names it.
+    """
+    if not metrics:
+        message = "report() needs at least one metric, e.g. report(accuracy=0.9)"
+        raise ValueError(message)
+    numbers = {}
+    for name, value in metrics.items():
+        try:
+            numbers[name] = float(value)
+        except (TypeError, ValueError, RuntimeError) as error:
+            message = f"report() takes numbers, but {name} is a {type(value).__name__}"
+            raise TypeError(message) from error
+    return numbers
+
+
+def report_line(epoch: int, metrics: Mapping[str, float]) -> str:
+    """One plain line, e.g. ``epoch 3  accuracy=0.9312  loss=0.214``."""
+    return "  ".join([f"epoch {epoch}", *(f"{name}={value:.6g}" for name, value in metrics.items())])

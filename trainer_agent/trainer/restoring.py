@@ -1,0 +1,120 @@
+"""What a run has to remember to go on after it was ended, and how it is put back."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Protocol
+
+from torch import nn
+
+from tiercel.trainer_agent.trainer.checkpoints import CheckpointStore
+from tiercel.trainer_agent.trainer.errors import CheckpointError
+from tiercel.trainer_agent.trainer.models import Weights, random_state, restore_random_state
+from tiercel.trainer_agent.trainer.verification import first_line
+
+
+class Stateful(Protocol):
+    """An optimizer, a learning-rate scheduler, or whatever else has a state to keep."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state, as tensors and plain values."""
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from a state."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentReport:
+    """A report that the agent may not have yet."""
+
+    epoch: int
+    metrics: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """Where a run is, apart from the training itself.
+
+    Attributes:
+        run_id: The run that wrote it; a job's next attempt has another.
+        finished_epochs: How many epochs are done.
+        sequence: Number of the run's last report.
+        unacknowledged: Its last reports, which the agent may not have, oldest first.
+        kept_value: Metric of the weights kept for a hand-over, or None.
+        kept_weights: These weights, or None.
+        handed_over: Targets for which a model was handed over.
+    """
+
+    run_id: str
+    finished_epochs: int = 0
+    sequence: int = 0
+    unacknowledged: tuple[SentReport, ...] = ()
+    kept_value: float | None = None
+    kept_weights: Weights | None = None
+    handed_over: tuple[float, ...] = ()
+
+
+class RunKeeper:
+    """Saves and restores a run: the model, what trains it, the random generators, and :class:`RunState`.
+
+    Args:
+        store: Where checkpoints are.
+        model: The model in training.
+        optimizer: Its optimizer, or None when the script goes without keeping it.
+        scheduler: Its learning-rate scheduler, or None.
+    """
+
+    def __init__(
+        self, store: CheckpointStore, model: nn.Module, optimizer: Stateful | None, scheduler: Stateful | None
+    ) -> None:
+        self._store, self._model = store, model
+        self._others = {
+            name: other for name, other in (("optimizer", optimizer), ("scheduler", scheduler)) if other is not None
+        }
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time for another checkpoint."""
+        return self._store.is_due
+
+    def save(self, run: RunState) -> None:
+        """Write a checkpoint.
+
+        Raises:
+            OSError: If the disk does not take it.
+        """
+        training = {name: other.state_dict() for name, other in self._others.items()}
+        run_values = {**_fields_of(run), "unacknowledged": [asdict(report) for report in run.unacknowledged]}
+        self._store.save({"model": self._model.state_dict(), **training, "random": random_state(), "run": run_values})
+
+    def restore(self) -> RunState | None:
+        """Put everything back as the newest checkpoint has it.
+
+        Returns:
+            Where the run was, or None if there is no checkpoint.
+
+        Raises:
+            CheckpointError: If the script's model or optimizer is not the one that was saved.
+        """
+        state = self._store.load()
+        if state is None:
+            return None
+        try:
+            self._model.load_state_dict(state["model"])
+            for name, other in self._others.items():
+                other.load_state_dict(state[name])
+        except (RuntimeError, KeyError, ValueError) as error:
+            message = (
+                "the checkpoint of an earlier run of this job does not fit the script any more "
+                f"({first_line(error)}); a changed model or optimizer needs a new job"
+            )
+            raise CheckpointError(message) from error
+        restore_random_state(state["random"])
+        run = dict(state["run"])
+        reports = tuple(SentReport(**report) for report in run.pop("unacknowledged"))
+        return RunState(**run, unacknowledged=reports)
+
+
+def _fields_of(run: RunState) -> dict[str, Any]:
+    """The fields by name; unlike ``dataclasses.asdict`` it copies no weights."""
+    return {field.name: getattr(run, field.name) for field in fields(run)}

@@ -1,0 +1,89 @@
+"""Which tiers a job has reached, and whether a model is the one to keep for them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What one report means for the tiers.
+
+    Attributes:
+        reached: Targets that no earlier report had reached, easiest first.
+        is_best: Whether the weights of this moment are the ones to keep for whoever asks for a model.
+    """
+
+    reached: tuple[float, ...]
+    is_best: bool
+
+
+class TierTracker:
+    """Follows the reports of one metric.
+
+    One copy of the weights is enough for all tiers: the best report so far that reached a tier which is still to be
+    handed over. Whatever reaches a harder tier is better than what reached the easier ones.
+
+    Args:
+        smaller_is_better: Whether the metric is one to minimise.
+        targets: Of the tiers not delivered yet, easiest first.
+    """
+
+    def __init__(self, *, smaller_is_better: bool, targets: Iterable[float]) -> None:
+        self._sign = -1.0 if smaller_is_better else 1.0
+        self._targets = tuple(targets)
+        self._handed_over: set[float] = set()
+        self._kept_value: float | None = None
+
+    @property
+    def kept_value(self) -> float | None:
+        """The metric of the weights that are kept, or None while no tier was reached."""
+        return self._kept_value
+
+    @property
+    def handed_over(self) -> frozenset[float]:
+        """Targets for which a model was handed over, or for which it was said that there is none."""
+        return frozenset(self._handed_over)
+
+    @property
+    def expected(self) -> tuple[float, ...]:
+        """Targets that were reached and whose model nobody has asked for yet."""
+        return tuple(target for target in self._open_targets() if self.has_reached(target))
+
+    def has_reached(self, target: float) -> bool:
+        """Whether the weights that are kept reach ``target``."""
+        return self._kept_value is not None and self._reaches(self._kept_value, target)
+
+    def observe(self, value: float) -> Observation:
+        """Take in a report. NaN reaches nothing."""
+        open_targets = self._open_targets()
+        reached = tuple(t for t in open_targets if self._reaches(value, t) and not self.has_reached(t))
+        improves = self._kept_value is None or self._sign * value > self._sign * self._kept_value
+        is_best = improves and any(self._reaches(value, target) for target in open_targets)
+        if is_best:
+            self._kept_value = value
+        return Observation(reached, is_best)
+
+    def mark_handed_over(self, target: float) -> None:
+        """The request for this target was answered."""
+        self._handed_over.add(target)
+
+    def update_targets(self, targets: Iterable[float]) -> None:
+        """Replace the tiers not delivered yet, as a new welcome lists them."""
+        self._targets = tuple(targets)
+
+    def restore(self, *, kept_value: float | None, handed_over: Iterable[float]) -> None:
+        """Go on where an earlier run of the same job was."""
+        self._kept_value = kept_value
+        self._handed_over = set(handed_over)
+
+    def falls_short(self, value: float, target: float, *, relative_tolerance: float) -> bool:
+        """Whether ``value`` misses ``target`` by more than rounding explains. NaN falls short of everything."""
+        return not self._sign * value >= self._sign * target - relative_tolerance * abs(target)
+
+    def _open_targets(self) -> tuple[float, ...]:
+        return tuple(target for target in self._targets if target not in self._handed_over)
+
+    def _reaches(self, value: float, target: float) -> bool:
+        return self._sign * value >= self._sign * target
