@@ -1,0 +1,49 @@
+"""The client SDK: submit training jobs, follow them, and use what they feed.
+
+It talks to the broker over gRPC only and knows none of its code besides the words in ``broker.domain``.
+"""
+
+from tiercel.broker.client.client import Client
+from tiercel.broker.client.errors import TierMissedError
+from tiercel.broker.client.handle import JobHandle
+from tiercel.broker.client.info import (
+    DecisionInfo,
+    EndpointInfo,
+    Explanation,
+    JobEvent,
+    JobInfo,
+    NodeInfo,
+    ProgressEvent,
+    ShareEvent,
+    StateEvent,
+    TierEvent,
+    TierInfo,
+    VersionInfo,
+)
+from tiercel.broker.client.options import ClientOptions, RetryPolicy
+from tiercel.broker.client.spec_file import load_spec, parse_spec
+from tiercel.broker.client.sync import SyncClient, SyncJobHandle
+
+__all__ = [
+    "Client",
+    "ClientOptions",
+    "DecisionInfo",
+    "EndpointInfo",
+    "Explanation",
+    "JobEvent",
+    "JobHandle",
+    "JobInfo",
+    "NodeInfo",
+    "ProgressEvent",
+    "RetryPolicy",
+    "ShareEvent",
+    "StateEvent",
+    "SyncClient",
+    "SyncJobHandle",
+    "TierEvent",
+    "TierInfo",
+    "TierMissedError",
+    "VersionInfo",
+    "load_spec",
+    "parse_spec",
+]

@@ -1,0 +1,230 @@
+"""The asynchronous client."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from tiercel.broker.client.connection import Connection
+from tiercel.broker.client.conversion import (
+    endpoint_from_wire,
+    event_from_wire,
+    explanation_from_wire,
+    job_from_wire,
+    node_from_wire,
+    spec_to_wire,
+)
+from tiercel.broker.client.handle import JobHandle
+from tiercel.broker.client.info import EndpointInfo, Explanation, JobEvent, JobInfo, NodeInfo
+from tiercel.broker.client.options import ClientOptions
+from tiercel.broker.client.state_dir import read_broker_address, read_token
+from tiercel.broker.domain.errors import TiercelError, UnavailableError
+from tiercel.broker.domain.jobs import JobSpec
+from tiercel.v1 import jobs_pb2
+
+if TYPE_CHECKING:
+    from tiercel.broker.client.inference import ArrayLike, InferenceClient, InferenceResult
+
+
+class Client:
+    """A tenant's connection to a broker; an async context manager.
+
+    Every method raises :class:`~tiercel.broker.domain.errors.TiercelError` with a sentence for the user.
+
+    Args:
+        address: The broker's, ``host:port``.
+        token: The tenant's secret.
+        options: Deadlines and retries.
+    """
+
+    def __init__(self, address: str, *, token: str, options: ClientOptions | None = None) -> None:
+        self.address = address
+        self._token = token
+        self._options = options or ClientOptions()
+        self._open: Connection | None = None
+        self._inference: InferenceClient | None = None
+
+    @classmethod
+    def from_state_dir(
+        cls, state_dir: str | Path, tenant: str = "default", *, options: ClientOptions | None = None
+    ) -> Self:
+        """A client of the broker that ``tiercel up --state-dir`` runs on this machine.
+
+        Args:
+            state_dir: The folder.
+            tenant: Whose token to use; the environment's ``TIERCEL_TOKEN`` comes first.
+            options: Deadlines and retries.
+
+        Raises:
+            UnavailableError: No broker was started there.
+            NotAuthenticatedError: There is no such tenant.
+        """
+        folder = Path(state_dir)
+        address = read_broker_address(folder)
+        token = os.environ.get("TIERCEL_TOKEN") or read_token(folder, tenant)
+        return cls(address, token=token, options=options)
+
+    async def __aenter__(self) -> Self:
+        """Get ready; connects with the first call."""
+        self._open = Connection(self.address, self._token, self._options)
+        return self
+
+    async def __aexit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        """End the connection."""
+        if self._inference is not None:
+            await self._inference.close()
+            self._inference = None
+        if self._open is not None:
+            await self._open.close()
+            self._open = None
+
+    @property
+    def _connection(self) -> Connection:
+        if self._open is None:
+            raise TiercelError("The client is not open; use it in 'async with Client(...) as client:'.")
+        return self._open
+
+    async def submit(self, spec: JobSpec, *, idempotency_key: str = "") -> JobHandle:
+        """Create a job.
+
+        Args:
+            spec: What to train.
+            idempotency_key: Submitting again with the same key returns the same job; a fresh one when left out, so
+                that a retry after a lost answer creates nothing twice.
+
+        Raises:
+            InvalidSpecError: A field is wrong; names it.
+            EndpointBusyError: Somebody else feeds the endpoint.
+            QuotaExceededError: The tenant has as many active jobs as it may.
+        """
+        request = jobs_pb2.SubmitJobRequest(
+            spec=spec_to_wire(spec), idempotency_key=idempotency_key or uuid.uuid4().hex
+        )
+        response = await self._connection.call(self._connection.stub.SubmitJob, request)
+        return self.job(response.job.id)
+
+    def job(self, job_id: str) -> JobHandle:
+        """A handle on a job, without asking the broker about it."""
+        return JobHandle(self, job_id)
+
+    async def get_job(self, job_id: str) -> JobInfo:
+        """A job as it is now."""
+        request = jobs_pb2.GetJobRequest(job_id=job_id)
+        response = await self._connection.call(self._connection.stub.GetJob, request)
+        return job_from_wire(response.job)
+
+    async def list_jobs(self, *, active_only: bool = False) -> tuple[JobInfo, ...]:
+        """The tenant's jobs.
+
+        Args:
+            active_only: Leave out those that have finished.
+        """
+        request = jobs_pb2.ListJobsRequest(active_only=active_only)
+        response = await self._connection.call(self._connection.stub.ListJobs, request)
+        return tuple(job_from_wire(job) for job in response.jobs)
+
+    async def cancel_job(self, job_id: str) -> JobInfo:
+        """Stop a job; versions that it delivered keep serving. Cancelling a finished job changes nothing."""
+        request = jobs_pb2.CancelJobRequest(job_id=job_id)
+        response = await self._connection.call(self._connection.stub.CancelJob, request)
+        return job_from_wire(response.job)
+
+    async def explain_job(self, job_id: str) -> Explanation:
+        """Why a job has its share, and what was decided before."""
+        request = jobs_pb2.ExplainJobRequest(job_id=job_id)
+        response = await self._connection.call(self._connection.stub.ExplainJob, request)
+        return explanation_from_wire(response)
+
+    async def list_nodes(self) -> tuple[NodeInfo, ...]:
+        """The machines with an agent."""
+        response = await self._connection.call(self._connection.stub.ListNodes, jobs_pb2.ListNodesRequest())
+        return tuple(node_from_wire(node) for node in response.nodes)
+
+    async def list_endpoints(self) -> tuple[EndpointInfo, ...]:
+        """The tenant's endpoints."""
+        response = await self._connection.call(self._connection.stub.ListEndpoints, jobs_pb2.ListEndpointsRequest())
+        return tuple(endpoint_from_wire(endpoint) for endpoint in response.endpoints)
+
+    async def events(self, *, job_id: str = "", after: int = 0) -> AsyncGenerator[JobEvent]:
+        """What happens to one job until it has finished, or to all the tenant's jobs without end.
+
+        Fails at once if the broker cannot be reached when it begins; later breaks of the connection are mended, and
+        the stream goes on behind the last event.
+
+        Args:
+            job_id: The job; empty for all.
+            after: Only events with a larger ``sequence``.
+        """
+        await (self.get_job(job_id) if job_id else self.list_nodes())
+        last = after
+
+        async def attempt() -> AsyncGenerator[jobs_pb2.JobEvent]:
+            nonlocal last
+            request = jobs_pb2.WatchJobsRequest(job_id=job_id, after_sequence=last)
+            async with aclosing(self._connection.stream(self._connection.stub.WatchJobs, request)) as responses:
+                async for response in responses:
+                    if response.event.sequence > last:
+                        last = response.event.sequence
+                        yield response.event
+            await self._check_finished(job_id)
+
+        async with aclosing(self._connection.resumed(attempt)) as events:
+            async for wire in events:
+                if (event := event_from_wire(wire)) is not None:
+                    yield event
+
+    async def logs(self, job_id: str, *, follow: bool = False, offset: int = 0) -> AsyncGenerator[bytes]:
+        """The output of a job's training script.
+
+        Args:
+            job_id: The job.
+            follow: Stay until the job has finished.
+            offset: Byte to begin with.
+        """
+        await self.get_job(job_id)
+        position = offset
+
+        async def attempt() -> AsyncGenerator[bytes]:
+            nonlocal position
+            request = jobs_pb2.StreamLogsRequest(job_id=job_id, offset_bytes=position, follow=follow)
+            async with aclosing(self._connection.stream(self._connection.stub.StreamLogs, request)) as responses:
+                async for response in responses:
+                    position = response.offset_bytes + len(response.data)
+                    yield response.data
+            if follow:
+                await self._check_finished(job_id)
+
+        async with aclosing(self._connection.resumed(attempt)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def infer(self, endpoint: str, inputs: Mapping[str, ArrayLike]) -> InferenceResult:
+        """Ask an endpoint's live version, over HTTP by the Open Inference Protocol.
+
+        Args:
+            endpoint: Its name.
+            inputs: A NumPy array or nested lists for each input, the batch dimension first.
+
+        Raises:
+            NotFoundError: The tenant has no such endpoint.
+            InvalidSpecError: An input is missing, unknown, or of the wrong shape or type.
+            UnavailableError: No version answers yet.
+        """
+        if self._inference is None:
+            # Most programs submit and watch only: aiohttp is not imported for them.
+            from tiercel.broker.client.inference import InferenceClient
+
+            self._inference = InferenceClient(self._options.infer_deadline_seconds)
+        return await self._inference.infer(endpoint, inputs, self.list_endpoints)
+
+    async def _check_finished(self, job_id: str) -> None:
+        # The broker ends a stream when the job has finished, and also when it stops itself.
+        if not job_id or not (await self.get_job(job_id)).state.is_final:
+            raise UnavailableError(f"The broker at {self.address} ended the stream.")

@@ -1,0 +1,115 @@
+"""One gRPC channel to a broker: deadlines, the tenant's token, error translation, streams that survive a break."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any, Protocol, TypeVar
+
+import grpc
+
+from tiercel.broker.client.errors import from_rpc_error
+from tiercel.broker.client.options import ClientOptions, channel_options
+from tiercel.broker.domain.errors import OverloadedError, TiercelError, UnavailableError
+from tiercel.v1.jobs_pb2_grpc import JobsServiceStub
+
+Request = TypeVar("Request", contravariant=True)
+Response = TypeVar("Response")
+Item = TypeVar("Item")
+
+
+class UnaryMethod(Protocol[Request, Response]):
+    """A method of a stub with one answer."""
+
+    def __call__(
+        self, request: Request, *, timeout: float | None = None, metadata: Any = None
+    ) -> grpc.aio.UnaryUnaryCall[Any, Response]:
+        """Call it."""
+
+
+class StreamMethod(Protocol[Request, Response]):
+    """A method of a stub with a stream of answers."""
+
+    def __call__(self, request: Request, *, metadata: Any = None) -> grpc.aio.UnaryStreamCall[Any, Response]:
+        """Call it."""
+
+
+class Connection:
+    """A channel to the broker on behalf of one tenant.
+
+    Args:
+        address: ``host:port``.
+        token: The tenant's secret; sent with each call, shown nowhere.
+        options: Deadlines and retries.
+    """
+
+    def __init__(self, address: str, token: str, options: ClientOptions) -> None:
+        self.address = address
+        self._metadata = (("authorization", f"Bearer {token}"),)
+        self._options = options
+        # Loopback needs no encryption; a broker further away is reached through a tunnel.
+        self._channel = grpc.aio.insecure_channel(address, options=channel_options(options))
+        self.stub = JobsServiceStub(self._channel)
+
+    async def close(self) -> None:
+        """End it; calls under way fail."""
+        await self._channel.close()
+
+    async def call(self, method: UnaryMethod[Request, Response], request: Request) -> Response:
+        """Call a method with one answer.
+
+        Raises:
+            TiercelError: What the broker answered, or that it does not answer.
+        """
+        try:
+            return await method(request, timeout=self._options.deadline_seconds, metadata=self._metadata)
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc_error(error, self.address) from error
+
+    async def stream(self, method: StreamMethod[Request, Response], request: Request) -> AsyncGenerator[Response]:
+        """The answers of one call of a streaming method.
+
+        Raises:
+            TiercelError: What the broker answered, or that the connection broke.
+        """
+        call = method(request, metadata=self._metadata)
+        try:
+            async for response in call:
+                yield response
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc_error(error, self.address) from error
+        finally:
+            call.cancel()
+
+    async def resumed(self, attempt: Callable[[], AsyncGenerator[Item]]) -> AsyncGenerator[Item]:
+        """What ``attempt`` yields, begun anew whenever the connection breaks.
+
+        Args:
+            attempt: Opens the stream behind what was seen last.
+
+        Raises:
+            TiercelError: What the broker answered; or, after so long without an item, that it does not answer.
+        """
+        retry = self._options.retry
+        clock = asyncio.get_running_loop().time
+        failures, failing_since = 0, 0.0
+        while True:
+            try:
+                async with aclosing(attempt()) as items:
+                    async for item in items:
+                        failures = 0
+                        yield item
+            except (UnavailableError, OverloadedError) as error:
+                failing_since = failing_since if failures else clock()
+                failures += 1
+                self._check_patience(error, clock() - failing_since)
+            else:
+                return
+            # Jitter spreads load; nothing secret depends on it.
+            await asyncio.sleep(retry.pause_seconds(failures, random.random()))  # noqa: S311
+
+    def _check_patience(self, error: TiercelError, seconds: float) -> None:
+        if seconds >= self._options.retry.patience_seconds:
+            raise error

@@ -1,0 +1,194 @@
+"""Between the wire's messages and the dataclasses of the client; the only place that knows both."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from tiercel.broker.client.info import (
+    DecisionInfo,
+    EndpointInfo,
+    Explanation,
+    JobEvent,
+    JobInfo,
+    NodeInfo,
+    ProgressEvent,
+    ShareEvent,
+    StateEvent,
+    TierEvent,
+    TierInfo,
+    VersionInfo,
+)
+from tiercel.broker.domain.jobs import Direction, JobSpec, JobState, Resources, Script, Tier, TierState
+from tiercel.broker.domain.shares import Share
+from tiercel.v1 import common_pb2, jobs_pb2
+
+_DIRECTIONS = {Direction.MAX: common_pb2.DIRECTION_MAX, Direction.MIN: common_pb2.DIRECTION_MIN}
+
+
+def spec_to_wire(spec: JobSpec) -> common_pb2.JobSpec:
+    """The spec as it is sent."""
+    wire = common_pb2.JobSpec(
+        name=spec.name,
+        endpoint=spec.endpoint,
+        image=spec.image,
+        arguments=spec.arguments,
+        metric=spec.metric,
+        direction=_DIRECTIONS[spec.direction],
+        tiers=[
+            common_pb2.Tier(target=tier.target, value=tier.value, deadline_seconds=tier.deadline_seconds or 0)
+            for tier in spec.tiers
+        ],
+        resources=common_pb2.Resources(cpu_cores=spec.resources.cpu_cores, memory_bytes=spec.resources.memory_bytes),
+        runtime=spec.runtime,
+        max_epochs=spec.max_epochs,
+        report_timeout_seconds=spec.report_timeout_seconds,
+        continue_after_last_tier=spec.continue_after_last_tier,
+    )
+    if spec.script is not None:
+        wire.script.CopyFrom(common_pb2.Script(name=spec.script.name, content=spec.script.content))
+    elif spec.module:
+        wire.module = spec.module
+    return wire
+
+
+def job_from_wire(job: jobs_pb2.Job) -> JobInfo:
+    """A job as the broker tells it."""
+    return JobInfo(
+        id=job.id,
+        tenant=job.tenant,
+        spec=_spec(job.spec),
+        state=_job_state(job.state),
+        reason=job.reason,
+        submitted_at=_time(job.submitted_at),
+        started_seconds=job.started_seconds or None,
+        finished_seconds=job.finished_seconds or None,
+        tiers=tuple(_tier(status) for status in job.tiers),
+        epoch=job.epoch,
+        latest_value=job.latest_value if job.HasField("latest_value") else None,
+        best_value=job.best_value if job.HasField("best_value") else None,
+        node_id=job.node_id,
+        share=_share(job.share) if job.HasField("share") else None,
+        cpu_seconds=job.cpu_seconds,
+        attempts=job.attempts,
+        log_tail=job.log_tail,
+    )
+
+
+def event_from_wire(event: jobs_pb2.JobEvent) -> JobEvent | None:
+    """An event, or None for a kind that this client is too old to know."""
+    about = (event.sequence, event.job_id, event.tenant, _time(event.at))
+    match event.WhichOneof("event"):
+        case "state_changed":
+            return StateEvent(*about, _job_state(event.state_changed.state), event.state_changed.reason)
+        case "progress_made":
+            progress = event.progress_made
+            return ProgressEvent(*about, progress.epoch, progress.value, dict(progress.metrics), progress.cpu_seconds)
+        case "tier_changed":
+            return TierEvent(*about, _tier(event.tier_changed.tier))
+        case "share_changed":
+            return ShareEvent(*about, event.share_changed.node_id, _share(event.share_changed.share))
+        case _:
+            return None
+
+
+def explanation_from_wire(response: jobs_pb2.ExplainJobResponse) -> Explanation:
+    """Why a job has its share."""
+    decisions = tuple(
+        DecisionInfo(_time(decision.at), decision.policy, decision.trigger, decision.node_id, _share(decision.share))
+        for decision in response.decisions
+    )
+    return Explanation(job_from_wire(response.job), decisions)
+
+
+def node_from_wire(node: jobs_pb2.Node) -> NodeInfo:
+    """A node as the broker tells it."""
+    return NodeInfo(
+        id=node.id,
+        online=node.state == jobs_pb2.NODE_STATE_ONLINE,
+        cpu_cores=node.cpu_cores,
+        memory_bytes=node.memory_bytes,
+        memory_reserved_bytes=node.memory_reserved_bytes,
+        jobs=node.jobs,
+        runtimes=tuple(node.runtimes),
+        limits=node.limits,
+        serving_http=node.serving_http,
+        serving_grpc=node.serving_grpc,
+        lease_epoch=node.lease_epoch,
+    )
+
+
+def endpoint_from_wire(endpoint: jobs_pb2.Endpoint) -> EndpointInfo:
+    """An endpoint as the broker tells it."""
+    versions = tuple(
+        VersionInfo(
+            version=version.version,
+            job_id=version.job_id,
+            tier=version.tier,
+            metric=version.metric,
+            value=version.value,
+            delivered_at=_time(version.delivered_at),
+            sha256=version.sha256,
+        )
+        for version in endpoint.versions
+    )
+    return EndpointInfo(
+        name=endpoint.name,
+        tenant=endpoint.tenant,
+        live_version=endpoint.live_version or None,
+        versions=versions,
+        node_id=endpoint.node_id,
+        serving_http=endpoint.serving_http,
+        serving_grpc=endpoint.serving_grpc,
+    )
+
+
+def _spec(spec: common_pb2.JobSpec) -> JobSpec:
+    return JobSpec(
+        name=spec.name,
+        endpoint=spec.endpoint,
+        metric=spec.metric,
+        direction=Direction.MIN if spec.direction == common_pb2.DIRECTION_MIN else Direction.MAX,
+        tiers=tuple(Tier(tier.target, tier.value, tier.deadline_seconds or None) for tier in spec.tiers),
+        script=Script(spec.script.name, spec.script.content) if spec.HasField("script") else None,
+        module=spec.module,
+        image=spec.image,
+        arguments=tuple(spec.arguments),
+        resources=Resources(spec.resources.cpu_cores, spec.resources.memory_bytes),
+        runtime=spec.runtime,
+        max_epochs=spec.max_epochs,
+        report_timeout_seconds=spec.report_timeout_seconds,
+        continue_after_last_tier=spec.continue_after_last_tier,
+    )
+
+
+def _tier(status: jobs_pb2.TierStatus) -> TierInfo:
+    state = TierState(jobs_pb2.TierState.Name(status.state).removeprefix("TIER_STATE_").lower())
+    # Seconds are 0 while it is not there; a metric of 0 is a metric like any other.
+    reached, delivered = status.reached_seconds > 0, status.delivered_seconds > 0
+    return TierInfo(
+        number=status.number,
+        target=status.tier.target,
+        value=status.tier.value,
+        deadline_seconds=status.tier.deadline_seconds or None,
+        state=state,
+        reached_value=status.reached_value if reached else None,
+        delivered_value=status.delivered_value if delivered else None,
+        reached_seconds=status.reached_seconds if reached else None,
+        delivered_seconds=status.delivered_seconds if delivered else None,
+        version=status.version or None,
+        reason=status.reason,
+    )
+
+
+def _job_state(state: jobs_pb2.JobState.ValueType) -> JobState:
+    return JobState(jobs_pb2.JobState.Name(state).removeprefix("JOB_STATE_").lower())
+
+
+def _share(share: common_pb2.Share) -> Share:
+    return Share(share.cpu_weight, share.cpu_cap_cores or None, share.reason)
+
+
+def _time(at: Timestamp) -> datetime:
+    return at.ToDatetime(tzinfo=UTC)

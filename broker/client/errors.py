@@ -1,0 +1,76 @@
+"""From gRPC's errors to the tree in ``broker/domain/errors.py``; the code that the broker sends decides."""
+
+from __future__ import annotations
+
+import grpc
+
+from tiercel.broker.domain.errors import (
+    EndpointBusyError,
+    IllegalTransitionError,
+    InvalidSpecError,
+    NotAuthenticatedError,
+    NotFoundError,
+    OverloadedError,
+    QuotaExceededError,
+    TiercelError,
+    UnavailableError,
+)
+
+CODE_KEY = "tiercel-error-code"
+FIELD_KEY = "tiercel-error-field"
+
+
+class TierMissedError(TiercelError):
+    """The tier that was waited for will not be delivered any more."""
+
+    code = "tier_missed"
+
+
+_BY_CODE: dict[str, type[TiercelError]] = {
+    error.code: error
+    for error in (
+        InvalidSpecError,
+        NotFoundError,
+        EndpointBusyError,
+        QuotaExceededError,
+        NotAuthenticatedError,
+        OverloadedError,
+        UnavailableError,
+    )
+}
+# What something between us and the broker may answer without our code.
+_BY_STATUS: dict[grpc.StatusCode, type[TiercelError]] = {
+    grpc.StatusCode.INVALID_ARGUMENT: InvalidSpecError,
+    grpc.StatusCode.NOT_FOUND: NotFoundError,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: OverloadedError,
+    grpc.StatusCode.UNAUTHENTICATED: NotAuthenticatedError,
+}
+
+
+def from_rpc_error(error: grpc.aio.AioRpcError, address: str) -> TiercelError:
+    """The error to raise in place of ``error``.
+
+    Args:
+        error: What gRPC raised.
+        address: The broker's address, for the sentence.
+    """
+    metadata = {key: _text(value) for key, value in error.trailing_metadata() or ()}
+    code = metadata.get(CODE_KEY, "")
+    details = error.details() or ""
+    if code in _BY_CODE:
+        return _BY_CODE[code](details, field=metadata.get(FIELD_KEY, ""))
+    status = error.code()
+    if code == IllegalTransitionError.code or status is grpc.StatusCode.INTERNAL:
+        return TiercelError(f"The broker at {address} has a defect: {details or 'it did not say which'}")
+    # A server that goes cancels its streams.
+    if status in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED}:
+        return UnavailableError(
+            f"The broker at {address} does not answer; start it with 'tiercel up', or give another address."
+        )
+    if status is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return UnavailableError(f"The broker at {address} did not answer in time; try again, or look at its log.")
+    return _BY_STATUS.get(status, TiercelError)(details or f"The broker at {address} refused the call ({status.name}).")
+
+
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else value.decode("utf-8", "replace")

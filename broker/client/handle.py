@@ -1,0 +1,119 @@
+"""A handle on one job."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from tiercel.broker.client.errors import TierMissedError
+from tiercel.broker.client.info import Explanation, JobEvent, JobInfo, TierEvent, TierInfo
+from tiercel.broker.domain.errors import NotFoundError
+from tiercel.broker.domain.jobs import TierState
+
+if TYPE_CHECKING:
+    from tiercel.broker.client.client import Client
+
+
+class JobHandle:
+    """One job, to be followed and acted on; made by :meth:`Client.submit` and :meth:`Client.job`."""
+
+    def __init__(self, client: Client, job_id: str) -> None:
+        self._client = client
+        self.id = job_id
+
+    def __repr__(self) -> str:
+        return f"JobHandle({self.id!r})"
+
+    async def refresh(self) -> JobInfo:
+        """The job as it is now."""
+        return await self._client.get_job(self.id)
+
+    async def wait(self, timeout: float | None = None) -> JobInfo:
+        """Wait until nothing happens to the job any more.
+
+        Args:
+            timeout: Seconds to wait at most, or None.
+
+        Returns:
+            The job in its final state, whichever it is.
+
+        Raises:
+            TimeoutError: It takes longer.
+        """
+        async with asyncio.timeout(timeout):
+            async for _ in self.events():
+                pass
+            return await self.refresh()
+
+    async def wait_for_tier(self, number: int, timeout: float | None = None) -> TierInfo:
+        """Wait until a tier's version answers.
+
+        Args:
+            number: 1 for the first tier.
+            timeout: Seconds to wait at most, or None.
+
+        Raises:
+            TimeoutError: It takes longer.
+            TierMissedError: It failed, or the job ended without it.
+            NotFoundError: The job has no such tier.
+        """
+        async with asyncio.timeout(timeout):
+            job = await self.refresh()
+            if not (_is_decided(_tier_of(job, number)) or job.state.is_final):
+                await self._wait_tier_decided(number)
+                job = await self.refresh()
+        return _delivered(job, _tier_of(job, number))
+
+    async def _wait_tier_decided(self, number: int) -> None:
+        # From the beginning: what happened since the job was asked for is in there.
+        async with aclosing(self.events()) as events:
+            async for event in events:
+                if isinstance(event, TierEvent) and event.tier.number == number and _is_decided(event.tier):
+                    return
+
+    def events(self, after: int = 0) -> AsyncGenerator[JobEvent]:
+        """What happens to the job, from its beginning or from a cursor on, until it has finished.
+
+        Goes on by itself behind the last event when the connection breaks.
+
+        Args:
+            after: Only events with a larger ``sequence``.
+        """
+        return self._client.events(job_id=self.id, after=after)
+
+    def logs(self, *, follow: bool = False, offset: int = 0) -> AsyncGenerator[bytes]:
+        """The training script's output.
+
+        Args:
+            follow: Stay until the job has finished; goes on by itself when the connection breaks.
+            offset: Byte to begin with.
+        """
+        return self._client.logs(self.id, follow=follow, offset=offset)
+
+    async def cancel(self) -> JobInfo:
+        """Stop the job; versions that it delivered keep serving. Cancelling a finished job changes nothing."""
+        return await self._client.cancel_job(self.id)
+
+    async def explain(self) -> Explanation:
+        """Why the job has its share."""
+        return await self._client.explain_job(self.id)
+
+
+def _is_decided(tier: TierInfo) -> bool:
+    return tier.state in {TierState.DELIVERED, TierState.FAILED}
+
+
+def _tier_of(job: JobInfo, number: int) -> TierInfo:
+    for tier in job.tiers:
+        if tier.number == number:
+            return tier
+    raise NotFoundError(f"Job {job.id} has no tier {number}; it has {len(job.tiers)}.", field="tier")
+
+
+def _delivered(job: JobInfo, tier: TierInfo) -> TierInfo:
+    if tier.state is TierState.DELIVERED:
+        return tier
+    why = tier.reason or job.reason or "the broker did not say why"
+    raise TierMissedError(f"Tier {tier.number} of job {job.id} was not delivered ({job.state.value}): {why}")

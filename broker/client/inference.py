@@ -1,0 +1,217 @@
+"""Requests to endpoints over HTTP by the Open Inference Protocol, as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import aiohttp
+
+from tiercel.broker.client.info import EndpointInfo, Json
+from tiercel.broker.domain.errors import InvalidSpecError, NotFoundError, TiercelError, UnavailableError
+
+
+class _Array(Protocol):
+    def tolist(self) -> Any: ...
+
+
+ArrayLike: TypeAlias = _Array | list[Any] | tuple[Any, ...] | float
+"""A NumPy array or nested lists of numbers."""
+
+ListEndpoints: TypeAlias = Callable[[], Awaitable[tuple[EndpointInfo, ...]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """One output of a model.
+
+    Attributes:
+        name: Of the output.
+        datatype: In the protocol's words, e.g. ``FP32``.
+        shape: The batch dimension first.
+        data: The elements in row-major order.
+    """
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    data: tuple[Any, ...]
+
+    def tolist(self) -> Any:
+        """The elements as nested lists."""
+        nested: list[Any] = list(self.data)
+        for size in reversed(self.shape[1:]):
+            nested = [nested[start : start + size] for start in range(0, len(nested), size)] if size else []
+        return nested
+
+    def argmax(self) -> list[int]:
+        """For a tensor of shape (batch, classes): the class with the largest value, for each of the batch."""
+        return [max(range(len(row)), key=row.__getitem__) for row in self.tolist()]
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceResult:
+    """What an endpoint answered.
+
+    Attributes:
+        endpoint: Its name.
+        version: The version that answered.
+        outputs: By name.
+    """
+
+    endpoint: str
+    version: int | None
+    outputs: Mapping[str, Tensor]
+
+    def to_json(self) -> Json:
+        """The same as JSON types."""
+        outputs = [
+            {"name": tensor.name, "datatype": tensor.datatype, "shape": list(tensor.shape), "data": tensor.tolist()}
+            for tensor in self.outputs.values()
+        ]
+        return {"endpoint": self.endpoint, "version": self.version, "outputs": outputs}
+
+
+class InferenceClient:
+    """Sends requests to endpoints and remembers where they answer.
+
+    Args:
+        deadline_seconds: For each request.
+    """
+
+    def __init__(self, deadline_seconds: float) -> None:
+        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=deadline_seconds))
+        self._addresses: dict[str, str] = {}
+        self._datatypes: dict[str, dict[str, str]] = {}
+
+    async def close(self) -> None:
+        """End the connections."""
+        await self._session.close()
+
+    async def infer(
+        self, endpoint: str, inputs: Mapping[str, ArrayLike], list_endpoints: ListEndpoints
+    ) -> InferenceResult:
+        """Ask an endpoint; see :meth:`Client.infer`.
+
+        Args:
+            endpoint: Its name.
+            inputs: For each input of the model.
+            list_endpoints: Tells where endpoints answer.
+        """
+        if endpoint in self._addresses:
+            try:
+                return await self._infer(endpoint, inputs)
+            except UnavailableError:
+                # It may have moved: look again, once.
+                self._forget(endpoint)
+        self._addresses[endpoint] = await _find(endpoint, list_endpoints)
+        return await self._infer(endpoint, inputs)
+
+    def _forget(self, endpoint: str) -> None:
+        self._addresses.pop(endpoint, None)
+        self._datatypes.pop(endpoint, None)
+
+    async def _infer(self, endpoint: str, inputs: Mapping[str, ArrayLike]) -> InferenceResult:
+        url = f"http://{self._addresses[endpoint]}/v2/models/{endpoint}"
+        if endpoint not in self._datatypes:
+            metadata = await self._request("GET", url)
+            self._datatypes[endpoint] = {tensor["name"]: tensor["datatype"] for tensor in metadata["inputs"]}
+        tensors = _tensors(inputs, self._datatypes[endpoint])
+        return _result(endpoint, await self._request("POST", f"{url}/infer", {"inputs": tensors}))
+
+    async def _request(self, method: str, url: str, body: Json | None = None) -> Any:
+        try:
+            async with self._session.request(method, url, json=body) as response:
+                answer = await response.json(content_type=None)
+        except (aiohttp.ClientError, TimeoutError, asyncio.IncompleteReadError, ValueError) as error:
+            message = f"The inference server does not answer at {url} ({str(error) or 'it took too long'}); try again."
+            raise UnavailableError(message) from error
+        if response.status == 200:
+            return answer
+        why = str(answer.get("error", answer)) if isinstance(answer, dict) else str(answer)
+        raise _refusal(response.status, why)
+
+
+def _refusal(status: int, why: str) -> TiercelError:
+    if status == 404:
+        return NotFoundError(why, field="endpoint")
+    if status < 500:
+        return InvalidSpecError(why, field="inputs")
+    return UnavailableError(why)
+
+
+async def _find(endpoint: str, list_endpoints: ListEndpoints) -> str:
+    known = {info.name: info for info in await list_endpoints()}
+    info = known.get(endpoint)
+    if info is None:
+        names = ", ".join(sorted(known)) or "none"
+        raise NotFoundError(f"There is no endpoint '{endpoint}' (known: {names}).", field="endpoint")
+    if info.live_version is None:
+        raise UnavailableError(
+            f"Endpoint '{endpoint}' has no version yet; it gets one when a job reaches its first tier."
+        )
+    if not info.serving_http:
+        raise UnavailableError(f"The inference server of endpoint '{endpoint}' does not answer; try again.")
+    return info.serving_http
+
+
+def _tensors(inputs: Mapping[str, ArrayLike], datatypes: Mapping[str, str]) -> list[Json]:
+    if set(inputs) != set(datatypes):
+        message = f"The model's inputs are {', '.join(datatypes)}; given: {', '.join(inputs) or 'none'}."
+        raise InvalidSpecError(message, field="inputs")
+    return [_tensor(name, value, datatypes[name]) for name, value in inputs.items()]
+
+
+def _tensor(name: str, value: ArrayLike, datatype: str) -> Json:
+    nested = value if isinstance(value, int | float | list | tuple) else value.tolist()
+    shape = _shape(nested)
+    data = list(_flat(nested, shape, name))
+    return {"name": name, "datatype": datatype, "shape": shape, "data": data}
+
+
+def _shape(nested: Any) -> list[int]:
+    shape = []
+    while isinstance(nested, list | tuple):
+        shape.append(len(nested))
+        if not nested:
+            break
+        nested = nested[0]
+    return shape
+
+
+def _flat(nested: Any, shape: list[int], name: str) -> Iterable[Any]:
+    if not shape:
+        if isinstance(nested, list | tuple) or (isinstance(nested, float) and not math.isfinite(nested)):
+            raise InvalidSpecError(f"{name}: every element must be one finite number.", field=f"inputs.{name}")
+        yield nested
+        return
+    if not isinstance(nested, list | tuple) or len(nested) != shape[0]:
+        raise InvalidSpecError(f"{name}: rows have different lengths.", field=f"inputs.{name}")
+    for item in nested:
+        yield from _flat(item, shape[1:], name)
+
+
+def _result(endpoint: str, answer: Any) -> InferenceResult:
+    version = str(answer.get("model_version", ""))
+    outputs = {
+        output["name"]: Tensor(
+            name=output["name"],
+            datatype=output["datatype"],
+            shape=tuple(output["shape"]),
+            data=tuple(_leaves(output["data"])),
+        )
+        for output in answer["outputs"]
+    }
+    return InferenceResult(endpoint, int(version) if version.isdigit() else None, outputs)
+
+
+def _leaves(data: Any) -> Iterable[Any]:
+    # The protocol allows both, flat and nested.
+    for item in data:
+        if isinstance(item, list):
+            yield from _leaves(item)
+        else:
+            yield item

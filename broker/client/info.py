@@ -1,0 +1,280 @@
+"""What the client returns: frozen dataclasses, each of which can be turned into JSON.
+
+What is not known yet is None. Times are aware datetimes in UTC; durations are seconds since the job was submitted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ClassVar
+
+from tiercel.broker.domain.jobs import JobSpec, JobState, TierState
+from tiercel.broker.domain.shares import Share
+
+Json = dict[str, Any]
+
+
+class _Jsonable:
+    __slots__ = ()
+
+    def to_json(self) -> Json:
+        """The same as JSON types; the keys are the attributes' names and are stable."""
+        converted: Json = _jsonable(self)
+        return converted
+
+
+@dataclass(frozen=True, slots=True)
+class TierInfo(_Jsonable):
+    """A tier of a job and what became of it.
+
+    Attributes:
+        number: 1 for the first tier.
+        target: Metric value that reaches it.
+        value: What reaching it is worth, relative to other tiers.
+        deadline_seconds: When the tenant wants it.
+        state: Where it is.
+        reached_value: Metric that the script reported when it was reached.
+        delivered_value: Metric re-measured on the exported model.
+        reached_seconds: When it was reached.
+        delivered_seconds: When its version began to answer.
+        version: Version of the endpoint that it became.
+        reason: Plain words when it failed or is out of reach.
+    """
+
+    number: int
+    target: float
+    value: float
+    deadline_seconds: float | None
+    state: TierState
+    reached_value: float | None
+    delivered_value: float | None
+    reached_seconds: float | None
+    delivered_seconds: float | None
+    version: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobInfo(_Jsonable):
+    """A job at the moment it was asked for.
+
+    Attributes:
+        id: Made by the broker.
+        tenant: Its owner.
+        spec: As accepted; a script's content is left out.
+        state: Where it is in its life.
+        reason: Plain words about the state.
+        submitted_at: When it was accepted.
+        started_seconds: When it first ran.
+        finished_seconds: When it reached a final state.
+        tiers: In order of difficulty.
+        epoch: Latest epoch reported.
+        latest_value: Latest value of the metric.
+        best_value: Best value of the metric.
+        node_id: Where it is placed, or empty.
+        share: What it may use there.
+        cpu_seconds: CPU seconds that it has used.
+        attempts: How many times it was started.
+        log_tail: Last lines of its output, if it failed.
+    """
+
+    id: str
+    tenant: str
+    spec: JobSpec
+    state: JobState
+    reason: str
+    submitted_at: datetime
+    started_seconds: float | None
+    finished_seconds: float | None
+    tiers: tuple[TierInfo, ...]
+    epoch: int
+    latest_value: float | None
+    best_value: float | None
+    node_id: str
+    share: Share | None
+    cpu_seconds: float
+    attempts: int
+    log_tail: str
+
+
+@dataclass(frozen=True, slots=True)
+class _JobEvent(_Jsonable):
+    kind: ClassVar[str]
+    sequence: int
+    job_id: str
+    tenant: str
+    at: datetime
+
+    def to_json(self) -> Json:
+        """The same as JSON types, with ``event`` naming the kind."""
+        return {"event": self.kind, **_jsonable(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class StateEvent(_JobEvent):
+    """A job entered a state."""
+
+    kind: ClassVar[str] = "state"
+    state: JobState
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressEvent(_JobEvent):
+    """The script reported metrics; ``value`` is the one that the tiers are about."""
+
+    kind: ClassVar[str] = "progress"
+    epoch: int
+    value: float
+    metrics: Mapping[str, float]
+    cpu_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class TierEvent(_JobEvent):
+    """A tier was reached, delivered, failed, or found out of reach."""
+
+    kind: ClassVar[str] = "tier"
+    tier: TierInfo
+
+
+@dataclass(frozen=True, slots=True)
+class ShareEvent(_JobEvent):
+    """A job got another share, or its first one."""
+
+    kind: ClassVar[str] = "share"
+    node_id: str
+    share: Share
+
+
+JobEvent = StateEvent | ProgressEvent | TierEvent | ShareEvent
+"""Something that happened to a job; ``sequence`` is the cursor to go on from."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionInfo(_Jsonable):
+    """A change of a job's share as the scheduler decided it, with the reason in ``share.reason``.
+
+    Attributes:
+        at: When.
+        policy: Name of the policy.
+        trigger: What made the scheduler run: ``arrival``, ``exit``, ``tier``, ``node`` or ``interval``.
+        node_id: Where the job is placed.
+        share: What it got.
+    """
+
+    at: datetime
+    policy: str
+    trigger: str
+    node_id: str
+    share: Share
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation(_Jsonable):
+    """Why a job has its share, and what was decided before, newest first."""
+
+    job: JobInfo
+    decisions: tuple[DecisionInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInfo(_Jsonable):
+    """A machine with an agent.
+
+    Attributes:
+        id: Its name.
+        online: Whether it answers.
+        cpu_cores: Cores that jobs may use.
+        memory_bytes: Memory that jobs may use.
+        memory_reserved_bytes: What running jobs have reserved of it.
+        jobs: How many jobs are placed on it, of all tenants.
+        runtimes: What it can run jobs with, the preferred first.
+        limits: How it enforces CPU shares: ``cgroup-v2``, ``cgroup-v1`` or ``cooperative``.
+        serving_http: Where its inference server answers, ``host:port``, or empty.
+        serving_grpc: The same over gRPC.
+        lease_epoch: Counts its connections.
+    """
+
+    id: str
+    online: bool
+    cpu_cores: float
+    memory_bytes: int
+    memory_reserved_bytes: int
+    jobs: int
+    runtimes: tuple[str, ...]
+    limits: str
+    serving_http: str
+    serving_grpc: str
+    lease_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class VersionInfo(_Jsonable):
+    """One delivered version of an endpoint.
+
+    Attributes:
+        version: Its number.
+        job_id: The job that trained it.
+        tier: Number of the tier it fulfils.
+        metric: Name of the metric.
+        value: The metric re-measured on the exported model.
+        delivered_at: When it began to answer.
+        sha256: Of the ONNX file.
+    """
+
+    version: int
+    job_id: str
+    tier: int
+    metric: str
+    value: float
+    delivered_at: datetime
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointInfo(_Jsonable):
+    """The name that applications call.
+
+    Attributes:
+        name: As in the URL.
+        tenant: Its owner.
+        live_version: The version that answers.
+        versions: All delivered versions, oldest first.
+        node_id: Where it is served, or empty.
+        serving_http: Where it answers, ``host:port``, or empty.
+        serving_grpc: The same over gRPC.
+    """
+
+    name: str
+    tenant: str
+    live_version: int | None
+    versions: tuple[VersionInfo, ...]
+    node_id: str
+    serving_http: str
+    serving_grpc: str
+
+
+def _jsonable(value: Any) -> Any:
+    match value:
+        case enum.Enum():
+            return value.value
+        case datetime():
+            return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        case float() if not math.isfinite(value):
+            return None
+        case Mapping():
+            return {str(key): _jsonable(item) for key, item in value.items()}
+        case tuple():
+            return [_jsonable(item) for item in value]
+        case _ if dataclasses.is_dataclass(value):
+            # Bytes are a script's content, which the broker leaves out of what it returns.
+            fields = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
+            return {name: _jsonable(item) for name, item in fields if not isinstance(item, bytes)}
+        case _:
+            return value

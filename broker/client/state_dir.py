@@ -1,0 +1,72 @@
+"""What ``tiercel up`` leaves in its state directory for clients on the same machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from pathlib import Path
+
+from tiercel.broker.domain.errors import NotAuthenticatedError, UnavailableError
+
+
+def default_state_dir() -> Path:
+    """``TIERCEL_STATE_DIR``, else ``tiercel`` in the user's folder for state."""
+    if chosen := os.environ.get("TIERCEL_STATE_DIR"):
+        return Path(chosen)
+    state_home = os.environ.get("XDG_STATE_HOME")
+    return (Path(state_home) if state_home else Path.home() / ".local" / "state") / "tiercel"
+
+
+def read_addresses(state_dir: Path) -> dict[str, str]:
+    """Where things listen: ``broker``, ``mqtt``, and, once it answers, ``serving_http`` and ``serving_grpc``.
+
+    Raises:
+        UnavailableError: There is no such file, or it cannot be read.
+    """
+    path = state_dir / "addresses.json"
+    try:
+        addresses = json.loads(path.read_text())
+    except FileNotFoundError:
+        message = f"No broker was started in {state_dir}; start one with 'tiercel up', or give --state-dir or --broker."
+        raise UnavailableError(message) from None
+    except (OSError, ValueError) as error:
+        message = f"{path} cannot be read ({error}); start 'tiercel up' again on {state_dir}."
+        raise UnavailableError(message) from error
+    return {str(key): str(value) for key, value in addresses.items()} if isinstance(addresses, dict) else {}
+
+
+def read_broker_address(state_dir: Path) -> str:
+    """Where the broker listens, ``host:port``.
+
+    Raises:
+        UnavailableError: It is not known.
+    """
+    address = read_addresses(state_dir).get("broker", "")
+    if not address:
+        message = f"The broker in {state_dir} did not say where it listens; start 'tiercel up' again on {state_dir}."
+        raise UnavailableError(message)
+    return address
+
+
+def read_token(state_dir: Path, tenant: str) -> str:
+    """The tenant's token.
+
+    Raises:
+        NotAuthenticatedError: There is none, or it is not this user's to read.
+    """
+    path = state_dir / "tenants.toml"
+    try:
+        tenants = tomllib.loads(path.read_text()).get("tenants", {})
+    except FileNotFoundError:
+        message = f"There is no token for tenant '{tenant}' in {state_dir}; set TIERCEL_TOKEN or give --state-dir."
+        raise NotAuthenticatedError(message) from None
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        message = f"{path} cannot be read ({error}); set TIERCEL_TOKEN to the tenant's token."
+        raise NotAuthenticatedError(message) from error
+    token = tenants.get(tenant, {}).get("token", "")
+    if not token:
+        known = ", ".join(sorted(tenants)) or "none"
+        message = f"There is no tenant '{tenant}' in {state_dir} (known: {known}); make it with 'tiercel up --tenant'."
+        raise NotAuthenticatedError(message)
+    return str(token)

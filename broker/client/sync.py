@@ -1,0 +1,185 @@
+"""The client for programs without an event loop: the same names, blocking."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Coroutine, Generator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from tiercel.broker.client.client import Client
+from tiercel.broker.client.info import EndpointInfo, Explanation, JobEvent, JobInfo, NodeInfo, TierInfo
+from tiercel.broker.client.options import ClientOptions
+from tiercel.broker.domain.errors import TiercelError
+from tiercel.broker.domain.jobs import JobSpec
+
+if TYPE_CHECKING:
+    from tiercel.broker.client.inference import ArrayLike, InferenceResult
+
+T = TypeVar("T")
+
+
+class SyncClient:
+    """A blocking :class:`~tiercel.broker.client.client.Client`; a context manager. Not for use within an event loop.
+
+    Args:
+        address: The broker's, ``host:port``.
+        token: The tenant's secret.
+        options: Deadlines and retries.
+    """
+
+    def __init__(self, address: str, *, token: str, options: ClientOptions | None = None) -> None:
+        self._client = Client(address, token=token, options=options)
+        self._loop: _LoopThread | None = None
+
+    @classmethod
+    def from_state_dir(
+        cls, state_dir: str | Path, tenant: str = "default", *, options: ClientOptions | None = None
+    ) -> Self:
+        """See :meth:`Client.from_state_dir`."""
+        facade = cls("", token="")
+        facade._client = Client.from_state_dir(state_dir, tenant, options=options)
+        return facade
+
+    def __enter__(self) -> Self:
+        """Get ready; connects with the first call."""
+        self._loop = _LoopThread()
+        self._run(self._client.__aenter__())
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        """End the connection."""
+        if self._loop is not None:
+            self._run(self._client.__aexit__(None, None, None))
+            self._loop.stop()
+            self._loop = None
+
+    def submit(self, spec: JobSpec, *, idempotency_key: str = "") -> SyncJobHandle:
+        """See :meth:`Client.submit`."""
+        return self.job(self._run(self._client.submit(spec, idempotency_key=idempotency_key)).id)
+
+    def job(self, job_id: str) -> SyncJobHandle:
+        """See :meth:`Client.job`."""
+        return SyncJobHandle(self, self._client, job_id)
+
+    def get_job(self, job_id: str) -> JobInfo:
+        """See :meth:`Client.get_job`."""
+        return self._run(self._client.get_job(job_id))
+
+    def list_jobs(self, *, active_only: bool = False) -> tuple[JobInfo, ...]:
+        """See :meth:`Client.list_jobs`."""
+        return self._run(self._client.list_jobs(active_only=active_only))
+
+    def cancel_job(self, job_id: str) -> JobInfo:
+        """See :meth:`Client.cancel_job`."""
+        return self._run(self._client.cancel_job(job_id))
+
+    def explain_job(self, job_id: str) -> Explanation:
+        """See :meth:`Client.explain_job`."""
+        return self._run(self._client.explain_job(job_id))
+
+    def list_nodes(self) -> tuple[NodeInfo, ...]:
+        """See :meth:`Client.list_nodes`."""
+        return self._run(self._client.list_nodes())
+
+    def list_endpoints(self) -> tuple[EndpointInfo, ...]:
+        """See :meth:`Client.list_endpoints`."""
+        return self._run(self._client.list_endpoints())
+
+    def events(self, *, job_id: str = "", after: int = 0) -> Generator[JobEvent]:
+        """See :meth:`Client.events`."""
+        return self._iterate(self._client.events(job_id=job_id, after=after))
+
+    def logs(self, job_id: str, *, follow: bool = False, offset: int = 0) -> Generator[bytes]:
+        """See :meth:`Client.logs`."""
+        return self._iterate(self._client.logs(job_id, follow=follow, offset=offset))
+
+    def infer(self, endpoint: str, inputs: Mapping[str, ArrayLike]) -> InferenceResult:
+        """See :meth:`Client.infer`."""
+        return self._run(self._client.infer(endpoint, inputs))
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        if self._loop is None:
+            coroutine.close()
+            raise TiercelError("The client is not open; use it in 'with SyncClient(...) as client:'.")
+        return self._loop.run(coroutine)
+
+    def _iterate(self, items: AsyncGenerator[T]) -> Generator[T]:
+        async def next_item() -> T | None:
+            return await anext(items, None)
+
+        try:
+            while (item := self._run(next_item())) is not None:
+                yield item
+        finally:
+            self._run(items.aclose())
+
+
+class SyncJobHandle:
+    """A blocking :class:`~tiercel.broker.client.handle.JobHandle`."""
+
+    def __init__(self, facade: SyncClient, client: Client, job_id: str) -> None:
+        self._facade = facade
+        self._handle = client.job(job_id)
+        self.id = job_id
+
+    def __repr__(self) -> str:
+        return f"SyncJobHandle({self.id!r})"
+
+    def refresh(self) -> JobInfo:
+        """See :meth:`JobHandle.refresh`."""
+        return self._facade.get_job(self.id)
+
+    def wait(self, timeout: float | None = None) -> JobInfo:
+        """See :meth:`JobHandle.wait`."""
+        return self._facade._run(self._handle.wait(timeout))  # noqa: SLF001 - the two are one facade
+
+    def wait_for_tier(self, number: int, timeout: float | None = None) -> TierInfo:
+        """See :meth:`JobHandle.wait_for_tier`."""
+        return self._facade._run(self._handle.wait_for_tier(number, timeout))  # noqa: SLF001 - the two are one facade
+
+    def events(self, after: int = 0) -> Generator[JobEvent]:
+        """See :meth:`JobHandle.events`."""
+        return self._facade.events(job_id=self.id, after=after)
+
+    def logs(self, *, follow: bool = False, offset: int = 0) -> Generator[bytes]:
+        """See :meth:`JobHandle.logs`."""
+        return self._facade.logs(self.id, follow=follow, offset=offset)
+
+    def cancel(self) -> JobInfo:
+        """See :meth:`JobHandle.cancel`."""
+        return self._facade.cancel_job(self.id)
+
+    def explain(self) -> Explanation:
+        """See :meth:`JobHandle.explain`."""
+        return self._facade.explain_job(self.id)
+
+
+class _LoopThread:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        # A daemon, so that a program that forgets to close the client still ends.
+        self._thread = threading.Thread(target=self._loop.run_forever, name="tiercel-client", daemon=True)
+        self._thread.start()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end; an interrupt while waiting cancels it."""
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            future.cancel()
+            raise
+
+    def stop(self) -> None:
+        """End the loop and its thread."""
+        self.run(self._loop.shutdown_asyncgens())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
