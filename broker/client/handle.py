@@ -61,17 +61,20 @@ class JobHandle:
         """
         async with asyncio.timeout(timeout):
             job = await self.refresh()
-            if not (_is_decided(_tier_of(job, number)) or job.state.is_final):
-                await self._wait_tier_decided(number)
+            tier = _tier_of(job, number)
+            if not (_is_decided(tier) or job.state.is_final):
+                decided = await self._wait_tier_decided(number)
                 job = await self.refresh()
-        return _delivered(job, _tier_of(job, number))
+                tier = decided or _tier_of(job, number)
+        return _delivered(job, tier)
 
-    async def _wait_tier_decided(self, number: int) -> None:
+    async def _wait_tier_decided(self, number: int) -> TierInfo | None:
         # From the beginning: what happened since the job was asked for is in there.
         async with aclosing(self.events()) as events:
             async for event in events:
                 if isinstance(event, TierEvent) and event.tier.number == number and _is_decided(event.tier):
-                    return
+                    return event.tier
+        return None
 
     def events(self, after: int = 0) -> AsyncGenerator[JobEvent]:
         """What happens to the job, from its beginning or from a cursor on, until it has finished.

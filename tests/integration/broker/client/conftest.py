@@ -1,0 +1,35 @@
+"""A scripted broker in the test's own event loop, and a client of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.support.jobs_service import TOKEN, Script, serving
+from tiercel import Client, ClientOptions, RetryPolicy
+
+QUICK = ClientOptions(
+    deadline_seconds=10,
+    retry=RetryPolicy(attempts=3, first_pause_seconds=0.01, longest_pause_seconds=0.05, patience_seconds=0.2),
+)
+
+
+@pytest.fixture
+def script() -> Script:
+    """What the broker says."""
+    return Script()
+
+
+@pytest.fixture
+async def address(script: Script) -> AsyncIterator[str]:
+    """Where it listens."""
+    async with serving(script) as address:
+        yield address
+
+
+@pytest.fixture
+async def client(address: str) -> AsyncIterator[Client]:
+    """A client that has the right token."""
+    async with Client(address, token=TOKEN, options=QUICK) as client:
+        yield client

@@ -1,0 +1,135 @@
+"""Specs from files and flags."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tiercel import Direction, InvalidSpecError, JobSpec, Resources, Script, Tier, load_spec, parse_spec
+
+YAML = """
+name: digits
+endpoint: digits
+script: train.py
+arguments: ["--seed", "1"]
+metric: accuracy
+direction: max
+tiers: [{target: 0.90}, {target: 0.97, value: 2, deadline_seconds: 600}]
+resources: {cpu_cores: 1.5, memory: 2GiB}
+runtime: process
+max_epochs: 30
+"""
+TOML = """
+name = "digits"
+endpoint = "digits"
+script = "train.py"
+arguments = ["--seed", "1"]
+metric = "accuracy"
+direction = "max"
+tiers = [{target = 0.90}, {target = 0.97, value = 2, deadline_seconds = 600}]
+runtime = "process"
+max_epochs = 30
+[resources]
+cpu_cores = 1.5
+memory = "2GiB"
+"""
+SPEC = JobSpec(
+    name="digits",
+    endpoint="digits",
+    metric="accuracy",
+    direction=Direction.MAX,
+    tiers=(Tier(0.9), Tier(0.97, value=2.0, deadline_seconds=600.0)),
+    script=Script("train.py", b"print(1)"),
+    arguments=("--seed", "1"),
+    resources=Resources(cpu_cores=1.5, memory_bytes=2 << 30),
+    runtime="process",
+    max_epochs=30,
+)
+VALUES: dict[str, Any] = {"endpoint": "digits", "module": "m", "metric": "loss", "direction": "min", "tiers": [0.5]}
+
+
+@pytest.mark.parametrize(("name", "text"), [("job.yaml", YAML), ("job.yml", YAML), ("job.toml", TOML)])
+def test_a_file_is_read_with_its_script(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    (tmp_path / "train.py").write_text("print(1)")
+
+    assert load_spec(tmp_path / name) == SPEC
+
+
+def test_what_is_left_out_has_a_default() -> None:
+    assert parse_spec(VALUES) == JobSpec(
+        name="digits", endpoint="digits", metric="loss", direction=Direction.MIN, tiers=(Tier(0.5),), module="m"
+    )
+
+
+def test_flags_replace_fields_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(YAML)
+    (tmp_path / "train.py").write_text("print(1)")
+    (tmp_path / "other.py").write_text("print(2)")
+
+    spec = load_spec(tmp_path / "job.yaml", {"tiers": ["0.5"], "script": str(tmp_path / "other.py")})
+
+    assert spec.tiers == (Tier(0.5),)
+    assert spec.script == Script("other.py", b"print(2)")
+    assert spec.max_epochs == 30
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "message"),
+    [
+        ({"tiers": []}, "tiers", "at least 1"),
+        ({"tiers": [{"target": 0.9}, {"target": "much"}]}, "tiers[1].target", "number"),
+        ({"tiers": [{"value": 1}]}, "tiers[0].target", "is missing"),
+        ({"tiers": [{"target": 1, "worth": 2}]}, "tiers[0].worth", "no field"),
+        ({"direction": "up"}, "direction", "'max' or 'min'"),
+        ({"resources": {"memory": "much"}}, "resources.memory", "byte"),
+        ({"resources": {"cpu_cores": "all"}}, "resources.cpu_cores", "number"),
+        ({"max_epoch": 3}, "max_epoch", "no field"),
+        ({"script": "missing.py"}, "script", "cannot be read"),
+        ({"arguments": "--seed 1"}, "arguments", "list"),
+    ],
+)
+def test_a_wrong_field_is_named(changes: dict[str, Any], field: str, message: str) -> None:
+    with pytest.raises(InvalidSpecError, match=message) as caught:
+        parse_spec({**VALUES, **changes})
+
+    assert caught.value.field == field
+    assert caught.value.message.startswith(field)
+
+
+@pytest.mark.parametrize("name", ["endpoint", "metric", "direction", "tiers"])
+def test_a_missing_field_is_named(name: str) -> None:
+    with pytest.raises(InvalidSpecError, match=f"{name}: is missing"):
+        parse_spec({key: value for key, value in VALUES.items() if key != name})
+
+
+def test_a_script_beyond_the_limit_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_bytes(b"#" * (1024 * 1024 + 1))
+
+    with pytest.raises(InvalidSpecError, match="1 MiB") as caught:
+        parse_spec({**VALUES, "script": str(tmp_path / "train.py")})
+    assert caught.value.field == "script"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("job.yaml", "tiers: [", "is not YAML"),
+        ("job.toml", "tiers = [", "is not TOML"),
+        ("job.yaml", "", "holds no fields"),
+        ("job.yaml", "- a list", "holds no fields"),
+    ],
+)
+def test_a_file_that_is_no_spec(tmp_path: Path, name: str, text: str, message: str) -> None:
+    (tmp_path / name).write_text(text)
+
+    with pytest.raises(InvalidSpecError, match=message) as caught:
+        load_spec(tmp_path / name)
+    assert caught.value.field == "file"
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSpecError, match="cannot be read"):
+        load_spec(tmp_path / "missing.yaml")
