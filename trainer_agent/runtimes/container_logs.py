@@ -53,7 +53,7 @@ class ContainerLog:
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _frames(self, *, follow: bool) -> AsyncIterator[bytes]:
-        params = {"stdout": 1, "stderr": 1, "follow": int(follow), "timestamps": 1, "since": self._since}
+        params = {"stdout": "1", "stderr": "1", "follow": str(int(follow)), "timestamps": "1", "since": self._since}
         query = self._docker._query(self._path, params=params, timeout=_STREAM)  # noqa: SLF001 - see module
         async with query as response:
             while True:

@@ -231,8 +231,8 @@ class DockerRun:
             return False
         try:
             return bool((await self._container.show())["State"]["Running"])
-        except DockerError as error:
-            return error.status != _NOT_FOUND
+        except EngineError as error:
+            return not (isinstance(error, DockerError) and error.status == _NOT_FOUND)
 
 
 def _exit_of(state: dict[str, Any]) -> Exit:

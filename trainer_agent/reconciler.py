@@ -1,0 +1,194 @@
+"""Wanted and actual in, what to do out: pure, so that it can be tested in full and repeated at will.
+
+What is not wanted is stopped and forgotten. What has ended is only reported again, never started or done a second time.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tiercel.trainer_agent.limits.contract import CpuShare
+
+
+class Phase(enum.Enum):
+    """Where a run is."""
+
+    ALIVE = "alive"
+    STOPPING = "stopping"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class WantedRun:
+    """What the broker wants of a run.
+
+    Attributes:
+        share: What it may use.
+        stop: Whether it shall end.
+    """
+
+    share: CpuShare
+    stop: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ActualRun:
+    """What is of a run.
+
+    Attributes:
+        phase: Where it is.
+        share: What it may use, or None where that is over.
+    """
+
+    phase: Phase
+    share: CpuShare | None
+
+
+@dataclass(frozen=True, slots=True)
+class StartRun:
+    """Start a run that is not there."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopRun:
+    """Ask a run to end, and end it if it does not."""
+
+    run_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyShare:
+    """Let a run have another share."""
+
+    run_id: str
+    share: CpuShare
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRun:
+    """Say again how a run ended."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DisownRun:
+    """Say that a run which shall stop does not exist here."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetRun:
+    """Drop what is kept of a run that has ended."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartDelivery:
+    """Begin a delivery that nobody works on."""
+
+    delivery_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReportDelivery:
+    """Say again what became of a delivery."""
+
+    delivery_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonDelivery:
+    """Stop to wait for the model of a delivery that is no longer wanted."""
+
+    delivery_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetDelivery:
+    """Drop the outcome of a delivery that the broker knows."""
+
+    delivery_id: str
+
+
+Action = (
+    StartRun
+    | StopRun
+    | ApplyShare
+    | ReportRun
+    | DisownRun
+    | ForgetRun
+    | StartDelivery
+    | ReportDelivery
+    | AbandonDelivery
+    | ForgetDelivery
+)
+
+
+def reconcile_runs(wanted: Mapping[str, WantedRun], actual: Mapping[str, ActualRun]) -> list[Action]:
+    """What to do so that the runs become what is wanted.
+
+    Stops come before starts, so that what is freed is free.
+
+    Args:
+        wanted: By run id.
+        actual: By run id.
+    """
+    actions: list[Action] = []
+    for run_id, run in actual.items():
+        if run_id not in wanted:
+            actions += _unwanted(run_id, run)
+    for run_id, want in wanted.items():
+        is_there = actual.get(run_id)
+        if is_there is not None:
+            actions += _known(run_id, want, is_there)
+        elif want.stop:
+            actions.append(DisownRun(run_id))
+        else:
+            actions.append(StartRun(run_id))
+    return actions
+
+
+def reconcile_deliveries(wanted: Iterable[str], under_way: Iterable[str], ended: Iterable[str]) -> list[Action]:
+    """What to do so that the deliveries become what is wanted.
+
+    Args:
+        wanted: Ids that the broker wants.
+        under_way: Ids that are being worked on.
+        ended: Ids whose outcome is in the ledger.
+    """
+    wanted_ids, busy, over = dict.fromkeys(wanted), set(under_way), dict.fromkeys(ended)
+    actions: list[Action] = []
+    for delivery_id in wanted_ids:
+        if delivery_id in over:
+            actions.append(ReportDelivery(delivery_id))
+        elif delivery_id not in busy:
+            actions.append(StartDelivery(delivery_id))
+    actions += [AbandonDelivery(delivery_id) for delivery_id in sorted(busy - wanted_ids.keys())]
+    actions += [ForgetDelivery(delivery_id) for delivery_id in over if delivery_id not in wanted_ids]
+    return actions
+
+
+def _unwanted(run_id: str, run: ActualRun) -> list[Action]:
+    if run.phase is Phase.ENDED:
+        return [ForgetRun(run_id)]
+    if run.phase is Phase.STOPPING:
+        return []  # forgotten by the wanted state that comes after its end
+    return [StopRun(run_id, "the broker no longer wants it")]
+
+
+def _known(run_id: str, want: WantedRun, run: ActualRun) -> list[Action]:
+    if run.phase is Phase.ENDED:
+        return [ReportRun(run_id)]
+    if run.phase is Phase.STOPPING:
+        return []
+    if want.stop:
+        return [StopRun(run_id, "the broker asked it to stop")]
+    return [ApplyShare(run_id, want.share)] if want.share != run.share else []

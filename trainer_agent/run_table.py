@@ -1,0 +1,252 @@
+"""All runs of the node: those that live, and those that have ended but that the broker has not let go of."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Protocol
+
+from tiercel.trainer_agent.errors import RunFailedError
+from tiercel.trainer_agent.limits.contract import Limits
+from tiercel.trainer_agent.reconciler import ActualRun, Phase
+from tiercel.trainer_agent.run_log import RunLog
+from tiercel.trainer_agent.run_records import RunRecord, RunRecords
+from tiercel.trainer_agent.runs import Run, RunEvents, RunOrder, StopPatience
+from tiercel.trainer_agent.runtimes.contract import Runtime
+from tiercel.trainer_agent.supervision import Supervisor
+from tiercel.v1 import nodes_pb2
+
+_log = logging.getLogger(__name__)
+
+_KEPT_REPORTS: Final = 1000
+
+
+class RunReporter(Protocol):
+    """Who carries news about runs to the broker. None of it may block."""
+
+    def run_changed(self, status: nodes_pb2.RunStatus) -> None:
+        """A run began to exist, or has ended."""
+
+    def progress_made(self, progress: nodes_pb2.Progress) -> None:
+        """A run's script reported."""
+
+    def output_grew(self) -> None:
+        """Some run wrote output."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlaces:
+    """Where things of runs are kept, below the agent's state directory.
+
+    Attributes:
+        state_dir: The agent's state directory.
+    """
+
+    state_dir: Path
+
+    def job(self, job_id: str) -> Path:
+        """All that the runs of a job are given."""
+        return self.state_dir / "jobs" / job_id
+
+    def log(self, run_id: str) -> Path:
+        """A run's output."""
+        return self.state_dir / "logs" / f"{run_id}.log"
+
+    @property
+    def records(self) -> Path:
+        """What is remembered of runs."""
+        return self.state_dir / "runs"
+
+
+class RunTable:
+    """Owns the node's runs.
+
+    Args:
+        places: Where things are kept.
+        runtimes: By name, the preferred first.
+        limits: How shares are enforced.
+        reporter: Who carries news to the broker.
+        tasks: Owner of the tasks that see to runs.
+        patience: How long stopping a run may take.
+    """
+
+    def __init__(
+        self,
+        places: RunPlaces,
+        runtimes: Mapping[str, Runtime],
+        limits: Limits,
+        reporter: RunReporter,
+        tasks: Supervisor,
+        patience: StopPatience,
+    ) -> None:
+        self._places = places
+        self._runtimes = runtimes
+        self._limits = limits
+        self._reporter = reporter
+        self._tasks = tasks
+        self._patience = patience
+        self._records = RunRecords(places.records)
+        self._live: dict[str, Run] = {}
+        self._ended: dict[str, RunRecord] = {}
+        self._logs: dict[str, RunLog] = {}
+        self._progress: dict[str, deque[nodes_pb2.Progress]] = {}
+        self._changed = asyncio.Condition()
+        self._events = RunEvents(
+            changed=lambda run: reporter.run_changed(run.status()),
+            recorded=self._records.save,
+            progressed=self._keep_progress,
+            wrote=reporter.output_grew,
+            limits_changed=self._push_paces,
+        )
+
+    async def take_over(self) -> None:
+        """End what an earlier life of the agent left behind, and remember how all its runs ended.
+
+        Raises:
+            SetupError: Something cannot be ended.
+        """
+        records = self._records.load()
+        for name, runtime in self._runtimes.items():
+            mine = [record.handle for record in records if record.runtime == name and not record.ended]
+            await runtime.remove_leftovers([handle for handle in mine if handle])
+        for record in records:
+            ended = record
+            if not record.ended:
+                ended = replace(record, ended=True, lost=True, reason="its agent was restarted")
+                _log.warning("run %s was lost because its agent was restarted", record.run_id)
+                self._records.save(ended)
+            self._ended[record.run_id] = ended
+            self._logs[record.run_id] = RunLog(self._places.log(record.run_id))
+
+    def actual(self) -> dict[str, ActualRun]:
+        """What the reconciler has to know."""
+        ended = {run_id: ActualRun(Phase.ENDED, share=None) for run_id in self._ended}
+        return ended | {run_id: run.actual() for run_id, run in self._live.items()}
+
+    def statuses(self) -> list[nodes_pb2.RunStatus]:
+        """Everything about runs that a newly connected broker has to know."""
+        ended = [record.status() for record in self._ended.values()]
+        return ended + [run.status() for run in self._live.values()]
+
+    def usages(self) -> list[nodes_pb2.RunUsage]:
+        """What the living runs have used, as last measured."""
+        return [
+            nodes_pb2.RunUsage(
+                run_id=run.run_id, cpu_seconds=run.usage.cpu_seconds, memory_bytes=run.usage.memory_bytes
+            )
+            for run in self._live.values()
+        ]
+
+    def logs(self) -> Iterator[tuple[str, RunLog]]:
+        """The output of each run."""
+        return iter(list(self._logs.items()))
+
+    def kept_progress(self) -> list[nodes_pb2.Progress]:
+        """Reports that the broker may have missed, the last 1,000 of each run."""
+        return [progress for kept in self._progress.values() for progress in kept]
+
+    def live(self, run_id: str) -> Run | None:
+        """A run that has not ended, or None."""
+        return self._live.get(run_id)
+
+    def ended(self, run_id: str) -> RunRecord | None:
+        """How a run ended, or None if it lives or is not known."""
+        return self._ended.get(run_id)
+
+    def live_run_of_job(self, job_id: str) -> Run | None:
+        """The run of a job that has not ended, or None."""
+        return next((run for run in self._live.values() if run.order.job_id == job_id), None)
+
+    def progress_of(self, run_id: str) -> list[nodes_pb2.Progress]:
+        """The last 1,000 reports of a run."""
+        return list(self._progress.get(run_id, ()))
+
+    async def wait_changed(self) -> None:
+        """Wait until a run begins, reports or ends."""
+        async with self._changed:
+            await self._changed.wait()
+
+    def start(self, order: RunOrder) -> None:
+        """Begin to start a run; how that goes is reported."""
+        try:
+            runtime = self._choose(order.spec.runtime)
+        except RunFailedError as error:
+            record = RunRecord(order.run_id, order.job_id, order.spec.runtime, ended=True, reason=error.message)
+            self._enter_ended(record)
+            return
+        log = self._logs[order.run_id] = RunLog(self._places.log(order.run_id))
+        folder = self._places.job(order.job_id)
+        run = Run(order, folder=folder, log=log, runtime=runtime, events=self._events, patience=self._patience)
+        self._live[order.run_id] = run
+        self._progress[order.run_id] = deque(maxlen=_KEPT_REPORTS)
+        self._reporter.run_changed(run.status())
+        self._tasks.start(f"run {order.run_id}", self._see_to(run))
+
+    def report(self, run_id: str) -> None:
+        """Say again how a run ended."""
+        self._reporter.run_changed(self._ended[run_id].status())
+
+    def disown(self, run_id: str) -> None:
+        """Say that a run does not exist here."""
+        reason = "the node does not know this run"
+        self._reporter.run_changed(RunRecord(run_id, "", "", ended=True, lost=True, reason=reason).status())
+
+    def forget(self, run_id: str) -> None:
+        """Drop what is kept of a run that has ended."""
+        self._ended.pop(run_id, None)
+        self._progress.pop(run_id, None)
+        self._records.remove(run_id)
+        log = self._logs.pop(run_id, None)
+        if log is not None:
+            log.remove()
+
+    def stop_all(self, reason: str) -> None:
+        """Begin to stop every run."""
+        for run in self._live.values():
+            run.ask_to_stop(reason)
+
+    async def wait_all_ended(self) -> None:
+        """Wait until no run lives."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: not self._live)
+
+    def _choose(self, wanted: str) -> Runtime:
+        if not wanted:
+            return next(iter(self._runtimes.values()))
+        if wanted not in self._runtimes:
+            offered = ", ".join(self._runtimes)
+            raise RunFailedError(
+                f"This node does not offer the runtime {wanted!r}, only {offered}: leave the job's runtime empty, or "
+                "start the agent with it in --runtimes."
+            )
+        return self._runtimes[wanted]
+
+    async def _see_to(self, run: Run) -> None:
+        await self._notify()
+        record = await run.supervise()
+        del self._live[run.run_id]
+        self._enter_ended(record)
+        await self._notify()
+
+    def _enter_ended(self, record: RunRecord) -> None:
+        self._ended[record.run_id] = record
+        self._reporter.run_changed(record.status())
+
+    def _keep_progress(self, progress: nodes_pb2.Progress) -> None:
+        self._progress[progress.run_id].append(progress)
+        self._reporter.progress_made(progress)
+        self._tasks.start("progress kept", self._notify())
+
+    async def _notify(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    def _push_paces(self) -> None:
+        for run_id, cores in self._limits.paces().items():
+            run = self._live.get(run_id)
+            if run is not None:
+                run.gateway.pace(cores)

@@ -1,0 +1,300 @@
+"""One run, from its preparation to its confirmed end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from tiercel.trainer_agent.errors import RunFailedError
+from tiercel.trainer_agent.job_folder import JobFolder, ScriptFile
+from tiercel.trainer_agent.limits.contract import CpuShare, Usage
+from tiercel.trainer_agent.names import check_run
+from tiercel.trainer_agent.reconciler import ActualRun, Phase
+from tiercel.trainer_agent.run_log import RunLog
+from tiercel.trainer_agent.run_records import RunRecord
+from tiercel.trainer_agent.runtimes.contract import Exit, Launch, Program, RunHandle, Runtime
+from tiercel.trainer_agent.supervision import Supervisor
+from tiercel.trainer_agent.trainer_gateway import TrainerGateway
+from tiercel.v1 import common_pb2, nodes_pb2, trainer_pb2
+
+_log = logging.getLogger(__name__)
+
+_USAGE_SECONDS: Final = 1.0
+_LAST_OUTPUT_SECONDS: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class StopPatience:
+    """How long a run gets at each step of being stopped, in seconds.
+
+    Attributes:
+        trainer: From the request over the socket, if a trainer is attached, to SIGTERM.
+        signal: From SIGTERM to SIGKILL.
+    """
+
+    trainer: float = 10.0
+    signal: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunOrder:
+    """What a run is started with.
+
+    Attributes:
+        run_id: The run.
+        job_id: Its job.
+        spec: The job's description.
+        share: Its first share.
+        open_tiers: Tiers not delivered yet as far as this node knows, easiest first.
+    """
+
+    run_id: str
+    job_id: str
+    spec: common_pb2.JobSpec
+    share: CpuShare
+    open_tiers: tuple[common_pb2.Tier, ...] = ()
+
+    def program(self) -> Program:
+        """What to run."""
+        script = self.spec.script.name if self.spec.HasField("script") else ""
+        return Program(script=script, module=self.spec.module, arguments=tuple(self.spec.arguments))
+
+    def script(self) -> ScriptFile | None:
+        """The script to write down, if there is one."""
+        if not self.spec.HasField("script"):
+            return None
+        return ScriptFile(self.spec.script.name, self.spec.script.content)
+
+    def welcome(self) -> trainer_pb2.TrainerWelcome:
+        """What the trainer is told."""
+        return trainer_pb2.TrainerWelcome(
+            run_id=self.run_id,
+            metric=self.spec.metric,
+            direction=self.spec.direction,
+            tiers=self.open_tiers,
+            max_epochs=self.spec.max_epochs,
+            cpu_cores=self.spec.resources.cpu_cores,
+        )
+
+
+@dataclass(slots=True)
+class RunEvents:
+    """Whom a run tells what. None of it may block.
+
+    Attributes:
+        changed: It came into being.
+        recorded: What is to be remembered of it changed.
+        progressed: Its script reported.
+        wrote: It wrote output.
+        limits_changed: Paces may have to be worked out anew.
+    """
+
+    changed: Callable[[Run], None] = field(default=lambda _: None)
+    recorded: Callable[[RunRecord], None] = field(default=lambda _: None)
+    progressed: Callable[[nodes_pb2.Progress], None] = field(default=lambda _: None)
+    wrote: Callable[[], None] = field(default=lambda: None)
+    limits_changed: Callable[[], None] = field(default=lambda: None)
+
+
+class Run:
+    """One run of a job.
+
+    Args:
+        order: What to start.
+        folder: The job's folder.
+        log: Where its output goes.
+        runtime: What it is started with.
+        events: Whom to tell.
+        patience: How long stopping may take.
+    """
+
+    def __init__(
+        self,
+        order: RunOrder,
+        *,
+        folder: Path,
+        log: RunLog,
+        runtime: Runtime,
+        events: RunEvents,
+        patience: StopPatience,
+    ) -> None:
+        self.order = order
+        self.share = order.share
+        self.usage = Usage()
+        self.log = log
+        self._folder = JobFolder(folder)
+        self._runtime = runtime
+        self._events = events
+        self._patience = patience
+        self._token = secrets.token_urlsafe(32)
+        self.gateway = TrainerGateway(order.welcome(), self._token, self._take_in)
+        self._handle: RunHandle | None = None
+        self._share_changed = asyncio.Event()
+        self._stop_asked = asyncio.Event()
+        self._stop_reason = ""
+        self._record = RunRecord(order.run_id, order.job_id, runtime.name)
+
+    @property
+    def run_id(self) -> str:
+        """Its id."""
+        return self.order.run_id
+
+    @property
+    def folder(self) -> JobFolder:
+        """The folder of its job."""
+        return self._folder
+
+    def actual(self) -> ActualRun:
+        """What the reconciler has to know of it."""
+        return ActualRun(Phase.STOPPING if self._stop_asked.is_set() else Phase.ALIVE, self.share)
+
+    def status(self) -> nodes_pb2.RunStatus:
+        """What the broker is told of it while it has not ended."""
+        state = nodes_pb2.RUN_STATE_RUNNING if self._handle else nodes_pb2.RUN_STATE_STARTING
+        return nodes_pb2.RunStatus(run_id=self.run_id, state=state, cpu_seconds=self.usage.cpu_seconds)
+
+    def set_share(self, share: CpuShare) -> None:
+        """Let it have another share, as soon as possible."""
+        self.share = share
+        self._share_changed.set()
+
+    def ask_to_stop(self, reason: str) -> None:
+        """Begin to stop it; its end is reported like any other."""
+        if not self._stop_asked.is_set():
+            self._stop_reason = reason
+            self._stop_asked.set()
+
+    async def supervise(self) -> RunRecord:
+        """Start it, see it through, and return how it ended; everything it held is free then."""
+        try:
+            record = await self._run()
+        except RunFailedError as error:
+            record = replace(self._record, ended=True, reason=error.message, log_tail=self.log.tail())
+        except Exception as error:
+            # A defect in here must not take the other runs along.
+            _log.exception("run %s was given up", self.run_id)
+            reason = f"The agent failed to look after it: {error!r}. Please report this as a defect of Tiercel."
+            record = replace(self._record, ended=True, reason=reason, log_tail=self.log.tail())
+        finally:
+            await self._let_go()
+        _log.info("run %s ended: code %s%s", self.run_id, record.exit_code, f", {record.reason}" * bool(record.reason))
+        self._events.recorded(record)
+        return record
+
+    async def _run(self) -> RunRecord:
+        order = self.order
+        check_run(order.run_id, order.job_id, order.spec.script.name)
+        self._events.recorded(self._record)
+        owner = self._runtime.owner
+        await asyncio.to_thread(self._folder.prepare, token=self._token, script=order.script(), owner=owner)
+        try:
+            await self.gateway.open(self._folder.path)
+            self._folder.give_socket(owner)
+        except (OSError, RuntimeError) as error:
+            raise RunFailedError(f"The socket for the run cannot be made: {error}.") from error
+        launch = self._launch()
+        handle = self._handle = await self._runtime.start(launch)
+        _log.info("run %s is %s", self.run_id, handle.description)
+        self._record = replace(self._record, handle=handle.record)
+        self._events.recorded(self._record)
+        self._events.changed(self)
+        self._events.limits_changed()
+        if self.share != launch.share:
+            self._share_changed.set()
+        return self._ended(await self._see_through(handle))
+
+    def _launch(self) -> Launch:
+        resources = self.order.spec.resources
+        return Launch(
+            run_id=self.run_id,
+            job_folder=self._folder.path,
+            program=self.order.program(),
+            image=self.order.spec.image,
+            cpu_cores=resources.cpu_cores,
+            memory_bytes=resources.memory_bytes,
+            share=self.share,
+        )
+
+    async def _see_through(self, handle: RunHandle) -> Exit:
+        async with Supervisor() as tasks:
+            output = tasks.start("output", self._keep_output(handle))
+            tasks.start("usage", self._watch_usage(handle))
+            tasks.start("share", self._apply_shares(handle))
+            tasks.start("stop", self._stop_when_asked(handle))
+            how = await handle.wait()
+            with contextlib.suppress(TimeoutError):  # something outside of the run may hold the pipe open
+                async with asyncio.timeout(_LAST_OUTPUT_SECONDS):
+                    await asyncio.wait([output])
+            await self.gateway.close(_LAST_OUTPUT_SECONDS)
+            self.usage = await handle.usage()
+            tasks.cancel_all()
+        return how
+
+    def _ended(self, how: Exit) -> RunRecord:
+        return replace(
+            self._record,
+            ended=True,
+            exit_code=how.code,
+            reason=how.reason or self._stop_reason,
+            log_tail=self.log.tail(),
+            cpu_seconds=self.usage.cpu_seconds,
+        )
+
+    async def _let_go(self) -> None:
+        await self.gateway.close(0.0)
+        if self._handle is not None:
+            await self._handle.close()
+            self._events.limits_changed()
+
+    async def _keep_output(self, handle: RunHandle) -> None:
+        async for chunk in handle.output():
+            self.log.append(chunk)
+            self._events.wrote()
+
+    async def _watch_usage(self, handle: RunHandle) -> None:
+        while True:
+            self.usage = await handle.usage()
+            await asyncio.sleep(_USAGE_SECONDS)
+
+    async def _apply_shares(self, handle: RunHandle) -> None:
+        while True:
+            await self._share_changed.wait()
+            self._share_changed.clear()
+            try:
+                await handle.apply_share(self.share)
+            except RunFailedError as error:
+                _log.warning("run %s keeps its former share: %s", self.run_id, error.message)
+            self._events.limits_changed()
+
+    async def _stop_when_asked(self, handle: RunHandle) -> None:
+        await self._stop_asked.wait()
+        _log.info("run %s is being stopped: %s", self.run_id, self._stop_reason)
+        if self.gateway.is_attached:
+            self.gateway.stop(self._stop_reason)
+            await asyncio.sleep(self._patience.trainer)  # cut short by the end of the run
+        while True:
+            try:
+                return await handle.stop(self._patience.signal)
+            except RunFailedError as error:
+                _log.warning("run %s is not stopped yet: %s", self.run_id, error.message)
+                await asyncio.sleep(_USAGE_SECONDS)
+
+    async def _take_in(self, report: trainer_pb2.TrainerReport) -> None:
+        if self._handle is not None:
+            self.usage = await self._handle.usage()
+        progress = nodes_pb2.Progress(
+            run_id=self.run_id,
+            sequence=report.sequence,
+            epoch=report.epoch,
+            metrics=report.metrics,
+            cpu_seconds=self.usage.cpu_seconds,
+        )
+        progress.at.FromNanoseconds(time.time_ns())
+        self._events.progressed(progress)

@@ -1,0 +1,285 @@
+"""The agent's end of the socket in a run's folder: reports come in, requests for models, paces and stops go out.
+
+What goes out is kept as state (the latest pace, the exports that are open, the wish to stop), so that a trainer that
+attaches again is told all of it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import os
+import time
+import urllib.parse
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+from grpc import aio
+
+from tiercel.trainer_agent.errors import DeliveryFailedError
+from tiercel.trainer_agent.job_folder import SOCKET
+from tiercel.trainer_agent.supervision import run_until_first_ends
+from tiercel.v1 import trainer_pb2, trainer_pb2_grpc
+
+_log = logging.getLogger(__name__)
+
+_MESSAGE_BYTES: Final = 1 << 20
+_QUEUED_MESSAGES: Final = 1024
+_HELLO_SECONDS: Final = 10.0
+_REPORTS_PER_SECOND: Final = 100
+_MAX_METRICS: Final = 64
+_LONGEST_SOCKET_PATH: Final = 100  # the kernel takes 107 bytes
+
+_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", _MESSAGE_BYTES),
+    ("grpc.max_concurrent_streams", 4),
+    ("grpc.so_reuseport", 0),
+)
+
+Report = Callable[[trainer_pb2.TrainerReport], Awaitable[None]]
+_Context = aio.ServicerContext[trainer_pb2.AttachRequest, trainer_pb2.AttachResponse]
+
+
+class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
+    """Serves one run.
+
+    Args:
+        welcome: What a trainer is told first.
+        token: The run's secret.
+        take_in: What to do with each new report; the trainer's next message waits for it.
+    """
+
+    def __init__(self, welcome: trainer_pb2.TrainerWelcome, token: str, take_in: Report) -> None:
+        self._welcome = welcome
+        self._token = token
+        self._take_in = take_in
+        self._attachment: _Attachment | None = None
+        self._last_sequence = 0
+        self._reports = _Throttle(_REPORTS_PER_SECOND)
+        self._pace: float | None = None
+        self._stop_reason: str | None = None
+        self._exports: dict[str, _Export] = {}
+        self._server: aio.Server | None = None
+        self._folder_descriptor: int | None = None
+        self._closed = False
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether a trainer is connected now."""
+        return self._attachment is not None
+
+    async def open(self, folder: Path) -> None:
+        """Begin to serve on the socket in ``folder``.
+
+        Raises:
+            RuntimeError: The socket cannot be made there.
+        """
+        address, self._folder_descriptor = socket_address(folder)
+        self._server = aio.server(options=_OPTIONS)
+        trainer_pb2_grpc.add_TrainerServiceServicer_to_server(self, self._server)
+        self._server.add_insecure_port(address)
+        await self._server.start()
+
+    async def close(self, grace_seconds: float) -> None:
+        """Take in what the trainer has sent already, for a while, then end; open exports fail.
+
+        Args:
+            grace_seconds: How long a stream that is still open may go on.
+        """
+        self._closed = True
+        if self._server is not None:
+            await self._server.stop(grace_seconds)
+            self._server = None
+        if self._folder_descriptor is not None:
+            os.close(self._folder_descriptor)
+            self._folder_descriptor = None
+        for export in self._exports.values():
+            export.fail("The run ended before it handed over the model.")
+
+    def pace(self, cores: float) -> None:
+        """Ask the trainer to use that many cores on average; 0 for no limit."""
+        if cores == self._pace or (self._pace is None and cores == 0):
+            return
+        self._pace = cores
+        self._send(trainer_pb2.AttachResponse(pace=trainer_pb2.PaceRequest(cores=cores)))
+
+    def stop(self, reason: str) -> None:
+        """Ask the trainer to save a checkpoint and leave."""
+        self._stop_reason = reason
+        self._send(trainer_pb2.AttachResponse(stop=trainer_pb2.StopRequest(reason=reason)))
+
+    async def export(self, request: trainer_pb2.ExportRequest, deadline_seconds: float) -> trainer_pb2.ExportDone:
+        """Ask the trainer for its model and wait until it has handed it over.
+
+        Raises:
+            DeliveryFailedError: It did not, in time or at all; says why.
+        """
+        if self._closed:
+            raise DeliveryFailedError("The run ended before it handed over the model.")
+        export = self._exports.setdefault(request.delivery_id, _Export(request))
+        self._send(trainer_pb2.AttachResponse(export=request))
+        try:
+            async with asyncio.timeout(deadline_seconds):
+                done = await export.wait()
+        except TimeoutError:
+            raise DeliveryFailedError(
+                f"The script did not hand over the model within {deadline_seconds:g} s: it has to call the trainer "
+                "library at least that often."
+            ) from None
+        finally:
+            self._exports.pop(request.delivery_id, None)
+        if done.error:
+            raise DeliveryFailedError(done.error)
+        return done
+
+    async def Attach(  # type: ignore[override]  # noqa: N802 - the contract's name; a coroutine may serve a stream too
+        self, request_iterator: object, context: _Context
+    ) -> None:
+        """Serve a trainer for as long as its stream lasts; a newer stream ends an older one."""
+        del request_iterator  # messages are read and written by two tasks
+        await self._check_hello(context)
+        attachment = _Attachment(self._first_messages())
+        if self._attachment is not None:
+            self._attachment.end()
+        self._attachment = attachment
+        try:
+            await run_until_first_ends(
+                read=self._read(context), write=attachment.write(context), displaced=attachment.wait_ended()
+            )
+        finally:
+            if self._attachment is attachment:
+                self._attachment = None
+
+    async def _check_hello(self, context: _Context) -> None:
+        try:
+            async with asyncio.timeout(_HELLO_SECONDS):
+                first: Any = await context.read()
+        except TimeoutError:
+            first = aio.EOF
+        if not isinstance(first, trainer_pb2.AttachRequest) or first.WhichOneof("message") != "hello":
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "The first message has to be a hello.")
+        if not hmac.compare_digest(first.hello.token.encode(), self._token.encode()):
+            await context.abort(
+                grpc.StatusCode.UNAUTHENTICATED, "This is not the token in the run's folder: read it again."
+            )
+
+    def _first_messages(self) -> list[trainer_pb2.AttachResponse]:
+        messages = [trainer_pb2.AttachResponse(welcome=self._welcome)]
+        if self._pace is not None:
+            messages.append(trainer_pb2.AttachResponse(pace=trainer_pb2.PaceRequest(cores=self._pace)))
+        messages += [trainer_pb2.AttachResponse(export=export.request) for export in self._exports.values()]
+        if self._stop_reason is not None:
+            messages.append(trainer_pb2.AttachResponse(stop=trainer_pb2.StopRequest(reason=self._stop_reason)))
+        return messages
+
+    async def _read(self, context: _Context) -> None:
+        while isinstance(message := await context.read(), trainer_pb2.AttachRequest):
+            match message.WhichOneof("message"):
+                case "report":
+                    await self._reports.wait_turn()
+                    await self._report(message.report)
+                case "export_done":
+                    self._export_done(message.export_done)
+
+    async def _report(self, report: trainer_pb2.TrainerReport) -> None:
+        if report.sequence > self._last_sequence:
+            if len(report.metrics) > _MAX_METRICS:
+                _log.warning("run %s reports more than %d metrics at once", self._welcome.run_id, _MAX_METRICS)
+            else:
+                await self._take_in(report)
+            self._last_sequence = report.sequence
+        ack = trainer_pb2.ReportAck(sequence=report.sequence)
+        self._send(trainer_pb2.AttachResponse(report_ack=ack))
+
+    def _export_done(self, done: trainer_pb2.ExportDone) -> None:
+        export = self._exports.get(done.delivery_id)
+        if export is not None:  # else nobody waits for it any more
+            export.succeed(done)
+
+    def _send(self, message: trainer_pb2.AttachResponse) -> None:
+        if self._attachment is not None:
+            self._attachment.send(message)
+
+
+class _Attachment:
+    """One stream of the trainer: what is still to be written to it."""
+
+    def __init__(self, first: list[trainer_pb2.AttachResponse]) -> None:
+        self._queue: asyncio.Queue[trainer_pb2.AttachResponse] = asyncio.Queue(_QUEUED_MESSAGES)
+        self._ended = asyncio.Event()
+        for message in first:
+            self.send(message)
+
+    def send(self, message: trainer_pb2.AttachResponse) -> None:
+        """Queue a message; a trainer that does not read is cut off, and told everything when it attaches again."""
+        try:
+            self._queue.put_nowait(message)
+        except asyncio.QueueFull:
+            self.end()
+
+    def end(self) -> None:
+        """End the stream."""
+        self._ended.set()
+
+    async def wait_ended(self) -> None:
+        """Wait until the stream shall end."""
+        await self._ended.wait()
+
+    async def write(self, context: _Context) -> None:
+        """Write what is queued, for ever."""
+        while True:
+            await context.write(await self._queue.get())
+
+
+class _Export:
+    """A request for a model, and its answer once there is one."""
+
+    def __init__(self, request: trainer_pb2.ExportRequest) -> None:
+        self.request = request
+        self._answer: asyncio.Future[trainer_pb2.ExportDone] = asyncio.get_running_loop().create_future()
+
+    def succeed(self, done: trainer_pb2.ExportDone) -> None:
+        """Answer it; a second answer changes nothing."""
+        if not self._answer.done():
+            self._answer.set_result(done)
+
+    def fail(self, reason: str) -> None:
+        """Answer it with an error."""
+        self.succeed(trainer_pb2.ExportDone(delivery_id=self.request.delivery_id, error=reason))
+
+    async def wait(self) -> trainer_pb2.ExportDone:
+        """Wait for the answer."""
+        return await asyncio.shield(self._answer)
+
+
+class _Throttle:
+    """Lets so many things through in a second: a script that reports in a tight loop must not drown the broker."""
+
+    def __init__(self, per_second: int) -> None:
+        self._per_second = per_second
+        self._window_began = 0.0
+        self._in_window = 0
+
+    async def wait_turn(self) -> None:
+        now = time.monotonic()
+        if now - self._window_began >= 1.0:
+            self._window_began, self._in_window = now, 0
+        self._in_window += 1
+        if self._in_window > self._per_second:
+            await asyncio.sleep(1.0 - (now - self._window_began))
+
+
+def socket_address(folder: Path) -> tuple[str, int | None]:
+    """The socket in a folder, as gRPC takes it.
+
+    A path that is too long for the kernel goes through a descriptor of the folder, which is then returned too and has
+    to stay open for as long as the address is used.
+    """
+    path = folder.absolute() / SOCKET
+    if len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH:
+        return f"unix:{urllib.parse.quote(str(path))}", None
+    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    return f"unix:/proc/self/fd/{descriptor}/{SOCKET}", descriptor
