@@ -1,0 +1,7 @@
+"""``python -m tiercel.serving``."""
+
+import sys
+
+from tiercel.serving.main import main
+
+sys.exit(main())

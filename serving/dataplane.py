@@ -1,0 +1,227 @@
+"""Inference without a transport: check a request against its model, run it, answer. REST and gRPC translate to this."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tiercel import __version__
+from tiercel.serving.errors import InvalidRequestError, ServingError
+from tiercel.serving.executor import Call, Executor
+from tiercel.serving.registry import LoadedVersion, Registry
+from tiercel.serving.tensors import Array, DataType, TensorSpec
+
+EXTENSIONS = ("binary_tensor_data", "model_repository", "statistics")
+
+
+@dataclass(slots=True)
+class InputTensor:
+    """An input as the caller sent it; ``array`` has the type and shape that were declared."""
+
+    name: str
+    data_type: DataType
+    array: Array
+
+
+@dataclass(slots=True)
+class InferRequest:
+    """A question to a model.
+
+    Attributes:
+        model: Its name.
+        version: The only version that will do, or empty for whichever is live.
+        inputs: What is given.
+        outputs: Names of the outputs that are wanted; empty for all.
+        timeout: Seconds in which the answer is of use, or None for the server's default.
+    """
+
+    model: str
+    version: str
+    inputs: list[InputTensor]
+    outputs: list[str] = field(default_factory=list)
+    timeout: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputTensor:
+    """An output: its specification and its value."""
+
+    spec: TensorSpec
+    array: Array
+
+
+@dataclass(frozen=True, slots=True)
+class InferResult:
+    """An answer and the version that gave it."""
+
+    model: str
+    version: str
+    outputs: list[OutputTensor]
+
+
+Answered = Callable[[InferResult | ServingError], None]
+
+
+class DataPlane:
+    """Answers requests with what is live.
+
+    Args:
+        registry: What is live.
+        executor: Runs models.
+        timeout: Seconds in which a request is answered at the latest.
+    """
+
+    def __init__(self, registry: Registry, executor: Executor, timeout: float) -> None:
+        self._registry = registry
+        self._executor = executor
+        self._timeout = timeout
+
+    def submit(self, request: InferRequest, on_answer: Answered) -> None:
+        """Answer a request now or later; called on the event loop.
+
+        Args:
+            request: The question.
+            on_answer: Called once, on the event loop, possibly before this returns.
+        """
+        try:
+            loaded = self._registry.live(request.model, request.version)
+            feeds = _feeds(request, loaded.session.inputs)
+            names = _outputs(request.outputs, loaded.session.outputs)
+        except ServingError as error:
+            on_answer(error)
+            return
+        begin = time.perf_counter()
+        statistics = loaded.statistics
+
+        def answered(result: list[Array] | ServingError, compute: float) -> None:
+            total = time.perf_counter() - begin
+            if isinstance(result, ServingError):
+                statistics.fail.add(total)
+                on_answer(result)
+                return
+            statistics.succeeded(total, compute)
+            specs = loaded.outputs
+            tensors = [OutputTensor(specs[name], array) for name, array in zip(names, result, strict=True)]
+            on_answer(InferResult(loaded.model, loaded.version_text, tensors))
+
+        timeout = self._timeout if request.timeout is None else min(self._timeout, request.timeout)
+        elements = sum(feed.size for feed in feeds.values())
+        size = sum(feed.nbytes for feed in feeds.values())
+        loaded.acquire()
+        try:
+            self._executor.submit(Call(loaded.session, feeds, names, elements, size, timeout, answered, loaded.release))
+        except ServingError as error:
+            loaded.release()
+            statistics.fail.add(0.0)
+            on_answer(error)
+
+    async def infer(self, request: InferRequest) -> InferResult:
+        """Answer a request.
+
+        Raises:
+            ServingError: It cannot be answered; see :mod:`tiercel.serving.errors`.
+        """
+        answer: asyncio.Future[InferResult] = asyncio.get_running_loop().create_future()
+
+        def on_answer(result: InferResult | ServingError) -> None:
+            if answer.done():  # the caller went away
+                return
+            if isinstance(result, ServingError):
+                answer.set_exception(result)
+            else:
+                answer.set_result(result)
+
+        self.submit(request, on_answer)
+        return await answer
+
+    def is_ready(self) -> bool:
+        """Whether all models that were on disk at the start have been tried."""
+        return self._registry.ready
+
+    def is_model_ready(self, model: str, version: str = "") -> bool:
+        """Whether this model, and version if one is named, answers."""
+        try:
+            self._registry.live(model, version)
+        except ServingError:
+            return False
+        return True
+
+    def server_metadata(self) -> dict[str, Any]:
+        """Name, version and extensions of the server."""
+        return {"name": "tiercel", "version": __version__, "extensions": list(EXTENSIONS)}
+
+    def model_metadata(self, model: str, version: str = "") -> dict[str, Any]:
+        """Inputs and outputs of a model.
+
+        Raises:
+            NotFoundError: It is not loaded, or not in this version.
+            NotReadyError: It is being loaded for the first time.
+        """
+        loaded = self._registry.live(model, version)
+        return {
+            "name": model,
+            "versions": [loaded.version_text],
+            "platform": "onnxruntime_onnx",
+            "inputs": _described(loaded.session.inputs),
+            "outputs": _described(loaded.session.outputs),
+        }
+
+    def model_statistics(self, model: str, version: str = "") -> dict[str, Any]:
+        """Counts and durations since the version was loaded.
+
+        Raises:
+            NotFoundError: It is not loaded, or not in this version.
+            NotReadyError: It is being loaded for the first time.
+        """
+        loaded: LoadedVersion = self._registry.live(model, version)
+        return {"model_stats": [loaded.statistics.as_json(model, loaded.version_text)]}
+
+
+def _described(specs: Mapping[str, TensorSpec]) -> list[dict[str, Any]]:
+    return [{"name": spec.name, "datatype": spec.data_type.name, "shape": list(spec.shape)} for spec in specs.values()]
+
+
+def _feeds(request: InferRequest, specs: Mapping[str, TensorSpec]) -> dict[str, Array]:
+    feeds: dict[str, Array] = {}
+    for tensor in request.inputs:
+        spec = specs.get(tensor.name)
+        if spec is None:
+            raise InvalidRequestError(
+                f"input '{tensor.name[:100]}' is unknown; model '{request.model}' takes {', '.join(specs) or 'none'}"
+            )
+        if tensor.name in feeds:
+            raise InvalidRequestError(f"input '{tensor.name}' is given twice")
+        _check(tensor, spec)
+        feeds[tensor.name] = tensor.array
+    if len(feeds) != len(specs):
+        missing = ", ".join(f"'{name}'" for name in specs if name not in feeds)
+        raise InvalidRequestError(f"input {missing} of model '{request.model}' is missing")
+    return feeds
+
+
+def _check(tensor: InputTensor, spec: TensorSpec) -> None:
+    if tensor.data_type is not spec.data_type:
+        raise InvalidRequestError(
+            f"input '{tensor.name}': datatype is {tensor.data_type.name}, but the model takes {spec.data_type.name}"
+        )
+    shape = tensor.array.shape
+    if len(shape) != len(spec.shape) or any(
+        wanted not in (-1, size) for size, wanted in zip(shape, spec.shape, strict=True)
+    ):
+        raise InvalidRequestError(
+            f"input '{tensor.name}': shape is {list(shape)}, but the model takes {list(spec.shape)} (-1 is any size)"
+        )
+
+
+def _outputs(wanted: list[str], specs: Mapping[str, TensorSpec]) -> list[str]:
+    if not wanted:
+        return list(specs)
+    for name in wanted:
+        if name not in specs:
+            raise InvalidRequestError(f"output '{name[:100]}' is unknown; the model gives {', '.join(specs)}")
+    if len(set(wanted)) != len(wanted):
+        raise InvalidRequestError("outputs names an output twice")
+    return wanted

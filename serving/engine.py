@@ -1,0 +1,206 @@
+"""ONNX Runtime behind a small interface: build a session from verified bytes, warm it, run it. All functions block."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import stat
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
+
+from tiercel.serving.errors import ArtefactRefusedError, InferenceFailedError, InvalidRequestError
+from tiercel.serving.tensors import BY_ONNX, Array, TensorSpec
+
+_WARM_UP_SECONDS = 0.2
+_WARM_UP_ELEMENTS = 4 * 1024**2
+_MAX_INLINE_FACTOR = 64
+
+
+def read_artefact(path: Path, max_bytes: int) -> bytes:
+    """The content of a model's file.
+
+    Raises:
+        ArtefactRefusedError: It is missing, no plain file, empty, or over ``max_bytes``.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise ArtefactRefusedError(f"{path.name} cannot be read: {error.strerror}") from error
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ArtefactRefusedError(f"{path.name} is not a plain file")
+        if not 0 < status.st_size <= max_bytes:
+            raise ArtefactRefusedError(f"{path.name} has {status.st_size} bytes; 1 to {max_bytes} are possible")
+        return file.read(max_bytes + 1)
+
+
+def digest(data: bytes) -> str:
+    """SHA-256 in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def open_session(data: bytes, threads: int = 1) -> ort.InferenceSession:
+    """An ONNX Runtime session on the CPU with ``threads`` threads.
+
+    Raises:
+        ArtefactRefusedError: ONNX Runtime does not load the model.
+    """
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    # A spinning thread would take CPU from training for nothing.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    try:
+        return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # ONNX Runtime's errors have no common base
+        raise ArtefactRefusedError(f"ONNX Runtime does not load it: {first_line(error)}") from error
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error, cut to a length that fits a message."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:400]
+
+
+def tensor_specs(nodes: Sequence[Any], kind: str) -> dict[str, TensorSpec]:
+    """Inputs or outputs as ONNX Runtime describes them, by name.
+
+    Raises:
+        ArtefactRefusedError: One is not a tensor, or has elements the protocol cannot carry.
+    """
+    specs: dict[str, TensorSpec] = {}
+    for node in nodes:
+        data_type = BY_ONNX.get(node.type)
+        if data_type is None:
+            raise ArtefactRefusedError(f"{kind} '{node.name}' is a {node.type}, which cannot be served")
+        shape = tuple(size if isinstance(size, int) and size >= 0 else -1 for size in node.shape)
+        specs[node.name] = TensorSpec(node.name, data_type, shape)
+    return specs
+
+
+def synthesised(inputs: Mapping[str, TensorSpec], shapes: Mapping[str, Sequence[int]]) -> dict[str, Array] | None:
+    """Inputs to warm a model with: zeros or empty strings, of ``shapes`` where given, else 1 for each free dimension.
+
+    Returns:
+        Arrays by name, or None when they would be larger than is sensible for a warm-up.
+    """
+    feeds: dict[str, Array] = {}
+    for name, spec in inputs.items():
+        shape = tuple(shapes.get(name) or (1 if size < 0 else size for size in spec.shape))
+        if math.prod(shape) > _WARM_UP_ELEMENTS:
+            return None
+        feeds[name] = (
+            np.full(shape, "", np.object_) if spec.data_type.is_bytes else np.zeros(shape, spec.data_type.dtype)
+        )
+    return feeds
+
+
+@dataclass(frozen=True, slots=True)
+class WarmUp:
+    """What warming a session showed.
+
+    Attributes:
+        seconds: The fastest run, or None when it could not be run on synthesised inputs.
+        elements: Input elements of that run.
+    """
+
+    seconds: float | None
+    elements: int
+
+    def inline_elements(self, budget: float) -> int:
+        """Input elements up to which a run takes at most ``budget`` seconds, if time grows with them; -1 for none."""
+        if self.seconds is None or self.seconds >= budget:
+            return -1
+        factor = min(_MAX_INLINE_FACTOR, budget / max(self.seconds, 1e-9))
+        return int(max(self.elements, 1) * factor)
+
+
+class Session:
+    """A model that is ready to run; safe to use from several threads.
+
+    Args:
+        data: The ONNX file's content.
+        threads: Threads that one run may use.
+
+    Attributes:
+        inputs: Specifications by name.
+        outputs: Specifications by name, in the model's order.
+        inline_elements: Input elements up to which it is cheaper to run on the event loop than to change threads.
+
+    Raises:
+        ArtefactRefusedError: The model cannot be served.
+    """
+
+    __slots__ = ("_session", "inline_elements", "inputs", "outputs")
+
+    def __init__(self, data: bytes, threads: int = 1) -> None:
+        self._session = open_session(data, threads)
+        self.inputs = tensor_specs(self._session.get_inputs(), "input")
+        self.outputs = tensor_specs(self._session.get_outputs(), "output")
+        self.inline_elements = -1
+
+    def warm_up(self, shapes: Mapping[str, Sequence[int]]) -> WarmUp:
+        """Run a few times, so that no request pays for first-run allocations, and measure the fastest run."""
+        feeds = synthesised(self.inputs, shapes)
+        if feeds is None:
+            return WarmUp(None, 0)
+        names = list(self.outputs)
+        best: float | None = None
+        give_up = time.perf_counter() + _WARM_UP_SECONDS
+        for _ in range(8):
+            begin = time.perf_counter()
+            try:
+                self.run(names, feeds)
+            except (InvalidRequestError, InferenceFailedError):  # zeros need not make sense to a model
+                return WarmUp(None, 0)
+            end = time.perf_counter()
+            best = end - begin if best is None else min(best, end - begin)
+            if end > give_up:
+                break
+        return WarmUp(best, sum(feed.size for feed in feeds.values()))
+
+    def run(self, outputs: Sequence[str], feeds: Mapping[str, Array], options: Any = None) -> list[Array]:
+        """Run the model.
+
+        Args:
+            outputs: Names of the outputs to compute.
+            feeds: Inputs by name; their type and rank were checked.
+            options: ``ort.RunOptions``, by which another thread can end the run.
+
+        Raises:
+            InvalidRequestError: The values do not fit the model, such as two batch sizes that differ.
+            InferenceFailedError: The model failed.
+        """
+        try:
+            results: list[Array] = self._session.run(outputs, feeds, options)
+        except ort_errors.InvalidArgument as error:
+            raise InvalidRequestError(f"the model does not take these inputs: {first_line(error)}") from error
+        except Exception as error:  # ONNX Runtime's errors have no common base
+            raise InferenceFailedError(f"the model failed: {first_line(error)}") from error
+        return results
+
+
+def build_session(data: bytes, shapes: Mapping[str, Sequence[int]], threads: int, inline_budget: float) -> Session:
+    """A warm session that knows whether it is fast enough for the event loop.
+
+    Args:
+        data: The ONNX file's content.
+        shapes: Shapes by input to warm up with; others are made up.
+        threads: Threads that one run may use.
+        inline_budget: Seconds a run may take on the event loop; 0 to always use threads.
+
+    Raises:
+        ArtefactRefusedError: The model cannot be served.
+    """
+    session = Session(data, threads)
+    session.inline_elements = session.warm_up(shapes).inline_elements(inline_budget)
+    return session

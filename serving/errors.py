@@ -1,0 +1,158 @@
+"""Everything that can go wrong in the server in a way a caller should read about.
+
+::
+
+    ServingError                        HTTP  gRPC                 meaning
+    ├── InvalidRequestError             400   INVALID_ARGUMENT     a field of the request is wrong; it is named
+    ├── NotAllowedError                 403   PERMISSION_DENIED    a web page may not manage models
+    ├── NotFoundError                   404   NOT_FOUND            no such model, version or address
+    ├── MethodNotAllowedError           405   UNIMPLEMENTED        the address exists, the HTTP method does not fit
+    ├── RequestTimeoutError             408   DEADLINE_EXCEEDED    the request did not arrive in time
+    ├── TooLargeError                   413   RESOURCE_EXHAUSTED   the request is over a size limit
+    ├── UnsupportedEncodingError        415   UNIMPLEMENTED        a compressed body
+    ├── ExpectationFailedError          417   UNIMPLEMENTED        an Expect header other than 100-continue
+    ├── ArtefactRefusedError            422   FAILED_PRECONDITION  a model on disk is not fit to be served
+    ├── HeadersTooLargeError            431   RESOURCE_EXHAUSTED   the HTTP headers are over the limit
+    ├── InferenceFailedError            500   INTERNAL             the model failed while it ran
+    ├── NotImplementedHereError         501   UNIMPLEMENTED        a transfer coding other than chunked
+    ├── NotReadyError                   503   UNAVAILABLE          the model is still being loaded; try again
+    ├── OverloadedError                 503   RESOURCE_EXHAUSTED   a bounded queue is full; nothing was done, try again
+    └── DeadlineExceededError           504   DEADLINE_EXCEEDED    the answer would come too late
+
+The message is for the caller and says what to do. The gRPC status is a name of ``grpc.StatusCode``, since nothing but
+the gRPC adapter knows gRPC.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class ServingError(Exception):
+    """Base of all errors that a caller gets to read.
+
+    Args:
+        message: What is wrong and what to do about it.
+    """
+
+    http_status: ClassVar[int] = 500
+    grpc_status: ClassVar[str] = "INTERNAL"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class InvalidRequestError(ServingError):
+    """A field of the request is missing, malformed or does not fit the model."""
+
+    http_status = 400
+    grpc_status = "INVALID_ARGUMENT"
+
+
+class NotAllowedError(ServingError):
+    """The caller may not do this."""
+
+    http_status = 403
+    grpc_status = "PERMISSION_DENIED"
+
+
+class NotFoundError(ServingError):
+    """There is no such model, version or address."""
+
+    http_status = 404
+    grpc_status = "NOT_FOUND"
+
+
+class MethodNotAllowedError(ServingError):
+    """The address exists, but not for this HTTP method.
+
+    Args:
+        message: What is wrong and what to do about it.
+        allowed: The method that fits.
+    """
+
+    http_status = 405
+    grpc_status = "UNIMPLEMENTED"
+
+    def __init__(self, message: str, allowed: str) -> None:
+        super().__init__(message)
+        self.allowed = allowed
+
+
+class RequestTimeoutError(ServingError):
+    """The request did not arrive in time."""
+
+    http_status = 408
+    grpc_status = "DEADLINE_EXCEEDED"
+
+
+class TooLargeError(ServingError):
+    """The request is over a size limit."""
+
+    http_status = 413
+    grpc_status = "RESOURCE_EXHAUSTED"
+
+
+class UnsupportedEncodingError(ServingError):
+    """The body is encoded in a way the server does not read."""
+
+    http_status = 415
+    grpc_status = "UNIMPLEMENTED"
+
+
+class ExpectationFailedError(ServingError):
+    """The request expects something the server does not do."""
+
+    http_status = 417
+    grpc_status = "UNIMPLEMENTED"
+
+
+class ArtefactRefusedError(ServingError):
+    """A model on disk is not fit to be served; what was live stays live."""
+
+    http_status = 422
+    grpc_status = "FAILED_PRECONDITION"
+
+
+class HeadersTooLargeError(ServingError):
+    """The HTTP headers are over the limit."""
+
+    http_status = 431
+    grpc_status = "RESOURCE_EXHAUSTED"
+
+
+class InferenceFailedError(ServingError):
+    """The model failed while it ran on well-formed inputs."""
+
+
+class NotImplementedHereError(ServingError):
+    """HTTP has it, this server does not."""
+
+    http_status = 501
+    grpc_status = "UNIMPLEMENTED"
+
+
+class NotReadyError(ServingError):
+    """The model is still being loaded; trying again is safe."""
+
+    http_status = 503
+    grpc_status = "UNAVAILABLE"
+
+
+class OverloadedError(ServingError):
+    """A bounded queue is full; nothing was done, trying again later is safe."""
+
+    http_status = 503
+    grpc_status = "RESOURCE_EXHAUSTED"
+
+
+class DeadlineExceededError(ServingError):
+    """The answer would come later than the caller or the server allows."""
+
+    http_status = 504
+    grpc_status = "DEADLINE_EXCEEDED"
+
+
+class StartupError(Exception):
+    """The server cannot start; the message says what to do about it."""

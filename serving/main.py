@@ -1,0 +1,91 @@
+"""The command: ``python -m tiercel.serving --repository DIR --state-file FILE --lock-file FILE``."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+import uvloop
+from pydantic import ValidationError
+
+from tiercel.serving.errors import StartupError
+from tiercel.serving.settings import Settings
+from tiercel.serving.state import held_lock
+
+_FLAGS = {
+    "repository": "folder with the models: DIR/MODEL/VERSION/model.onnx",
+    "host": "address to listen on (127.0.0.1)",
+    "http_port": "port of REST; 0 is any free one (8000)",
+    "grpc_port": "port of gRPC; 0 is any free one (8001)",
+    "state_file": "written once both listen: pid and addresses",
+    "lock_file": "held while the server lives, so that there is one",
+}
+
+
+def settings_from(arguments: Sequence[str] | None = None) -> Settings:
+    """Settings from flags and environment.
+
+    Raises:
+        StartupError: Something is missing or impossible.
+    """
+    parser = argparse.ArgumentParser(
+        prog="tiercel.serving",
+        description="Serve ONNX models over the Open Inference Protocol. "
+        "All settings can be given as TIERCEL_SERVING_NAME in the environment.",
+        argument_default=argparse.SUPPRESS,
+    )
+    for name, description in _FLAGS.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", help=description)
+    parser.add_argument("--allow-remote", action="store_true", help="listen on an address that is not loopback")
+    try:
+        settings = Settings(**vars(parser.parse_args(arguments)))
+    except ValidationError as error:
+        problems = "; ".join(f"{_flag(problem['loc'])}: {problem['msg']}" for problem in error.errors())
+        raise StartupError(f"The settings are not right: {problems}.") from error
+    _check(settings)
+    return settings
+
+
+def _flag(location: tuple[int | str, ...]) -> str:
+    name = str(location[0]) if location else "settings"
+    return f"--{name.replace('_', '-')}" if name in _FLAGS else f"TIERCEL_SERVING_{name.upper()}"
+
+
+def _check(settings: Settings) -> None:
+    if not settings.is_loopback and not settings.allow_remote:
+        raise StartupError(
+            f"{settings.host} can be reached from other machines, and the server has neither TLS nor logins. "
+            "Put a proxy with both in front and give --allow-remote, or listen on 127.0.0.1."
+        )
+    if not settings.repository.is_dir():
+        raise StartupError(
+            f"The repository {settings.repository} is not a folder. Make it, or give another --repository."
+        )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the server; returns the exit code: 0 after a drain, 2 when it could not start."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    # gRPC would get in the way of starting the verifier; what starts it replaces its image at once and needs no help.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+    try:
+        settings = settings_from(arguments)
+        with held_lock(settings.lock_file):
+            settings.state_file.unlink(missing_ok=True)  # of a server that was killed
+            try:
+                uvloop.run(_serve(settings))
+            finally:
+                settings.state_file.unlink(missing_ok=True)
+    except StartupError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    return 0
+
+
+async def _serve(settings: Settings) -> None:
+    from tiercel.serving.server import Server  # gRPC reads its environment when it is imported
+
+    await Server(settings).run()

@@ -1,0 +1,75 @@
+"""The model repository on disk, in Triton's layout: ``DIR/MODEL/VERSION/model.onnx``.
+
+A version is a folder whose name is a number from 1. Beside ``model.onnx`` may lie ``reference.npz`` with inputs and the
+outputs that belong to them. Anything else, such as ``config.pbtxt``, is ignored. All functions block.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from tiercel.serving.errors import InvalidRequestError
+
+_MODEL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_VERSION = re.compile(r"[1-9][0-9]{0,17}")
+
+
+@dataclass(frozen=True, slots=True)
+class Artefact:
+    """One version on disk.
+
+    Attributes:
+        model: Name of the model.
+        version: Its number.
+        path: The ONNX file; it may turn out to be missing.
+        reference: Where reference inputs and outputs would lie.
+    """
+
+    model: str
+    version: int
+    path: Path
+    reference: Path
+
+
+def checked_name(name: str) -> str:
+    """``name`` if it can be a model's, so that it is safe as a folder's name.
+
+    Raises:
+        InvalidRequestError: It cannot.
+    """
+    if not _MODEL_NAME.fullmatch(name):
+        raise InvalidRequestError(
+            f"model name {name[:200]!r} is impossible: use up to 128 letters, digits, '_', '-' and '.', not '.' first"
+        )
+    return name
+
+
+def is_version(text: str) -> bool:
+    """Whether ``text`` is a version number as the protocol writes it."""
+    return _VERSION.fullmatch(text) is not None
+
+
+def model_names(root: Path) -> list[str]:
+    """Names of the models that have a folder, sorted."""
+    return sorted(
+        entry.name
+        for entry in root.iterdir()
+        if _MODEL_NAME.fullmatch(entry.name) and entry.is_dir() and not entry.is_symlink()
+    )
+
+
+def versions_on_disk(root: Path, model: str) -> list[int]:
+    """Version numbers of a model, the newest first; empty when it has none or no folder."""
+    try:
+        entries = list((root / checked_name(model)).iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted((int(entry.name) for entry in entries if is_version(entry.name) and entry.is_dir()), reverse=True)
+
+
+def artefact(root: Path, model: str, version: int) -> Artefact:
+    """Where this version lies."""
+    folder = root / checked_name(model) / str(version)
+    return Artefact(model, version, folder / "model.onnx", folder / "reference.npz")

@@ -1,0 +1,225 @@
+"""One HTTP connection: requests are answered one after the other, in the order in which they arrived."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import cast
+
+from tiercel.serving.errors import OverloadedError, RequestTimeoutError, ServingError
+from tiercel.serving.rest.messages import ByteBudget, Handler, HttpRequest, HttpResponse, error_response
+from tiercel.serving.rest.receiver import HttpLimits, Receiver
+
+_logger = logging.getLogger(__name__)
+
+_LINGER_SECONDS = 2.0
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class Connections(set["HttpConnection"]):
+    """All open connections."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._changed = asyncio.Event()
+
+    def leave(self, connection: HttpConnection) -> None:
+        """A connection is gone."""
+        self.discard(connection)
+        self._changed.set()
+
+    async def wait_empty(self) -> None:
+        """Wait until there is none."""
+        while self:
+            self._changed.clear()
+            await self._changed.wait()
+
+
+class HttpConnection(asyncio.Protocol):
+    """Reads requests, has them handled, writes answers.
+
+    Reading pauses while requests wait, and nothing is handled while the caller does not take its answers, so what a
+    connection holds is bounded by one read and one answer.
+
+    Args:
+        handler: Gets each request and a function to answer it with, which must be called exactly once.
+        limits: What the caller may do.
+        budget: Bytes of bodies, shared by all connections.
+        connections: All open connections; this one enters and leaves by itself.
+    """
+
+    def __init__(self, handler: Handler, limits: HttpLimits, budget: ByteBudget, connections: Connections) -> None:
+        self._handler = handler
+        self._limits = limits
+        self._budget = budget
+        self._connections = connections
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._receiver = Receiver(limits, budget)
+        self._current: HttpRequest | None = None
+        self._advancing = False
+        self._writable = True
+        self._reading = True
+        self._draining = False
+        self._lingering = False
+        self._deadline = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio: the connection is open."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._expect_within(self._limits.idle_timeout)
+        full = len(self._connections) >= self._limits.connections
+        self._connections.add(self)
+        if full:
+            self._receiver.refuse(OverloadedError("the server has as many connections as it may; try again later"))
+            self._advance()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """asyncio: the connection is gone; whatever is being computed for it is answered into nothing."""
+        self._connections.leave(self)
+        self._transport = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        waiting = [item for item in self._receiver.arrived if isinstance(item, HttpRequest)]
+        self._budget.release(sum(item.reserved for item in waiting))
+        self._receiver.arrived.clear()
+        self._receiver.forget()
+        self._receiver.deaf = True
+
+    def data_received(self, data: bytes) -> None:
+        """asyncio: bytes from the caller."""
+        receiver = self._receiver
+        was_receiving = receiver.receiving
+        receiver.feed(data)
+        self._advance()
+        if receiver.receiving:
+            if not was_receiving:
+                self._expect_within(self._limits.read_timeout)
+            self._continue_if_due()
+
+    def eof_received(self) -> bool:
+        """asyncio: the caller sends no more, but may still want the answer."""
+        self._receiver.forget()
+        self._receiver.deaf = True
+        busy = self._current is not None or bool(self._receiver.arrived)
+        self._draining = True
+        return busy and not self._lingering
+
+    def pause_writing(self) -> None:
+        """asyncio: the caller does not take its answers."""
+        self._writable = False
+        self._expect_within(self._limits.read_timeout)
+
+    def resume_writing(self) -> None:
+        """asyncio: it took them."""
+        self._writable = True
+        self._expect_within(self._limits.idle_timeout)
+        self._advance()
+
+    def drain(self) -> None:
+        """Close as soon as the request that is being handled, if any, is answered."""
+        self._draining = True
+        if self._current is None and not self._receiver.arrived and self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close now."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _advance(self) -> None:
+        """Handle what has arrived, as far as possible now."""
+        if self._advancing:
+            return
+        self._advancing = True
+        arrived = self._receiver.arrived
+        try:
+            while arrived and self._current is None and self._writable and self._transport is not None:
+                item = arrived.popleft()
+                if isinstance(item, ServingError):
+                    self._write(error_response(item), None, keep_alive=False)
+                    break
+                self._current = item
+                self._handler(item, self._answerer(item))
+        finally:
+            self._advancing = False
+        self._read_if(not arrived)
+
+    def _answerer(self, request: HttpRequest) -> Callable[[HttpResponse], None]:
+        def answer(response: HttpResponse) -> None:
+            if self._current is not request:
+                _logger.error("A request was answered twice: %r %r", request.method, request.target)
+                return
+            self._current = None
+            self._budget.release(request.reserved)
+            self._write(response, request, request.keep_alive and not self._draining)
+            self._advance()
+            self._continue_if_due()
+
+        return answer
+
+    def _write(self, response: HttpResponse, request: HttpRequest | None, keep_alive: bool) -> None:
+        transport = self._transport
+        if transport is None:
+            return
+        transport.write(response.encode(request, keep_alive))
+        if keep_alive:
+            self._deadline = self._loop.time() + self._limits.idle_timeout
+        else:
+            self._linger(transport)
+
+    def _linger(self, transport: asyncio.Transport) -> None:
+        """Close for writing, but read on for a moment: closing on unread bytes would reset what was just sent."""
+        self._receiver.forget()
+        self._receiver.deaf = True
+        self._receiver.arrived.clear()
+        self._lingering = True
+        if self._draining or not transport.can_write_eof():
+            transport.close()
+            return
+        transport.write_eof()
+        self._expect_within(_LINGER_SECONDS)
+
+    def _continue_if_due(self) -> None:
+        receiver = self._receiver
+        if receiver.continue_due and self._current is None and not receiver.arrived and self._transport is not None:
+            receiver.continue_due = False
+            self._transport.write(_CONTINUE)
+
+    def _read_if(self, wanted: bool) -> None:
+        if wanted is self._reading or self._transport is None or self._transport.is_closing():
+            return
+        self._reading = wanted
+        if wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def _expect_within(self, seconds: float) -> None:
+        """Something has to happen within this time. A later deadline than the timer's is met when the timer fires."""
+        self._deadline = self._loop.time() + seconds
+        if self._timer is None or self._timer.when() > self._deadline:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_at(self._deadline, self._time_is_up)
+
+    def _time_is_up(self) -> None:
+        self._timer = None
+        if self._transport is None:
+            return
+        waiting = self._deadline - self._loop.time()
+        if waiting > 0.001:
+            self._expect_within(waiting)
+        elif self._lingering or not self._writable:
+            self._transport.abort()
+        elif self._current is not None:  # the caller is not the one who is slow
+            self._expect_within(self._limits.idle_timeout)
+        elif self._receiver.receiving:
+            seconds = self._limits.read_timeout
+            self._receiver.refuse(RequestTimeoutError(f"the request did not arrive within {seconds:g} seconds"))
+            self._advance()
+        else:
+            self._transport.close()

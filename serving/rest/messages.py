@@ -1,0 +1,126 @@
+"""HTTP requests and answers as the routes see them."""
+
+from __future__ import annotations
+
+import http
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import orjson
+
+from tiercel.serving.errors import (
+    MethodNotAllowedError,
+    NotReadyError,
+    OverloadedError,
+    ServingError,
+    UnsupportedEncodingError,
+)
+
+JSON = b"application/json"
+OCTETS = b"application/octet-stream"
+_STATUS_LINES = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode()
+    for status in http.HTTPStatus
+    if status.value >= 200
+}
+
+
+@dataclass(slots=True)
+class HttpRequest:
+    """A request that has arrived as a whole.
+
+    Attributes:
+        method: In capital letters.
+        target: Path and query, still percent-encoded.
+        headers: Values by name in small letters; of a repeated header the values are joined by a comma.
+        body: May be a buffer that the connection does not touch any more.
+        keep_alive: Whether the connection stays open after the answer.
+        is_http_10: The caller speaks HTTP/1.0.
+        reserved: Bytes of the shared budget that the body holds.
+    """
+
+    method: bytes
+    target: bytes
+    headers: dict[bytes, bytes]
+    body: bytes | bytearray
+    keep_alive: bool = True
+    is_http_10: bool = False
+    reserved: int = 0
+
+
+@dataclass(slots=True)
+class HttpResponse:
+    """An answer.
+
+    Attributes:
+        status: HTTP status code.
+        body: Its bytes.
+        content_type: Media type of the body.
+        headers: Further header lines, each ending in CRLF.
+    """
+
+    status: int = 200
+    body: bytes = b""
+    content_type: bytes = JSON
+    headers: bytes = b""
+
+    def encode(self, request: HttpRequest | None, keep_alive: bool) -> bytes:
+        """The bytes to send.
+
+        Args:
+            request: What it answers, or None when that was not even readable.
+            keep_alive: Whether the connection stays open.
+        """
+        connection = b""
+        if not keep_alive:
+            connection = b"Connection: close\r\n"
+        elif request is not None and request.is_http_10:
+            connection = b"Connection: keep-alive\r\n"
+        return b"%bContent-Type: %b\r\nContent-Length: %d\r\n%b%b\r\n%b" % (
+            _STATUS_LINES[self.status],
+            self.content_type,
+            len(self.body),
+            self.headers,
+            connection,
+            self.body,
+        )
+
+
+Respond = Callable[[HttpResponse], None]
+Handler = Callable[[HttpRequest, Respond], None]
+
+
+def json_response(content: object, status: int = 200) -> HttpResponse:
+    """An answer in JSON."""
+    return HttpResponse(status, orjson.dumps(content))
+
+
+def error_response(error: ServingError) -> HttpResponse:
+    """The answer to a request that failed."""
+    headers = b""
+    if isinstance(error, OverloadedError | NotReadyError):
+        headers = b"Retry-After: 1\r\n"
+    elif isinstance(error, MethodNotAllowedError):
+        headers = b"Allow: %b\r\n" % error.allowed.encode()
+    elif isinstance(error, UnsupportedEncodingError):
+        headers = b"Accept-Encoding: identity\r\n"
+    return HttpResponse(error.http_status, orjson.dumps({"error": error.message}), JSON, headers)
+
+
+@dataclass(slots=True)
+class ByteBudget:
+    """Bytes that all connections together may hold."""
+
+    total: int
+    used: int = field(default=0)
+
+    def reserve(self, amount: int) -> bool:
+        """Take ``amount`` bytes if they are there."""
+        if self.used + amount > self.total:
+            return False
+        self.used += amount
+        return True
+
+    def release(self, amount: int) -> None:
+        """Give back ``amount`` bytes."""
+        self.used -= amount

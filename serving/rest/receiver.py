@@ -1,0 +1,203 @@
+"""From bytes to whole HTTP requests: httptools' events, and the limits on what they may add up to. No I/O."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import httptools
+
+from tiercel.serving.errors import (
+    ExpectationFailedError,
+    HeadersTooLargeError,
+    InvalidRequestError,
+    NotImplementedHereError,
+    OverloadedError,
+    ServingError,
+    TooLargeError,
+)
+from tiercel.serving.rest.messages import ByteBudget, HttpRequest
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """What a connection may do. Sizes in bytes, times in seconds.
+
+    Attributes:
+        header_bytes: Largest request line and headers.
+        body_bytes: Largest body.
+        connections: Connections at the same time.
+        idle_timeout: Silence after which a connection is closed.
+        read_timeout: Time in which a request must have arrived, and an answer must have been taken.
+    """
+
+    header_bytes: int
+    body_bytes: int
+    connections: int
+    idle_timeout: float
+    read_timeout: float
+
+
+class Receiver:
+    """Collects requests from bytes; what cannot be answered as a request becomes an error, after which it is deaf.
+
+    Args:
+        limits: What a request may be.
+        budget: Shared by all connections.
+
+    Attributes:
+        arrived: Requests that have arrived, and at most one error as the last; the connection takes them out.
+        receiving: A request has begun to arrive and is not whole yet.
+        continue_due: The caller waits for "100 Continue" before it sends the body.
+        deaf: Nothing that arrives is of interest any more.
+    """
+
+    __slots__ = (
+        "_body", "_budget", "_fed", "_head_done", "_header_bytes", "_headers", "_limits", "_parser", "_reserved",
+        "_target", "arrived", "continue_due", "deaf", "receiving",
+    )  # fmt: skip
+
+    def __init__(self, limits: HttpLimits, budget: ByteBudget) -> None:
+        self._limits = limits
+        self._budget = budget
+        self._parser = httptools.HttpRequestParser(self)
+        self.arrived: deque[HttpRequest | ServingError] = deque()
+        self.receiving = False
+        self.continue_due = False
+        self.deaf = False
+        self._reserved = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._target = b""
+        self._headers: dict[bytes, bytes] = {}
+        self._body: bytes | bytearray = b""
+        self._head_done = False
+        self._header_bytes = 0
+        self._fed = 0
+        self._reserved = 0
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes from the network."""
+        if self.deaf:
+            return
+        unfinished = self._headers if self.receiving and not self._head_done else None
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self.deaf = True  # the request is answered as plain HTTP, what follows it is another protocol
+        except httptools.HttpParserError as error:
+            self.refuse(InvalidRequestError(f"this is not well-formed HTTP/1.1: {error}"))
+            return
+        if self.receiving and not self._head_done and self._headers is unfinished:
+            # The parser tells of a header when it is whole; until then only what was fed can be counted.
+            self._fed += len(data)
+            self._check_header_bytes()
+
+    def refuse(self, error: ServingError) -> None:
+        """Answer with an error after what has arrived, and listen no more."""
+        if not self.deaf:
+            self.deaf = True
+            self.arrived.append(error)
+            self.forget()
+
+    def forget(self) -> None:
+        """Give up the request that is arriving."""
+        self._budget.release(self._reserved)
+        self.receiving = False
+        self.continue_due = False
+        self._begin()
+
+    def on_message_begin(self) -> None:
+        """httptools: a request begins."""
+        if not self.deaf:
+            self._begin()
+            self.receiving = True
+
+    def on_url(self, part: bytes) -> None:
+        """httptools: a part of the target."""
+        if self.deaf:
+            return
+        self._target += part
+        self._header_bytes += len(part)
+        self._check_header_bytes()
+
+    def on_header(self, name: bytes, value: bytes | None) -> None:
+        """httptools: a header, or a trailer, which is of no use here."""
+        if self.deaf:
+            return
+        value = value or b""
+        self._header_bytes += len(name) + len(value)
+        self._check_header_bytes()
+        if self._head_done:
+            return
+        name = name.lower()
+        earlier = self._headers.get(name)
+        self._headers[name] = value if earlier is None else earlier + b", " + value
+
+    def on_headers_complete(self) -> None:
+        """httptools: the body is next."""
+        if self.deaf:
+            return
+        self._head_done = True
+        self._header_bytes = 0  # counts trailers from here
+        headers = self._headers
+        if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
+            self.refuse(NotImplementedHereError("only the transfer coding 'chunked' is understood"))
+            return
+        length = headers.get(b"content-length")
+        if length is not None and not self._grow(int(length)):
+            return
+        expect = headers.get(b"expect")
+        if expect is not None and self._parser.get_http_version() != "1.0":
+            if expect.lower() != b"100-continue":
+                self.refuse(ExpectationFailedError("the only Expect header that is understood is '100-continue'"))
+                return
+            self.continue_due = True
+
+    def on_body(self, data: bytes) -> None:
+        """httptools: a part of the body."""
+        if self.deaf:
+            return
+        self.continue_due = False
+        size = len(self._body) + len(data)
+        if size > self._reserved and not self._grow(size):
+            return
+        if not self._body:
+            self._body = data
+            return
+        if isinstance(self._body, bytes):
+            self._body = bytearray(self._body)
+        self._body += data
+
+    def on_message_complete(self) -> None:
+        """httptools: the request is whole."""
+        if self.deaf:
+            return
+        parser = self._parser
+        keep_alive = parser.should_keep_alive() and not parser.should_upgrade()
+        is_http_10 = parser.get_http_version() == "1.0"
+        request = HttpRequest(
+            parser.get_method(), self._target, self._headers, self._body, keep_alive, is_http_10, self._reserved
+        )
+        self.arrived.append(request)
+        self.receiving = False
+        self.continue_due = False
+        self._begin()  # also gives up the reservation: it is the request's now
+        self.deaf = not keep_alive
+
+    def _check_header_bytes(self) -> None:
+        if max(self._header_bytes, self._fed) > self._limits.header_bytes:
+            self.refuse(HeadersTooLargeError(f"the request's headers are over {self._limits.header_bytes} bytes"))
+
+    def _grow(self, size: int) -> bool:
+        """Make sure that a body of ``size`` bytes is allowed."""
+        limits = self._limits
+        if size > limits.body_bytes:
+            self.refuse(TooLargeError(f"the request's body is over {limits.body_bytes} bytes"))
+            return False
+        if not self._budget.reserve(size - self._reserved):
+            self.refuse(OverloadedError("the server holds as many request bodies as it may; try again in a moment"))
+            return False
+        self._reserved = size
+        return True

@@ -1,0 +1,177 @@
+"""Puts the server together, and owns every task in it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any
+
+from tiercel.serving.dataplane import DataPlane
+from tiercel.serving.errors import StartupError
+from tiercel.serving.executor import ThreadExecutor
+from tiercel.serving.grpc_adapter import GrpcServer, InferenceServicer
+from tiercel.serving.lifecycle import BuildOptions, Lifecycle
+from tiercel.serving.registry import Registry
+from tiercel.serving.rest.connection import Connections, HttpConnection
+from tiercel.serving.rest.messages import ByteBudget
+from tiercel.serving.rest.receiver import HttpLimits
+from tiercel.serving.rest.routes import Routes
+from tiercel.serving.settings import Settings
+from tiercel.serving.state import write_state
+from tiercel.serving.verifier import Verifier, VerifierLimits
+
+_logger = logging.getLogger(__name__)
+
+
+class TaskOwner:
+    """Starts tasks within a group. A task that fails says so in the log; it does not take the server with it."""
+
+    def __init__(self, group: asyncio.TaskGroup) -> None:
+        self._group = group
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run ``work`` until it ends or the server leaves."""
+        task = self._group.create_task(self._guarded(work, name), name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def cancel_all(self) -> None:
+        """Break off what still runs."""
+        for task in self._tasks:
+            task.cancel()
+
+    @staticmethod
+    async def _guarded(work: Coroutine[Any, Any, None], name: str) -> None:
+        try:
+            await work
+        except Exception:
+            _logger.exception("Task '%s' failed", name)
+
+
+class HttpServer:
+    """The REST side of the server."""
+
+    def __init__(self, routes: Routes, limits: HttpLimits, budget: ByteBudget) -> None:
+        self._connections = Connections()
+        self._make = partial(HttpConnection, routes.handle, limits, budget, self._connections)
+        self._listener: asyncio.Server | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; returns the port. Raises OSError when the address is not free."""
+        self._listener = await asyncio.get_running_loop().create_server(self._make, host, port, backlog=1024)
+        bound: int = self._listener.sockets[0].getsockname()[1]
+        return bound
+
+    async def stop(self, grace: float) -> None:
+        """Take no new connections; requests in flight get ``grace`` seconds."""
+        if self._listener is None:
+            return
+        self._listener.close()
+        for connection in tuple(self._connections):
+            connection.drain()
+        with contextlib.suppress(TimeoutError):  # whoever is still there then is cut off
+            async with asyncio.timeout(grace):
+                await self._connections.wait_empty()
+        for connection in tuple(self._connections):
+            connection.abort()
+
+
+class Server:
+    """One inference server, from its first port to its last answer."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._leave = asyncio.Event()
+
+    async def run(self) -> None:
+        """Serve until SIGTERM or SIGINT.
+
+        Raises:
+            StartupError: A port or a file is not to be had.
+        """
+        settings = self._settings
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._leave.set)
+        verifier = Verifier(
+            VerifierLimits(
+                settings.verify_timeout,
+                settings.verifier_memory_bytes,
+                settings.max_model_bytes,
+                settings.max_reference_bytes,
+            )
+        )
+        executor = ThreadExecutor(settings.inference_threads, settings.max_pending, settings.max_pending_bytes)
+        try:
+            async with asyncio.TaskGroup() as group:
+                await self._serve(TaskOwner(group), verifier, executor)
+        except BaseExceptionGroup as group:
+            startup = group.subgroup(StartupError)
+            if startup is not None:
+                raise startup.exceptions[0] from None
+            raise
+        finally:
+            executor.close()
+            await verifier.stop()
+
+    async def _serve(self, tasks: TaskOwner, verifier: Verifier, executor: ThreadExecutor) -> None:
+        settings = self._settings
+        registry = Registry()
+        options = BuildOptions(settings.model_threads, settings.inline_budget, settings.max_model_bytes)
+        lifecycle = Lifecycle(settings.repository, registry, verifier, options, tasks.start)
+        plane = DataPlane(registry, executor, settings.request_timeout)
+        routes = Routes(plane, lifecycle, tasks.start, settings.max_json_bytes)
+        limits = HttpLimits(
+            settings.max_header_bytes,
+            settings.max_body_bytes,
+            settings.max_connections,
+            settings.idle_timeout,
+            settings.read_timeout,
+        )
+        http = HttpServer(routes, limits, ByteBudget(settings.max_buffered_bytes))
+        servicer = InferenceServicer(plane, lifecycle, tasks.start)
+        grpc = GrpcServer(servicer, settings.max_body_bytes, settings.max_pending)
+        try:
+            await verifier.start()  # first, so that it warms up meanwhile
+            await self._listen(http, grpc)
+            tasks.start(self._load_all(lifecycle, grpc), "load all")
+            await self._leave.wait()
+            _logger.info("Leaving: requests in flight get %g s", settings.drain_timeout)
+        finally:
+            await grpc.set_ready(False)
+            await asyncio.gather(http.stop(settings.drain_timeout), grpc.stop(settings.drain_timeout))
+            executor.close()
+            tasks.cancel_all()
+            lifecycle.close()
+
+    async def _listen(self, http: HttpServer, grpc: GrpcServer) -> None:
+        settings = self._settings
+        try:
+            http_port = await http.start(settings.host, settings.http_port)
+        except OSError as error:
+            raise StartupError(_not_free("HTTP", "http", settings.host, settings.http_port, error)) from error
+        try:
+            grpc_port = await grpc.start(settings.host, settings.grpc_port)
+        except RuntimeError as error:
+            raise StartupError(_not_free("gRPC", "grpc", settings.host, settings.grpc_port, error)) from error
+        addresses = (f"{settings.host}:{http_port}", f"{settings.host}:{grpc_port}")
+        write_state(settings.state_file, *addresses)
+        _logger.info("HTTP on %s, gRPC on %s", *addresses)
+
+    @staticmethod
+    async def _load_all(lifecycle: Lifecycle, grpc: GrpcServer) -> None:
+        await lifecycle.load_all()
+        await grpc.set_ready(True)
+        _logger.info("Ready")
+
+
+def _not_free(what: str, flag: str, host: str, port: int, error: Exception) -> str:
+    return (
+        f"{what} cannot listen on {host}:{port}: {str(error).splitlines()[0]}. "
+        f"End what listens there, or give another --{flag}-port (0 is any free one)."
+    )

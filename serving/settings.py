@@ -1,0 +1,81 @@
+"""What can be set, by flags or by environment variables with the prefix ``TIERCEL_SERVING_``."""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+MEBIBYTE = 1024**2
+
+
+class Settings(BaseSettings):
+    """Settings of one server. Sizes are in bytes, times in seconds.
+
+    Attributes:
+        repository: Folder with the models.
+        host: Address to listen on.
+        http_port: Port of REST; 0 for any free one.
+        grpc_port: Port of gRPC; 0 for any free one.
+        state_file: Written once both listen: pid and addresses.
+        lock_file: Held while the server lives.
+        allow_remote: Listen on an address that is not loopback.
+        inference_threads: Models that may run at the same time off the event loop.
+        model_threads: Threads that one model may use.
+        max_pending: Requests that may wait or run; more are refused.
+        max_pending_bytes: Input bytes that may wait or run; more are refused.
+        max_body_bytes: Largest request.
+        max_json_bytes: Largest JSON in a request; parsing it blocks the event loop, so larger tensors go as binary.
+        max_buffered_bytes: Request bodies that all HTTP connections together may hold.
+        max_header_bytes: Largest line and headers of an HTTP request.
+        max_connections: HTTP connections at the same time.
+        idle_timeout: Silence after which a connection is closed.
+        read_timeout: Time in which a request must have arrived as a whole.
+        request_timeout: Time in which an inference must be answered.
+        drain_timeout: Time that requests in flight get when the server is asked to leave.
+        verify_timeout: Time in which an artefact must have been verified.
+        max_model_bytes: Largest ONNX file.
+        max_reference_bytes: Largest reference, unpacked.
+        verifier_memory_bytes: Address space of the process that verifies an artefact.
+        inline_budget: A model that runs faster than this is run on the event loop, which is cheaper than a thread.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="TIERCEL_SERVING_", frozen=True)
+
+    repository: Path
+    host: str = "127.0.0.1"
+    http_port: int = Field(default=8000, ge=0, le=65535)
+    grpc_port: int = Field(default=8001, ge=0, le=65535)
+    state_file: Path
+    lock_file: Path
+    allow_remote: bool = False
+    inference_threads: int = Field(default=2, ge=1, le=256)
+    model_threads: int = Field(default=1, ge=1, le=256)
+    max_pending: int = Field(default=256, ge=1)
+    max_pending_bytes: int = Field(default=256 * MEBIBYTE, ge=1)
+    max_body_bytes: int = Field(default=64 * MEBIBYTE, ge=1)
+    max_json_bytes: int = Field(default=16 * MEBIBYTE, ge=1)
+    max_buffered_bytes: int = Field(default=256 * MEBIBYTE, ge=1)
+    max_header_bytes: int = Field(default=16 * 1024, ge=256)
+    max_connections: int = Field(default=1024, ge=1)
+    idle_timeout: float = Field(default=75.0, gt=0)
+    read_timeout: float = Field(default=30.0, gt=0)
+    request_timeout: float = Field(default=30.0, gt=0)
+    drain_timeout: float = Field(default=10.0, gt=0)
+    verify_timeout: float = Field(default=60.0, gt=0)
+    max_model_bytes: int = Field(default=512 * MEBIBYTE, ge=1)
+    max_reference_bytes: int = Field(default=64 * MEBIBYTE, ge=1)
+    verifier_memory_bytes: int = Field(default=4096 * MEBIBYTE, ge=512 * MEBIBYTE)
+    inline_budget: float = Field(default=100e-6, ge=0)
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach the server."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False

@@ -1,0 +1,20 @@
+"""What a check of an artefact found. Apart from the checks, so that the server need not import what they import."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """An artefact that passed.
+
+    Attributes:
+        sha256: Of the ONNX file, so that what is loaded is what was verified.
+        shapes: Shape of each input in the reference; empty without one.
+        has_loop: Its running time depends on the values of its inputs.
+    """
+
+    sha256: str
+    shapes: dict[str, list[int]] = field(default_factory=dict)
+    has_loop: bool = False
