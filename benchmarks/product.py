@@ -1,0 +1,185 @@
+"""The product as its users run it: ``tiercel up`` in a process of its own, on ports that are free."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+ADDRESSES = ("broker", "serving_http", "serving_grpc", "mqtt")
+PORT_OPTIONS = ("--broker-port", "--http-port", "--grpc-port", "--mqtt-port")
+START_SECONDS = 120.0
+STOP_SECONDS = 45.0
+POLL_SECONDS = 0.05
+
+
+class ProductError(Exception):
+    """``tiercel up`` did not do what it should; the message says what and where its log is."""
+
+
+def tiercel_command(*arguments: str) -> list[str]:
+    """The command line of ``tiercel`` in this Python environment."""
+    return [str(Path(sys.executable).parent / "tiercel"), *arguments]
+
+
+class Product:
+    """A running ``tiercel up``; an async context manager that stops it and makes sure that nothing of it is left.
+
+    Args:
+        state_dir: Its state directory.
+        log: File that its output is appended to.
+        options: More options of ``tiercel up``.
+    """
+
+    def __init__(self, state_dir: Path, log: Path, options: Sequence[str] = ()) -> None:
+        self.state_dir = state_dir
+        self.log = log
+        self._options = tuple(options)
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self._leave_nothing()
+            raise
+        return self
+
+    async def __aexit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProductError):
+                await self.stop()
+        await self._leave_nothing()
+
+    @property
+    def pid(self) -> int:
+        """Process id of ``tiercel up``.
+
+        Raises:
+            ProductError: It was not started.
+        """
+        return self._started().pid
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Where things listen, as ``addresses.json`` says; what is not there yet is left out."""
+        try:
+            content = json.loads((self.state_dir / "addresses.json").read_text(encoding="utf-8"))
+        except (FileNotFoundError, json.JSONDecodeError):
+            return {}
+        return {name: str(content[name]) for name in ADDRESSES if content.get(name)}
+
+    async def start(self) -> None:
+        """Start it and wait until everything listens.
+
+        Raises:
+            ProductError: It ended, or took too long.
+        """
+        # An old file would tell of ports that nobody listens on any more.
+        (self.state_dir / "addresses.json").unlink(missing_ok=True)
+        ports = [argument for option in PORT_OPTIONS for argument in (option, "0")]
+        command = tiercel_command("up", "--state-dir", str(self.state_dir), *ports, *self._options)
+        with self.log.open("ab") as log:
+            # A session of its own: Ctrl-C in the terminal is for whoever started it, who then stops it in order.
+            self._process = await asyncio.create_subprocess_exec(
+                *command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        await self._wait_addresses()
+
+    async def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
+        """Ask it to stop, as Ctrl-C does, and wait for its end.
+
+        Returns:
+            Its exit code.
+
+        Raises:
+            ProductError: It took too long.
+        """
+        process = self._started()
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(how)
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                return await process.wait()
+        except TimeoutError:
+            message = f"'tiercel up' did not stop within {STOP_SECONDS:.0f} s; its log is {self.log}"
+            raise ProductError(message) from None
+
+    async def kill(self) -> None:
+        """End it at once, without a chance to tidy up: what it started lives on."""
+        process = self._started()
+        process.kill()
+        await process.wait()
+
+    def left_over(self) -> list[psutil.Process]:
+        """Processes that belong to the state directory."""
+        return processes_of(self.state_dir)
+
+    def _started(self) -> asyncio.subprocess.Process:
+        if self._process is None:
+            raise ProductError("'tiercel up' was not started")
+        return self._process
+
+    async def _wait_addresses(self) -> None:
+        process = self._started()
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                while set(self.addresses) != set(ADDRESSES):
+                    if process.returncode is not None:
+                        raise ProductError(
+                            f"'tiercel up' ended with exit code {process.returncode}: {self._last_words()}; "
+                            f"its log is {self.log}"
+                        )
+                    await asyncio.sleep(POLL_SECONDS)
+        except TimeoutError:
+            missing = ", ".join(sorted(set(ADDRESSES) - set(self.addresses)))
+            message = f"'tiercel up' did not say within {START_SECONDS:.0f} s where these listen: {missing}; "
+            raise ProductError(f"{message}its log is {self.log}") from None
+
+    def _last_words(self) -> str:
+        lines = self.log.read_text(encoding="utf-8", errors="replace").split("\n")
+        return " ".join(line.strip() for line in lines[-4:] if line.strip()) or "it said nothing"
+
+    async def _leave_nothing(self) -> None:
+        """Kill what is left: a benchmark that failed must not disturb the next one."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+        await asyncio.to_thread(kill_all, self.left_over())
+
+
+def processes_of(state_dir: Path) -> list[psutil.Process]:
+    """Living processes that were started for a state directory: its path is in their arguments or environment."""
+    # An environment variable such as TIERCEL_RUN_DIR names a folder below it; the caller's own PWD may be it.
+    path = str(state_dir.resolve())
+    return [process for process in psutil.process_iter() if process.pid != os.getpid() and _mentions(process, path)]
+
+
+def _mentions(process: psutil.Process, path: str) -> bool:
+    try:
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        words = [*process.cmdline(), *(f"{name}={value}" for name, value in process.environ().items())]
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return False
+    return any(word == path or f"{path}/" in word or word.endswith(path) for word in words)
+
+
+def kill_all(processes: Iterable[psutil.Process]) -> None:
+    """Kill processes and wait for their end."""
+    doomed = list(processes)
+    for process in doomed:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(doomed, timeout=10)
