@@ -1,0 +1,218 @@
+"""What a job's reports say about its learning: how fast it improves, and where it levels off.
+
+Everything is measured per CPU second, never per second on the wall, so that a job that was given little does not look
+like a job that learns slowly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from tiercel.broker.domain.jobs import Direction, Observation
+
+_POINTS_FITTED = 48
+# A curve that rises as straight as a line may go on for so many times the CPU seconds used so far.
+_LINE_GOES_ON = 10.0
+_RATES = tuple(0.5 * 1.3**power for power in range(20))
+_SHAPES: tuple[Callable[[float], float], ...] = (
+    lambda x: math.exp(-x),
+    lambda x: 1.0 / (1.0 + x),
+    lambda x: 1.0 / math.sqrt(1.0 + x),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A job's reports, ready for arithmetic.
+
+    Attributes:
+        spent: CPU seconds used since the first report, never decreasing. Wall seconds while no CPU time was measured.
+        quality: The metric, turned so that larger is better, divided by ``scale``: within [-1, 1].
+        scale: What one unit of ``quality`` is in units of the metric.
+        target: The next tier's target in units of ``quality``.
+        direction: Whether a larger or a smaller metric is better.
+    """
+
+    spent: tuple[float, ...]
+    quality: tuple[float, ...]
+    scale: float
+    target: float
+    direction: Direction
+
+    @property
+    def gap(self) -> float:
+        """From the best report so far to the target, in units of ``quality``; needs a report."""
+        return self.target - max(self.quality)
+
+    def metric(self, quality: float) -> float:
+        """A quality in the metric's own unit and sign."""
+        return quality * self.scale if self.direction is Direction.MAX else -quality * self.scale
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A straight line through reports, in units of ``quality`` per CPU second.
+
+    Attributes:
+        slope: Its rise.
+        slope_error: Standard error of the slope.
+        noise: Standard deviation of the reports around it.
+    """
+
+    slope: float
+    slope_error: float
+    noise: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plateau:
+    """Where a curve levels off, in units of ``quality``.
+
+    Attributes:
+        level: The most optimistic level that the reports allow; not below the best report.
+        noise: Standard deviation of the reports around the best fit.
+    """
+
+    level: float
+    noise: float
+
+
+def curve_of(observations: Sequence[Observation], direction: Direction, target: float) -> Curve:
+    """The finite reports as a curve towards ``target``."""
+    finite = [seen for seen in observations if all(map(math.isfinite, (seen.value, seen.cpu_seconds, seen.at)))]
+    sign = 1.0 if direction is Direction.MAX else -1.0
+    scale = max((abs(value) for value in (target, *(seen.value for seen in finite))), default=1.0) or 1.0
+    spent = tuple(_since_first([seen.cpu_seconds for seen in finite]))
+    if spent and spent[-1] <= 0:
+        spent = tuple(accumulate((seen.at - finite[0].at for seen in finite), max))
+    quality = tuple(sign * (seen.value / scale) for seen in finite)
+    return Curve(spent=spent, quality=quality, scale=scale, target=sign * (target / scale), direction=direction)
+
+
+def growth(curve: Curve, window: int) -> float | None:
+    """Improvement per CPU second between two neighbouring windows of reports.
+
+    The growth efficiency of FlowCon (papers §1.1): the difference of two interval means over the resource used. Its
+    intervals are counted in reports instead of seconds, since jobs here may be done within one interval of 30 s.
+
+    Args:
+        curve: The reports.
+        window: Reports in each window; fewer while there are not enough.
+
+    Returns:
+        Units of ``quality`` per CPU second, negative when it gets worse; None with fewer than two reports, or when no
+        resource was used between the windows.
+    """
+    size = min(window, len(curve.quality) // 2)
+    if size < 1:
+        return None
+    recent, before = slice(-size, None), slice(-2 * size, -size)
+    used = _mean(curve.spent[recent]) - _mean(curve.spent[before])
+    if used <= 0:
+        return None
+    rate = (_mean(curve.quality[recent]) - _mean(curve.quality[before])) / used
+    return rate if math.isfinite(rate) else None
+
+
+def fit_line(curve: Curve, last: int) -> Line | None:
+    """Least squares through the ``last`` reports; None with fewer than three or without resource used."""
+    x, y = curve.spent[-last:], curve.quality[-last:]
+    fit = _least_squares(x, y)
+    if len(x) < 3 or fit is None:
+        return None
+    noise = math.sqrt(fit.squared_error / (len(x) - 2))
+    spread = sum((value - _mean(x)) ** 2 for value in x)
+    return Line(slope=fit.factor, slope_error=noise / math.sqrt(spread), noise=noise)
+
+
+def fit_plateau(curve: Curve) -> Plateau | None:
+    """Where the curve levels off, as optimistic as the reports allow.
+
+    Fits ``level - drop * shape(rate * x)`` with exponential, inverse (as SLAQ and Optimus do) and inverse square root
+    shapes over a grid of rates; level and drop come from least squares. A straight line is tried too, and held to go on
+    for ten times the CPU seconds used so far. Of all that explain the reports about as well as the best one (F-test at
+    roughly 95 %), the highest level counts.
+
+    Returns:
+        None with fewer than five reports or when no resource was used between them.
+    """
+    x, y = _thinned(curve)
+    if len(x) < 5 or x[-1] <= x[0]:
+        return None
+    fits = [fit for fit in _candidates(x, y) if math.isfinite(fit.level)]
+    if not fits:
+        return None
+    best = min(fit.squared_error for fit in fits)
+    freedom = len(x) - 3
+    accepted = best * (1 + 4 / freedom) + 1e-18
+    level = max(fit.level for fit in fits if fit.squared_error <= accepted)
+    return Plateau(level=max(level, *curve.quality), noise=math.sqrt(best / freedom))
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """``offset + factor * x`` and the sum of its squared errors."""
+
+    offset: float
+    factor: float
+    squared_error: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A way to explain a curve: where it leads to, and the sum of its squared errors."""
+
+    level: float
+    squared_error: float
+
+
+def _candidates(x: Sequence[float], y: Sequence[float]) -> Iterator[_Candidate]:
+    span = x[-1] - x[0]
+    units = [(value - x[0]) / span for value in x]
+    line = _least_squares(units, y)
+    if line is not None:
+        yield _Candidate(line.offset + line.factor * (1 + _LINE_GOES_ON), line.squared_error)
+    for shape in _SHAPES:
+        for rate in _RATES:
+            fit = _least_squares([shape(rate * unit) for unit in units], y)
+            if fit is not None:
+                yield _Candidate(fit.offset, fit.squared_error)
+
+
+def _least_squares(x: Sequence[float], y: Sequence[float]) -> _Fit | None:
+    """Fit ``offset + factor * x``; None when x does not vary."""
+    if not x:
+        return None
+    mean_x, mean_y = _mean(x), _mean(y)
+    spread = sum((value - mean_x) ** 2 for value in x)
+    if spread <= 0:
+        return None
+    factor = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True)) / spread
+    offset = mean_y - factor * mean_x
+    error = sum((b - offset - factor * a) ** 2 for a, b in zip(x, y, strict=True))
+    return _Fit(offset=offset, factor=factor, squared_error=error)
+
+
+def _thinned(curve: Curve) -> tuple[list[float], list[float]]:
+    """At most so many reports that a fit stays cheap, spread evenly, the latest always among them."""
+    count = len(curve.quality)
+    step = max(1, math.ceil(count / _POINTS_FITTED))
+    chosen = range((count - 1) % step, count, step)
+    return [curve.spent[index] for index in chosen], [curve.quality[index] for index in chosen]
+
+
+def _since_first(counters: Sequence[float]) -> Iterator[float]:
+    """A counter's growth since its first reading; a reading below the one before began at zero again."""
+    total = 0.0
+    for index, value in enumerate(counters):
+        if index:
+            before = counters[index - 1]
+            total += value - before if value >= before else max(value, 0.0)
+        yield total
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

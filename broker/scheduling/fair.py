@@ -1,0 +1,48 @@
+"""Equal shares: what a container engine does when nobody tells it anything. The baseline of every comparison."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tiercel.broker.domain.shares import Share
+from tiercel.broker.scheduling.interface import Assignment, Plan, Snapshot
+from tiercel.broker.scheduling.placement import jobs_by_node, place
+
+
+@dataclass(frozen=True, slots=True)
+class FairSettings:
+    """Nothing to set."""
+
+
+@dataclass(frozen=True, slots=True)
+class FairState:
+    """Nothing to remember."""
+
+
+class FairPolicy:
+    """Gives the jobs of a node equal weights and no caps (Docker's default)."""
+
+    name: str = "fair"
+
+    def __init__(self, settings: FairSettings | None = None) -> None:
+        self.settings = settings or FairSettings()
+
+    def initial_state(self) -> FairState:
+        """The state before the first call."""
+        return FairState()
+
+    def plan(self, snapshot: Snapshot, state: FairState) -> tuple[Plan, FairState]:
+        """Share each node equally among its jobs."""
+        placement = place(snapshot)
+        assignments = tuple(
+            Assignment(job.id, node_id, Share(cpu_weight=1 / len(jobs), reason=_reason(len(jobs) - 1)))
+            for node_id, jobs in jobs_by_node(snapshot, placement).items()
+            for job in jobs
+        )
+        return Plan(assignments=assignments, waiting=placement.waiting), state
+
+
+def _reason(others: int) -> str:
+    if not others:
+        return "the only job on this node: it may use all of it"
+    return f"equal share with {others} other job{'s' if others > 1 else ''} on this node"

@@ -1,0 +1,157 @@
+"""TRADL-style scheduling: the first tier first, then keep improving.
+
+A reconstruction, not a re-implementation: of TRADL (HPEC 2019) only the abstract can be read, which gives the two-tier
+target and the aim; the rule below is ours (papers §2.2), made general from two tiers to N:
+
+* First in line ("lead") are the jobs of a node that have reached the fewest tiers; while any is short of its tier 1,
+  that is tier 1. All others keep a floor of half of FlowCon's, so that they go on improving.
+* The lead's jobs share the rest by ``growth / gap`` ("eta": shortest expected time to the target first), or by
+  ``growth`` or ``gap`` alone.
+* A lead job whose target turns out to be out of reach goes back to the floor (see :mod:`.reachability`).
+
+Shares are weights, never caps: what a job leaves unused flows to the others. A job gets no more weight than the cores
+it can use, where another can use it better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tiercel.broker.domain.shares import Share
+from tiercel.broker.scheduling import tradl_reasons
+from tiercel.broker.scheduling.allocation import Claim, divide
+from tiercel.broker.scheduling.estimation import curve_of, growth
+from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot
+from tiercel.broker.scheduling.ladder import next_tier
+from tiercel.broker.scheduling.placement import jobs_by_node, place
+from tiercel.broker.scheduling.reachability import ReachRecord, ReachSettings, judge, record_of
+from tiercel.broker.scheduling.tradl_lead import Standing, TradlWeight, find_lead, lead_weights
+
+
+@dataclass(frozen=True, slots=True)
+class TradlSettings:
+    """How TRADL-style scheduling behaves.
+
+    Attributes:
+        weights: What the jobs in the lead are weighted by.
+        window: Reports in each of the two neighbouring windows whose means give the growth.
+        beta: FlowCon's floor parameter, >= 1; the floor is ``1 / (2 * beta * n)`` for n jobs on the node. None means
+            ``1 + 1/n`` as in FlowCon's last version, hence a floor of ``1 / (2 * (n + 1))``.
+        alpha: See :class:`.ReachSettings`.
+        min_reports: See :class:`.ReachSettings`.
+        fresh_reports: See :class:`.ReachSettings`.
+        verdicts: See :class:`.ReachSettings`.
+        noise_margin: See :class:`.ReachSettings`.
+    """
+
+    weights: TradlWeight = TradlWeight.ETA
+    window: int = 3
+    beta: float | None = None
+    alpha: float = ReachSettings().alpha
+    min_reports: int = ReachSettings().min_reports
+    fresh_reports: int = ReachSettings().fresh_reports
+    verdicts: int = ReachSettings().verdicts
+    noise_margin: float = ReachSettings().noise_margin
+
+    def __post_init__(self) -> None:
+        """Refuse what no run could make sense of."""
+        if self.window < 1 or (self.beta is not None and not self.beta >= 1):
+            msg = "window and beta must be at least 1"
+            raise ValueError(msg)
+        if min(self.min_reports - 5, self.fresh_reports, self.verdicts) < 1 or self.alpha < 0:
+            msg = "min_reports must be at least 6, fresh_reports and verdicts at least 1, alpha at least 0"
+            raise ValueError(msg)
+
+    @property
+    def reach(self) -> ReachSettings:
+        """The part about targets out of reach."""
+        return ReachSettings(self.alpha, self.min_reports, self.fresh_reports, self.verdicts, self.noise_margin)
+
+    def floor(self, jobs: int) -> float:
+        """The least weight of a job among ``jobs`` on its node."""
+        beta = 1 + 1 / jobs if self.beta is None else self.beta
+        return 1 / (2 * beta * jobs)
+
+
+@dataclass(frozen=True, slots=True)
+class TradlState:
+    """What is remembered between passes: one record a job, by id."""
+
+    records: tuple[ReachRecord, ...] = ()
+
+
+class TradlPolicy:
+    """Tiers first, the rest at a floor; see the module's description."""
+
+    name: str = "tradl"
+
+    def __init__(self, settings: TradlSettings | None = None) -> None:
+        self.settings = settings or TradlSettings()
+
+    def initial_state(self) -> TradlState:
+        """Nothing is known about any job."""
+        return TradlState()
+
+    def plan(self, snapshot: Snapshot, state: TradlState) -> tuple[Plan, TradlState]:
+        """Place jobs, judge those in the lead, and share each node among its jobs."""
+        placement = place(snapshot)
+        earlier = {record.job_id: record for record in state.records}
+        records = {job.id: record_of(job, earlier.get(job.id)) for job in snapshot.jobs}
+        nodes = {node.id: node for node in snapshot.nodes}
+        assignments: list[Assignment] = []
+        for node_id, jobs in jobs_by_node(snapshot, placement).items():
+            records |= self._judge(jobs, records)
+            assignments += self._share(nodes[node_id], jobs, records)
+        kept = tuple(records[job_id] for job_id in sorted(records))
+        unreachable = {record.job_id: record.unreachable for record in kept if record.unreachable}
+        plan = Plan(assignments=tuple(assignments), waiting=placement.waiting, unreachable=unreachable)
+        return plan, TradlState(records=kept)
+
+    def _judge(self, jobs: Sequence[JobView], records: dict[str, ReachRecord]) -> dict[str, ReachRecord]:
+        """New records of the jobs that stand in line or might come back to it."""
+        lead = find_lead(jobs, records)
+        judged = [job for job in jobs if job.id in lead or records[job.id].unreachable]
+        return {job.id: judge(job, records[job.id], self.settings.reach) for job in judged}
+
+    def _share(self, node: NodeView, jobs: Sequence[JobView], records: dict[str, ReachRecord]) -> list[Assignment]:
+        lead = find_lead(jobs, records)
+        standings = [self._standing(job, records[job.id], leads=job.id in lead) for job in jobs]
+        weights = self._weights(node, standings)
+        return [
+            Assignment(
+                standing.job.id,
+                node.id,
+                Share(weights[standing.job.id], reason=tradl_reasons.sentence(standing, standings, weights)),
+            )
+            for standing in standings
+        ]
+
+    def _standing(self, job: JobView, record: ReachRecord, *, leads: bool) -> Standing:
+        tier = next_tier(job)
+        curve = curve_of(job.observations, job.direction, tier.tier.target) if tier else None
+        known = growth(curve, self.settings.window) if curve else None
+        return Standing(job, record.reached, record.unreachable, leads, curve, known)
+
+    def _weights(self, node: NodeView, standings: Sequence[Standing]) -> dict[str, float]:
+        """The weight of each job of a node, by id."""
+        floor = self.settings.floor(len(standings))
+        ceilings = {
+            standing.job.id: min(max(floor, standing.job.resources.cpu_cores / node.cpu_cores), 1.0)
+            for standing in standings
+        }
+        first = [standing for standing in standings if standing.leads]
+        if not first:
+            return {standing.job.id: 1 / len(standings) for standing in standings}
+        rest = [standing for standing in standings if not standing.leads]
+        wishes = lead_weights(first, self.settings.weights)
+        claims = {name: Claim(wish, floor, ceilings[name]) for name, wish in wishes.items()}
+        given = divide(claims, 1 - floor * len(rest))
+        given |= {standing.job.id: floor for standing in rest}
+        # What the lead cannot use goes to those who still improve; a job out of reach never gets more than its floor.
+        improving = [standing.job.id for standing in rest if not standing.unreachable]
+        left = 1 - sum(given.values())
+        if improving and left > 0:
+            equal = {name: Claim(1.0, floor, ceilings[name]) for name in improving}
+            given |= divide(equal, left + floor * len(improving))
+        return given

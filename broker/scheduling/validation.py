@@ -1,0 +1,94 @@
+"""A safety net under every policy: what is wrong with a plan, in words."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+
+from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot
+from tiercel.broker.scheduling.placement import can_hold
+
+TOLERANCE = 1e-9
+
+
+def check_plan(plan: Plan, snapshot: Snapshot) -> list[str]:
+    """Find what makes a plan unfit to be carried out.
+
+    Memory that jobs which cannot be moved promise beyond their node is not the plan's fault and not reported.
+
+    Returns:
+        One sentence a problem; empty when the plan is sound.
+    """
+    jobs = {job.id: job for job in snapshot.jobs}
+    nodes = {node.id: node for node in snapshot.nodes}
+    return [
+        *_unknown(plan, jobs, nodes),
+        *_contradictions(plan, jobs),
+        *_bad_shares(plan),
+        *(problem for entry in plan.assignments for problem in _bad_places(entry, jobs, nodes)),
+        *(problem for node in snapshot.nodes for problem in _bad_sums(plan, node, jobs)),
+    ]
+
+
+def _unknown(plan: Plan, jobs: dict[str, JobView], nodes: dict[str, NodeView]) -> Iterator[str]:
+    for assignment in plan.assignments:
+        if assignment.job_id not in jobs:
+            yield f"job {assignment.job_id} has an assignment but is not in the snapshot"
+        if assignment.node_id not in nodes:
+            yield f"job {assignment.job_id} is assigned to node {assignment.node_id}, which is not online"
+    for kind, names in (("waiting", plan.waiting), ("unreachable", plan.unreachable)):
+        for job_id in names:
+            if job_id not in jobs:
+                yield f"job {job_id} is {kind} but is not in the snapshot"
+
+
+def _contradictions(plan: Plan, jobs: dict[str, JobView]) -> Iterator[str]:
+    counts = Counter(assignment.job_id for assignment in plan.assignments)
+    for job_id, count in counts.items():
+        if count > 1:
+            yield f"job {job_id} has {count} assignments"
+        if job_id in plan.waiting:
+            yield f"job {job_id} both waits and has an assignment"
+    for job in jobs.values():
+        if job.movable and job.id not in counts and job.id not in plan.waiting:
+            yield f"job {job.id} neither has an assignment nor a reason to wait"
+
+
+def _bad_shares(plan: Plan) -> Iterator[str]:
+    for assignment in plan.assignments:
+        share = assignment.share
+        if not 0 < share.cpu_weight <= 1 + TOLERANCE:
+            yield f"job {assignment.job_id} has the weight {share.cpu_weight}, which is not in (0, 1]"
+        cap = share.cpu_cap_cores
+        if cap is not None and not (cap > 0 and math.isfinite(cap)):
+            yield f"job {assignment.job_id} has a cap of {cap} cores, which lets it do nothing"
+        if not share.reason:
+            yield f"job {assignment.job_id} has a share without a reason"
+    for kind, sentences in (("waiting", plan.waiting), ("unreachable", plan.unreachable)):
+        for job_id, sentence in sentences.items():
+            if not sentence:
+                yield f"job {job_id} is {kind} without a reason"
+
+
+def _bad_places(assignment: Assignment, jobs: dict[str, JobView], nodes: dict[str, NodeView]) -> Iterator[str]:
+    job, node = jobs.get(assignment.job_id), nodes.get(assignment.node_id)
+    if job is None or node is None:
+        return
+    if not job.movable and job.node_id != node.id:
+        yield f"job {job.id} may not be moved but goes from {job.node_id or 'nowhere'} to {node.id}"
+    if job.movable and not can_hold(node, job):
+        yield f"job {job.id} goes to node {node.id}, which cannot run it"
+
+
+def _bad_sums(plan: Plan, node: NodeView, jobs: dict[str, JobView]) -> Iterator[str]:
+    here = [
+        assignment for assignment in plan.assignments if assignment.node_id == node.id and assignment.job_id in jobs
+    ]
+    weights = sum(assignment.share.cpu_weight for assignment in here)
+    if not weights <= 1 + TOLERANCE:
+        yield f"the weights on node {node.id} add up to {weights:.6g}, more than 1"
+    memory = sum(jobs[assignment.job_id].resources.memory_bytes for assignment in here)
+    placed = any(jobs[assignment.job_id].movable for assignment in here)
+    if placed and memory > node.memory_bytes:
+        yield f"node {node.id} has {node.memory_bytes} bytes of memory, and its jobs were promised {memory}"
