@@ -69,8 +69,7 @@ def load_spec(path: str | Path, changes: Mapping[str, Any] | None = None) -> Job
     values = _read(file)
     if script := values.get("script"):
         values["script"] = str(file.parent / str(script))
-    values |= changes or {}
-    return parse_spec(values)
+    return parse_spec(_merged(values, changes or {}))
 
 
 def parse_spec(values: Mapping[str, Any]) -> JobSpec:
@@ -115,6 +114,18 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise InvalidSpecError(f"{path} holds no fields; see 'tiercel submit --help'.", field="file")
     return values
+
+
+def _merged(values: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(values)
+    # One program takes the other's place.
+    for given, replaced in (("script", "module"), ("module", "script")):
+        if given in changes:
+            merged.pop(replaced, None)
+    for name, value in changes.items():
+        before = merged.get(name)
+        merged[name] = {**before, **value} if isinstance(before, dict) and isinstance(value, Mapping) else value
+    return merged
 
 
 def _read_script(path: Path) -> Script:

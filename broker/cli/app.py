@@ -1,0 +1,26 @@
+"""All commands together."""
+
+from __future__ import annotations
+
+import typer
+
+from tiercel.broker.cli.cluster import endpoints, infer, nodes, version
+from tiercel.broker.cli.jobs import cancel, explain, logs, ls, show
+from tiercel.broker.cli.local import down, up
+from tiercel.broker.cli.submit import submit
+from tiercel.broker.cli.watch import watch
+
+app = typer.Typer(
+    name="tiercel",
+    help="Train and serve models on the same few machines: ship at the first tier, keep training, hot-swap the better.",
+    no_args_is_help=True,
+    # A traceback with local variables could show a token.
+    pretty_exceptions_enable=False,
+)
+for command in (up, down, submit, ls, show, watch, logs, cancel, explain, nodes, endpoints, infer, version):
+    app.command()(command)
+
+
+def main() -> None:
+    """Entry point of the ``tiercel`` command."""
+    app(prog_name="tiercel")

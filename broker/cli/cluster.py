@@ -1,0 +1,111 @@
+"""Commands about nodes, endpoints, and the program itself."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import tiercel
+from tiercel.broker.cli.output import (
+    ENDPOINT_COLUMNS,
+    NODE_COLUMNS,
+    endpoint_row,
+    node_row,
+    number,
+    print_json,
+    print_table,
+)
+from tiercel.broker.cli.session import AsJson, BrokerAddress, StateDir, Target, TenantName, fail, run
+
+if TYPE_CHECKING:
+    from tiercel.broker.client.inference import InferenceResult, Tensor
+
+_SHOWN_ELEMENTS = 32
+
+
+def nodes(
+    *,
+    as_json: AsJson = False,
+    state_dir: StateDir = None,
+    broker: BrokerAddress = "",
+    tenant: TenantName = "default",
+) -> None:
+    """List the machines with an agent."""
+    found = run(Target(state_dir, broker, tenant), lambda client: client.list_nodes())
+    if as_json:
+        print_json([node.to_json() for node in found])
+    elif found:
+        print_table(NODE_COLUMNS, [node_row(node) for node in found])
+    else:
+        typer.echo("No nodes; an agent is started by 'tiercel up'.", err=True)
+
+
+def endpoints(
+    *,
+    as_json: AsJson = False,
+    state_dir: StateDir = None,
+    broker: BrokerAddress = "",
+    tenant: TenantName = "default",
+) -> None:
+    """List the tenant's endpoints with the version that answers."""
+    found = run(Target(state_dir, broker, tenant), lambda client: client.list_endpoints())
+    if as_json:
+        print_json([endpoint.to_json() for endpoint in found])
+    elif found:
+        print_table(ENDPOINT_COLUMNS, [endpoint_row(endpoint) for endpoint in found])
+    else:
+        typer.echo("No endpoints; one appears with the first job that feeds it.", err=True)
+
+
+def infer(
+    endpoint: Annotated[str, typer.Argument(help="The endpoint's name.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON with the inputs; '-' for standard input.")] = "-",
+    *,
+    as_json: AsJson = False,
+    state_dir: StateDir = None,
+    broker: BrokerAddress = "",
+    tenant: TenantName = "default",
+) -> None:
+    """Ask an endpoint; inputs are a JSON object such as {"input": [[0.1, 0.2]]}, the batch dimension first."""
+    inputs = _read_inputs(file)
+    result = run(Target(state_dir, broker, tenant), lambda client: client.infer(endpoint, inputs))
+    if as_json:
+        print_json(result.to_json())
+    else:
+        _print_result(result)
+
+
+def version(*, as_json: AsJson = False) -> None:
+    """Print Tiercel's version."""
+    if as_json:
+        print_json({"version": tiercel.__version__})
+    else:
+        typer.echo(f"tiercel {tiercel.__version__}")
+
+
+def _read_inputs(file: str) -> dict[str, Any]:
+    name = "standard input" if file == "-" else file
+    try:
+        inputs = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"))
+    except OSError as error:
+        fail(f"{name} cannot be read ({error.strerror}); give the path of a JSON file.")
+    except ValueError as error:
+        fail(f"{name} is not JSON: {error}")
+    if not isinstance(inputs, dict):
+        fail(f'{name} must hold an object such as {{"input": [[0.1, 0.2]]}}.')
+    return inputs
+
+
+def _print_result(result: InferenceResult) -> None:
+    typer.echo(f"{result.endpoint} version {result.version or '?'}")
+    for tensor in result.outputs.values():
+        typer.echo(f"{tensor.name} {tensor.datatype} {list(tensor.shape)}: {_elements(tensor)}")
+
+
+def _elements(tensor: Tensor) -> str:
+    shown = (number(value) if isinstance(value, float) else str(value) for value in tensor.data[:_SHOWN_ELEMENTS])
+    return " ".join(shown) + (" … (all of it with --json)" if len(tensor.data) > _SHOWN_ELEMENTS else "")

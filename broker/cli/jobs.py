@@ -1,0 +1,110 @@
+"""Commands about jobs that exist."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tiercel.broker.cli.output import (
+    DECISION_COLUMNS,
+    JOB_COLUMNS,
+    decision_row,
+    job_lines,
+    job_row,
+    print_json,
+    print_table,
+)
+from tiercel.broker.cli.session import AsJson, BrokerAddress, StateDir, Target, TenantName, run
+
+if TYPE_CHECKING:
+    from tiercel.broker.client import Client
+
+JobId = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, as 'tiercel ls' shows it.")]
+
+
+def ls(
+    *,
+    active: Annotated[bool, typer.Option("--active", help="Leave out jobs that have finished.")] = False,
+    as_json: AsJson = False,
+    state_dir: StateDir = None,
+    broker: BrokerAddress = "",
+    tenant: TenantName = "default",
+) -> None:
+    """List the tenant's jobs."""
+    jobs = run(Target(state_dir, broker, tenant), lambda client: client.list_jobs(active_only=active))
+    if as_json:
+        print_json([job.to_json() for job in jobs])
+    elif jobs:
+        print_table(JOB_COLUMNS, [job_row(job) for job in jobs])
+    else:
+        typer.echo("No jobs; create one with 'tiercel submit'.", err=True)
+
+
+def show(
+    job_id: JobId,
+    *,
+    as_json: AsJson = False,
+    state_dir: StateDir = None,
+    broker: BrokerAddress = "",
+    tenant: TenantName = "default",
+) -> None:
+    """Show all that is known about a job."""
+    job = run(Target(state_dir, broker, tenant), lambda client: client.get_job(job_id))
+    if as_json:
+        print_json(job.to_json())
+    else:
+        typer.echo("\n".join(job_lines(job)))
+
+
+def cancel(
+    job_id: JobId,
+    *,
+    as_json: AsJson = False,
+    state_dir: StateDir = None,
+    broker: BrokerAddress = "",
+    tenant: TenantName = "default",
+) -> None:
+    """Stop a job; versions that it delivered keep serving."""
+    job = run(Target(state_dir, broker, tenant), lambda client: client.cancel_job(job_id))
+    if as_json:
+        print_json(job.to_json())
+    else:
+        typer.echo(f"{job.id} is {job.state.value}.")
+
+
+def explain(
+    job_id: JobId,
+    *,
+    as_json: AsJson = False,
+    state_dir: StateDir = None,
+    broker: BrokerAddress = "",
+    tenant: TenantName = "default",
+) -> None:
+    """Say why a job has its share, and what the scheduler decided before, newest first."""
+    explanation = run(Target(state_dir, broker, tenant), lambda client: client.explain_job(job_id))
+    if as_json:
+        print_json(explanation.to_json())
+        return
+    typer.echo("\n".join(line for line in job_lines(explanation.job) if line.startswith(("job", "state", "share"))))
+    if explanation.decisions:
+        print_table(DECISION_COLUMNS, [decision_row(decision) for decision in explanation.decisions])
+    else:
+        typer.echo("The scheduler has not decided about it yet.")
+
+
+def logs(
+    job_id: JobId,
+    *,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Stay until the job has finished.")] = False,
+    state_dir: StateDir = None,
+    broker: BrokerAddress = "",
+    tenant: TenantName = "default",
+) -> None:
+    """Print the output of a job's training script."""
+
+    async def print_logs(client: Client) -> None:
+        async for chunk in client.logs(job_id, follow=follow):
+            typer.echo(chunk, nl=False)
+
+    run(Target(state_dir, broker, tenant), print_logs)

@@ -1,0 +1,62 @@
+"""Commands about the broker on this machine: ``up`` and ``down``."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from tiercel.broker.cli.session import USAGE, StateDir, fail, run_to_the_end
+
+_PORT = "0 for any free one, which a restart tries to get again."
+
+
+def up(
+    *,
+    state_dir: StateDir = None,
+    broker_port: Annotated[int, typer.Option(help=f"Port of the broker's gRPC services; {_PORT}")] = 0,
+    http_port: Annotated[int, typer.Option(help=f"Port for requests over HTTP; {_PORT}")] = 0,
+    grpc_port: Annotated[int, typer.Option(help=f"Port for requests over gRPC; {_PORT}")] = 0,
+    mqtt_port: Annotated[int, typer.Option(help=f"Port of the embedded MQTT broker; {_PORT}")] = 0,
+    mqtt_url: Annotated[str, typer.Option(help="MQTT broker to use instead, such as mqtt://127.0.0.1:1883.")] = "",
+    policy: Annotated[str, typer.Option(help="How shares are decided: fair or tradl.")] = "",
+    tenant: Annotated[list[str] | None, typer.Option(help="A tenant to make if it is missing; repeatable.")] = None,
+    runtime: Annotated[list[str] | None, typer.Option(help="process or docker, the preferred first.")] = None,
+    node_id: Annotated[str, typer.Option(help="Name of this machine's node.")] = "local",
+    cpu_cores: Annotated[float | None, typer.Option(help="Cores that jobs may use; all when left out.")] = None,
+) -> None:
+    """Run a broker here, with an agent and an inference server beside it, until Ctrl-C.
+
+    If it is killed, agent, inference server and trainings go on, and the next 'up' takes them over.
+    """
+    if mqtt_url and mqtt_port:
+        fail("Give --mqtt-url for an MQTT broker that runs, or --mqtt-port for the embedded one, not both.", USAGE)
+    # The server side (SQLAlchemy, the MQTT broker, gRPC) takes a second to import, which no other command needs.
+    from tiercel.broker.cli.up.options import UpOptions
+    from tiercel.broker.cli.up.run import run_up
+    from tiercel.broker.client.state_dir import default_state_dir
+
+    options = UpOptions(
+        state_dir=(state_dir or default_state_dir()).absolute(),
+        broker_port=broker_port,
+        http_port=http_port,
+        grpc_port=grpc_port,
+        mqtt_port=mqtt_port,
+        mqtt_url=mqtt_url,
+        policy=policy,
+        tenants=tuple(dict.fromkeys(["default", *(tenant or [])])),
+        runtimes=tuple(runtime or ["process"]),
+        node_id=node_id,
+        cpu_cores=float(cpu_cores or os.cpu_count() or 1),
+    )
+    run_to_the_end(run_up(options))
+
+
+def down(*, state_dir: StateDir = None) -> None:
+    """Stop what 'tiercel up' runs in a state directory, or has left behind."""
+    from tiercel.broker.cli.up.stop import run_down
+    from tiercel.broker.client.state_dir import default_state_dir
+
+    stopped = run_to_the_end(run_down((state_dir or default_state_dir()).absolute()))
+    typer.echo(f"Stopped: {', '.join(stopped)}." if stopped else "Nothing was running.")

@@ -1,0 +1,196 @@
+"""How things are printed: tables on a terminal, plain columns elsewhere, JSON on request."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from tiercel.broker.domain.jobs import JobState, TierState
+
+if TYPE_CHECKING:
+    from tiercel.broker.client import DecisionInfo, EndpointInfo, JobInfo, NodeInfo, TierInfo
+
+# What a script prints or a job's reason says is not to move the cursor or rename the window.
+_CONTROL = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+_STATE_STYLES = {
+    JobState.RUNNING: "green",
+    JobState.COMPLETED: "bold green",
+    JobState.FAILED: "bold red",
+    JobState.CANCELLED: "yellow",
+    JobState.DISCONNECTED: "red",
+}
+_TIER_MARKS = {
+    TierState.PENDING: "·",
+    TierState.UNREACHABLE: "✗",
+    TierState.REACHED: "…",
+    TierState.DELIVERED: "✓",
+    TierState.FAILED: "!",
+}
+
+JOB_COLUMNS = ("ID", "NAME", "STATE", "EPOCH", "BEST", "TIERS", "CPU", "ENDPOINT", "AGE")
+NODE_COLUMNS = ("ID", "STATE", "CORES", "MEMORY", "JOBS", "RUNTIMES", "LIMITS", "SERVING")
+ENDPOINT_COLUMNS = ("NAME", "LIVE", "METRIC", "VALUE", "JOB", "SERVING")
+DECISION_COLUMNS = ("AT", "TRIGGER", "POLICY", "NODE", "CPU", "REASON")
+
+
+def is_terminal() -> bool:
+    """Whether somebody watches standard output."""
+    return sys.stdout.isatty()
+
+
+def print_json(value: Any) -> None:
+    """Print JSON, indented."""
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows below a header: a table that fits on a terminal, or else columns that cut nothing off."""
+    if is_terminal():
+        _print_rich_table(columns, rows)
+        return
+    widths = [max(len(row[index]) for row in (columns, *rows)) for index in range(len(columns))]
+    for row in (columns, *rows):
+        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _print_rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    # rich is for terminals only; scripts do not wait for its import.
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    styles = {state.value: style for state, style in _STATE_STYLES.items()}
+    for row in rows:
+        table.add_row(*(Text(cell, style=styles.get(cell, "")) for cell in row))
+    Console(width=shutil.get_terminal_size().columns).print(table)
+
+
+def clean(text: str) -> str:
+    """Text without control characters besides line breaks and tabs."""
+    return text.translate(_CONTROL)
+
+
+def number(value: float | None) -> str:
+    """A metric, short."""
+    return "-" if value is None else f"{value:.4g}"
+
+
+def age(since: datetime, now: datetime | None = None) -> str:
+    """How long ago, in one unit."""
+    seconds = max(0.0, ((now or datetime.now(UTC)) - since).total_seconds())
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{seconds:.0f}s"
+
+
+def memory(size: int) -> str:
+    """A size in bytes, in one unit."""
+    return f"{size / 1024**3:.1f}GiB" if size >= 1024**3 else f"{size / 1024**2:.0f}MiB"
+
+
+def tier_cell(tier: TierInfo) -> str:
+    """A tier, short: mark, target, version."""
+    version = f" v{tier.version}" if tier.version else ""
+    return f"{_TIER_MARKS[tier.state]}{number(tier.target)}{version}"
+
+
+def share_cell(job: JobInfo) -> str:
+    """A job's share of its node, in percent."""
+    if job.share is None or job.state.is_final:
+        return "-"
+    cap = f" ≤{job.share.cpu_cap_cores:.2g}" if job.share.cpu_cap_cores else ""
+    return f"{job.share.cpu_weight:.0%}{cap}"
+
+
+def job_row(job: JobInfo) -> tuple[str, ...]:
+    """A job for :data:`JOB_COLUMNS`."""
+    return (
+        job.id,
+        clean(job.spec.name),
+        job.state.value,
+        f"{job.epoch}/{job.spec.max_epochs}",
+        f"{job.spec.metric} {number(job.best_value)}",
+        "  ".join(tier_cell(tier) for tier in job.tiers),
+        share_cell(job),
+        job.spec.endpoint,
+        age(job.submitted_at),
+    )
+
+
+def node_row(node: NodeInfo) -> tuple[str, ...]:
+    """A node for :data:`NODE_COLUMNS`."""
+    return (
+        node.id,
+        "online" if node.online else "offline",
+        f"{node.cpu_cores:g}",
+        f"{memory(node.memory_reserved_bytes)} of {memory(node.memory_bytes)}",
+        str(node.jobs),
+        ",".join(node.runtimes),
+        node.limits,
+        node.serving_http or "-",
+    )
+
+
+def endpoint_row(endpoint: EndpointInfo) -> tuple[str, ...]:
+    """An endpoint for :data:`ENDPOINT_COLUMNS`."""
+    live = next((version for version in endpoint.versions if version.version == endpoint.live_version), None)
+    return (
+        endpoint.name,
+        str(endpoint.live_version or "-"),
+        live.metric if live else "-",
+        number(live.value if live else None),
+        live.job_id if live else "-",
+        endpoint.serving_http or "-",
+    )
+
+
+def decision_row(decision: DecisionInfo) -> tuple[str, ...]:
+    """A decision for :data:`DECISION_COLUMNS`."""
+    return (
+        f"{decision.at.astimezone():%H:%M:%S}",
+        decision.trigger,
+        decision.policy,
+        decision.node_id,
+        f"{decision.share.cpu_weight:.0%}",
+        clean(decision.share.reason),
+    )
+
+
+def job_lines(job: JobInfo) -> list[str]:
+    """A job in full, a line for each thing that is known."""
+    spec = job.spec
+    program = spec.script.name if spec.script else spec.module or spec.image
+    lines = [
+        f"job       {job.id} ({clean(spec.name)}) of {job.tenant}",
+        f"state     {job.state.value}" + (f": {clean(job.reason)}" if job.reason else ""),
+        f"program   {' '.join([program, *map(clean, spec.arguments)])}",
+        f"endpoint  {spec.endpoint}",
+        f"progress  epoch {job.epoch} of {spec.max_epochs}",
+        f"metric    {spec.metric} {number(job.latest_value)} (best {number(job.best_value)}, {spec.direction.value})",
+        f"node      {job.node_id or '-'}, attempt {job.attempts}, {job.cpu_seconds:.1f} CPU seconds",
+        f"share     {share_cell(job)}" + (f": {clean(job.share.reason)}" if job.share else ""),
+        f"asked     {spec.resources.cpu_cores:g} cores, {memory(spec.resources.memory_bytes)}",
+        *(_tier_line(tier) for tier in job.tiers),
+    ]
+    if job.log_tail:
+        lines += ["last output:", *(f"  {line}" for line in clean(job.log_tail).splitlines())]
+    return lines
+
+
+def _tier_line(tier: TierInfo) -> str:
+    line = f"tier {tier.number}    {tier_cell(tier)}  {tier.state.value}"
+    if tier.reached_seconds is not None:
+        line += f", reached with {number(tier.reached_value)} after {tier.reached_seconds:.1f} s"
+    if tier.delivered_seconds is not None:
+        line += f", answers with {number(tier.delivered_value)} after {tier.delivered_seconds:.1f} s"
+    return line + (f": {clean(tier.reason)}" if tier.reason else "")

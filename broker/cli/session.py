@@ -1,0 +1,96 @@
+"""What all commands that talk to a broker share: where it is, who asks, and how errors end the command."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+
+import typer
+
+from tiercel.broker.domain.errors import TiercelError
+
+if TYPE_CHECKING:
+    from tiercel.broker.client import Client
+
+FAILED = 1
+USAGE = 2
+JOB_FAILED = 3
+INTERRUPTED = 130
+
+T = TypeVar("T")
+
+StateDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--state-dir",
+        envvar="TIERCEL_STATE_DIR",
+        help="Folder that 'tiercel up' runs in.",
+        show_default="~/.local/state/tiercel",
+    ),
+]
+BrokerAddress = Annotated[
+    str, typer.Option("--broker", metavar="HOST:PORT", help="The broker.", show_default="from the state directory")
+]
+TenantName = Annotated[
+    str,
+    typer.Option(
+        "--tenant", envvar="TIERCEL_TENANT", help="Whose token to use; the environment's TIERCEL_TOKEN comes first."
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON with stable keys.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which broker is meant, and on whose behalf.
+
+    Attributes:
+        state_dir: The state directory, or None for the default one.
+        broker: ``host:port``, or empty for the one of the state directory.
+        tenant: Whose token to use.
+    """
+
+    state_dir: Path | None
+    broker: str
+    tenant: str
+
+
+def run(target: Target, action: Callable[[Client], Awaitable[T]]) -> T:
+    """Run ``action`` with a client; ends the command with a sentence if it fails."""
+
+    async def with_client() -> T:
+        async with _client(target) as client:
+            return await action(client)
+
+    return run_to_the_end(with_client())
+
+
+def run_to_the_end(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine; ends the command with a sentence if it fails, and quietly if it is interrupted."""
+    try:
+        return asyncio.run(coroutine)
+    except TiercelError as error:
+        fail(error.message)
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def fail(message: str, code: int = FAILED) -> NoReturn:
+    """End the command with a sentence on standard error."""
+    typer.echo(f"Error: {message}", err=True)
+    raise typer.Exit(code)
+
+
+def _client(target: Target) -> Client:
+    # gRPC takes a third of a second to import; 'tiercel --help' does without.
+    from tiercel.broker.client import Client
+    from tiercel.broker.client.state_dir import default_state_dir, read_broker_address, read_token
+
+    folder = target.state_dir or default_state_dir()
+    address = target.broker or read_broker_address(folder)
+    token = os.environ.get("TIERCEL_TOKEN") or read_token(folder, target.tenant)
+    return Client(address, token=token)

@@ -1,0 +1,104 @@
+"""``tiercel submit``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tiercel.broker.cli.output import print_json
+from tiercel.broker.cli.session import (
+    JOB_FAILED,
+    USAGE,
+    AsJson,
+    BrokerAddress,
+    StateDir,
+    Target,
+    TenantName,
+    fail,
+    run,
+)
+from tiercel.broker.cli.watch import follow_job
+from tiercel.broker.domain.errors import TiercelError
+from tiercel.broker.domain.jobs import JobState
+
+if TYPE_CHECKING:
+    from tiercel.broker.client import Client, JobInfo
+    from tiercel.broker.domain.jobs import JobSpec
+
+
+def submit(
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="The job's spec, YAML or TOML.")] = None,
+    *,
+    script: Annotated[Path | None, typer.Option(help="Training script to send.")] = None,
+    module: Annotated[str, typer.Option(help="Python module to run instead of a script.")] = "",
+    endpoint: Annotated[str, typer.Option(help="Name that applications call.")] = "",
+    metric: Annotated[str, typer.Option(help="Metric that the tiers are about, as the script reports it.")] = "",
+    direction: Annotated[str, typer.Option(help="Whether more is better: max or min.")] = "",
+    tier: Annotated[list[str] | None, typer.Option(help="A tier's target; once for each, the easiest first.")] = None,
+    arg: Annotated[
+        list[str] | None, typer.Option(help="An argument of the script, such as --arg=--seed; once for each.")
+    ] = None,
+    runtime: Annotated[str, typer.Option(help="process or docker; the node's choice when left out.")] = "",
+    image: Annotated[str, typer.Option(help="Container image.")] = "",
+    cpu_cores: Annotated[float | None, typer.Option(help="Cores that it can use at the same time.")] = None,
+    memory: Annotated[str, typer.Option(help="Memory limit, such as 2GiB.")] = "",
+    max_epochs: Annotated[int | None, typer.Option(help="Epochs that it may train at most.")] = None,
+    name: Annotated[str, typer.Option(help="A label for people.")] = "",
+    wait: Annotated[bool, typer.Option("--wait", help="Follow it to its end; exit code 3 if it fails.")] = False,
+    as_json: AsJson = False,
+    state_dir: StateDir = None,
+    broker: BrokerAddress = "",
+    tenant: TenantName = "default",
+) -> None:
+    """Create a training job from a file, from flags, or from a file with flags that replace its fields."""
+    resources = {"cpu_cores": cpu_cores, "memory": memory}
+    flags = {
+        "script": str(script) if script else "",
+        "module": module,
+        "endpoint": endpoint,
+        "metric": metric,
+        "direction": direction,
+        "tiers": tier,
+        "arguments": arg,
+        "runtime": runtime,
+        "image": image,
+        "max_epochs": max_epochs,
+        "name": name,
+        "resources": _given(resources),
+    }
+    spec = _spec(file, _given(flags))
+    _submit(Target(state_dir, broker, tenant), spec, wait=wait, as_json=as_json)
+
+
+def _given(flags: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in flags.items() if value is not None and value not in ("", {})}
+
+
+def _submit(target: Target, spec: JobSpec, *, wait: bool, as_json: bool) -> None:
+    async def create(client: Client) -> JobInfo:
+        handle = await client.submit(spec)
+        if not as_json:
+            typer.echo(f"Submitted {handle.id}; follow it with 'tiercel watch {handle.id}'.")
+        if wait:
+            return await follow_job(client, handle.id, quiet=as_json)
+        return await handle.refresh()
+
+    job = run(target, create)
+    if as_json:
+        print_json(job.to_json())
+    if wait and job.state is not JobState.COMPLETED:
+        raise typer.Exit(JOB_FAILED)
+
+
+def _spec(file: Path | None, flags: dict[str, Any]) -> JobSpec:
+    # pydantic and gRPC are imported for those who submit, not for 'tiercel --help'.
+    from tiercel.broker.client.spec_file import load_spec, parse_spec
+
+    if file is None and not flags:
+        fail("Give a spec's file, or flags such as --script, --endpoint, --metric, --direction and --tier.", USAGE)
+    try:
+        return load_spec(file, flags) if file is not None else parse_spec(flags)
+    except TiercelError as error:
+        fail(error.message)

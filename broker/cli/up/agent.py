@@ -1,0 +1,145 @@
+"""Sees to it that an agent runs: adopts a living one, starts one if there is none, starts it again if it dies."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tiercel.broker.cli.up.addresses import read_earlier
+from tiercel.broker.cli.up.locks import is_held, open_holder
+from tiercel.broker.cli.up.options import Places, UpOptions
+from tiercel.broker.cli.up.ports import choose_port
+from tiercel.broker.cli.up.processes import stop_holder, wait_exit
+
+AGENT_COMMAND = (sys.executable, "-m", "tiercel.trainer_agent")
+# The agent runs other people's code: what is not for it is not in its environment.
+_SECRETS = ("TIERCEL_TOKEN", "TIERCEL_MQTT_USERNAME", "TIERCEL_MQTT_PASSWORD")
+_LOG_BYTES = 10 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPatience:
+    """How an agent that ends is dealt with.
+
+    Attributes:
+        first_pause_seconds: Before it is started again; doubles with each failure in a row.
+        longest_pause_seconds: At most.
+        steady_seconds: An agent that lived this long did not fail in a row with the one before.
+        stop_seconds: How long it may take to stop its runs and the inference server.
+    """
+
+    first_pause_seconds: float = 0.5
+    longest_pause_seconds: float = 30.0
+    steady_seconds: float = 30.0
+    stop_seconds: float = 45.0
+
+
+class AgentKeeper:
+    """Keeps one agent running in a state directory.
+
+    Args:
+        options: What was asked for.
+        tell: Says a sentence to the user.
+        command: How to start an agent; its options are appended.
+        patience: How one that ends is dealt with.
+    """
+
+    def __init__(
+        self,
+        options: UpOptions,
+        tell: Callable[[str], None],
+        command: tuple[str, ...] = AGENT_COMMAND,
+        patience: AgentPatience | None = None,
+    ) -> None:
+        self._options = options
+        self._places = Places(options.state_dir)
+        self._tell = tell
+        self._command = command
+        self._patience = patience or AgentPatience()
+
+    async def keep(self) -> None:
+        """Run until cancelled; the agent lives on."""
+        failures = 0
+        clock = asyncio.get_running_loop().time
+        while True:
+            began = clock()
+            ending = await self._wait_one()
+            failures = 1 if clock() - began > self._patience.steady_seconds else failures + 1
+            pause = min(
+                self._patience.longest_pause_seconds, self._patience.first_pause_seconds * 2.0 ** min(failures - 1, 16)
+            )
+            self._tell(f"The agent {ending}; it is started again in {pause:.1f} s. See {self._places.agent_log}.")
+            await asyncio.sleep(pause)
+
+    async def stop(self) -> None:
+        """Stop the agent with all that it runs."""
+        await stop_holder(self._places.agent_lock, self._patience.stop_seconds)
+
+    async def _wait_one(self) -> str:
+        """Adopt or start an agent and wait for its end; returns how it ended."""
+        holder = open_holder(self._places.agent_lock)
+        if holder is not None:
+            pid, pidfd = holder
+            self._tell(
+                f"Taking over the agent that runs already (process {pid}), with the options it was started with."
+            )
+            try:
+                await wait_exit(pidfd)
+            finally:
+                os.close(pidfd)
+            return f"(process {pid}) ended"
+        process = self._start()
+        pidfd = os.pidfd_open(process.pid)
+        try:
+            await wait_exit(pidfd)
+        finally:
+            os.close(pidfd)
+            # Reaps it if it has ended; if not, it lives on as somebody else's child.
+            code = process.poll()
+            process.returncode = 0 if code is None else code
+        return f"ended with exit code {code}"
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        log = self._places.agent_log
+        if log.exists() and log.stat().st_size > _LOG_BYTES:
+            log.replace(log.with_suffix(".log.1"))
+        environment = {name: value for name, value in os.environ.items() if name not in _SECRETS}
+        with log.open("ab") as output:
+            return subprocess.Popen(
+                [*self._command, *self._arguments()],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                # Ctrl-C in the terminal is for us alone, and the agent outlives us.
+                start_new_session=True,
+            )
+
+    def _arguments(self) -> list[str]:
+        options, places = self._options, self._places
+        http_port, grpc_port = self._serving_ports()
+        return [
+            *("--addresses-file", str(places.addresses)),
+            *("--state-dir", str(places.agent_dir)),
+            *("--token-file", str(places.node_token)),
+            *("--node-id", options.node_id),
+            *("--runtimes", ",".join(options.runtimes)),
+            *("--http-port", str(http_port)),
+            *("--grpc-port", str(grpc_port)),
+            *("--cpu-cores", f"{options.cpu_cores:g}"),
+        ]
+
+    def _serving_ports(self) -> tuple[int, int]:
+        options = self._options
+        if is_held(self._places.serving_lock):
+            # The inference server outlived its agent and keeps its ports.
+            return options.http_port, options.grpc_port
+        earlier = read_earlier(self._places.addresses)
+        return (
+            choose_port("--http-port", options.http_port, earlier.get("serving_http", "")),
+            choose_port("--grpc-port", options.grpc_port, earlier.get("serving_grpc", "")),
+        )

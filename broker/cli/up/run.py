@@ -1,0 +1,158 @@
+"""``tiercel up``."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import logging.handlers
+import signal
+from typing import Any
+
+import typer
+from pydantic import ValidationError
+
+from tiercel.broker.cli.up.addresses import read_earlier, write_addresses
+from tiercel.broker.cli.up.agent import AGENT_COMMAND, AgentKeeper
+from tiercel.broker.cli.up.locks import hold_lock, is_held
+from tiercel.broker.cli.up.options import Places, UpOptions
+from tiercel.broker.cli.up.ports import choose_port
+from tiercel.broker.domain.errors import InvalidSpecError, TiercelError, UnavailableError
+from tiercel.broker.server import Broker
+from tiercel.broker.settings import BrokerSettings
+
+_LOGGER = logging.getLogger(__name__)
+_LOG_BYTES = 10 * 1024 * 1024
+_LOOK_SECONDS = 2.0
+
+
+async def run_up(options: UpOptions, agent_command: tuple[str, ...] = AGENT_COMMAND) -> None:
+    """Run a broker and see to its agent until SIGINT or SIGTERM, then stop both.
+
+    If a part of the broker fails for good, the agent and what it runs go on, for the next ``up`` to take over.
+
+    Args:
+        options: What was asked for.
+        agent_command: How to start an agent.
+
+    Raises:
+        UnavailableError: Another ``up`` runs there, or a port is in use.
+        InvalidSpecError: An option or a setting of the environment is wrong.
+    """
+    places = Places(options.state_dir)
+    with hold_lock(places.up_lock):
+        _configure_logging(places)
+        earlier = read_earlier(places.addresses)
+        settings = _broker_settings(options, earlier)
+        _check_serving_ports(options, places)
+        keeper = AgentKeeper(options, _tell, agent_command)
+        stopping = asyncio.Event()
+        _stop_on_signals(stopping)
+        async with Broker(settings) as broker:
+            # What the last run knew of the inference server stays out: the file is complete only once it answers.
+            write_addresses(places.addresses, _broker_addresses(broker))
+            await _supervise(broker, keeper, places, earlier, stopping)
+            typer.echo("Stopping.", err=True)
+        # The broker is gone first, so that it does not take the end of runs for their failure.
+        await keeper.stop()
+
+
+async def _supervise(
+    broker: Broker, keeper: AgentKeeper, places: Places, earlier: dict[str, str], stopping: asyncio.Event
+) -> None:
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(keeper.keep(), name="agent keeper"),
+                group.create_task(_announce(broker, places), name="announcement"),
+                group.create_task(broker.wait_failed(), name="broker"),
+            ]
+            await stopping.wait()
+            for task in tasks:
+                task.cancel()
+    except ExceptionGroup as failures:
+        raise _sentence(failures.exceptions[0], places) from failures
+
+
+def _sentence(error: Exception, places: Places) -> TiercelError:
+    if isinstance(error, TiercelError):
+        return error
+    _LOGGER.error("a part of the broker failed for good", exc_info=error)
+    return UnavailableError(
+        f"A part of the broker failed for good ({type(error).__name__}: {error}); trainings and the inference server "
+        f"go on. See {places.broker_log}, then start 'tiercel up' again."
+    )
+
+
+async def _announce(broker: Broker, places: Places) -> None:
+    """Write where the inference server answers, whenever that changes; say once that all is up."""
+    known: dict[str, str] = {}
+    while True:
+        http, grpc = await broker.wait_serving()
+        addresses = {**_broker_addresses(broker), "serving_http": http, "serving_grpc": grpc}
+        if addresses != known:
+            write_addresses(places.addresses, addresses)
+            if not known:
+                typer.echo(
+                    f"Tiercel is up: broker {addresses['broker']}, serving {http} (HTTP) and {grpc} (gRPC), "
+                    f"MQTT {addresses['mqtt']}; state in {places.state_dir}"
+                )
+            known = addresses
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _broker_addresses(broker: Broker) -> dict[str, str]:
+    return {"broker": broker.broker_address, "mqtt": broker.mqtt_address}
+
+
+def _broker_settings(options: UpOptions, earlier: dict[str, str]) -> BrokerSettings:
+    values: dict[str, Any] = {
+        "state_dir": options.state_dir,
+        "broker_port": choose_port("--broker-port", options.broker_port, earlier.get("broker", "")),
+        "tenants": options.tenants,
+    }
+    if options.policy:
+        values["policy"] = options.policy
+    if options.mqtt_url:
+        values["mqtt_url"] = options.mqtt_url
+    else:
+        values["mqtt_port"] = choose_port("--mqtt-port", options.mqtt_port, earlier.get("mqtt", ""))
+    try:
+        return BrokerSettings(**values)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        field = ".".join(map(str, first["loc"]))
+        message = f"{field}: {first['msg']}; correct the option or the variable TIERCEL_{field.upper()}."
+        raise InvalidSpecError(message, field=field) from None
+
+
+def _check_serving_ports(options: UpOptions, places: Places) -> None:
+    # A port that our own inference server holds from an earlier run is not in anybody's way.
+    if not is_held(places.agent_lock) and not is_held(places.serving_lock):
+        choose_port("--http-port", options.http_port, "")
+        choose_port("--grpc-port", options.grpc_port, "")
+
+
+def _stop_on_signals(stopping: asyncio.Event) -> None:
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        stopping.set()
+        # A second signal ends us at once, as if we had been killed.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+
+
+def _configure_logging(places: Places) -> None:
+    console = logging.StreamHandler()
+    console.setLevel(logging.WARNING)
+    file = logging.handlers.RotatingFileHandler(places.broker_log, maxBytes=_LOG_BYTES, backupCount=1)
+    logging.basicConfig(
+        level=logging.INFO, handlers=[console, file], format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+
+
+def _tell(sentence: str) -> None:
+    typer.echo(sentence, err=True)

@@ -1,0 +1,153 @@
+"""``tiercel watch``: a live table on a terminal, a line for each event elsewhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from contextlib import ExitStack, aclosing
+from typing import TYPE_CHECKING, Annotated, Protocol
+
+import typer
+
+from tiercel.broker.cli.output import is_terminal
+from tiercel.broker.cli.session import JOB_FAILED, AsJson, BrokerAddress, StateDir, Target, TenantName, run
+from tiercel.broker.domain.jobs import JobState
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+    from tiercel.broker.cli.job_view import JobView
+    from tiercel.broker.client import Client, JobEvent, JobInfo
+
+
+def watch(
+    job_ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[JOB]...", help="All of the tenant's if none.")
+    ] = None,
+    *,
+    as_json: AsJson = False,
+    state_dir: StateDir = None,
+    broker: BrokerAddress = "",
+    tenant: TenantName = "default",
+) -> None:
+    """Follow jobs as they learn.
+
+    Ends when all the jobs named have finished (exit code 3 if one of them failed), or at Ctrl-C if none was named.
+    With --json each event is a line.
+    """
+    wanted = job_ids or []
+
+    async def follow(client: Client) -> list[JobInfo]:
+        jobs = [await client.get_job(job_id) for job_id in wanted] if wanted else await client.list_jobs()
+        screen = _JsonLines() if as_json else _screen()
+        return await _follow(client, jobs, screen, named=bool(wanted))
+
+    finished = run(Target(state_dir, broker, tenant), follow)
+    if any(job.state is not JobState.COMPLETED for job in finished):
+        raise typer.Exit(JOB_FAILED)
+
+
+async def follow_job(client: Client, job_id: str, *, quiet: bool) -> JobInfo:
+    """Show what happens to one job until it has finished.
+
+    Args:
+        client: An open client.
+        job_id: The job.
+        quiet: Show nothing.
+
+    Returns:
+        The job in its final state.
+    """
+    screen = _Nothing() if quiet else _screen()
+    (job,) = await _follow(client, [await client.get_job(job_id)], screen, named=True)
+    return job
+
+
+class _Screen(Protocol):
+    def show(self, views: Iterable[JobView]) -> None: ...
+
+    def tell(self, event: JobEvent, view: JobView) -> None: ...
+
+    def close(self) -> None: ...
+
+
+async def _follow(client: Client, jobs: Iterable[JobInfo], screen: _Screen, *, named: bool) -> list[JobInfo]:
+    from tiercel.broker.cli.job_view import JobView
+
+    views = {job.id: JobView(job) for job in jobs}
+    # Those that had finished before are shown as they are: their events are history.
+    over = {job_id for job_id, view in views.items() if view.job.state.is_final}
+    with ExitStack() as stack:
+        stack.callback(screen.close)
+        screen.show(views.values())
+        only = next(iter(views)) if named and len(views) == 1 else ""
+        if not (named and len(over) == len(views)):
+            async with aclosing(client.events(job_id=only)) as events:
+                async for event in events:
+                    if event.job_id in over or (named and event.job_id not in views):
+                        continue
+                    if event.job_id not in views:
+                        views[event.job_id] = JobView(await client.get_job(event.job_id))
+                    views[event.job_id] = views[event.job_id].after(event)
+                    screen.tell(event, views[event.job_id])
+                    screen.show(views.values())
+                    if named and all(view.job.state.is_final for view in views.values()):
+                        break
+        final = [await client.get_job(job_id) for job_id in views] if named else []
+        screen.show([JobView(job, views[job.id].first_value) for job in final] or views.values())
+    return final
+
+
+def _screen() -> _Screen:
+    return _Table() if is_terminal() else _Lines()
+
+
+class _Nothing:
+    """Shows nothing."""
+
+    def show(self, views: Iterable[JobView]) -> None:
+        """Nothing."""
+
+    def tell(self, event: JobEvent, view: JobView) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+class _Lines(_Nothing):
+    """A line for each event."""
+
+    def tell(self, event: JobEvent, view: JobView) -> None:
+        """Print it."""
+        from tiercel.broker.cli.job_view import event_line
+
+        typer.echo(event_line(event, view.job.spec.name))
+
+
+class _JsonLines(_Nothing):
+    """A JSON object for each event."""
+
+    def tell(self, event: JobEvent, view: JobView) -> None:
+        """Print it."""
+        typer.echo(json.dumps(event.to_json(), ensure_ascii=False))
+
+
+class _Table(_Nothing):
+    """A table that is drawn again when something changes, a few times a second at most."""
+
+    def __init__(self) -> None:
+        from rich.live import Live
+
+        self._live: Live = Live(auto_refresh=True, refresh_per_second=4)
+        self._live.start()
+
+    def show(self, views: Iterable[JobView]) -> None:
+        """Draw it."""
+        from tiercel.broker.cli.watch_table import watch_table
+
+        self._live.update(watch_table(views))
+
+    def close(self) -> None:
+        """Leave the last state on the screen."""
+        self._live.stop()
