@@ -6,6 +6,7 @@ report, and at the exit. Only the connection has a thread of its own.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import time
@@ -48,6 +49,7 @@ class AttachedJob(Job):
         welcome: What the agent said first.
         deliveries: Hands models over.
         keeper: Saves and restores the run.
+        resources: What is to be let go of when the job is closed.
         exit_wait_seconds: See :data:`EXIT_WAIT_SECONDS`.
     """
 
@@ -61,12 +63,13 @@ class AttachedJob(Job):
         welcome: trainer_pb2.TrainerWelcome,
         deliveries: Deliveries,
         keeper: RunKeeper,
+        resources: contextlib.ExitStack,
         exit_wait_seconds: float = EXIT_WAIT_SECONDS,
     ) -> None:
         super().__init__(model, signature, samples)
         self._channel, self._deliveries, self._keeper = channel, deliveries, keeper
         self._run_id, self._metric, self._max_epochs = welcome.run_id, welcome.metric, welcome.max_epochs
-        self._exit_wait_seconds = exit_wait_seconds
+        self._resources, self._exit_wait_seconds = resources, exit_wait_seconds
         self._pacer = Pacer()
         self._finished_epochs = self._epoch = self._sequence = 0
         self._stopping = self._interrupted = self._crashed = self._gave_up = self._closed = False
@@ -146,7 +149,7 @@ class AttachedJob(Job):
             self._deliveries.refuse_rest(
                 lambda request: f"the training ended and no report of this run reached the target {request.target:g}"
             )
-        self._channel.close()
+        self._resources.close()
 
     def close_at_exit(self) -> None:
         """The same when the interpreter ends, which may be because of an error."""

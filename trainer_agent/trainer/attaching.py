@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import importlib
 import math
 import os
@@ -58,20 +59,21 @@ def attach(run_directory: Path, training: Training) -> AttachedJob:
         AgentUnreachableError: If the agent does not welcome the process.
         CheckpointError: If an earlier checkpoint does not fit.
     """
-    channel = AgentChannel(run_directory)
-    channel.start()
-    try:
+    with contextlib.ExitStack() as stack:
+        channel = AgentChannel(run_directory)
+        stack.callback(channel.close)
+        channel.start()
         welcome = _wait_welcome(channel, run_directory)
         if welcome.cpu_cores > 0:
             torch.set_num_threads(math.ceil(welcome.cpu_cores))
-        job = _job(run_directory, training, channel, welcome)
+        resources = contextlib.ExitStack()
+        job = _job(run_directory, training, channel, welcome, resources)
         job.restore()
-    except BaseException:
-        channel.close()
-        raise
-    _stop_on_sigterm(channel)
-    _close_at_exit(job)
-    _import_early()
+        _stop_on_sigterm(channel, stack)
+        _import_early(stack)
+        _close_at_exit(job)
+        # From here on the job owns what was opened.
+        resources.push(stack.pop_all())
     return job
 
 
@@ -89,7 +91,11 @@ def _wait_welcome(channel: AgentChannel, run_directory: Path) -> trainer_pb2.Tra
 
 
 def _job(
-    run_directory: Path, training: Training, channel: AgentChannel, welcome: trainer_pb2.TrainerWelcome
+    run_directory: Path,
+    training: Training,
+    channel: AgentChannel,
+    welcome: trainer_pb2.TrainerWelcome,
+    resources: contextlib.ExitStack,
 ) -> AttachedJob:
     model, signature, samples = training.model, training.signature, Samples(training.signature)
     exports = run_directory / EXPORTS_FOLDER
@@ -106,11 +112,12 @@ def _job(
         welcome=welcome,
         deliveries=Deliveries(model, tiers, handover, channel),
         keeper=RunKeeper(store, model, training.optimizer, training.scheduler),
+        resources=resources,
         exit_wait_seconds=float(os.environ.get(EXIT_WAIT_VARIABLE, EXIT_WAIT_SECONDS)),
     )
 
 
-def _stop_on_sigterm(channel: AgentChannel) -> None:
+def _stop_on_sigterm(channel: AgentChannel, resources: contextlib.ExitStack) -> None:
     """Make SIGTERM a request to stop, beside what the script has arranged; only the main thread may."""
     if threading.current_thread() is not threading.main_thread():
         return
@@ -125,7 +132,12 @@ def _stop_on_sigterm(channel: AgentChannel) -> None:
         if callable(previous):
             previous(number, frame)
 
+    def restore() -> None:
+        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is stop:
+            signal.signal(signal.SIGTERM, previous)
+
     signal.signal(signal.SIGTERM, stop)
+    resources.callback(restore)
 
 
 def _close_at_exit(job: AttachedJob) -> None:
@@ -138,7 +150,7 @@ def _close_at_exit(job: AttachedJob) -> None:
     atexit.register(close)
 
 
-def _import_early() -> None:
+def _import_early(resources: contextlib.ExitStack) -> None:
     """Load what the first export needs while the first epoch trains. PyTorch's own parts stay with the main thread."""
 
     def load() -> None:
@@ -148,4 +160,4 @@ def _import_early() -> None:
     thread = threading.Thread(target=load, name="tiercel-imports", daemon=True)
     thread.start()
     # An interpreter must not end in the middle of an import of native code.
-    atexit.register(thread.join, 10.0)
+    resources.callback(thread.join, 10.0)

@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from torch import nn
@@ -17,9 +18,9 @@ from tiercel.trainer_agent.trainer.errors import ExportError
 from tiercel.trainer_agent.trainer.exporting import export_model
 from tiercel.trainer_agent.trainer.models import Weights, copy_model, preserved_random_state
 from tiercel.trainer_agent.trainer.samples import Samples
-from tiercel.trainer_agent.trainer.signature import Evaluate, Predict, Signature
+from tiercel.trainer_agent.trainer.signature import Evaluate, Predict, Prediction, Signature
 from tiercel.trainer_agent.trainer.tiers import TierTracker
-from tiercel.trainer_agent.trainer.verification import OnnxModel, answers_of, first_line
+from tiercel.trainer_agent.trainer.verification import OnnxModel, answers_of, check_same_answers, first_line
 from tiercel.v1 import trainer_pb2
 
 logger = logging.getLogger(__name__)
@@ -89,12 +90,15 @@ class Handover:
         except Exception as error:  # the script's own classes may raise anything when copied
             message = f"the model cannot be copied, which handing it over begins with: {first_line(error)}"
             raise ExportError(message) from error
+        compared_real_rows = self._samples.has_rows
         try:
             exported = export_model(model, self._signature, self._samples, folder / MODEL_FILE)
+            value = self._measure(exported)
+            if not compared_real_rows:  # a script that measures without job.predict shows its rows only now
+                check_same_answers(model, exported, self._samples.batches())
         except ExportError as error:
             message = f"the model cannot be handed over as ONNX. {error}"
             raise ExportError(message) from error
-        value = self._measure(exported)
         reference = self._samples.reference()
         inputs = {f"input_{n}": t.numpy() for n, t in zip(self._signature.input_names, reference, strict=True)}
         outputs = {f"output_{name}": array for name, array in answers_of(model, reference).items()}
@@ -102,8 +106,12 @@ class Handover:
         return value
 
     def _measure(self, exported: OnnxModel) -> float:
+        def predict(*arrays: Any) -> Prediction:
+            self._samples.remember(arrays)
+            return exported.predict(*arrays)
+
         try:
-            return measure(self._evaluate, exported.predict, self._metric)
+            return measure(self._evaluate, predict, self._metric)
         except Exception as error:  # evaluate is the script's and may raise anything
             message = f"evaluate() fails on the exported model: {first_line(error)}"
             raise ExportError(message) from error

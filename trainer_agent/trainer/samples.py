@@ -29,6 +29,11 @@ class Samples:
         self._signature = signature
         self._rows: Batch | None = None
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether any rows were remembered."""
+        return self._rows is not None
+
     def remember(self, arrays: Sequence[Any]) -> None:
         """Keep rows of the first arrays that were asked about; later ones cost nothing."""
         if self._rows is not None:

@@ -54,9 +54,10 @@ job = tiercel.trainer.connect(
 for _ in job.epochs(arguments.epochs):
     model.train()
     order = torch.from_numpy(np.random.permutation(300) + 100)
-    for rows in job.steps(order.split(300 // arguments.steps)):
+    for rows in job.steps(torch.split(order, 300 // arguments.steps)):
         optimizer.zero_grad()
-        nn.functional.cross_entropy(model(x[rows]), y[rows]).backward()
+        loss = nn.functional.cross_entropy(model(x[rows]), y[rows])
+        loss.backward()  # type: ignore[no-untyped-call]  # PyTorch left it without annotations
         optimizer.step()
         burn(arguments.step_cpu_seconds)
         time.sleep(arguments.step_sleep_seconds)

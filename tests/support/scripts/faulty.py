@@ -1,0 +1,76 @@
+"""Training scripts that go wrong, one fault each: ``python faulty.py FAULT``.
+
+``crash`` raises after the first epoch. ``hang`` trains one epoch and then says nothing for ever. ``nan`` reports
+accuracies of 0.5, then NaN. ``wrong-metric`` reports under a name that nobody asked for. ``unexportable`` uses an
+operation that ONNX has not. ``random`` answers differently each time, so that no export can match it. ``frozen`` lets
+the data decide which way to go, which a trace freezes. ``lying`` reports better than its model is. ``uncopyable`` keeps
+something in the model that cannot be copied. All but ``hang`` end by themselves.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+import tiercel.trainer
+from tiercel.trainer import Predict
+
+fault = sys.argv[1]
+torch.manual_seed(0)
+x = torch.randn(200, 4)
+y = (x.sum(1) > 0).long()
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 2)
+        if fault == "uncopyable":
+            self.lock = threading.Lock()
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.layer(rows)
+        # The faults, each in the place where a real script would have it.
+        if fault == "unexportable":
+            scores = scores + 0 * torch.linalg.svd(scores)[1].sum()
+        if fault == "random":
+            scores = scores * (1 + random.random())
+        if fault == "frozen" and float(rows.sum()) > 0:
+            scores = scores * 2
+        return scores
+
+
+def evaluate(predict: Predict) -> float:
+    scores: npt.NDArray[np.float32] = predict(x.numpy())
+    return float((scores.argmax(1) == y.numpy()).mean())
+
+
+model = Model()
+optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+job = tiercel.trainer.connect(model, example_input=x[:1].abs(), evaluate=evaluate, optimizer=optimizer)
+for epoch in job.epochs(4):
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(x), y)
+    loss.backward()  # type: ignore[no-untyped-call]  # PyTorch left it without annotations
+    optimizer.step()
+    value = evaluate(job.predict)
+    match fault:
+        case "nan":
+            job.report(accuracy=0.5 if epoch == 1 else float("nan"))
+        case "wrong-metric":
+            job.report(precision=value)
+        case "lying":
+            job.report(accuracy=0.99)
+        case _:
+            job.report(accuracy=value)
+    if fault == "crash":
+        message = "the training data is not what it should be"
+        raise RuntimeError(message)
+    if fault == "hang":
+        threading.Event().wait()
