@@ -28,7 +28,7 @@ class RunLog:
 
     def append(self, data: bytes) -> None:
         """Keep some output; beyond the limit nothing is kept but a line that says so."""
-        if self.size >= self._limit:
+        if self.size >= self._limit or self._descriptor < 0:
             return
         if len(data) > self._limit - self.size:
             data = data[: self._limit - self.size] + _NOTICE % self._limit
@@ -36,7 +36,9 @@ class RunLog:
         self.size += len(data)
 
     def read(self, offset: int, limit: int) -> bytes:
-        """At most ``limit`` bytes from ``offset`` on."""
+        """At most ``limit`` bytes from ``offset`` on; none once the file was let go of."""
+        if self._descriptor < 0:
+            return b""
         return os.pread(self._descriptor, limit, offset)
 
     def tail(self, lines: int = 20) -> str:
@@ -45,8 +47,10 @@ class RunLog:
         return "\n".join(text.splitlines()[-lines:])
 
     def close(self) -> None:
-        """Let go of the file."""
-        os.close(self._descriptor)
+        """Let go of the file. Doing it twice is harmless."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
     def remove(self) -> None:
         """Let go of the file and remove it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -11,13 +10,13 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from tiercel.trainer_agent.errors import RunFailedError
-from tiercel.trainer_agent.limits.contract import Limits
+from tiercel.trainer_agent.limits.contract import CpuShare, Limits
 from tiercel.trainer_agent.reconciler import ActualRun, Phase
 from tiercel.trainer_agent.run_log import RunLog
 from tiercel.trainer_agent.run_records import RunRecord, RunRecords
 from tiercel.trainer_agent.runs import Run, RunEvents, RunOrder, StopPatience
 from tiercel.trainer_agent.runtimes.contract import Runtime
-from tiercel.trainer_agent.supervision import Supervisor
+from tiercel.trainer_agent.supervision import Signal, Supervisor
 from tiercel.v1 import nodes_pb2
 
 _log = logging.getLogger(__name__)
@@ -72,6 +71,9 @@ class RunTable:
         reporter: Who carries news to the broker.
         tasks: Owner of the tasks that see to runs.
         patience: How long stopping a run may take.
+
+    Attributes:
+        changed: Fired when a run begins, reports or ends.
     """
 
     def __init__(
@@ -94,7 +96,8 @@ class RunTable:
         self._ended: dict[str, RunRecord] = {}
         self._logs: dict[str, RunLog] = {}
         self._progress: dict[str, deque[nodes_pb2.Progress]] = {}
-        self._changed = asyncio.Condition()
+        self._lost_jobs: set[str] = set()
+        self.changed = Signal()
         self._events = RunEvents(
             changed=lambda run: reporter.run_changed(run.status()),
             recorded=self._records.save,
@@ -120,6 +123,7 @@ class RunTable:
                 _log.warning("run %s was lost because its agent was restarted", record.run_id)
                 self._records.save(ended)
             self._ended[record.run_id] = ended
+            self._note_loss(ended)
             self._logs[record.run_id] = RunLog(self._places.log(record.run_id))
 
     def actual(self) -> dict[str, ActualRun]:
@@ -153,9 +157,9 @@ class RunTable:
         """A run that has not ended, or None."""
         return self._live.get(run_id)
 
-    def ended(self, run_id: str) -> RunRecord | None:
-        """How a run ended, or None if it lives or is not known."""
-        return self._ended.get(run_id)
+    def awaits_successor(self, job_id: str) -> bool:
+        """Whether the last run of a job was lost, so that the broker will start another."""
+        return job_id in self._lost_jobs
 
     def live_run_of_job(self, job_id: str) -> Run | None:
         """The run of a job that has not ended, or None."""
@@ -164,11 +168,6 @@ class RunTable:
     def progress_of(self, run_id: str) -> list[nodes_pb2.Progress]:
         """The last 1,000 reports of a run."""
         return list(self._progress.get(run_id, ()))
-
-    async def wait_changed(self) -> None:
-        """Wait until a run begins, reports or ends."""
-        async with self._changed:
-            await self._changed.wait()
 
     def start(self, order: RunOrder) -> None:
         """Begin to start a run; how that goes is reported."""
@@ -184,7 +183,16 @@ class RunTable:
         self._live[order.run_id] = run
         self._progress[order.run_id] = deque(maxlen=_KEPT_REPORTS)
         self._reporter.run_changed(run.status())
+        self.changed.fire()
         self._tasks.start(f"run {order.run_id}", self._see_to(run))
+
+    def stop(self, run_id: str, reason: str) -> None:
+        """Begin to stop a run."""
+        self._live[run_id].ask_to_stop(reason)
+
+    def set_share(self, run_id: str, share: CpuShare) -> None:
+        """Let a run have another share."""
+        self._live[run_id].set_share(share)
 
     def report(self, run_id: str) -> None:
         """Say again how a run ended."""
@@ -205,14 +213,14 @@ class RunTable:
             log.remove()
 
     def stop_all(self, reason: str) -> None:
-        """Begin to stop every run."""
+        """Begin to stop every run, through no fault of its job."""
         for run in self._live.values():
-            run.ask_to_stop(reason)
+            run.ask_to_stop(reason, lost=True)
 
     async def wait_all_ended(self) -> None:
         """Wait until no run lives."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: not self._live)
+        while self._live:
+            await self.changed.wait()
 
     def _choose(self, wanted: str) -> Runtime:
         if not wanted:
@@ -226,24 +234,26 @@ class RunTable:
         return self._runtimes[wanted]
 
     async def _see_to(self, run: Run) -> None:
-        await self._notify()
         record = await run.supervise()
         del self._live[run.run_id]
+        self._note_loss(record)
         self._enter_ended(record)
-        await self._notify()
 
     def _enter_ended(self, record: RunRecord) -> None:
         self._ended[record.run_id] = record
         self._reporter.run_changed(record.status())
+        self.changed.fire()
+
+    def _note_loss(self, record: RunRecord) -> None:
+        if record.lost:
+            self._lost_jobs.add(record.job_id)
+        else:
+            self._lost_jobs.discard(record.job_id)
 
     def _keep_progress(self, progress: nodes_pb2.Progress) -> None:
         self._progress[progress.run_id].append(progress)
         self._reporter.progress_made(progress)
-        self._tasks.start("progress kept", self._notify())
-
-    async def _notify(self) -> None:
-        async with self._changed:
-            self._changed.notify_all()
+        self.changed.fire()
 
     def _push_paces(self) -> None:
         for run_id, cores in self._limits.paces().items():

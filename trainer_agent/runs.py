@@ -165,10 +165,16 @@ class Run:
         self.share = share
         self._share_changed.set()
 
-    def ask_to_stop(self, reason: str) -> None:
-        """Begin to stop it; its end is reported like any other."""
+    def ask_to_stop(self, reason: str, *, lost: bool = False) -> None:
+        """Begin to stop it; its end is reported like any other.
+
+        Args:
+            reason: Why, in plain words.
+            lost: Whether the job is not to blame and should be started again.
+        """
         if not self._stop_asked.is_set():
             self._stop_reason = reason
+            self._record = replace(self._record, lost=lost)
             self._stop_asked.set()
 
     async def supervise(self) -> RunRecord:

@@ -56,6 +56,22 @@ class Supervisor:
             task.cancel()
 
 
+class Signal:
+    """Wakes all who wait for something to change. Check, then wait, with no other ``await`` in between."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def fire(self) -> None:
+        """Wake who waits now."""
+        self._event.set()
+        self._event = asyncio.Event()
+
+    async def wait(self) -> None:
+        """Wait until it is fired the next time."""
+        await self._event.wait()
+
+
 async def run_until_first_ends(**work: Coroutine[Any, Any, None]) -> None:
     """Run several things at once until one of them ends or fails, then cancel the others and wait for them.
 

@@ -1,0 +1,223 @@
+"""The node agent: makes the node what the broker wants, says what it is, and goes on when the broker is away."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+
+from tiercel.trainer_agent import reconciler
+from tiercel.trainer_agent.connection import BrokerConnection
+from tiercel.trainer_agent.deliveries import EXPORT_SECONDS, Deliveries
+from tiercel.trainer_agent.devices.cpu import Capacity
+from tiercel.trainer_agent.ledger import Ledger
+from tiercel.trainer_agent.limits.contract import CpuShare, Limits
+from tiercel.trainer_agent.model_repository import ModelRepository
+from tiercel.trainer_agent.names import is_plain
+from tiercel.trainer_agent.outbox import Reporter
+from tiercel.trainer_agent.run_table import RunPlaces, RunTable
+from tiercel.trainer_agent.runs import RunOrder, StopPatience
+from tiercel.trainer_agent.runtimes.contract import Runtime
+from tiercel.trainer_agent.serving_client import ServingClient
+from tiercel.trainer_agent.serving_process import ServingPlaces
+from tiercel.trainer_agent.serving_supervisor import ServingPorts, ServingSupervisor
+from tiercel.trainer_agent.supervision import Supervisor
+from tiercel.v1 import common_pb2, nodes_pb2
+
+_log = logging.getLogger(__name__)
+
+_IMAGES_SECONDS: Final = 10.0
+_LAST_WORDS_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class AgentParts:
+    """What an agent is made of.
+
+    Attributes:
+        node_id: Name of the node.
+        state_dir: The agent's state directory.
+        capacity: What jobs may use.
+        limits: How shares are enforced.
+        runtimes: By name, the preferred first.
+        broker_address: Where the broker listens; asked before every dial.
+        token: The node's token; asked before every dial.
+        ports: Of the inference server.
+        patience: How long stopping a run may take.
+        export_seconds: How long a script may take to hand over its model.
+    """
+
+    node_id: str
+    state_dir: Path
+    capacity: Capacity
+    limits: Limits
+    runtimes: Mapping[str, Runtime]
+    broker_address: Callable[[], str]
+    token: Callable[[], str]
+    ports: ServingPorts = field(default_factory=ServingPorts)
+    patience: StopPatience = field(default_factory=StopPatience)
+    export_seconds: float = EXPORT_SECONDS
+
+
+class Agent:
+    """One node's agent.
+
+    Args:
+        parts: What it is made of.
+        tasks: Owner of all that it does at once.
+        session: Connections to the inference server.
+    """
+
+    def __init__(self, parts: AgentParts, tasks: Supervisor, session: aiohttp.ClientSession) -> None:
+        self._parts = parts
+        self._tasks = tasks
+        self._reporter = Reporter()
+        self._images: tuple[str, ...] = ()
+        self._leaving = False
+        places = RunPlaces(parts.state_dir)
+        self._runs = RunTable(places, parts.runtimes, parts.limits, self._reporter, tasks, parts.patience)
+        client = ServingClient(session, self._serving_address)
+        serving_places = ServingPlaces(parts.state_dir)
+        self._serving = ServingSupervisor(
+            serving_places,
+            parts.ports,
+            client,
+            protect=parts.limits.protect,
+            report=self._reporter.serving_changed,
+        )
+        self._deliveries = Deliveries(
+            ledger=Ledger(parts.state_dir / "deliveries.json"),
+            repository=ModelRepository(serving_places.repository),
+            runs=self._runs,
+            loader=client,
+            report=self._reporter.delivery_changed,
+            tasks=tasks,
+            export_seconds=parts.export_seconds,
+        )
+
+    async def run(self, leave: asyncio.Event) -> None:
+        """Work until ``leave`` is set; then stop all runs and the inference server.
+
+        Raises:
+            SetupError: What an earlier life left behind cannot be cleared away.
+        """
+        await self._runs.take_over()
+        await self._list_images()
+        serving = self._tasks.start("serving", self._serving.run())
+        self._tasks.start("images", self._watch_images())
+        connection = BrokerConnection(
+            address=self._parts.broker_address,
+            token=self._parts.token,
+            node=self,
+            reporter=self._reporter,
+            logs=self._runs.logs,
+        )
+        self._tasks.start("broker", connection.run())
+        await leave.wait()
+        self._leaving = True
+        _log.info("leaving: stopping runs and the inference server")
+        await self._stop_runs()
+        serving.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving
+        await self._serving.stop()
+
+    def hello(self) -> nodes_pb2.NodeHello:
+        """Everything the broker has to know at first."""
+        return nodes_pb2.NodeHello(
+            node_id=self._parts.node_id,
+            cpu_cores=self._parts.capacity.cpu_cores,
+            memory_bytes=self._parts.capacity.memory_bytes,
+            runtimes=list(self._parts.runtimes),
+            limits=self._parts.limits.name,
+            images=self._images,
+            runs=self._runs.statuses(),
+            deliveries=self._deliveries.statuses(),
+            serving=self._serving.status(),
+        )
+
+    def heartbeat(self) -> nodes_pb2.Heartbeat:
+        """What the broker has to know from time to time."""
+        return nodes_pb2.Heartbeat(runs=self._runs.usages(), images=self._images)
+
+    def kept_progress(self) -> Sequence[nodes_pb2.Progress]:
+        """Reports that the broker may have missed."""
+        return self._runs.kept_progress()
+
+    def take_in(self, wanted: nodes_pb2.WantedState) -> None:
+        """Begin to make the node what is wanted; a node that is being left begins nothing."""
+        if self._leaving:
+            return
+        runs = {run.run_id: run for run in wanted.runs if is_plain(run.run_id)}
+        deliveries = {delivery.delivery_id: delivery for delivery in wanted.deliveries}
+        wanted_runs = {key: reconciler.WantedRun(_share(run.share), run.stop) for key, run in runs.items()}
+        actions = reconciler.reconcile_runs(wanted_runs, self._runs.actual())
+        actions += reconciler.reconcile_deliveries(deliveries, self._deliveries.under_way(), self._deliveries.ended())
+        for action in actions:
+            if isinstance(action, reconciler.StartRun):
+                self._runs.start(self._order(runs[action.run_id]))
+            elif isinstance(action, reconciler.StartDelivery):
+                self._deliveries.start(deliveries[action.delivery_id])
+            else:
+                self._carry_out(action)
+
+    def _carry_out(self, action: reconciler.Action) -> None:
+        match action:
+            case reconciler.StopRun(run_id, reason):
+                self._runs.stop(run_id, reason)
+            case reconciler.ApplyShare(run_id, share):
+                self._runs.set_share(run_id, share)
+            case reconciler.ReportRun(run_id):
+                self._runs.report(run_id)
+            case reconciler.DisownRun(run_id):
+                self._runs.disown(run_id)
+            case reconciler.ForgetRun(run_id):
+                self._runs.forget(run_id)
+            case reconciler.ReportDelivery(delivery_id):
+                self._deliveries.report(delivery_id)
+            case reconciler.AbandonDelivery(delivery_id):
+                self._deliveries.abandon(delivery_id)
+            case reconciler.ForgetDelivery(delivery_id):
+                self._deliveries.forget(delivery_id)
+
+    def _order(self, wanted: nodes_pb2.WantedRun) -> RunOrder:
+        open_tiers = tuple(
+            tier
+            for number, tier in enumerate(wanted.spec.tiers, start=1)
+            if not self._deliveries.is_delivered(f"{wanted.job_id}-tier-{number}")
+        )
+        return RunOrder(wanted.run_id, wanted.job_id, wanted.spec, _share(wanted.share), open_tiers)
+
+    def _serving_address(self) -> str:
+        return self._serving.address()
+
+    async def _stop_runs(self) -> None:
+        self._runs.stop_all("the agent of its node was stopped")
+        limit = self._parts.patience.trainer + self._parts.patience.signal + 30.0
+        try:
+            async with asyncio.timeout(limit):
+                await self._runs.wait_all_ended()
+        except TimeoutError:
+            _log.error("some runs did not end within %.0f s; the next start of the agent ends them", limit)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORDS_SECONDS):
+                await self._reporter.wait_said()
+
+    async def _watch_images(self) -> None:
+        while True:
+            await asyncio.sleep(_IMAGES_SECONDS)
+            await self._list_images()
+
+    async def _list_images(self) -> None:
+        self._images = tuple([image for one in self._parts.runtimes.values() for image in await one.images()])
+
+
+def _share(share: common_pb2.Share) -> CpuShare:
+    weight = share.cpu_weight if 0 < share.cpu_weight <= 1 else 1.0
+    return CpuShare(weight, share.cpu_cap_cores if share.cpu_cap_cores > 0 else None)

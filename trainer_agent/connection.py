@@ -1,0 +1,203 @@
+"""The stream to the broker: dialled for ever, and everything reported again each time it comes about."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+import grpc
+from grpc import aio
+
+from tiercel.trainer_agent.backoff import Backoff
+from tiercel.trainer_agent.errors import AgentError
+from tiercel.trainer_agent.outbox import Logs, Outbox, OutboxFullError, Reporter
+from tiercel.trainer_agent.supervision import run_until_first_ends
+from tiercel.v1 import nodes_pb2, nodes_pb2_grpc
+
+_log = logging.getLogger(__name__)
+
+_WELCOME_SECONDS: Final = 10.0
+_DEFAULT_HEARTBEAT_SECONDS: Final = 1.0
+_OPTIONS: Final = (
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.max_receive_message_length", 64 * 1024**2),
+    ("grpc.use_local_subchannel_pool", 1),  # gRPC would share its own, slower, back-off among all attempts
+)
+
+_Call = aio.StreamStreamCall[nodes_pb2.ConnectRequest, nodes_pb2.ConnectResponse]
+
+
+class DialError(AgentError):
+    """The broker cannot be dialled now; says why."""
+
+
+class Node(Protocol):
+    """What the connection asks of the node, and tells it. None of it may block."""
+
+    def hello(self) -> nodes_pb2.NodeHello:
+        """Everything the broker has to know at first."""
+
+    def heartbeat(self) -> nodes_pb2.Heartbeat:
+        """What it has to know from time to time."""
+
+    def kept_progress(self) -> Sequence[nodes_pb2.Progress]:
+        """Reports that it may have missed."""
+
+    def take_in(self, wanted: nodes_pb2.WantedState) -> None:
+        """Begin to make the node what is wanted."""
+
+
+class BrokerConnection:
+    """Keeps a stream to the broker.
+
+    Args:
+        address: Where the broker listens; asked before every attempt, since it may move.
+        token: The node's token; asked before every attempt.
+        node: Whom it is about.
+        reporter: Gets the outbox of each stream.
+        logs: The output of runs.
+        backoff: Waits between attempts.
+    """
+
+    def __init__(
+        self,
+        *,
+        address: Callable[[], str],
+        token: Callable[[], str],
+        node: Node,
+        reporter: Reporter,
+        logs: Logs,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self._address = address
+        self._token = token
+        self._node = node
+        self._reporter = reporter
+        self._logs = logs
+        self._backoff = backoff or Backoff(0.1, 3.0)
+        self._last_complaint = ""
+
+    async def run(self) -> None:
+        """Connect, and connect again whenever that breaks, until cancelled."""
+        while True:
+            try:
+                await self._stream()
+            except (AgentError, aio.AioRpcError, asyncio.InvalidStateError, OutboxFullError, TimeoutError) as error:
+                self._complain_once(error)
+            await asyncio.sleep(self._backoff.next_seconds())
+
+    async def _stream(self) -> None:
+        address = self._address()
+        metadata = (("authorization", f"Bearer {self._token()}"),)
+        async with aio.insecure_channel(address, options=_OPTIONS) as channel:
+            call = nodes_pb2_grpc.NodesServiceStub(channel).Connect(metadata=metadata)
+            outbox = Outbox(self._logs)
+            self._reporter.attach(outbox)
+            try:
+                await self._talk(call, outbox, address)
+            finally:
+                self._reporter.detach()
+                call.cancel()
+
+    async def _talk(self, call: _Call, outbox: Outbox, address: str) -> None:
+        await call.write(nodes_pb2.ConnectRequest(hello=self._node.hello()))
+        welcome = await _read_welcome(call)
+        _log.info("connected to the broker at %s, lease epoch %d", address, welcome.lease_epoch)
+        self._backoff.reset()
+        self._last_complaint = ""
+        for progress in self._node.kept_progress():
+            outbox.put_nowait(nodes_pb2.ConnectRequest(progress=progress))
+        await run_until_first_ends(
+            send=_send(call, outbox, welcome.lease_epoch),
+            receive=self._receive(call, outbox),
+            heartbeat=self._beat(outbox, welcome.heartbeat_seconds or _DEFAULT_HEARTBEAT_SECONDS),
+            output=outbox.ship_output(),
+            full=outbox.wait_full(),
+        )
+
+    async def _receive(self, call: _Call, outbox: Outbox) -> None:
+        while isinstance(response := await call.read(), nodes_pb2.ConnectResponse):
+            if response.WhichOneof("message") == "wanted":
+                self._node.take_in(response.wanted)
+                for run in response.wanted.runs:
+                    outbox.know_output(run.run_id, run.log_offset_bytes)
+        raise DialError(f"The broker ended the stream ({await _ending(call)}).")
+
+    async def _beat(self, outbox: Outbox, seconds: float) -> None:
+        while True:
+            outbox.put_nowait(nodes_pb2.ConnectRequest(heartbeat=self._node.heartbeat()))
+            await asyncio.sleep(seconds)
+
+    def _complain_once(self, error: Exception) -> None:
+        """Say what is wrong, once until something else is."""
+        complaint = _sentence(error)
+        if complaint != self._last_complaint:
+            self._last_complaint = complaint
+            _log.warning("%s Training and serving go on; trying again.", complaint)
+
+
+async def _read_welcome(call: _Call) -> nodes_pb2.Welcome:
+    async with asyncio.timeout(_WELCOME_SECONDS):
+        first = await call.read()
+    if not isinstance(first, nodes_pb2.ConnectResponse):
+        raise DialError(f"The broker does not welcome this node ({await _ending(call)}).")
+    if first.WhichOneof("message") != "welcome":
+        raise DialError("The broker's first message is not a welcome; are broker and agent of the same version?")
+    return first.welcome
+
+
+async def _send(call: _Call, outbox: Outbox, lease_epoch: int) -> None:
+    while True:
+        message = await outbox.get()
+        message.lease_epoch = lease_epoch
+        await call.write(message)
+
+
+async def _ending(call: _Call) -> str:
+    return f"{(await call.code()).name}: {await call.details()}"
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, AgentError):
+        return error.message
+    if isinstance(error, TimeoutError):
+        return f"The broker did not answer within {_WELCOME_SECONDS:g} s."
+    if isinstance(error, aio.AioRpcError):
+        if error.code() == grpc.StatusCode.UNAUTHENTICATED:
+            return "The broker does not know this node's token: put the right one into --token-file."
+        return f"No stream to the broker ({error.code().name}: {error.details()})."
+    return f"The stream to the broker broke: {error}"
+
+
+def address_from_file(path: Path) -> str:
+    """The broker's address in a file of addresses, ``{"broker": "host:port"}``.
+
+    Raises:
+        DialError: The file does not say.
+    """
+    try:
+        address = json.loads(path.read_bytes())["broker"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DialError(f"The file {path} does not say where the broker is ({error}).") from error
+    return str(address)
+
+
+def token_from_file(path: Path) -> str:
+    """The first line of a file.
+
+    Raises:
+        DialError: There is none.
+    """
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as error:
+        raise DialError(f"The node's token cannot be read: {error}.") from error
+    if not lines or not lines[0].strip():
+        raise DialError(f"The node's token is missing: {path} has no first line.")
+    return lines[0].strip()

@@ -1,0 +1,197 @@
+"""Deliveries: from the wish for a model to a version that answers, once each.
+
+The ledger decides. Before the files are put in place an entry says what they are; after they answer, or cannot be made
+to, an entry says so. Whatever dies in between, the next attempt goes on from the entry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from tiercel.trainer_agent.errors import DeliveryFailedError
+from tiercel.trainer_agent.ledger import DELIVERED, FAILED, STAGED, Ledger, LedgerEntry
+from tiercel.trainer_agent.model_repository import ModelRepository
+from tiercel.trainer_agent.names import check_delivery
+from tiercel.trainer_agent.run_table import RunTable
+from tiercel.trainer_agent.runs import Run
+from tiercel.trainer_agent.supervision import Supervisor
+from tiercel.v1 import common_pb2, nodes_pb2, trainer_pb2
+
+_log = logging.getLogger(__name__)
+
+EXPORT_SECONDS: Final = 120.0
+
+
+class Loader(Protocol):
+    """Makes the newest version of an endpoint answer."""
+
+    async def load(self, endpoint: str) -> None:
+        """Have it loaded.
+
+        Raises:
+            DeliveryFailedError: It was refused, or nobody answers.
+        """
+
+
+class Deliveries:
+    """Owns the node's deliveries.
+
+    Args:
+        ledger: What became of them.
+        repository: Where versions go.
+        runs: Where models come from.
+        loader: Makes them answer.
+        report: Whom to tell how a delivery is; may not block.
+        tasks: Owner of the tasks that carry them out.
+        export_seconds: How long a script may take to hand over its model.
+    """
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        repository: ModelRepository,
+        runs: RunTable,
+        loader: Loader,
+        report: Callable[[nodes_pb2.DeliveryStatus], None],
+        tasks: Supervisor,
+        export_seconds: float = EXPORT_SECONDS,
+    ) -> None:
+        self._ledger = ledger
+        self._repository = repository
+        self._runs = runs
+        self._loader = loader
+        self._report = report
+        self._tasks = tasks
+        self._export_seconds = export_seconds
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._loading: dict[str, asyncio.Lock] = {}
+        repository.remove_staged_except({entry.delivery_id for entry in ledger.entries() if not entry.is_final})
+
+    def under_way(self) -> list[str]:
+        """Ids of deliveries that are being worked on."""
+        return list(self._under_way)
+
+    def ended(self) -> list[str]:
+        """Ids of deliveries whose outcome is known."""
+        return [entry.delivery_id for entry in self._ledger.entries() if entry.is_final]
+
+    def is_delivered(self, delivery_id: str) -> bool:
+        """Whether the ledger says that a delivery has arrived."""
+        entry = self._ledger.entry(delivery_id)
+        return entry is not None and entry.stage == DELIVERED
+
+    def statuses(self) -> list[nodes_pb2.DeliveryStatus]:
+        """Everything about deliveries that a newly connected broker has to know."""
+        known = {entry.delivery_id: entry.status() for entry in self._ledger.entries()}
+        for delivery_id in self._under_way:
+            known.setdefault(delivery_id, _exporting(delivery_id))
+        return list(known.values())
+
+    def start(self, wanted: nodes_pb2.WantedDelivery) -> None:
+        """Begin a delivery; how it goes is reported."""
+        task = self._tasks.start(f"delivery {wanted.delivery_id}", self._deliver(wanted))
+        self._under_way[wanted.delivery_id] = task
+
+    def report(self, delivery_id: str) -> None:
+        """Say again what became of a delivery."""
+        entry = self._ledger.entry(delivery_id)
+        if entry is not None:
+            self._report(entry.status())
+
+    def abandon(self, delivery_id: str) -> None:
+        """Stop to wait for a model; one whose files are here already goes on and is forgotten later."""
+        if self._ledger.entry(delivery_id) is None and delivery_id in self._under_way:
+            self._under_way.pop(delivery_id).cancel()
+
+    def forget(self, delivery_id: str) -> None:
+        """Drop the outcome of a delivery that the broker knows."""
+        self._ledger.forget(delivery_id)
+
+    async def _deliver(self, wanted: nodes_pb2.WantedDelivery) -> None:
+        try:
+            await self._carry_out(wanted)
+        except DeliveryFailedError as error:
+            await self._fail(wanted, error.message)
+        except OSError as error:
+            await self._fail(wanted, f"The files of the model could not be handled: {error}.")
+        finally:
+            if self._under_way.get(wanted.delivery_id) is asyncio.current_task():
+                del self._under_way[wanted.delivery_id]
+
+    async def _carry_out(self, wanted: nodes_pb2.WantedDelivery) -> None:
+        check_delivery(wanted.delivery_id, wanted.endpoint)
+        entry = self._ledger.entry(wanted.delivery_id)
+        if entry is None:
+            self._report(_exporting(wanted.delivery_id))
+            entry = await self._fetch(wanted)
+        self._report(entry.status())
+        async with self._loading.setdefault(wanted.endpoint, asyncio.Lock()):
+            repository = self._repository
+            await asyncio.to_thread(repository.publish, wanted.delivery_id, wanted.endpoint, wanted.version)
+            await self._loader.load(wanted.endpoint)
+        entry = entry.delivered(time.time_ns())
+        await self._enter(entry)
+        _log.info("delivery %s answers as %s version %d", wanted.delivery_id, wanted.endpoint, wanted.version)
+
+    async def _fetch(self, wanted: nodes_pb2.WantedDelivery) -> LedgerEntry:
+        """Get the files of the model into the agent's hands."""
+        run = await self._wait_run(wanted)
+        request = trainer_pb2.ExportRequest(delivery_id=wanted.delivery_id, tier=wanted.tier, target=wanted.target)
+        done = await run.gateway.export(request, self._export_seconds)
+        exported_ns = time.time_ns()
+        sha256 = await asyncio.to_thread(self._repository.stage, run.folder.path, wanted.delivery_id)
+        if sha256 != done.sha256:
+            raise DeliveryFailedError("The model's file is not the one whose checksum the script reported.")
+        entry = LedgerEntry(wanted.delivery_id, STAGED, done.value, sha256, exported_ns)
+        await asyncio.to_thread(self._ledger.enter, entry)
+        with contextlib.suppress(OSError):  # of no use any more; the next attempt of the job does not mind them
+            await asyncio.to_thread(run.folder.remove_export, wanted.delivery_id)
+        return entry
+
+    async def _wait_run(self, wanted: nodes_pb2.WantedDelivery) -> Run:
+        """The run that has the model.
+
+        A run that was lost has a successor, which is asked once it has got as far: it went on from a checkpoint.
+        """
+        while True:
+            run = self._runs.live(wanted.run_id)
+            if run is not None:
+                return run
+            successor = self._runs.live_run_of_job(_job_of(wanted.run_id))
+            if successor is not None and self._has_reached(successor, wanted):
+                return successor
+            if successor is None and not self._runs.awaits_successor(_job_of(wanted.run_id)):
+                raise DeliveryFailedError("The run ended before it handed over the model.")
+            await self._runs.changed.wait()
+
+    def _has_reached(self, run: Run, wanted: nodes_pb2.WantedDelivery) -> bool:
+        values = [p.metrics[wanted.metric] for p in self._runs.progress_of(run.run_id) if wanted.metric in p.metrics]
+        if wanted.direction == common_pb2.DIRECTION_MIN:
+            return any(value <= wanted.target for value in values)
+        return any(value >= wanted.target for value in values)
+
+    async def _fail(self, wanted: nodes_pb2.WantedDelivery, reason: str) -> None:
+        _log.warning("delivery %s failed: %s", wanted.delivery_id, reason)
+        entry = self._ledger.entry(wanted.delivery_id)
+        if entry is not None:  # the names were found good, so that they may be used in a path
+            await asyncio.to_thread(self._repository.withdraw, wanted.delivery_id, wanted.endpoint, wanted.version)
+        await self._enter(LedgerEntry(wanted.delivery_id, FAILED, reason=reason))
+
+    async def _enter(self, entry: LedgerEntry) -> None:
+        await asyncio.to_thread(self._ledger.enter, entry)
+        self._report(entry.status())
+
+
+def _exporting(delivery_id: str) -> nodes_pb2.DeliveryStatus:
+    return nodes_pb2.DeliveryStatus(delivery_id=delivery_id, stage=nodes_pb2.DELIVERY_STAGE_EXPORTING)
+
+
+def _job_of(run_id: str) -> str:
+    """The job of a run ``JOB-ATTEMPT``."""
+    return run_id.rpartition("-")[0]

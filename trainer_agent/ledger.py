@@ -1,0 +1,122 @@
+"""What became of each delivery, on disk: the reason why a delivery happens once, whatever dies in between."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from tiercel.trainer_agent.errors import SetupError
+from tiercel.trainer_agent.files import write_atomically
+from tiercel.v1 import nodes_pb2
+
+STAGED: Final = "staged"
+DELIVERED: Final = "delivered"
+FAILED: Final = "failed"
+
+_STAGES: Final = {
+    STAGED: nodes_pb2.DELIVERY_STAGE_LOADING,
+    DELIVERED: nodes_pb2.DELIVERY_STAGE_DELIVERED,
+    FAILED: nodes_pb2.DELIVERY_STAGE_FAILED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """A delivery from the moment on when its files are in the agent's hands.
+
+    Attributes:
+        delivery_id: The delivery.
+        stage: ``staged`` (files copied and hashed), ``delivered`` or ``failed``.
+        value: The metric re-measured on the exported model.
+        sha256: Of the ONNX file, hexadecimal.
+        exported_ns: When the trainer handed it over, nanoseconds since the Unix epoch; 0 while it has not.
+        delivered_ns: When it began to answer; 0 while it does not.
+        reason: Plain words when it failed.
+    """
+
+    delivery_id: str
+    stage: str
+    value: float = 0.0
+    sha256: str = ""
+    exported_ns: int = 0
+    delivered_ns: int = 0
+    reason: str = ""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing happens to the delivery any more."""
+        return self.stage in {DELIVERED, FAILED}
+
+    def delivered(self, at_ns: int) -> LedgerEntry:
+        """The same, delivered."""
+        return replace(self, stage=DELIVERED, delivered_ns=at_ns)
+
+    def status(self) -> nodes_pb2.DeliveryStatus:
+        """What the broker is told."""
+        return nodes_pb2.DeliveryStatus(
+            delivery_id=self.delivery_id,
+            stage=_STAGES[self.stage],
+            value=self.value,
+            sha256=self.sha256,
+            exported_at=_timestamp(self.exported_ns),
+            delivered_at=_timestamp(self.delivered_ns),
+            reason=self.reason,
+        )
+
+
+class Ledger:
+    """The outcome of each delivery that the broker has not let go of yet.
+
+    Args:
+        path: The file.
+
+    Raises:
+        SetupError: The file is there but cannot be understood.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._entries: dict[str, LedgerEntry] = {}
+        if path.exists():
+            try:
+                stored = json.loads(path.read_bytes())
+                self._entries = {key: LedgerEntry(**entry) for key, entry in stored["deliveries"].items()}
+            except (ValueError, TypeError, KeyError, AttributeError) as error:
+                raise SetupError(
+                    f"The ledger of deliveries {path} cannot be read ({error}). Put back a copy, or remove it if a "
+                    "delivery may happen twice."
+                ) from error
+
+    def entry(self, delivery_id: str) -> LedgerEntry | None:
+        """What is known of a delivery, or None."""
+        return self._entries.get(delivery_id)
+
+    def entries(self) -> list[LedgerEntry]:
+        """All that is known."""
+        return list(self._entries.values())
+
+    def enter(self, entry: LedgerEntry) -> None:
+        """Remember an entry, in place of an older one of the same delivery; durable on return."""
+        self._entries[entry.delivery_id] = entry
+        self._write()
+
+    def forget(self, delivery_id: str) -> None:
+        """Drop what is known of a delivery."""
+        if self._entries.pop(delivery_id, None) is not None:
+            self._write()
+
+    def _write(self) -> None:
+        deliveries = {key: asdict(entry) for key, entry in self._entries.items()}
+        write_atomically(self._path, json.dumps({"deliveries": deliveries}, indent=1).encode())
+
+
+def _timestamp(nanoseconds: int) -> Timestamp | None:
+    if not nanoseconds:
+        return None
+    timestamp = Timestamp()
+    timestamp.FromNanoseconds(nanoseconds)
+    return timestamp

@@ -1,0 +1,174 @@
+"""The agent's command: ``python -m tiercel.trainer_agent``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import aiohttp
+from pydantic import ValidationError
+
+from tiercel.trainer_agent.agent import Agent, AgentParts
+from tiercel.trainer_agent.connection import address_from_file, token_from_file
+from tiercel.trainer_agent.devices import cpu
+from tiercel.trainer_agent.errors import SetupError
+from tiercel.trainer_agent.limits import detect
+from tiercel.trainer_agent.limits.contract import Limits
+from tiercel.trainer_agent.runtimes.contract import Runtime
+from tiercel.trainer_agent.runtimes.docker import DockerRuntime
+from tiercel.trainer_agent.runtimes.process import ProcessRuntime
+from tiercel.trainer_agent.serving_supervisor import ServingPorts
+from tiercel.trainer_agent.settings import AgentSettings
+from tiercel.trainer_agent.supervision import Supervisor, lock
+
+_log = logging.getLogger(__name__)
+
+_FLAGS = {
+    "broker": "the broker's address, host:port",
+    "addresses-file": "JSON file whose key 'broker' has the address; read again before every dial",
+    "node-id": "name of this node (default: the host's name)",
+    "state-dir": "where the agent keeps everything",
+    "token-file": "file whose first line is the node's token",
+    "runtimes": "process, docker or both with a comma, the preferred first",
+    "docker-host": "where the Docker engine listens (default: DOCKER_HOST, else unix:///var/run/docker.sock)",
+    "docker-image": "image of jobs that name none (default: tiercel-trainer:latest)",
+    "cpu-cores": "cores that jobs may use (default: all)",
+    "memory-bytes": "memory that jobs may use (default: all)",
+    "http-port": "port of the inference server's REST interface (default 0: any free one)",
+    "grpc-port": "port of its gRPC interface (default 0: any free one)",
+}
+
+
+def settings_from(arguments: Sequence[str]) -> AgentSettings:
+    """Read flags, and the environment for what they leave out.
+
+    Raises:
+        SetupError: Something is missing or wrong; names the flag.
+    """
+    parser = argparse.ArgumentParser(prog="tiercel-agent", description="The agent of a Tiercel node.")
+    for flag, text in _FLAGS.items():
+        parser.add_argument(f"--{flag}", help=text)
+    given: dict[str, Any] = {
+        key: value for key, value in vars(parser.parse_args(arguments)).items() if value is not None
+    }
+    try:
+        return AgentSettings(**given)
+    except ValidationError as error:
+        problems = [f"{_flag(problem['loc'])}{problem['msg']}" for problem in error.errors()]
+        raise SetupError("The agent cannot start: " + "; ".join(problems) + ".") from error
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run an agent until SIGTERM or SIGINT. Returns the exit code."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        settings = settings_from(sys.argv[1:] if arguments is None else arguments)
+        settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with lock(settings.state_dir / "agent.lock"):
+            asyncio.run(run_agent(settings))
+    except SetupError as error:
+        sys.stderr.write(f"{error.message}\n")
+        return 2
+    except OSError as error:
+        sys.stderr.write(f"The agent cannot use its state directory: {error}.\n")
+        return 2
+    return 0
+
+
+async def run_agent(settings: AgentSettings) -> None:
+    """Put an agent together and run it until SIGTERM or SIGINT.
+
+    Raises:
+        SetupError: It cannot start like this; says what to do.
+    """
+    leave = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, leave.set)
+    found = cpu.detect()
+    capacity = replace(
+        found,
+        cpu_cores=settings.cpu_cores or found.cpu_cores,
+        memory_bytes=settings.memory_bytes or found.memory_bytes,
+    )
+    async with _limits(settings, capacity.cpu_cores) as limits, _runtimes(settings, limits) as runtimes:
+        parts = AgentParts(
+            node_id=settings.node_id,
+            state_dir=settings.state_dir.resolve(),
+            capacity=capacity,
+            limits=limits,
+            runtimes=runtimes,
+            broker_address=lambda: _address(settings),
+            token=lambda: token_from_file(settings.token_file),
+            ports=ServingPorts(settings.http_port, settings.grpc_port),
+        )
+        _log.info("node %s runs jobs with %s and enforces shares by %s", settings.node_id, [*runtimes], limits.name)
+        async with aiohttp.ClientSession() as session:
+            await _run_to_the_end(parts, session, leave)
+
+
+async def _run_to_the_end(parts: AgentParts, session: aiohttp.ClientSession, leave: asyncio.Event) -> None:
+    try:
+        async with Supervisor() as tasks:
+            await Agent(parts, tasks, session).run(leave)
+            tasks.cancel_all()
+    except ExceptionGroup as group:
+        # The sentence for people, if that is what ended it.
+        setup, rest = group.split(SetupError)
+        if setup is not None and rest is None:
+            raise setup.exceptions[0] from None
+        raise
+
+
+@asynccontextmanager
+async def _limits(settings: AgentSettings, cpu_cores: float) -> AsyncIterator[Limits]:
+    limits = await asyncio.to_thread(detect.detect, settings.instance, cpu_cores)
+    try:
+        try:
+            limits.protect(os.getpid())
+        except OSError as error:
+            _log.warning("the agent is not protected from being starved: %s", error)
+        yield limits
+    finally:
+        await asyncio.to_thread(limits.close)
+
+
+@asynccontextmanager
+async def _runtimes(settings: AgentSettings, limits: Limits) -> AsyncIterator[dict[str, Runtime]]:
+    runtimes: dict[str, Runtime] = {}
+    try:
+        for name in settings.runtimes or ("process",):
+            runtimes[name] = ProcessRuntime(limits) if name == "process" else await _docker(settings, limits)
+        if not settings.runtimes:
+            with contextlib.suppress(SetupError):  # nobody asked for it
+                runtimes["docker"] = await _docker(settings, limits)
+        yield runtimes
+    finally:
+        for runtime in runtimes.values():
+            await runtime.close()
+
+
+async def _docker(settings: AgentSettings, limits: Limits) -> DockerRuntime:
+    return await DockerRuntime.connect(
+        settings.docker_host,
+        node_id=settings.node_id,
+        instance=settings.instance,
+        image=settings.docker_image,
+        cgroup_parent=limits.container_parent,
+    )
+
+
+def _address(settings: AgentSettings) -> str:
+    return address_from_file(settings.addresses_file) if settings.addresses_file is not None else settings.broker
+
+
+def _flag(location: tuple[int | str, ...]) -> str:
+    return f"--{str(location[0]).replace('_', '-')}: " if location else ""

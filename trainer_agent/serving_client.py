@@ -1,0 +1,134 @@
+"""What the agent asks of the inference server, over the Open Inference Protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import aiohttp
+
+from tiercel.trainer_agent.errors import DeliveryFailedError
+
+_log = logging.getLogger(__name__)
+
+_READY: Final = aiohttp.ClientTimeout(total=2.0)
+_INDEX: Final = aiohttp.ClientTimeout(total=5.0)
+_RETRY_SECONDS: Final = 0.1
+_TRY_AGAIN: Final = frozenset({503, 504})
+_OK: Final = 200
+
+
+class ServingUnreachableError(Exception):
+    """Nothing answers there now; the message says what happened."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A version that answers.
+
+    Attributes:
+        endpoint: Its model's name.
+        version: Its number.
+    """
+
+    endpoint: str
+    version: int
+
+
+class ServingClient:
+    """Talks to the node's inference server, wherever it is at the moment.
+
+    Args:
+        session: Connections.
+        address: Where it answers, ``host:port``, or empty while it does not.
+        load_seconds: How long one load may take; verification included.
+        wait_seconds: How long a load waits for a server that is down.
+    """
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        address: Callable[[], str],
+        *,
+        load_seconds: float = 120.0,
+        wait_seconds: float = 60.0,
+    ) -> None:
+        self._session = session
+        self._address = address
+        self._load_timeout = aiohttp.ClientTimeout(total=load_seconds)
+        self._wait_seconds = wait_seconds
+
+    async def load(self, endpoint: str) -> None:
+        """Have the newest version of an endpoint verified, loaded, warmed and put in charge.
+
+        Raises:
+            DeliveryFailedError: The server refused it, or did not come back in time.
+        """
+        give_up_at = asyncio.get_running_loop().time() + self._wait_seconds
+        while True:
+            try:
+                return await self._load_once(endpoint)
+            except ServingUnreachableError as error:
+                if asyncio.get_running_loop().time() > give_up_at:
+                    raise DeliveryFailedError(
+                        f"The inference server did not answer for {self._wait_seconds:g} s ({error}); see serving.log "
+                        "in the agent's state directory."
+                    ) from error
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def is_ready(self, address: str) -> bool:
+        """Whether the server at ``address`` says that it is ready."""
+        try:
+            async with self._session.get(f"http://{address}/v2/health/ready", timeout=_READY) as response:
+                return response.status == _OK
+        except (aiohttp.ClientError, TimeoutError):
+            return False
+
+    async def served(self, address: str) -> tuple[ServedModel, ...]:
+        """Versions that answer, sorted.
+
+        Raises:
+            ServingUnreachableError: Nothing answers, or something that is not an inference server.
+        """
+        url = f"http://{address}/v2/repository/index"
+        try:
+            async with self._session.post(url, json={"ready": True}, timeout=_INDEX) as response:
+                if response.status != _OK:
+                    raise ServingUnreachableError(f"{url} answered {response.status}")
+                models = await response.json(content_type=None)
+            found = [ServedModel(str(m["name"]), int(m["version"])) for m in models if m.get("state") == "READY"]
+        except (aiohttp.ClientError, TimeoutError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ServingUnreachableError(str(error) or type(error).__name__) from error
+        return tuple(sorted(found, key=lambda model: (model.endpoint, model.version)))
+
+    async def _load_once(self, endpoint: str) -> None:
+        address = self._address()
+        if not address:
+            raise ServingUnreachableError("it is not running")
+        url = f"http://{address}/v2/repository/models/{endpoint}/load"
+        try:
+            async with self._session.post(url, json={}, timeout=self._load_timeout) as response:
+                if response.status == _OK:
+                    return
+                sentence = _error_in(await response.text())
+        except TimeoutError as error:
+            raise DeliveryFailedError(
+                f"The inference server did not load the model within {self._load_timeout.total:g} s."
+            ) from error
+        except aiohttp.ClientError as error:
+            raise ServingUnreachableError(str(error) or type(error).__name__) from error
+        if response.status in _TRY_AGAIN:
+            raise ServingUnreachableError(sentence)
+        raise DeliveryFailedError(sentence)
+
+
+def _error_in(body: str) -> str:
+    """The sentence in an answer of the protocol, ``{"error": "..."}``, or the answer itself."""
+    try:
+        return str(json.loads(body)["error"])
+    except (ValueError, TypeError, KeyError):
+        return body.strip()[:500] or "the inference server refused the model without saying why"

@@ -1,0 +1,163 @@
+"""The inference server as a process: starting it, finding one that lives already, and ending it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tiercel.trainer_agent.supervision import is_locked
+
+_log = logging.getLogger(__name__)
+
+_POLL_SECONDS: Final = 0.05
+_LOG_BYTES: Final = 16 * 1024**2
+
+
+@dataclass(frozen=True, slots=True)
+class ServingPlaces:
+    """Files of the inference server below the agent's state directory.
+
+    Attributes:
+        state_dir: The agent's state directory.
+    """
+
+    state_dir: Path
+
+    @property
+    def repository(self) -> Path:
+        """The models."""
+        return self.state_dir / "models"
+
+    @property
+    def lock_file(self) -> Path:
+        """Held by the server while it lives."""
+        return self.state_dir / "serving.lock"
+
+    @property
+    def state_file(self) -> Path:
+        """Its pid and addresses, written by itself."""
+        return self.state_dir / "serving.json"
+
+    @property
+    def log_file(self) -> Path:
+        """Its output."""
+        return self.state_dir / "serving.log"
+
+
+@dataclass(frozen=True, slots=True)
+class ServingState:
+    """What the server says of itself.
+
+    Attributes:
+        pid: Its process.
+        http: Where REST answers, ``host:port``.
+        grpc: Where gRPC answers, ``host:port``.
+    """
+
+    pid: int
+    http: str
+    grpc: str
+
+    @property
+    def ports(self) -> tuple[int, int]:
+        """Ports of REST and gRPC."""
+        return int(self.http.rpartition(":")[2]), int(self.grpc.rpartition(":")[2])
+
+
+def find_living(places: ServingPlaces) -> ServingState | None:
+    """What a living server says of itself; None while none lives or it does not listen yet."""
+    return _read_state(places) if is_locked(places.lock_file) else None
+
+
+def state_of(places: ServingPlaces, pid: int) -> ServingState | None:
+    """What the server with this pid says of itself; None while it does not listen yet.
+
+    Does not look at the lock, which would for a moment take it away from a server that is just starting.
+    """
+    state = _read_state(places)
+    return state if state is not None and state.pid == pid else None
+
+
+async def start(places: ServingPlaces, ports: tuple[int, int]) -> asyncio.subprocess.Process:
+    """Start a server in a session of its own, so that it outlives the agent.
+
+    Args:
+        places: Its files.
+        ports: Of REST and gRPC; 0 for any free one.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+    places.repository.mkdir(parents=True, exist_ok=True)
+    _rotate(places.log_file)
+    command = [sys.executable, "-m", "tiercel.serving", "--repository", str(places.repository)]
+    command += ["--host", "127.0.0.1", "--http-port", str(ports[0]), "--grpc-port", str(ports[1])]
+    command += ["--state-file", str(places.state_file), "--lock-file", str(places.lock_file)]
+    with places.log_file.open("ab") as log:
+        return await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+
+
+async def end(places: ServingPlaces, pid: int, grace_seconds: float) -> None:
+    """Ask a server to leave, and end it if it does not; returns when its lock is free.
+
+    Args:
+        places: Its files.
+        pid: Its process.
+        grace_seconds: How long it may take to drain.
+    """
+    for number, patience in ((signal.SIGTERM, grace_seconds), (signal.SIGKILL, 5.0)):
+        if not is_locked(places.lock_file):
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                await wait_gone(places)
+    if is_locked(places.lock_file):
+        _log.error("the inference server with pid %d cannot be ended", pid)
+
+
+async def end_child(child: asyncio.subprocess.Process, grace_seconds: float) -> None:
+    """The same for a server that we started, whether it has its lock already or not."""
+    for number, patience in ((signal.SIGTERM, grace_seconds), (signal.SIGKILL, 5.0)):
+        if child.returncode is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            child.send_signal(number)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                await child.wait()
+
+
+async def wait_gone(places: ServingPlaces) -> None:
+    """Wait until no server lives."""
+    while is_locked(places.lock_file):  # noqa: ASYNC110 - a lock of another process tells nobody that it is free
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+def _read_state(places: ServingPlaces) -> ServingState | None:
+    try:
+        content = json.loads(places.state_file.read_bytes())
+        return ServingState(int(content["pid"]), str(content["http"]), str(content["grpc"]))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, KeyError) as error:
+        _log.warning("%s cannot be read: %s", places.state_file, error)
+        return None
+
+
+def _rotate(log_file: Path) -> None:
+    """Keep one older log once this one has grown."""
+    with contextlib.suppress(FileNotFoundError):
+        if log_file.stat().st_size > _LOG_BYTES:
+            log_file.replace(log_file.with_suffix(".log.1"))

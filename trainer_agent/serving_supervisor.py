@@ -1,0 +1,219 @@
+"""Keeps one inference server alive on the node, whoever started it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from tiercel.trainer_agent import serving_process
+from tiercel.trainer_agent.backoff import Backoff
+from tiercel.trainer_agent.serving_client import ServedModel, ServingClient, ServingUnreachableError
+from tiercel.trainer_agent.serving_process import ServingPlaces, ServingState
+from tiercel.trainer_agent.supervision import is_locked
+from tiercel.v1 import nodes_pb2
+
+_log = logging.getLogger(__name__)
+
+_WATCH_SECONDS: Final = 0.5
+_POLL_SECONDS: Final = 0.05
+_BEGIN_SECONDS: Final = 60.0
+_SILENCE_SECONDS: Final = 60.0
+_DRAIN_SECONDS: Final = 12.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServingPorts:
+    """Ports that the user asked for; 0 for any free one.
+
+    Attributes:
+        http: Of REST.
+        grpc: Of gRPC.
+    """
+
+    http: int = 0
+    grpc: int = 0
+
+
+class ServingGoneError(Exception):
+    """The inference server that was waited for has ended."""
+
+
+class ServingSupervisor:
+    """Finds a living server and adopts it, else starts one; starts it again when it dies.
+
+    Args:
+        places: The server's files.
+        ports: Ports that the user asked for.
+        client: Asks it how it is.
+        protect: Moves a process to where training cannot starve it.
+        report: Whom to tell when something changed; may not block.
+    """
+
+    def __init__(
+        self,
+        places: ServingPlaces,
+        ports: ServingPorts,
+        client: ServingClient,
+        *,
+        protect: Callable[[int], None],
+        report: Callable[[nodes_pb2.ServingStatus], None],
+    ) -> None:
+        self._places = places
+        self._wanted_ports = (ports.http, ports.grpc)
+        self._ports = self._wanted_ports
+        self._client = client
+        self._protect = protect
+        self._report = report
+        self._state: ServingState | None = None
+        self._served: tuple[ServedModel, ...] = ()
+        self._child: asyncio.subprocess.Process | None = None
+        self._backoff = Backoff(0.2, 5.0)
+
+    def address(self) -> str:
+        """Where REST answers, ``host:port``, or empty while it does not."""
+        return self._state.http if self._state is not None else ""
+
+    def status(self) -> nodes_pb2.ServingStatus:
+        """What the broker is told."""
+        if self._state is None:
+            return nodes_pb2.ServingStatus()
+        versions = [nodes_pb2.ServedVersion(endpoint=one.endpoint, version=one.version) for one in self._served]
+        return nodes_pb2.ServingStatus(http=self._state.http, grpc=self._state.grpc, versions=versions)
+
+    async def run(self) -> None:
+        """Keep a server alive until cancelled. It is left running then; see :meth:`stop`."""
+        while True:
+            state = await self._adopt() or await self._start()
+            if state is not None:
+                self._enter(state)
+                await self._watch(state)
+                self._leave()
+            await self._reap()
+            await asyncio.sleep(self._backoff.next_seconds())
+
+    async def stop(self) -> None:
+        """End the server; call it when :meth:`run` was cancelled."""
+        state = self._state or serving_process.find_living(self._places)
+        self._leave()
+        if self._child is not None:
+            await serving_process.end_child(self._child, _DRAIN_SECONDS)
+        elif state is not None:
+            await serving_process.end(self._places, state.pid, _DRAIN_SECONDS)
+
+    async def _adopt(self) -> ServingState | None:
+        """A server that lives already, once it is ready; one that never gets ready is ended."""
+        if not is_locked(self._places.lock_file):
+            return None
+        state = await self._wait_ready(self._living)
+        if state is not None:
+            _log.info("adopted the inference server with pid %d at %s", state.pid, state.http)
+            return state
+        stuck = serving_process.find_living(self._places)
+        if stuck is not None:
+            _log.warning("the inference server with pid %d does not get ready and is ended", stuck.pid)
+            await serving_process.end(self._places, stuck.pid, _DRAIN_SECONDS)
+        return None
+
+    async def _start(self) -> ServingState | None:
+        try:
+            child = self._child = await serving_process.start(self._places, self._ports)
+        except OSError as error:
+            _log.error("the inference server cannot be started: %s", error)
+            return None
+        state = await self._wait_ready(lambda: self._own(child))
+        if state is not None:
+            _log.info("the inference server listens at %s (REST) and %s (gRPC)", state.http, state.grpc)
+            return state
+        _log.error(
+            "the inference server did not come up on ports %s; see %s for why", self._ports, self._places.log_file
+        )
+        self._ports = self._wanted_ports  # those of its predecessor may have been taken
+        await serving_process.end_child(child, 0.0)
+        return None
+
+    def _living(self) -> ServingState | None:
+        """A server that somebody else started.
+
+        Raises:
+            ServingGoneError: It is gone.
+        """
+        if not is_locked(self._places.lock_file):
+            raise ServingGoneError
+        return serving_process.find_living(self._places)
+
+    def _own(self, child: asyncio.subprocess.Process) -> ServingState | None:
+        """The server that we started.
+
+        Raises:
+            ServingGoneError: It is gone.
+        """
+        if child.returncode is not None:
+            raise ServingGoneError
+        return serving_process.state_of(self._places, child.pid)
+
+    async def _wait_ready(self, look: Callable[[], ServingState | None]) -> ServingState | None:
+        """What the server says of itself once it is ready; None if it ends before or takes too long."""
+        with contextlib.suppress(TimeoutError, ServingGoneError):
+            async with asyncio.timeout(_BEGIN_SECONDS):
+                while True:
+                    state = look()
+                    if state is not None and await self._client.is_ready(state.http):
+                        return state
+                    await asyncio.sleep(_POLL_SECONDS)
+        return None
+
+    async def _watch(self, state: ServingState) -> None:
+        """Return when the server is gone."""
+        clock = asyncio.get_running_loop().time
+        began = last_heard = clock()
+        while is_locked(self._places.lock_file):
+            try:
+                served = await self._client.served(state.http)
+            except ServingUnreachableError as error:
+                if clock() - last_heard > _SILENCE_SECONDS:
+                    _log.warning("the inference server does not answer (%s) and is started again", error)
+                    await serving_process.end(self._places, state.pid, _DRAIN_SECONDS)
+            else:
+                last_heard = clock()
+                self._note(served)
+            await self._wait_a_moment()
+        if clock() - began > _SILENCE_SECONDS:
+            self._backoff.reset()
+        _log.warning("the inference server with pid %d is gone and is started again", state.pid)
+
+    async def _wait_a_moment(self) -> None:
+        """Until it is time to look again, or our own child has ended."""
+        if self._child is None:
+            await asyncio.sleep(_WATCH_SECONDS)
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_WATCH_SECONDS):
+                await self._child.wait()
+
+    async def _reap(self) -> None:
+        if self._child is not None:
+            await self._child.wait()
+            self._child = None
+
+    def _enter(self, state: ServingState) -> None:
+        self._state = state
+        self._ports = state.ports
+        try:
+            self._protect(state.pid)
+        except OSError as error:
+            _log.warning("the inference server is not protected from being starved: %s", error)
+        self._report(self.status())
+
+    def _leave(self) -> None:
+        if self._state is not None:
+            self._state, self._served = None, ()
+            self._report(self.status())
+
+    def _note(self, served: tuple[ServedModel, ...]) -> None:
+        if served != self._served:
+            self._served = served
+            self._report(self.status())

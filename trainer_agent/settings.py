@@ -1,0 +1,77 @@
+"""What can be set about an agent: by command-line flags, else by environment variables ``TIERCEL_AGENT_...``."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import socket
+from pathlib import Path
+from typing import Annotated, Final, Self
+
+from pydantic import Field, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+RUNTIMES: Final = ("process", "docker")
+_DEFAULT_DOCKER_HOST: Final = "unix:///var/run/docker.sock"
+
+
+class AgentSettings(BaseSettings):
+    """Settings of a node agent.
+
+    Attributes:
+        broker: The broker's address, ``host:port``; empty when ``addresses_file`` says it.
+        addresses_file: JSON file whose key ``broker`` has the address, read again before every dial.
+        node_id: Name of the node.
+        state_dir: The agent's state directory.
+        token_file: File whose first line is the node's token.
+        runtimes: What to run jobs with, the preferred first; empty for processes, and containers if an engine answers.
+        docker_host: Where the Docker engine listens.
+        docker_image: Image of jobs that name none.
+        cpu_cores: Cores that jobs may use; None for all there are.
+        memory_bytes: Memory that jobs may use, in bytes; None for all there is.
+        http_port: Where the inference server's REST listens; 0 for any free port.
+        grpc_port: Where its gRPC listens; 0 for any free port.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="TIERCEL_AGENT_", frozen=True)
+
+    broker: str = ""
+    addresses_file: Path | None = None
+    node_id: str = Field(default_factory=socket.gethostname, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")
+    state_dir: Path
+    token_file: Path
+    runtimes: Annotated[tuple[str, ...], NoDecode] = ()
+    docker_host: str = Field(default_factory=lambda: os.environ.get("DOCKER_HOST") or _DEFAULT_DOCKER_HOST)
+    docker_image: str = "tiercel-trainer:latest"
+    cpu_cores: float | None = Field(default=None, gt=0)
+    memory_bytes: int | None = Field(default=None, gt=0)
+    http_port: int = Field(default=0, ge=0, le=65535)
+    grpc_port: int = Field(default=0, ge=0, le=65535)
+
+    @field_validator("runtimes", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+    @field_validator("runtimes")
+    @classmethod
+    def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if name not in RUNTIMES:
+                raise ValueError(f"{name!r} is not a runtime; there are {' and '.join(RUNTIMES)}")
+        return value
+
+    @model_validator(mode="after")
+    def _one_address(self) -> Self:
+        if bool(self.broker) == (self.addresses_file is not None):
+            raise ValueError("give either --broker or --addresses-file")
+        return self
+
+    @property
+    def instance(self) -> str:
+        """Tells agents of the same node id but another state directory apart; fit for a control group's name."""
+        place = hashlib.sha256(os.fsencode(self.state_dir.resolve())).hexdigest()[:8]
+        return f"{re.sub(r'[^A-Za-z0-9-]', '-', self.node_id)[:64]}-{place}"
