@@ -40,6 +40,8 @@ class Script:
     decisions: list[jobs_pb2.Decision] = field(default_factory=list)
     nodes: list[jobs_pb2.Node] = field(default_factory=list)
     endpoints: list[jobs_pb2.Endpoint] = field(default_factory=list)
+    # What becomes of a job with the event that ends it.
+    ends_with: dict[str, jobs_pb2.Job] = field(default_factory=dict)
     # Taken one by one, by method name.
     refusals: dict[str, list[Refusal]] = field(default_factory=dict)
     # Items after which a stream breaks, once for each entry.
@@ -196,6 +198,9 @@ class ScriptedJobs(jobs_pb2_grpc.JobsServiceServicer):
         ]
         responses = [jobs_pb2.WatchJobsResponse(event=event) for event in wanted]
         async for response in self._broken(responses, context):
+            ended = self.script.ends_with.get(response.event.job_id)
+            if ended is not None and response.event.state_changed.state in FINAL:
+                self.script.jobs[ended.id] = ended
             yield response
         watched = self.script.jobs.get(request.job_id)
         if watched is None or watched.state not in FINAL:

@@ -1,0 +1,114 @@
+"""Commands about nodes, endpoints and the program."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import tiercel as package
+from tests.integration.broker.cli.conftest import Tiercel
+from tests.support import jobs_service as wire
+from tests.support.jobs_service import Script
+from tests.support.mqtt import free_port
+from tiercel.broker.cli import app
+from tiercel.v1 import jobs_pb2
+
+
+def test_nodes(tiercel: Tiercel, script: Script) -> None:
+    assert "tiercel up" in tiercel("nodes").stderr
+    script.nodes.append(
+        jobs_pb2.Node(
+            id="n1",
+            state=jobs_pb2.NODE_STATE_OFFLINE,
+            cpu_cores=2,
+            memory_bytes=8 << 30,
+            memory_reserved_bytes=512 << 20,
+            jobs=1,
+            runtimes=["docker", "process"],
+            limits="cgroup-v2",
+        )
+    )
+
+    row = tiercel("nodes").stdout.splitlines()[1]
+
+    assert row.split() == ["n1", "offline", "2", "512MiB", "of", "8.0GiB", "1", "docker,process", "cgroup-v2", "-"]
+    assert json.loads(tiercel("nodes", "--json").stdout)[0]["online"] is False
+
+
+def test_endpoints(tiercel: Tiercel, script: Script) -> None:
+    assert "first job" in tiercel("endpoints").stderr
+    version = jobs_pb2.EndpointVersion(
+        version=2, job_id="j1", tier=1, metric="accuracy", value=0.91, delivered_at=wire.SUBMITTED
+    )
+    script.endpoints += [
+        jobs_pb2.Endpoint(name="digits", live_version=2, versions=[version], serving_http="127.0.0.1:8000"),
+        jobs_pb2.Endpoint(name="empty"),
+    ]
+
+    _, first, second = tiercel("endpoints").stdout.splitlines()
+
+    assert first.split() == ["digits", "2", "accuracy", "0.91", "j1", "127.0.0.1:8000"]
+    assert second.split() == ["empty", "-", "-", "-", "-", "-"]
+    assert json.loads(tiercel("endpoints", "--json").stdout)[0]["versions"][0]["job_id"] == "j1"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [("{", "is not JSON"), ("[1]", "must hold an object"), (None, "cannot be read")]
+)
+def test_infer_with_inputs_that_cannot_be_used(
+    tiercel: Tiercel, tmp_path: Path, content: str | None, message: str
+) -> None:
+    file = tmp_path / "inputs.json"
+    if content is not None:
+        file.write_text(content)
+
+    result = tiercel("infer", "digits", str(file))
+
+    assert result.exit_code == 1
+    assert message in result.stderr
+
+
+def test_infer_of_an_endpoint_that_is_not_there(tiercel: Tiercel) -> None:
+    result = tiercel("infer", "digits", input='{"input": [[1]]}')
+
+    assert result.exit_code == 1
+    assert "There is no endpoint 'digits'" in result.stderr
+
+
+def test_version() -> None:
+    assert CliRunner().invoke(app, ["version"]).stdout == f"tiercel {package.__version__}\n"
+    assert json.loads(CliRunner().invoke(app, ["version", "--json"]).stdout) == {"version": package.__version__}
+
+
+def test_no_broker_is_a_sentence_that_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIERCEL_TOKEN", "any")
+
+    nothing = CliRunner().invoke(app, ["ls", "--state-dir", str(tmp_path)])
+    address = f"127.0.0.1:{free_port()}"
+    away = CliRunner().invoke(app, ["ls", "--broker", address])
+
+    assert (nothing.exit_code, away.exit_code) == (1, 1)
+    assert "start one with 'tiercel up'" in nothing.stderr
+    assert f"The broker at {address} does not answer; start it with 'tiercel up'" in away.stderr
+
+
+def test_a_token_is_not_to_be_had_on_the_command_line(tiercel: Tiercel) -> None:
+    assert tiercel("ls", "--token", "secret").exit_code == 2
+
+
+def test_the_token_of_the_tenant_named(
+    address: str, script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TIERCEL_TOKEN", raising=False)
+    (tmp_path / "addresses.json").write_text(json.dumps({"broker": address}))
+    (tmp_path / "tenants.toml").write_text(f'[tenants.default]\ntoken = "wrong"\n[tenants.a]\ntoken = "{wire.TOKEN}"\n')
+    script.jobs["j1"] = wire.job()
+
+    refused = CliRunner().invoke(app, ["ls", "--state-dir", str(tmp_path)])
+    listed = CliRunner().invoke(app, ["ls", "--state-dir", str(tmp_path), "--tenant", "a"])
+
+    assert (refused.exit_code, listed.exit_code) == (1, 0)
+    assert refused.stderr == "Error: The token belongs to no tenant.\n"
