@@ -34,13 +34,14 @@ def read_artefact(path: Path, max_bytes: int) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise ArtefactRefusedError(f"{path.name} cannot be read: {error.strerror}") from error
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or not 0 < status.st_size <= max_bytes:
+        os.close(descriptor)
+        raise ArtefactRefusedError(
+            f"{path.name} has {status.st_size} bytes; it must be a plain file of 1 to {max_bytes} bytes"
+        )
     with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise ArtefactRefusedError(f"{path.name} is not a plain file")
-        if not 0 < status.st_size <= max_bytes:
-            raise ArtefactRefusedError(f"{path.name} has {status.st_size} bytes; 1 to {max_bytes} are possible")
-        return file.read(max_bytes + 1)
+        return file.read(max_bytes)
 
 
 def digest(data: bytes) -> str:

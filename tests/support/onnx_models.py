@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,7 @@ def mlp(layers: Sequence[int] = (64, 128, 10), seed: int = 0) -> bytes:
     nodes: list[onnx.NodeProto] = []
     constants: dict[str, npt.NDArray[Any]] = {}
     value = "x"
-    for index, (before, after) in enumerate(zip(layers, layers[1:], strict=False)):
+    for index, (before, after) in enumerate(itertools.pairwise(layers)):
         constants[f"w{index}"] = (random.standard_normal((before, after)) / np.sqrt(before)).astype(np.float32)
         constants[f"b{index}"] = np.zeros(after, np.float32)
         last = index == len(layers) - 2

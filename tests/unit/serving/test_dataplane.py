@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support import onnx_models
+from tiercel.serving.dataplane import DataPlane, InferRequest, InputTensor
+from tiercel.serving.engine import Session
+from tiercel.serving.errors import (
+    DeadlineExceededError,
+    InferenceFailedError,
+    InvalidRequestError,
+    NotFoundError,
+    OverloadedError,
+)
+from tiercel.serving.executor import ThreadExecutor
+from tiercel.serving.registry import LoadedVersion, Registry
+from tiercel.serving.tensors import BY_NAME
+
+LONG = 500_000_000
+
+
+class Plane:
+    """A data plane with the models that the tests ask."""
+
+    def __init__(self) -> None:
+        self.registry = Registry()
+        self.registry.ready = True
+        for name, content in {
+            "plus": onnx_models.plus(1.0),
+            "two": onnx_models.two_in_two_out(),
+            "loop": onnx_models.counting_loop(),
+        }.items():
+            self.registry.record(name).flip(LoadedVersion(name, 3, Session(content)))
+        self.executor = ThreadExecutor(1, 2, 1024)
+        self.plane = DataPlane(self.registry, self.executor, 0.5)
+
+    async def ask(self, model: str, version: str = "", outputs: Any = (), timeout: Any = None, **inputs: Any) -> Any:
+        tensors = [InputTensor(name, kind, value) for name, (kind, value) in inputs.items()]
+        return await self.plane.infer(InferRequest(model, version, tensors, list(outputs), timeout))
+
+
+@pytest.fixture
+async def plane() -> Any:
+    plane = Plane()
+    yield plane
+    plane.executor.close()
+
+
+def f32(*shape: int) -> Any:
+    return BY_NAME["FP32"], np.zeros(shape, np.float32)
+
+
+def i64(value: int) -> Any:
+    return BY_NAME["INT64"], np.array(value)
+
+
+async def test_an_answer_names_model_version_and_outputs(plane: Plane) -> None:
+    result = await plane.ask("two", a=f32(2), b=f32(2), k=i64(4))
+    assert (result.model, result.version) == ("two", "3")
+    assert [output.spec.name for output in result.outputs] == ["total", "doubled"]
+    assert int(result.outputs[1].array) == 8
+
+
+async def test_only_the_outputs_that_are_wanted_are_computed_in_the_order_wanted(plane: Plane) -> None:
+    result = await plane.ask("two", outputs=["doubled", "total"], a=f32(0), b=f32(0), k=i64(4))
+    assert [output.spec.name for output in result.outputs] == ["doubled", "total"]
+    assert [
+        output.spec.name for output in (await plane.ask("two", outputs=["total"], a=f32(2), b=f32(2), k=i64(4))).outputs
+    ] == ["total"]
+
+
+def cases() -> Iterator[tuple[str, dict[str, Any], str]]:
+    yield "plus", {}, "input 'x' of model 'plus' is missing"
+    yield "plus", {"x": f32(1, 4), "z": f32(1)}, "input 'z' is unknown; model 'plus' takes x"
+    yield "plus", {"x": f32(1, 3)}, r"input 'x': shape is \[1, 3\], but the model takes \[-1, 4\]"
+    yield "plus", {"x": f32(4)}, r"input 'x': shape is \[4\], but the model takes \[-1, 4\]"
+    yield "plus", {"x": i64(1)}, "input 'x': datatype is INT64, but the model takes FP32"
+    yield "plus", {"x": f32(1, 4), "outputs": ["z"]}, "output 'z' is unknown; the model gives y"
+    yield "plus", {"x": f32(1, 4), "outputs": ["y", "y"]}, "outputs names an output twice"
+    yield "two", {"a": f32(2), "b": f32(2)}, "input 'k' of model 'two' is missing"
+
+
+@pytest.mark.parametrize(("model", "arguments", "problem"), list(cases()))
+async def test_what_does_not_fit_the_model_is_refused(
+    plane: Plane, model: str, arguments: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(InvalidRequestError, match=problem):
+        await plane.ask(model, **arguments)
+
+
+async def test_an_input_given_twice_is_refused(plane: Plane) -> None:
+    tensor = InputTensor("x", *f32(1, 4))
+    with pytest.raises(InvalidRequestError, match="given twice"):
+        await plane.plane.infer(InferRequest("plus", "", [tensor, tensor]))
+
+
+async def test_other_versions_and_models_are_not_found(plane: Plane) -> None:
+    with pytest.raises(NotFoundError, match="version 3 is live"):
+        await plane.ask("plus", "2", x=f32(1, 4))
+    with pytest.raises(NotFoundError):
+        await plane.ask("nobody")
+
+
+async def test_a_failing_run_is_an_error_of_the_call_and_counted(plane: Plane) -> None:
+    with pytest.raises(InferenceFailedError):
+        await plane.ask("two", a=f32(2), b=f32(3), k=i64(1))
+    await plane.ask("two", a=f32(2), b=f32(2), k=i64(1))
+    (statistics,) = plane.plane.model_statistics("two")["model_stats"]
+    assert statistics["inference_stats"]["fail"]["count"] == 1
+    assert statistics["inference_stats"]["success"]["count"] == statistics["inference_count"] == 1
+    assert statistics["inference_stats"]["compute_infer"]["ns"] > 0
+
+
+async def test_the_shorter_of_two_timeouts_holds(plane: Plane) -> None:
+    with pytest.raises(DeadlineExceededError, match=r"within 0\.05 seconds"):
+        await plane.ask("loop", timeout=0.05, k=i64(LONG))
+    with pytest.raises(DeadlineExceededError, match=r"within 0\.5 seconds"):
+        await plane.ask("loop", timeout=1000.0, k=i64(LONG))
+
+
+async def test_too_many_requests_are_refused_and_none_leaks(plane: Plane) -> None:
+    waiting = [asyncio.ensure_future(plane.ask("loop", k=i64(LONG))) for _ in range(2)]
+    await asyncio.sleep(0)
+    with pytest.raises(OverloadedError):
+        await plane.ask("loop", k=i64(1))
+    waiting[0].cancel()  # a caller that leaves
+    results = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(result) for result in results] == [asyncio.CancelledError, DeadlineExceededError]
+    old = plane.registry.record("loop").flip(LoadedVersion("loop", 4, Session(onnx_models.counting_loop())))
+    assert old is not None
+    async with asyncio.timeout(30):
+        await old.wait_drained()
+    result = await plane.ask("loop", k=i64(7))
+    assert int(result.outputs[0].array) == 7
+
+
+def test_metadata() -> None:
+    plane = Plane()
+    assert plane.plane.model_metadata("two", "3")["inputs"][2] == {"name": "k", "datatype": "INT64", "shape": []}
+    assert plane.plane.is_model_ready("two")
+    assert not plane.plane.is_model_ready("two", "4")
+    plane.executor.close()

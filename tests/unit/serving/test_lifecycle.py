@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support import onnx_models
+from tiercel.serving import verification
+from tiercel.serving.dataplane import DataPlane, InferRequest, InputTensor
+from tiercel.serving.errors import ArtefactRefusedError, InvalidRequestError, NotFoundError
+from tiercel.serving.executor import ThreadExecutor
+from tiercel.serving.lifecycle import BuildOptions, Lifecycle
+from tiercel.serving.registry import Registry
+from tiercel.serving.repository import Artefact
+from tiercel.serving.tensors import BY_NAME
+from tiercel.serving.verdict import Verdict
+
+MEGABYTE = 1024**2
+
+
+class SameProcessVerifier:
+    """The real checks without a process around them, and a gate that holds them up."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.began = asyncio.Event()
+        self.asked: list[int] = []
+        self.running = 0
+
+    async def verify(self, artefact: Artefact) -> Verdict:
+        self.asked.append(artefact.version)
+        self.running += 1
+        self.began.set()
+        assert self.running == 1, "loads of one model must not overlap"
+        await self.gate.wait()
+        self.running -= 1
+        return verification.verify(artefact.path, artefact.reference, MEGABYTE, MEGABYTE)
+
+
+class Bench:
+    """A lifecycle with everything it needs."""
+
+    def __init__(self, root: Path, group: asyncio.TaskGroup) -> None:
+        self.root = root
+        self.registry = Registry()
+        self.verifier = SameProcessVerifier()
+        self.executor = ThreadExecutor(1, 10, MEGABYTE)
+        options = BuildOptions(threads=1, inline_budget=0.0, max_model_bytes=MEGABYTE)
+        self.lifecycle = Lifecycle(
+            root, self.registry, self.verifier, options, lambda work, name: group.create_task(work, name=name)
+        )
+        self.plane = DataPlane(self.registry, self.executor, 30.0)
+
+    def put(self, version: int, content: bytes | None = None) -> None:
+        onnx_models.put(self.root, "m", version, onnx_models.plus(version) if content is None else content)
+
+    async def answer(self) -> tuple[str, float]:
+        tensor = InputTensor("x", BY_NAME["FP32"], np.zeros((1, 4), np.float32))
+        result = await self.plane.infer(InferRequest("m", "", [tensor]))
+        return result.version, float(result.outputs[0].array[0, 0])
+
+    async def states(self) -> dict[str, str]:
+        return {line["version"]: line["state"] for line in await self.lifecycle.index(only_ready=False)}
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    async with asyncio.TaskGroup() as group:
+        bench = Bench(tmp_path, group)
+        yield bench
+    bench.lifecycle.close()
+    bench.executor.close()
+
+
+async def test_a_load_takes_the_newest_version(bench: Bench) -> None:
+    bench.put(1)
+    bench.put(10)
+    bench.put(9)
+    assert await bench.lifecycle.load("m") == 10
+    assert await bench.answer() == ("10", 10.0)
+
+
+async def test_loading_what_is_live_does_nothing(bench: Bench) -> None:
+    bench.put(1)
+    await bench.lifecycle.load("m")
+    live = bench.registry.live("m")
+    assert await bench.lifecycle.load("m") == 1
+    assert bench.registry.live("m") is live
+    assert bench.verifier.asked == [1]
+
+
+@pytest.mark.parametrize("bad", [b"nonsense", onnx_models.with_external_data(), onnx_models.with_custom_operator()])
+async def test_a_bad_version_leaves_the_old_one_serving(bench: Bench, bad: bytes) -> None:
+    bench.put(1)
+    await bench.lifecycle.load("m")
+    bench.put(2, bad)
+    with pytest.raises(ArtefactRefusedError, match=r"version 2 of model 'm' was refused: .*; version 1 stays live"):
+        await bench.lifecycle.load("m")
+    assert await bench.answer() == ("1", 1.0)
+    assert await bench.states() == {"1": "READY", "2": "UNAVAILABLE"}
+
+
+async def test_a_version_without_a_model_is_refused(bench: Bench) -> None:
+    (bench.root / "m" / "1").mkdir(parents=True)
+    with pytest.raises(ArtefactRefusedError, match=r"model\.onnx cannot be read: .*; no version of it is live"):
+        await bench.lifecycle.load("m")
+
+
+async def test_a_file_that_changes_after_it_was_verified_is_refused(bench: Bench) -> None:
+    bench.put(1)
+    verdict = verification.verify(bench.root / "m/1/model.onnx", bench.root / "m/1/none", MEGABYTE, MEGABYTE)
+
+    class Hasty:
+        async def verify(self, artefact: Artefact) -> Verdict:
+            artefact.path.write_bytes(onnx_models.plus(7.0))
+            return verdict
+
+    bench.lifecycle._verifier = Hasty()
+    with pytest.raises(ArtefactRefusedError, match="changed while it was being verified"):
+        await bench.lifecycle.load("m")
+
+
+async def test_loads_of_a_model_come_one_after_the_other(bench: Bench) -> None:
+    bench.put(1)
+    bench.verifier.gate.clear()
+    bench.verifier.began.clear()
+    loads = [asyncio.ensure_future(bench.lifecycle.load("m")) for _ in range(5)]
+    await bench.verifier.began.wait()
+    bench.put(2)
+    bench.verifier.gate.set()
+    assert await asyncio.gather(*loads) == [1, 2, 2, 2, 2]
+    assert bench.verifier.asked == [1, 2]
+
+
+async def test_requests_are_answered_by_the_old_version_until_the_new_one_is_up(bench: Bench) -> None:
+    bench.put(1)
+    await bench.lifecycle.load("m")
+    bench.put(2)
+    bench.verifier.gate.clear()
+    bench.verifier.began.clear()
+    load = asyncio.ensure_future(bench.lifecycle.load("m"))
+    await bench.verifier.began.wait()
+    assert await bench.answer() == ("1", 1.0)
+    assert (await bench.states())["2"] == "LOADING"
+    bench.verifier.gate.set()
+    await load
+    assert await bench.answer() == ("2", 2.0)
+
+
+async def test_an_old_version_is_released_after_its_last_request(bench: Bench) -> None:
+    bench.put(1)
+    await bench.lifecycle.load("m")
+    old = bench.registry.live("m")
+    old.acquire()
+    bench.put(2)
+    await bench.lifecycle.load("m")
+    assert (await bench.states())["1"] == "UNLOADING"
+    assert old.session is not None
+    old.release()
+    async with asyncio.timeout(30):
+        while (await bench.states())["1"] != "UNAVAILABLE":  # each look is a turn of the loading thread
+            pass
+    with pytest.raises(RuntimeError):
+        _ = old.session
+
+
+async def test_a_load_that_is_broken_off_leaves_no_trace_of_loading(bench: Bench) -> None:
+    bench.put(1)
+    bench.verifier.gate.clear()
+    bench.verifier.began.clear()
+    load = asyncio.ensure_future(bench.lifecycle.load("m"))
+    await bench.verifier.began.wait()
+    load.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await load
+    assert await bench.states() == {"1": "UNAVAILABLE"}
+    bench.verifier.running = 0
+    bench.verifier.gate.set()
+    assert await bench.lifecycle.load("m") == 1
+
+
+async def test_at_the_start_a_bad_newest_version_gives_way_to_the_next(bench: Bench) -> None:
+    bench.put(1)
+    bench.put(2)
+    bench.put(3, b"nonsense")
+    (bench.root / "empty").mkdir()
+    onnx_models.put(bench.root, "hopeless", 1, b"nonsense")
+    await bench.lifecycle.load_all()
+    assert bench.registry.ready
+    assert await bench.answer() == ("2", 2.0)
+    assert bench.verifier.asked.count(1) == 1  # the hopeless one's; ours was not needed
+
+
+async def test_an_unloaded_model_is_gone_and_can_come_back(bench: Bench) -> None:
+    bench.put(1)
+    await bench.lifecycle.load("m")
+    bench.registry.ready = True
+    await bench.lifecycle.unload("m")
+    await bench.lifecycle.unload("m")
+    with pytest.raises(NotFoundError):
+        await bench.answer()
+    assert await bench.lifecycle.load("m") == 1
+    assert await bench.answer() == ("1", 1.0)
+    assert (await bench.states())["1"] == "READY"
+
+
+@pytest.mark.parametrize(("name", "error"), [("nobody", NotFoundError), ("../m", InvalidRequestError)])
+async def test_names_that_are_not_there(bench: Bench, name: str, error: Any) -> None:
+    with pytest.raises(error):
+        await bench.lifecycle.load(name)
+    with pytest.raises(error):
+        await bench.lifecycle.unload(name)
+    assert bench.registry.known(name) is None

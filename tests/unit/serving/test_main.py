@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tiercel.serving.errors import StartupError
+from tiercel.serving.main import main, settings_from
+from tiercel.serving.state import held_lock, write_state
+
+
+def flags(tmp_path: Path, *more: str) -> list[str]:
+    files = ["--state-file", str(tmp_path / "s"), "--lock-file", str(tmp_path / "l")]
+    return ["--repository", str(tmp_path), *files, *more]
+
+
+def test_flags_win_over_the_environment_which_wins_over_defaults(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIERCEL_SERVING_HTTP_PORT", "1")
+    monkeypatch.setenv("TIERCEL_SERVING_GRPC_PORT", "2")
+    settings = settings_from(flags(tmp_path, "--http-port", "3"))
+    assert (settings.http_port, settings.grpc_port, settings.host) == (3, 2, "127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        (["--http-port", "x"], "--http-port"),
+        (["--http-port", "70000"], "--http-port"),
+        (["--host", "0.0.0.0"], "TLS"),
+        (["--host", "::"], "TLS"),
+        (["--host", "example.org"], "TLS"),
+        (["--repository", "/nowhere"], "not a folder"),
+    ],
+)
+def test_impossible_settings_are_refused_in_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], problem: str
+) -> None:
+    assert main(flags(tmp_path, *more)) == 2
+    error = capsys.readouterr().err
+    assert problem in error
+    assert "Traceback" not in error
+
+
+def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TIERCEL_SERVING_REPOSITORY", raising=False)
+    with pytest.raises(StartupError, match=r"--repository: .*--state-file: .*--lock-file"):
+        settings_from([])
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
+def test_loopback_needs_no_permission(tmp_path: Path, host: str) -> None:
+    assert settings_from(flags(tmp_path, "--host", host)).is_loopback
+
+
+def test_remote_needs_a_flag(tmp_path: Path) -> None:
+    assert not settings_from(flags(tmp_path, "--host", "0.0.0.0", "--allow-remote")).is_loopback
+
+
+def test_a_lock_is_held_once_and_free_again_afterwards(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with held_lock(path):
+        with pytest.raises(StartupError, match=r"Another inference server \(pid \d+\) holds"), held_lock(path):
+            raise AssertionError("it was held")
+        assert int(path.read_text()) > 0
+    with held_lock(path):
+        pass
+
+
+def test_a_lock_that_cannot_be_made_says_so(tmp_path: Path) -> None:
+    with pytest.raises(StartupError, match="cannot be opened"), held_lock(tmp_path / "no" / "lock"):
+        raise AssertionError("there is no such folder")
+
+
+def test_the_state_file_is_whole(tmp_path: Path) -> None:
+    write_state(tmp_path / "s", "127.0.0.1:1", "127.0.0.1:2")
+    state = json.loads((tmp_path / "s").read_text())
+    assert (state["http"], state["grpc"]) == ("127.0.0.1:1", "127.0.0.1:2")
+    assert [path.name for path in tmp_path.iterdir()] == ["s"]
+    with pytest.raises(StartupError, match="cannot be written"):
+        write_state(tmp_path / "no" / "s", "", "")
