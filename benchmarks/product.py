@@ -86,8 +86,7 @@ class Product:
         Raises:
             ProductError: It ended, or took too long.
         """
-        # An old file would tell of ports that nobody listens on any more.
-        (self.state_dir / "addresses.json").unlink(missing_ok=True)
+        before = self._file_written()
         ports = [argument for option in PORT_OPTIONS for argument in (option, "0")]
         command = tiercel_command("up", "--state-dir", str(self.state_dir), *ports, *self._options)
         with self.log.open("ab") as log:
@@ -95,7 +94,7 @@ class Product:
             self._process = await asyncio.create_subprocess_exec(
                 *command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
-        await self._wait_addresses()
+        await self._wait_addresses(before)
 
     async def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
         """Ask it to stop, as Ctrl-C does, and wait for its end.
@@ -131,11 +130,20 @@ class Product:
             raise ProductError("'tiercel up' was not started")
         return self._process
 
-    async def _wait_addresses(self) -> None:
+    def _file_written(self) -> tuple[int, int]:
+        """Tells one writing of ``addresses.json`` from another."""
+        try:
+            status = (self.state_dir / "addresses.json").stat()
+        except FileNotFoundError:
+            return 0, 0
+        return status.st_ino, status.st_mtime_ns
+
+    async def _wait_addresses(self, before: tuple[int, int]) -> None:
         process = self._started()
         try:
             async with asyncio.timeout(START_SECONDS):
-                while set(self.addresses) != set(ADDRESSES):
+                # What an earlier run wrote tells of ports that nobody may listen on any more.
+                while self._file_written() == before or set(self.addresses) != set(ADDRESSES):
                     if process.returncode is not None:
                         raise ProductError(
                             f"'tiercel up' ended with exit code {process.returncode}: {self._last_words()}; "
@@ -170,10 +178,13 @@ def _mentions(process: psutil.Process, path: str) -> bool:
     try:
         if process.status() == psutil.STATUS_ZOMBIE:
             return False
-        words = [*process.cmdline(), *(f"{name}={value}" for name, value in process.environ().items())]
+        command = process.cmdline()
+        words = [*command, *(f"{name}={value}" for name, value in process.environ().items())]
     except (psutil.NoSuchProcess, psutil.AccessDenied):
         return False
-    return any(word == path or f"{path}/" in word or word.endswith(path) for word in words)
+    # All of ours are Python; somebody's pager on a log file is none of ours.
+    is_python = bool(command) and Path(command[0]).name.startswith("python")
+    return is_python and any(word == path or f"{path}/" in word or word.endswith(path) for word in words)
 
 
 def kill_all(processes: Iterable[psutil.Process]) -> None:

@@ -1,0 +1,113 @@
+"""``make demo``: the whole product at work on this machine. ``python -m benchmarks.demo --help`` tells the options."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from benchmarks.application_process import ApplicationError
+from benchmarks.demo_session import DemoOptions, Outcome, run_demo
+from benchmarks.live_view import view_for
+from benchmarks.plot import draw
+from benchmarks.product import ProductError
+from benchmarks.report import build_bars, build_report, find_shortfalls
+from benchmarks.results import RESULTS, write_result
+from benchmarks.summary import print_summary
+from tiercel import TiercelError
+
+INTERRUPTED = 130
+EXPECTED_ERRORS = (ProductError, ApplicationError, TiercelError)
+
+
+class Runtime(StrEnum):
+    """What runs the training scripts."""
+
+    PROCESS = "process"
+    DOCKER = "docker"
+
+
+def main(
+    runtime: Annotated[Runtime, typer.Option(help="Run jobs as processes or in containers.")] = Runtime.PROCESS,
+    output: Annotated[Path, typer.Option(help="Folder for the report, the plot and the logs.")] = Path("demo-output"),
+    policy: Annotated[str, typer.Option(help="The scheduling policy.")] = "tradl",
+    seconds_limit: Annotated[float, typer.Option(help="The jobs have to be done after so many seconds.", min=1)] = 240,
+    rate: Annotated[float, typer.Option(help="Requests a second of the application, in total.", min=1)] = 60,
+    results: Annotated[Path, typer.Option(help="Folder of result files, where the bars go.")] = RESULTS,
+) -> None:
+    """Train four models of two tenants, ship each tier, and call the endpoints all the while."""
+    console = Console()
+    output.mkdir(parents=True, exist_ok=True)
+    options = DemoOptions(output, runtime.value, policy, rate, seconds_limit)
+    try:
+        outcome = asyncio.run(_run(options, console))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        typer.echo("Stopped before the end; nothing is left running.", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    except Exception as error:
+        cause = _first_cause(error)
+        if not isinstance(cause, EXPECTED_ERRORS):
+            raise
+        typer.echo(f"Error: {cause}", err=True)
+        raise typer.Exit(1) from None
+    report = _write(options, outcome, results, console)
+    _judge(options, outcome, report)
+
+
+async def _run(options: DemoOptions, console: Console) -> Outcome:
+    task = asyncio.current_task()
+    if task is not None:
+        # As Ctrl-C: tidy up, then end.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    with view_for(console) as view:
+        return await run_demo(options, view)
+
+
+def _write(options: DemoOptions, outcome: Outcome, results: Path, console: Console) -> dict[str, Any]:
+    """Write report, plot and result file, and print the summary; returns the report."""
+    state = outcome.state
+    report = build_report(
+        state.timeline,
+        outcome.record,
+        mqtt_messages=state.mqtt_messages,
+        runtime=options.runtime,
+        policy=options.policy,
+    )
+    bars = build_bars(report)
+    report_path, plot_path = options.output / "demo-report.json", options.output / "demo.png"
+    report_path.write_text(json.dumps(report, indent=2, allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8")
+    draw(state.timeline, outcome.record, plot_path)
+    result_path = write_result("demo", command="make demo", figures=report, bars=bars, folder=results)
+    files = {"Plot": plot_path, "Report": report_path, "Bars (make bars)": result_path, "Logs": options.output}
+    print_summary(console, report, bars, files)
+    return report
+
+
+def _judge(options: DemoOptions, outcome: Outcome, report: dict[str, Any]) -> None:
+    """Exit with 1 and sentences that say why, unless every tier was delivered and no request failed."""
+    shortfalls = find_shortfalls(report)
+    if outcome.timed_out:
+        shortfalls.insert(0, f"The jobs were not done after {options.seconds_limit:.0f} s.")
+    if outcome.left_over:
+        shortfalls.append(f"Processes were left behind and had to be killed: {'; '.join(outcome.left_over)}.")
+    if shortfalls:
+        logs = f"The logs are in {options.output}: up.log, application.log, and those of the jobs in state/logs."
+        typer.echo("\n".join(["", "The demo fell short.", *shortfalls, logs]), err=True)
+        raise typer.Exit(1)
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    """The first error that is no group; task groups wrap what fails in them."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,205 @@
+"""What happened to the jobs of a demo: made of the events that the SDK streams, read by live view, report and plot."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tiercel import Direction, JobInfo, JobState, TierState
+from tiercel.broker.client import JobEvent, ProgressEvent, ShareEvent, StateEvent, TierEvent, TierInfo
+
+
+@dataclass(slots=True)
+class JobTrack:
+    """One job over time. Times are seconds since the Unix epoch.
+
+    Attributes:
+        id: Of the job.
+        tenant: Its owner.
+        name: Its label for people.
+        endpoint: What it feeds.
+        metric: Name of its metric.
+        direction: Whether a larger or a smaller metric is better.
+        submitted_at: When the broker accepted it.
+        tiers: Latest status of each, easiest first.
+        state: Where it is.
+        reason: Why, in plain words.
+        points: The metric: (time, value).
+        shares: The CPU share: (time, fraction of the node), the reason of each in ``share_reasons``.
+        share_reasons: Why it had each of its shares.
+        started_at: When it first ran, or None.
+        finished_at: When nothing happened to it any more, or None.
+        epoch: Latest epoch.
+        cpu_seconds: CPU time used, as far as known.
+    """
+
+    id: str
+    tenant: str
+    name: str
+    endpoint: str
+    metric: str
+    direction: Direction
+    submitted_at: float
+    tiers: list[TierInfo]
+    state: JobState = JobState.PENDING
+    reason: str = ""
+    points: list[tuple[float, float]] = field(default_factory=list)
+    shares: list[tuple[float, float]] = field(default_factory=list)
+    share_reasons: list[str] = field(default_factory=list)
+    started_at: float | None = None
+    finished_at: float | None = None
+    epoch: int = 0
+    cpu_seconds: float = 0.0
+
+    @classmethod
+    def of(cls, job: JobInfo) -> JobTrack:
+        """The track of a job that was just submitted; its events are yet to be added."""
+        return cls(
+            id=job.id,
+            tenant=job.tenant,
+            name=job.spec.name,
+            endpoint=job.spec.endpoint,
+            metric=job.spec.metric,
+            direction=job.spec.direction,
+            submitted_at=job.submitted_at.timestamp(),
+            tiers=list(job.tiers),
+        )
+
+    @property
+    def best(self) -> float | None:
+        """Best value of the metric so far."""
+        values = [value for _, value in self.points]
+        if not values:
+            return None
+        return max(values) if self.direction is Direction.MAX else min(values)
+
+    @property
+    def delivered(self) -> list[TierInfo]:
+        """Tiers whose version answers."""
+        return [tier for tier in self.tiers if tier.state is TierState.DELIVERED]
+
+    @property
+    def next_tier(self) -> TierInfo | None:
+        """The easiest tier that is not reached yet."""
+        return next((tier for tier in self.tiers if tier.reached_seconds is None), None)
+
+    @property
+    def share(self) -> float | None:
+        """The fraction of the node's CPU that it has now, or None."""
+        if self.finished_at is not None or not self.shares:
+            return None
+        return self.shares[-1][1]
+
+    @property
+    def moves(self) -> int:
+        """How many times its share was changed after it got its first one."""
+        weights = [weight for _, weight in self.shares]
+        return sum(before != after for before, after in itertools.pairwise(weights))
+
+    def progress(self) -> float:
+        """How far from its first value to its last target the metric has come, 0 to 1."""
+        return 0.0 if self.best is None else self.normalised(self.best)
+
+    def normalised(self, value: float) -> float:
+        """A metric value on the way from the first one reported (0) to the last target (1), kept within 0 and 1."""
+        first = self.points[0][1] if self.points else value
+        goal = self.tiers[-1].target
+        if first == goal:
+            return 1.0
+        return min(1.0, max(0.0, (value - first) / (goal - first)))
+
+    def add(self, event: JobEvent) -> None:
+        """Take in something that happened to this job."""
+        at = event.at.timestamp()
+        match event:
+            case StateEvent():
+                self._enter(event.state, event.reason, at)
+            case ProgressEvent():
+                self.points.append((at, event.value))
+                self.epoch, self.cpu_seconds = event.epoch, event.cpu_seconds
+            case TierEvent():
+                self.tiers[event.tier.number - 1] = event.tier
+            case ShareEvent():
+                self.shares.append((at, event.share.cpu_weight))
+                self.share_reasons.append(event.share.reason)
+
+    def _enter(self, state: JobState, reason: str, at: float) -> None:
+        self.state, self.reason = state, reason
+        if state is JobState.RUNNING and self.started_at is None:
+            self.started_at = at
+        if state.is_final:
+            self.finished_at = at
+
+
+@dataclass(frozen=True, slots=True)
+class FirstAnswer:
+    """A version answered the application for the first time, in seconds since the Unix epoch."""
+
+    endpoint: str
+    version: int
+    at: float
+
+
+@dataclass(slots=True)
+class Timeline:
+    """All jobs of a demo over time.
+
+    Attributes:
+        jobs: By id, in the order of submission.
+        first_answers: As the application saw them, in order.
+    """
+
+    jobs: dict[str, JobTrack] = field(default_factory=dict)
+    first_answers: list[FirstAnswer] = field(default_factory=list)
+
+    def submitted(self, job: JobInfo) -> JobTrack:
+        """Begin to follow a job."""
+        track = self.jobs[job.id] = JobTrack.of(job)
+        return track
+
+    def add(self, event: JobEvent) -> None:
+        """Take in an event; those of unknown jobs are ignored."""
+        if event.job_id in self.jobs:
+            self.jobs[event.job_id].add(event)
+
+    @property
+    def began_at(self) -> float:
+        """When the first job was submitted, seconds since the Unix epoch."""
+        return min(track.submitted_at for track in self)
+
+    @property
+    def ended_at(self) -> float:
+        """When the last job ended, or had its last news."""
+        return max(track.finished_at or _last_news(track) for track in self)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing happens to any job any more."""
+        return bool(self.jobs) and all(track.state.is_final for track in self)
+
+    @property
+    def reallocations(self) -> int:
+        """How many times a job's share was changed after it got its first one."""
+        return sum(track.moves for track in self)
+
+    def swaps(self) -> list[float]:
+        """When versions began to answer, seconds since the Unix epoch, as the broker was told by the server."""
+        return sorted(
+            track.submitted_at + tier.delivered_seconds
+            for track in self
+            for tier in track.delivered
+            if tier.delivered_seconds is not None
+        )
+
+    def answering(self, endpoint: str) -> int | None:
+        """The version that answered the application last, or None."""
+        versions = [answer.version for answer in self.first_answers if answer.endpoint == endpoint]
+        return max(versions, default=None)
+
+    def __iter__(self) -> Iterator[JobTrack]:
+        return iter(self.jobs.values())
+
+
+def _last_news(track: JobTrack) -> float:
+    return max([track.submitted_at, *(at for at, _ in track.points), *(at for at, _ in track.shares)])
