@@ -1,0 +1,131 @@
+"""``tiercel up`` and ``down`` as processes, with the real broker and an agent that runs nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.mqtt import subscribed
+from tests.support.stand_in_agent import SERVING
+from tests.support.until import until
+from tiercel import Client
+from tiercel.broker.cli.up.locks import is_held
+from tiercel.broker.cli.up.options import Places
+from tiercel.broker.cli.up.stop import run_down
+
+
+@pytest.fixture
+async def places(tmp_path: Path) -> AsyncIterator[Places]:
+    """A state directory in which nothing is left running."""
+    yield Places(tmp_path / "state")
+    await run_down(tmp_path / "state")
+
+
+@contextlib.asynccontextmanager
+async def up(places: Places, *options: str) -> AsyncIterator[Process]:
+    """A running ``up``; killed at the end if it still is."""
+    command = (sys.executable, "-m", "tests.support.up_with_stand_in", "--state-dir", str(places.state_dir), *options)
+    process = await asyncio.create_subprocess_exec(*command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE)
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def wait_up(process: Process) -> str:
+    assert process.stdout is not None
+    async with asyncio.timeout(30):
+        line = (await process.stdout.readline()).decode()
+    assert line, "it ended instead"
+    return line
+
+
+async def test_it_says_where_everything_is_and_stops_everything(places: Places) -> None:
+    async with up(places) as process:
+        line = await wait_up(process)
+        addresses = json.loads(places.addresses.read_text())
+        async with Client.from_state_dir(places.state_dir, tenant="alice") as client:
+            (node,) = await client.list_nodes()
+        async with subscribed(int(addresses["mqtt"].rpartition(":")[2])) as subscriber:
+            await subscriber.wait_topics("broker/presence", "nodes/n1/presence")
+        process.send_signal(signal.SIGINT)
+        code = await process.wait()
+
+    assert line.startswith("Tiercel is up: ")
+    assert set(addresses) == {"broker", "mqtt", "serving_http", "serving_grpc"}
+    assert all(address in line for address in addresses.values())
+    assert (addresses["serving_http"], addresses["serving_grpc"]) == SERVING
+    assert (node.id, node.online) == ("n1", True)
+    assert code == 0
+    assert not is_held(places.agent_lock)
+
+
+async def test_killed_it_leaves_the_agent_and_is_taken_up_again_where_it_was(places: Places) -> None:
+    async with up(places) as process:
+        await wait_up(process)
+        before = json.loads(places.addresses.read_text())
+        agent = places.agent_lock.read_text()
+        process.kill()
+        await process.wait()
+    assert is_held(places.agent_lock)
+
+    async with up(places) as process:
+        await wait_up(process)
+        assert json.loads(places.addresses.read_text()) == before
+        assert places.agent_lock.read_text() == agent
+        process.terminate()
+        assert await process.wait() == 0
+
+    await until(lambda: not is_held(places.agent_lock))
+
+
+async def test_there_is_one_in_a_state_directory(places: Places) -> None:
+    async with up(places) as first:
+        await wait_up(first)
+        async with up(places) as second:
+            _, stderr = await second.communicate()
+
+        assert second.returncode == 1
+        assert f"Tiercel is up already in {places.state_dir} (process {first.pid})" in stderr.decode()
+
+
+async def test_down_stops_it(places: Places) -> None:
+    async with up(places) as process:
+        await wait_up(process)
+
+        assert await run_down(places.state_dir) == ["the broker"]
+
+        assert await process.wait() == 0
+    assert not is_held(places.agent_lock)
+
+
+@pytest.mark.parametrize("flag", ["--broker-port", "--mqtt-port"])
+async def test_a_port_in_use_is_named_with_its_flag(places: Places, flag: str) -> None:
+    async with await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with up(places, flag, str(port)) as process:
+            _, stderr = await process.communicate()
+
+    assert process.returncode == 1
+    assert f"Port {port} ({flag}) is in use" in stderr.decode()
+    assert "Traceback" not in stderr.decode()
+    assert not is_held(places.agent_lock)
+
+
+async def test_an_unknown_policy_is_named(places: Places) -> None:
+    async with up(places, "--policy", "guess") as process:
+        _, stderr = await process.communicate()
+
+    assert process.returncode == 1
+    assert "guess" in stderr.decode()
+    assert "Traceback" not in stderr.decode()

@@ -1,0 +1,191 @@
+"""What ``tiercel up`` is made of: locks, ports, addresses, and the keeper of the agent."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.until import until
+from tiercel import UnavailableError
+from tiercel.broker.cli.up.addresses import read_earlier, write_addresses
+from tiercel.broker.cli.up.agent import AgentKeeper, AgentPatience
+from tiercel.broker.cli.up.locks import hold_lock, is_held, open_holder
+from tiercel.broker.cli.up.options import Places, UpOptions
+from tiercel.broker.cli.up.ports import choose_port
+from tiercel.broker.cli.up.processes import stop_holder
+from tiercel.broker.cli.up.stop import run_down
+
+AGENT = (sys.executable, "-m", "tests.support.stand_in_agent")
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> UpOptions:
+    return UpOptions(
+        state_dir=tmp_path / "state",
+        broker_port=0,
+        http_port=0,
+        grpc_port=0,
+        mqtt_port=0,
+        mqtt_url="",
+        policy="",
+        tenants=("default",),
+        runtimes=("process",),
+        node_id="n1",
+        cpu_cores=2.0,
+    )
+
+
+@contextlib.contextmanager
+def listening() -> Iterator[int]:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener.getsockname()[1]
+
+
+def test_a_lock_names_its_holder(tmp_path: Path) -> None:
+    lock = tmp_path / "state" / "up.lock"
+    assert not is_held(lock)
+
+    with hold_lock(lock):
+        assert is_held(lock)
+        with pytest.raises(UnavailableError, match=f"process {os.getpid()}.*tiercel down"), hold_lock(lock):
+            pass
+        holder = open_holder(lock)
+        assert holder is not None
+        assert holder[0] == os.getpid()
+        os.close(holder[1])
+
+    assert not is_held(lock)
+    assert open_holder(lock) is None, "the file is still there, its holder is not"
+
+
+def test_a_port_that_is_wanted_must_be_free() -> None:
+    with listening() as port, pytest.raises(UnavailableError, match=rf"Port {port} \(--http-port\) is in use"):
+        choose_port("--http-port", port, "")
+    assert choose_port("--http-port", port, "") == port
+    with pytest.raises(UnavailableError, match="is no port"):
+        choose_port("--http-port", 70_000, "")
+
+
+def test_a_restart_gets_its_ports_back_if_they_are_free() -> None:
+    with listening() as port:
+        assert choose_port("--mqtt-port", 0, f"127.0.0.1:{port}") == 0
+    assert choose_port("--mqtt-port", 0, f"127.0.0.1:{port}") == port
+    assert choose_port("--mqtt-port", 0, "") == 0
+    assert choose_port("--mqtt-port", 0, "nonsense") == 0
+
+
+def test_addresses_are_written_whole(tmp_path: Path) -> None:
+    path = tmp_path / "addresses.json"
+    assert read_earlier(path) == {}
+
+    write_addresses(path, {"broker": "127.0.0.1:1"})
+
+    assert json.loads(path.read_text()) == {"broker": "127.0.0.1:1"} == read_earlier(path)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["addresses.json"]
+    path.write_text("{")
+    assert read_earlier(path) == {}
+
+
+@contextlib.asynccontextmanager
+async def keeping(options: UpOptions, said: list[str]) -> AsyncIterator[AgentKeeper]:
+    options.state_dir.mkdir(exist_ok=True)
+    keeper = AgentKeeper(options, said.append, AGENT, AgentPatience(first_pause_seconds=0.01))
+    task = asyncio.create_task(keeper.keep())
+    try:
+        yield keeper
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def wait_agent(options: UpOptions, other_than: int = 0) -> int:
+    lock = Places(options.state_dir).agent_lock
+    await until(lambda: is_held(lock) and lock.read_text().strip() not in {"", str(other_than)})
+    return int(lock.read_text())
+
+
+async def test_the_agent_is_started_again_when_it_dies(options: UpOptions) -> None:
+    said: list[str] = []
+    async with keeping(options, said) as keeper:
+        first = await wait_agent(options)
+        os.kill(first, signal.SIGKILL)
+        second = await wait_agent(options, other_than=first)
+        await keeper.stop()
+
+    assert first != second
+    assert "exit code -9" in said[0]
+    assert "agent.log" in said[0]
+    log = Places(options.state_dir).agent_log.read_text()
+    assert "node_id='n1'" in log
+    assert "runtimes='process'" in log
+
+
+async def test_the_agent_outlives_its_keeper_and_is_adopted(options: UpOptions) -> None:
+    said: list[str] = []
+    async with keeping(options, said):
+        first = await wait_agent(options)
+    assert await wait_agent(options) == first
+
+    async with keeping(options, said) as keeper:
+        await until(lambda: said)
+        assert f"process {first}" in said[0]
+        os.kill(first, signal.SIGKILL)
+        second = await wait_agent(options, other_than=first)
+        await keeper.stop()
+        await until(lambda: not is_held(Places(options.state_dir).agent_lock))
+
+    assert second != first
+
+
+async def test_secrets_stay_out_of_the_agents_environment(options: UpOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIERCEL_TOKEN", "hush-hush")
+    monkeypatch.setenv("TIERCEL_MQTT_PASSWORD", "hush-hush")
+    async with keeping(options, []) as keeper:
+        pid = await wait_agent(options)
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        await keeper.stop()
+
+    assert b"PATH=" in environment
+    assert b"hush-hush" not in environment + command
+
+
+async def test_down_stops_what_was_left_behind(options: UpOptions) -> None:
+    async with keeping(options, []):
+        pid = await wait_agent(options)
+
+    assert await run_down(options.state_dir) == ["the agent"]
+    assert await run_down(options.state_dir) == []
+    # Still a zombie of this process, which started it: that it ended is enough.
+    assert Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
+
+
+STUBBORN = """
+import fcntl, os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+lock = open(sys.argv[1], "w")
+fcntl.flock(lock, fcntl.LOCK_EX)
+print(os.getpid(), file=lock, flush=True)
+time.sleep(600)
+"""
+
+
+async def test_what_does_not_want_to_end_is_ended(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", STUBBORN, str(lock))
+    await until(lambda: is_held(lock) and lock.read_text())
+
+    assert await stop_holder(lock, patience_seconds=0.05)
+
+    assert await process.wait() == -signal.SIGKILL
