@@ -171,8 +171,8 @@ def _draw_versions(
         scores = record.scores(track.endpoint)
         firsts = [(version, record.first_answer(track.endpoint, version)) for version in scores]
         starts = [(version, clock(at)) for version, at in firsts if at is not None]
-        ends = [*(start for _, start in starts[1:]), clock(ended)]
-        for number, ((version, start), end) in enumerate(zip(starts, ends, strict=True), 1):
+        borders = [*(start for _, start in starts), clock(ended)]
+        for number, ((version, start), end) in enumerate(zip(starts, borders[1:], strict=True), 1):
             strength = 0.35 + 0.6 * number / len(starts)
             panel.barh(lane, end - start, left=start, height=0.78, color=colours[track.id], alpha=strength)
             wide = (end - start) / clock(ended)

@@ -72,10 +72,10 @@ def sentences(report: Json) -> list[str]:
 
 
 def _jobs_table(report: Json) -> Table:
-    title = "Each tier of each job; times are seconds since the job was submitted"
+    title = "Each tier of each job; times are seconds since it was submitted"
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("Job", no_wrap=True)
-    for name in ("Tier", "Reached", "Answering", "Version", "Exported", "Seen", "Answers"):
+    for name in ("Tier", "Reached", "Live", "Version", "Exported", "Seen", "Answers"):
         table.add_column(name, justify="right", no_wrap=True)
     for job in report["jobs"]:
         # Two lines at least: a job has two tiers or more here.
