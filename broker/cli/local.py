@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
 import typer
@@ -22,7 +21,10 @@ def up(
     mqtt_url: Annotated[str, typer.Option(help="MQTT broker to use instead, such as mqtt://127.0.0.1:1883.")] = "",
     policy: Annotated[str, typer.Option(help="How shares are decided: fair or tradl.")] = "",
     tenant: Annotated[list[str] | None, typer.Option(help="A tenant to make if it is missing; repeatable.")] = None,
-    runtime: Annotated[list[str] | None, typer.Option(help="process or docker, the preferred first.")] = None,
+    runtime: Annotated[
+        list[str] | None,
+        typer.Option(help="process or docker, the preferred first; default: both, if an engine answers."),
+    ] = None,
     node_id: Annotated[str, typer.Option(help="Name of this machine's node.")] = "local",
     cpu_cores: Annotated[float | None, typer.Option(help="Cores that jobs may use; all when left out.")] = None,
 ) -> None:
@@ -46,9 +48,9 @@ def up(
         mqtt_url=mqtt_url,
         policy=policy,
         tenants=tuple(dict.fromkeys(["default", *(tenant or [])])),
-        runtimes=tuple(runtime or ["process"]),
+        runtimes=tuple(runtime or ()),
         node_id=node_id,
-        cpu_cores=float(cpu_cores or os.cpu_count() or 1),
+        cpu_cores=cpu_cores,
     )
     run_to_the_end(run_up(options))
 

@@ -26,8 +26,10 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     for option in ("addresses-file", "state-dir", "token-file"):
         parser.add_argument(f"--{option}", type=Path, required=True)
-    for option in ("node-id", "runtimes", "http-port", "grpc-port", "cpu-cores"):
+    for option in ("node-id", "http-port", "grpc-port"):
         parser.add_argument(f"--{option}", required=True)
+    parser.add_argument("--runtimes", default="process")
+    parser.add_argument("--cpu-cores", type=float, default=1.0)
     return parser.parse_args()
 
 
@@ -42,7 +44,7 @@ def hold(lock: Path) -> None:
 async def stay_connected(options: argparse.Namespace) -> None:
     hello = nodes_pb2.NodeHello(
         node_id=options.node_id,
-        cpu_cores=float(options.cpu_cores),
+        cpu_cores=options.cpu_cores,
         memory_bytes=1 << 30,
         runtimes=options.runtimes.split(","),
         limits="cooperative",

@@ -13,11 +13,14 @@ from tiercel.broker.cli.up.addresses import read_earlier
 from tiercel.broker.cli.up.locks import is_held, open_holder
 from tiercel.broker.cli.up.options import Places, UpOptions
 from tiercel.broker.cli.up.ports import choose_port
-from tiercel.broker.cli.up.processes import stop_holder, wait_exit
+from tiercel.broker.cli.up.processes import stop_holder, stop_process, wait_exit
+from tiercel.broker.domain.errors import UnavailableError
 
 AGENT_COMMAND = (sys.executable, "-m", "tiercel.trainer_agent")
 # The agent runs other people's code: what is not for it is not in its environment.
 _SECRETS = ("TIERCEL_TOKEN", "TIERCEL_MQTT_USERNAME", "TIERCEL_MQTT_PASSWORD")
+# The agent's exit code for what no second attempt can mend, such as a container engine that is not there.
+_CANNOT_START = 2
 _LOG_BYTES = 10 * 1024 * 1024
 
 
@@ -60,14 +63,22 @@ class AgentKeeper:
         self._tell = tell
         self._command = command
         self._patience = patience or AgentPatience()
+        # pidfd of the agent that we started, while it lives.
+        self._started: int | None = None
 
     async def keep(self) -> None:
-        """Run until cancelled; the agent lives on."""
+        """Run until cancelled; the agent lives on.
+
+        Raises:
+            UnavailableError: The first agent cannot start like this, and says why.
+        """
         failures = 0
         clock = asyncio.get_running_loop().time
         while True:
             began = clock()
-            ending = await self._wait_one()
+            code, ending = await self._wait_one()
+            if failures == 0 and code == _CANNOT_START and not is_held(self._places.agent_lock):
+                raise UnavailableError(f"The agent cannot start: {self._last_words()}")
             failures = 1 if clock() - began > self._patience.steady_seconds else failures + 1
             pause = min(
                 self._patience.longest_pause_seconds, self._patience.first_pause_seconds * 2.0 ** min(failures - 1, 16)
@@ -76,32 +87,40 @@ class AgentKeeper:
             await asyncio.sleep(pause)
 
     async def stop(self) -> None:
-        """Stop the agent with all that it runs."""
+        """Stop the agent with all that it runs; only after :meth:`keep` has ended."""
+        if self._started is not None:
+            # It may not have its lock yet.
+            await stop_process(self._started, self._patience.stop_seconds)
+            os.close(self._started)
+            self._started = None
         await stop_holder(self._places.agent_lock, self._patience.stop_seconds)
 
-    async def _wait_one(self) -> str:
-        """Adopt or start an agent and wait for its end; returns how it ended."""
+    async def _wait_one(self) -> tuple[int | None, str]:
+        """Adopt or start an agent and wait for its end; returns its exit code, if it is ours, and how it ended."""
         holder = open_holder(self._places.agent_lock)
-        if holder is not None:
-            pid, pidfd = holder
-            self._tell(
-                f"Taking over the agent that runs already (process {pid}), with the options it was started with."
-            )
-            try:
-                await wait_exit(pidfd)
-            finally:
-                os.close(pidfd)
-            return f"(process {pid}) ended"
-        process = self._start()
-        pidfd = os.pidfd_open(process.pid)
+        return await (self._wait_started() if holder is None else self._wait_adopted(*holder))
+
+    async def _wait_adopted(self, pid: int, pidfd: int) -> tuple[None, str]:
+        self._tell(f"Taking over the agent that runs already (process {pid}), with the options it was started with.")
         try:
             await wait_exit(pidfd)
         finally:
             os.close(pidfd)
-            # Reaps it if it has ended; if not, it lives on as somebody else's child.
-            code = process.poll()
-            process.returncode = 0 if code is None else code
-        return f"ended with exit code {code}"
+        return None, f"(process {pid}) ended"
+
+    async def _wait_started(self) -> tuple[int, str]:
+        process = self._start()
+        self._started = os.pidfd_open(process.pid)
+        try:
+            await wait_exit(self._started)
+        except asyncio.CancelledError:
+            # It lives on without us: what Popen would warn of is what is wanted.
+            process.returncode = 0
+            raise
+        os.close(self._started)
+        self._started = None
+        code = process.wait()
+        return code, f"ended with exit code {code}"
 
     def _start(self) -> subprocess.Popen[bytes]:
         log = self._places.agent_log
@@ -122,16 +141,23 @@ class AgentKeeper:
     def _arguments(self) -> list[str]:
         options, places = self._options, self._places
         http_port, grpc_port = self._serving_ports()
-        return [
+        arguments = [
             *("--addresses-file", str(places.addresses)),
             *("--state-dir", str(places.agent_dir)),
             *("--token-file", str(places.node_token)),
             *("--node-id", options.node_id),
-            *("--runtimes", ",".join(options.runtimes)),
             *("--http-port", str(http_port)),
             *("--grpc-port", str(grpc_port)),
-            *("--cpu-cores", f"{options.cpu_cores:g}"),
         ]
+        if options.runtimes:
+            arguments += ["--runtimes", ",".join(options.runtimes)]
+        if options.cpu_cores is not None:
+            arguments += ["--cpu-cores", f"{options.cpu_cores:g}"]
+        return arguments
+
+    def _last_words(self) -> str:
+        lines = self._places.agent_log.read_text(encoding="utf-8", errors="replace").splitlines()
+        return next((line.strip() for line in reversed(lines) if line.strip()), "it did not say why.")
 
     def _serving_ports(self) -> tuple[int, int]:
         options = self._options

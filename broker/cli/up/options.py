@@ -19,9 +19,9 @@ class UpOptions:
         mqtt_url: An MQTT broker to use instead, or empty.
         policy: Name of the scheduling policy, or empty for the default.
         tenants: Tenants to make if they are missing.
-        runtimes: What the node may run jobs with, the preferred first.
+        runtimes: What the node may run jobs with, the preferred first; empty for the agent's choice.
         node_id: Name of the node.
-        cpu_cores: Cores that jobs may use.
+        cpu_cores: Cores that jobs may use; None for all.
     """
 
     state_dir: Path
@@ -34,7 +34,7 @@ class UpOptions:
     tenants: tuple[str, ...]
     runtimes: tuple[str, ...]
     node_id: str
-    cpu_cores: float
+    cpu_cores: float | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,16 +37,21 @@ async def stop_holder(lock: Path, patience_seconds: float) -> bool:
         return False
     _, pidfd = holder
     try:
-        _signal(pidfd, signal.SIGTERM)
-        try:
-            async with asyncio.timeout(patience_seconds):
-                await wait_exit(pidfd)
-        except TimeoutError:
-            _signal(pidfd, signal.SIGKILL)
-            await wait_exit(pidfd)
+        await stop_process(pidfd, patience_seconds)
     finally:
         os.close(pidfd)
     return True
+
+
+async def stop_process(pidfd: int, patience_seconds: float) -> None:
+    """Ask a process to end, and end it if it does not in time."""
+    _signal(pidfd, signal.SIGTERM)
+    try:
+        async with asyncio.timeout(patience_seconds):
+            await wait_exit(pidfd)
+    except TimeoutError:
+        _signal(pidfd, signal.SIGKILL)
+        await wait_exit(pidfd)
 
 
 def _signal(pidfd: int, number: signal.Signals) -> None:

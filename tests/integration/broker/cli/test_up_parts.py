@@ -12,6 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.support.until import until
@@ -98,15 +99,24 @@ def test_addresses_are_written_whole(tmp_path: Path) -> None:
 
 
 @contextlib.asynccontextmanager
-async def keeping(options: UpOptions, said: list[str]) -> AsyncIterator[AgentKeeper]:
+async def keeping(options: UpOptions, said: list[str], *, stop: bool = True) -> AsyncIterator[None]:
     options.state_dir.mkdir(exist_ok=True)
     keeper = AgentKeeper(options, said.append, AGENT, AgentPatience(first_pause_seconds=0.01))
     task = asyncio.create_task(keeper.keep())
     try:
-        yield keeper
+        yield
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+        if stop:
+            await keeper.stop()
+
+
+def command(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
 
 
 async def wait_agent(options: UpOptions, other_than: int = 0) -> int:
@@ -117,13 +127,13 @@ async def wait_agent(options: UpOptions, other_than: int = 0) -> int:
 
 async def test_the_agent_is_started_again_when_it_dies(options: UpOptions) -> None:
     said: list[str] = []
-    async with keeping(options, said) as keeper:
+    async with keeping(options, said):
         first = await wait_agent(options)
         os.kill(first, signal.SIGKILL)
         second = await wait_agent(options, other_than=first)
-        await keeper.stop()
 
     assert first != second
+    assert not is_held(Places(options.state_dir).agent_lock)
     assert "exit code -9" in said[0]
     assert "agent.log" in said[0]
     log = Places(options.state_dir).agent_log.read_text()
@@ -133,36 +143,62 @@ async def test_the_agent_is_started_again_when_it_dies(options: UpOptions) -> No
 
 async def test_the_agent_outlives_its_keeper_and_is_adopted(options: UpOptions) -> None:
     said: list[str] = []
-    async with keeping(options, said):
+    async with keeping(options, said, stop=False):
         first = await wait_agent(options)
     assert await wait_agent(options) == first
 
-    async with keeping(options, said) as keeper:
+    async with keeping(options, said):
         await until(lambda: said)
         assert f"process {first}" in said[0]
         os.kill(first, signal.SIGKILL)
         second = await wait_agent(options, other_than=first)
-        await keeper.stop()
-        await until(lambda: not is_held(Places(options.state_dir).agent_lock))
 
     assert second != first
+    assert not is_held(Places(options.state_dir).agent_lock)
+
+
+async def test_an_adopted_agent_is_stopped_too(options: UpOptions) -> None:
+    said: list[str] = []
+    async with keeping(options, said, stop=False):
+        await wait_agent(options)
+    async with keeping(options, said):
+        await until(lambda: said)
+
+    assert not is_held(Places(options.state_dir).agent_lock)
+
+
+async def test_an_agent_that_has_hardly_started_is_stopped(options: UpOptions) -> None:
+    async with keeping(options, []):
+        await until(Places(options.state_dir).agent_log.exists)
+
+    assert not is_held(Places(options.state_dir).agent_lock)
+    assert [
+        process.pid for process in psutil.process_iter() if str(options.state_dir) in " ".join(command(process))
+    ] == []
+
+
+async def test_an_agent_that_cannot_start_says_why(options: UpOptions) -> None:
+    options.state_dir.mkdir()
+    says_why = (sys.executable, "-c", "import sys; print('Docker does not answer.', file=sys.stderr); sys.exit(2)")
+
+    with pytest.raises(UnavailableError, match="The agent cannot start: Docker does not answer"):
+        await AgentKeeper(options, print, says_why).keep()
 
 
 async def test_secrets_stay_out_of_the_agents_environment(options: UpOptions, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIERCEL_TOKEN", "hush-hush")
     monkeypatch.setenv("TIERCEL_MQTT_PASSWORD", "hush-hush")
-    async with keeping(options, []) as keeper:
+    async with keeping(options, []):
         pid = await wait_agent(options)
         environment = Path(f"/proc/{pid}/environ").read_bytes()
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()
-        await keeper.stop()
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes()
 
     assert b"PATH=" in environment
-    assert b"hush-hush" not in environment + command
+    assert b"hush-hush" not in environment + arguments
 
 
 async def test_down_stops_what_was_left_behind(options: UpOptions) -> None:
-    async with keeping(options, []):
+    async with keeping(options, [], stop=False):
         pid = await wait_agent(options)
 
     assert await run_down(options.state_dir) == ["the agent"]
