@@ -14,7 +14,7 @@ from itertools import accumulate
 from tiercel.broker.domain.jobs import Direction, Observation
 
 _POINTS_FITTED = 48
-# A curve that rises as straight as a line may go on for so many times the CPU seconds used so far.
+# A curve that might be a flat line may go on along it for so many times the CPU seconds used so far.
 _LINE_GOES_ON = 10.0
 _RATES = tuple(0.5 * 1.3**power for power in range(20))
 _SHAPES: tuple[Callable[[float], float], ...] = (
@@ -72,7 +72,8 @@ class Plateau:
     """Where a curve levels off, in units of ``quality``.
 
     Attributes:
-        level: The most optimistic level that the reports allow; not below the best report.
+        level: The most optimistic level that the reports allow; not below the best report. Infinite while the curve
+            may just as well be a line that rises.
         noise: Standard deviation of the reports around the best fit.
     """
 
@@ -124,17 +125,16 @@ def fit_line(curve: Curve, last: int) -> Line | None:
     if len(x) < 3 or fit is None:
         return None
     noise = math.sqrt(fit.squared_error / (len(x) - 2))
-    spread = sum((value - _mean(x)) ** 2 for value in x)
-    return Line(slope=fit.factor, slope_error=noise / math.sqrt(spread), noise=noise)
+    return Line(slope=fit.factor, slope_error=_factor_error(x, fit), noise=noise)
 
 
 def fit_plateau(curve: Curve) -> Plateau | None:
     """Where the curve levels off, as optimistic as the reports allow.
 
     Fits ``level - drop * shape(rate * x)`` with exponential, inverse (as SLAQ and Optimus do) and inverse square root
-    shapes over a grid of rates; level and drop come from least squares. A straight line is tried too, and held to go on
-    for ten times the CPU seconds used so far. Of all that explain the reports about as well as the best one (F-test at
-    roughly 95 %), the highest level counts.
+    shapes over a grid of rates; level and drop come from least squares. A straight line is tried too: where it
+    clearly rises it has no end, else it is held to go on for ten times the CPU seconds used so far. Of all that explain
+    the reports about as well as the best one (F-test at roughly 95 %), the highest level counts.
 
     Returns:
         None with fewer than five reports or when no resource was used between them.
@@ -142,7 +142,7 @@ def fit_plateau(curve: Curve) -> Plateau | None:
     x, y = _thinned(curve)
     if len(x) < 5 or x[-1] <= x[0]:
         return None
-    fits = [fit for fit in _candidates(x, y) if math.isfinite(fit.level)]
+    fits = [fit for fit in _candidates(x, y) if not math.isnan(fit.level + fit.squared_error)]
     if not fits:
         return None
     best = min(fit.squared_error for fit in fits)
@@ -174,7 +174,9 @@ def _candidates(x: Sequence[float], y: Sequence[float]) -> Iterator[_Candidate]:
     units = [(value - x[0]) / span for value in x]
     line = _least_squares(units, y)
     if line is not None:
-        yield _Candidate(line.offset + line.factor * (1 + _LINE_GOES_ON), line.squared_error)
+        rises = line.factor > 2 * _factor_error(units, line)
+        level = math.inf if rises else line.offset + line.factor * (1 + _LINE_GOES_ON)
+        yield _Candidate(level, line.squared_error)
     for shape in _SHAPES:
         for rate in _RATES:
             fit = _least_squares([shape(rate * unit) for unit in units], y)
@@ -184,16 +186,25 @@ def _candidates(x: Sequence[float], y: Sequence[float]) -> Iterator[_Candidate]:
 
 def _least_squares(x: Sequence[float], y: Sequence[float]) -> _Fit | None:
     """Fit ``offset + factor * x``; None when x does not vary."""
-    if not x:
+    spread = _spread(x)
+    if not 0 < spread < math.inf:
         return None
     mean_x, mean_y = _mean(x), _mean(y)
-    spread = sum((value - mean_x) ** 2 for value in x)
-    if spread <= 0:
-        return None
     factor = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True)) / spread
     offset = mean_y - factor * mean_x
-    error = sum((b - offset - factor * a) ** 2 for a, b in zip(x, y, strict=True))
-    return _Fit(offset=offset, factor=factor, squared_error=error)
+    errors = [b - offset - factor * a for a, b in zip(x, y, strict=True)]
+    return _Fit(offset=offset, factor=factor, squared_error=sum(error * error for error in errors))
+
+
+def _factor_error(x: Sequence[float], fit: _Fit) -> float:
+    """Standard error of a fit's factor; needs three values of x, not all alike."""
+    return math.sqrt(fit.squared_error / (len(x) - 2) / _spread(x))
+
+
+def _spread(values: Sequence[float]) -> float:
+    """Sum of squared distances from the mean. A product overflows to infinity where a power would raise."""
+    mean = _mean(values) if values else 0.0
+    return sum((value - mean) * (value - mean) for value in values)
 
 
 def _thinned(curve: Curve) -> tuple[list[float], list[float]]:

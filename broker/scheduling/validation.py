@@ -89,6 +89,6 @@ def _bad_sums(plan: Plan, node: NodeView, jobs: dict[str, JobView]) -> Iterator[
     if not weights <= 1 + TOLERANCE:
         yield f"the weights on node {node.id} add up to {weights:.6g}, more than 1"
     memory = sum(jobs[assignment.job_id].resources.memory_bytes for assignment in here)
-    placed = any(jobs[assignment.job_id].movable for assignment in here)
-    if placed and memory > node.memory_bytes:
+    added = sum(jobs[entry.job_id].resources.memory_bytes for entry in here if jobs[entry.job_id].movable)
+    if added and memory > node.memory_bytes:
         yield f"node {node.id} has {node.memory_bytes} bytes of memory, and its jobs were promised {memory}"

@@ -1,0 +1,185 @@
+"""What every policy in the registry keeps, over random snapshots."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+from collections import defaultdict
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tiercel.broker.domain.jobs import Direction, Observation, Resources, Tier, TierState, TierStatus
+from tiercel.broker.domain.shares import Share
+from tiercel.broker.scheduling.interface import JobView, NodeView, Plan, Snapshot, Trigger
+from tiercel.broker.scheduling.ladder import next_tier
+from tiercel.broker.scheduling.registry import AnyPolicy, Option, create_policy, policies
+from tiercel.broker.scheduling.tradl import TradlSettings
+from tiercel.broker.scheduling.validation import check_plan
+
+GIB = 1024**3
+VARIANTS: list[tuple[str, dict[str, Option]]] = [(name, {}) for name in sorted(policies)] + [
+    ("tradl", {"weights": "growth"}),
+    ("tradl", {"weights": "gap"}),
+]
+every_policy = pytest.mark.parametrize(("name", "options"), VARIANTS)
+
+# Drawing a snapshot costs more than planning it.
+few = settings(max_examples=40, deadline=None)
+
+values = st.one_of(st.floats(0, 1), st.floats(allow_nan=True, allow_infinity=True))
+seconds = st.one_of(st.floats(0, 1e6), st.floats(min_value=0, allow_nan=False, allow_infinity=False))
+
+
+@st.composite
+def observation_series(draw: st.DrawFn) -> tuple[Observation, ...]:
+    """Reports of any shape; some series are long and smooth, as real ones are."""
+    if draw(st.booleans()):
+        level, rate, count = draw(st.floats(0, 1)), draw(st.floats(0.01, 1)), draw(st.integers(0, 40))
+        return tuple(
+            Observation(float(index), index, level * (1 - math.exp(-rate * index)), index * 0.5)
+            for index in range(count)
+        )
+    count = draw(st.integers(0, 12))
+    return tuple(Observation(draw(seconds), index, draw(values), draw(seconds)) for index in range(count))
+
+
+@st.composite
+def ladders(draw: st.DrawFn) -> tuple[TierStatus, ...]:
+    count = draw(st.integers(1, 3))
+    reached = draw(st.integers(0, count))
+    open_state = st.sampled_from([TierState.PENDING, TierState.PENDING, TierState.UNREACHABLE])
+    gone_state = st.sampled_from([TierState.REACHED, TierState.DELIVERED, TierState.FAILED])
+    target = st.one_of(st.floats(0, 1), st.floats(allow_nan=False, allow_infinity=False))
+    return tuple(
+        TierStatus(number, Tier(draw(target)), draw(gone_state if number <= reached else open_state))
+        for number in range(1, count + 1)
+    )
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> Snapshot:
+    nodes = tuple(
+        NodeView(
+            id=f"node{index}",
+            cpu_cores=draw(st.sampled_from([0.5, 1.0, 2.0, 16.0])),
+            memory_bytes=draw(st.integers(0, 12)) * GIB,
+            runtimes=draw(st.sampled_from([(), ("process",), ("docker", "process")])),
+            images=draw(st.sampled_from([frozenset(), frozenset({"known:latest"})])),
+        )
+        for index in range(draw(st.integers(0, 4)))
+    )
+    count = draw(st.integers(0, 8))
+    ids = draw(st.permutations([f"job{index}" for index in range(count)]))
+    places = ["", "offline", *(node.id for node in nodes)]
+    return Snapshot(
+        now=1e9, trigger=Trigger.INTERVAL, jobs=tuple(draw(jobs(name, places)) for name in ids), nodes=nodes
+    )
+
+
+@st.composite
+def jobs(draw: st.DrawFn, job_id: str, places: list[str]) -> JobView:
+    node_id = draw(st.sampled_from(places))
+    return JobView(
+        id=job_id,
+        tenant=draw(st.sampled_from(["a", "b"])),
+        submitted_at=draw(st.sampled_from([0.0, 1.0, 2.0])),
+        direction=draw(st.sampled_from(Direction)),
+        tiers=draw(ladders()),
+        resources=Resources(draw(st.sampled_from([0.25, 1.0, 4.0])), draw(st.integers(0, 8)) * GIB),
+        runtime=draw(st.sampled_from(["", "process", "docker"])),
+        image=draw(st.sampled_from(["", "known", "unknown"])),
+        node_id=node_id,
+        movable=node_id == "" or draw(st.booleans()),
+        share=draw(st.sampled_from([None, Share(0.5, reason="before")])),
+        observations=draw(observation_series()),
+    )
+
+
+def passes(policy: AnyPolicy, snapshot: Snapshot) -> list[Plan]:
+    """Plans of successive passes, each of which sees some more of every job's reports."""
+    state = policy.initial_state()
+    plans = []
+    for part in (0.4, 0.7, 1.0, 1.0):
+        seen = tuple(
+            dataclasses.replace(job, observations=job.observations[: math.ceil(part * len(job.observations))])
+            for job in snapshot.jobs
+        )
+        plan, state = policy.plan(dataclasses.replace(snapshot, jobs=seen), state)
+        plans.append(plan)
+    return plans
+
+
+@every_policy
+@given(snapshot=snapshots())
+@few
+def test_every_plan_is_sound(name: str, options: dict[str, Option], snapshot: Snapshot) -> None:
+    for plan in passes(create_policy(name, options), snapshot):
+        assert check_plan(plan, snapshot) == []
+        assert_fits(plan, snapshot)
+        assert_jobs_are_where_they_may_be(plan, snapshot)
+
+
+def assert_fits(plan: Plan, snapshot: Snapshot) -> None:
+    """Weights add up to at most 1 a node, memory is not promised twice; counted here, not by the code under test."""
+    views = {job.id: job for job in snapshot.jobs}
+    weights: dict[str, float] = defaultdict(float)
+    memory: dict[str, int] = defaultdict(int)
+    for entry in plan.assignments:
+        assert 0 < entry.share.cpu_weight <= 1 + 1e-9
+        assert entry.share.reason
+        weights[entry.node_id] += entry.share.cpu_weight
+        memory[entry.node_id] += views[entry.job_id].resources.memory_bytes
+    assert all(total <= 1 + 1e-9 for total in weights.values())
+    for node in snapshot.nodes:
+        fixed = sum(job.resources.memory_bytes for job in views.values() if not job.movable and job.node_id == node.id)
+        assert memory[node.id] <= max(node.memory_bytes, fixed)
+
+
+def assert_jobs_are_where_they_may_be(plan: Plan, snapshot: Snapshot) -> None:
+    """Running jobs stay, those of offline nodes get nothing, and whoever else is left out is told why."""
+    online = {node.id for node in snapshot.nodes}
+    node_of = {entry.job_id: entry.node_id for entry in plan.assignments}
+    for job in snapshot.jobs:
+        if job.movable:
+            assert (job.id in node_of) is not bool(plan.waiting.get(job.id))
+        else:
+            assert node_of.get(job.id) == (job.node_id if job.node_id in online else None)
+            assert job.id not in plan.waiting
+
+
+@every_policy
+@given(snapshot=snapshots(), seed=st.integers(0, 99))
+@few
+def test_the_same_snapshot_gives_the_same_plan_whatever_the_order(
+    name: str, options: dict[str, Option], snapshot: Snapshot, seed: int
+) -> None:
+    shuffled = random.Random(seed)
+    mixed = dataclasses.replace(
+        snapshot,
+        jobs=tuple(shuffled.sample(snapshot.jobs, len(snapshot.jobs))),
+        nodes=tuple(shuffled.sample(snapshot.nodes, len(snapshot.nodes))),
+    )
+    assert passes(create_policy(name, options), snapshot) == passes(create_policy(name, options), mixed)
+
+
+@pytest.mark.parametrize("options", [{}, {"weights": "growth"}, {"weights": "gap"}])
+@given(snapshot=snapshots())
+@few
+def test_tradl_keeps_floors_and_gives_the_hopeless_no_more_while_another_is_first_in_line(
+    options: dict[str, Option], snapshot: Snapshot
+) -> None:
+    views = {job.id: job for job in snapshot.jobs}
+    for plan in passes(create_policy("tradl", options), snapshot):
+        shares: dict[str, dict[str, float]] = defaultdict(dict)
+        for entry in plan.assignments:
+            shares[entry.node_id][entry.job_id] = entry.share.cpu_weight
+        for on_node in shares.values():
+            floor = TradlSettings().floor(len(on_node))
+            assert all(weight >= floor - 1e-12 for weight in on_node.values())
+            in_line = [name for name in on_node if next_tier(views[name]) and name not in plan.unreachable]
+            hopeless = [name for name in on_node if name in plan.unreachable]
+            if in_line:
+                assert all(on_node[name] <= floor + 1e-12 for name in hopeless)

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.support.scheduling import job
+from tiercel.broker.domain.jobs import Tier, TierState, TierStatus
+from tiercel.broker.scheduling.ladder import next_tier, reached_tiers
+
+
+@pytest.mark.parametrize(
+    ("states", "reached", "next_number"),
+    [
+        ([TierState.PENDING, TierState.PENDING], 0, 1),
+        ([TierState.UNREACHABLE, TierState.PENDING], 0, 1),
+        ([TierState.REACHED, TierState.PENDING], 1, 2),
+        ([TierState.FAILED, TierState.UNREACHABLE], 1, 2),
+        ([TierState.DELIVERED, TierState.REACHED], 2, None),
+    ],
+)
+def test_a_tier_counts_from_its_first_report_on(states: list[TierState], reached: int, next_number: int | None) -> None:
+    ladder = tuple(TierStatus(number, Tier(number / 10), state) for number, state in enumerate(states, start=1))
+    view = job("j", ladder=ladder)
+    tier = next_tier(view)
+    assert reached_tiers(view) == reached
+    assert (tier.number if tier else None) == next_number

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.support.scheduling import job, node, snapshot
+from tiercel.broker.domain.shares import Share
+from tiercel.broker.scheduling.interface import Assignment, Plan, Trigger
+from tiercel.broker.scheduling.loop import (
+    LoopSettings,
+    LoopState,
+    changed_assignments,
+    due_trigger,
+    ran,
+    start,
+    strongest,
+    triggered,
+)
+
+SETTINGS = LoopSettings(interval_seconds=2.0, max_factor=16)
+
+
+def test_the_first_run_comes_after_one_interval() -> None:
+    state = start(SETTINGS, now=10.0)
+    assert due_trigger(state, 11.9) is None
+    assert due_trigger(state, 12.0) is Trigger.INTERVAL
+
+
+def test_idle_runs_double_the_interval_up_to_its_bound() -> None:
+    state, now, waits = start(SETTINGS, now=0.0), 0.0, []
+    for _ in range(7):
+        waits.append(state.next_at - now)
+        now = state.next_at
+        state = ran(state, Trigger.INTERVAL, SETTINGS, now, changed=False)
+    assert waits == [2, 4, 8, 16, 32, 32, 32]
+
+
+def test_a_run_that_changes_something_starts_the_interval_over() -> None:
+    state = ran(LoopState(next_at=0.0, factor=8), Trigger.INTERVAL, SETTINGS, 0.0, changed=True)
+    assert (state.factor, state.next_at) == (1, 2.0)
+
+
+@pytest.mark.parametrize("changed", [True, False])
+def test_an_event_runs_at_once_and_starts_the_interval_over(changed: bool) -> None:
+    state = triggered(LoopState(next_at=30.0, factor=16), Trigger.EXIT, SETTINGS, now=5.0)
+    assert due_trigger(state, 5.0) is Trigger.EXIT
+    state = ran(state, Trigger.EXIT, SETTINGS, 5.0, changed=changed)
+    assert state == LoopState(next_at=7.0, factor=1, pending=None)
+
+
+def test_events_that_come_together_are_answered_by_one_run_for_the_strongest() -> None:
+    settings = LoopSettings(interval_seconds=2.0, gather_seconds=0.1)
+    state = triggered(start(settings, now=0.0), Trigger.NODE, settings, now=1.0)
+    assert due_trigger(state, 1.05) is None
+    state = triggered(state, Trigger.ARRIVAL, settings, now=1.05)
+    state = triggered(state, Trigger.TIER, settings, now=1.08)
+    # later events do not put the run off
+    assert due_trigger(state, 1.1) is Trigger.ARRIVAL
+
+
+def test_the_trigger_that_is_listed_first_is_the_strongest() -> None:
+    assert strongest(None, None) is None
+    assert strongest(None, Trigger.INTERVAL) is Trigger.INTERVAL
+    assert strongest(Trigger.INTERVAL, Trigger.TIER) is Trigger.TIER
+    assert strongest(Trigger.EXIT, Trigger.ARRIVAL) is Trigger.ARRIVAL
+
+
+def test_small_changes_are_left_alone_and_a_real_one_renews_the_whole_node() -> None:
+    jobs = [
+        job("a", node_id="x", share=Share(0.50, reason="old")),
+        job("b", node_id="x", share=Share(0.49)),
+        job("c", node_id="y", share=Share(0.5)),
+        job("d", node_id="y", share=Share(0.3)),
+        job("e", node_id="y", share=Share(0.2)),
+    ]
+    plan = Plan(
+        assignments=(
+            Assignment("a", "x", Share(0.51, reason="new")),
+            Assignment("b", "x", Share(0.48)),
+            Assignment("c", "y", Share(0.4)),
+            Assignment("d", "y", Share(0.31)),
+            Assignment("e", "y", Share(0.2)),
+        )
+    )
+    view = snapshot(jobs, [node("x"), node("y")])
+    assert [entry.job_id for entry in changed_assignments(plan, view)] == ["c", "d"]
+    assert [entry.job_id for entry in changed_assignments(plan, view, tolerance=0.0)] == ["a", "b", "c", "d"]
+
+
+def test_a_new_place_or_cap_is_a_change() -> None:
+    jobs = [job("new", node_id="", movable=True), job("capped", node_id="y", share=Share(0.5))]
+    plan = Plan(
+        assignments=(Assignment("new", "x", Share(1.0)), Assignment("capped", "y", Share(0.5, cpu_cap_cores=1.0)))
+    )
+    view = snapshot(jobs, [node("x"), node("y")])
+    assert len(changed_assignments(plan, view)) == 2
