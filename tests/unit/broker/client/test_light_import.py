@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -26,9 +27,14 @@ def test_the_client_needs_no_server_and_no_numbers() -> None:
     assert modules_after("from tiercel import Client, SyncClient, load_spec") & heavy == set()
 
 
-def test_every_public_name_is_there() -> None:
+def test_every_public_name_is_there_and_typed() -> None:
     for name in dir(tiercel):
         assert getattr(tiercel, name) is not None
+    stub = Path(tiercel.__file__).with_name("__init__.pyi").read_text()
+    typed = {line.split(" as ")[1] for line in stub.splitlines() if " as " in line}
+    assert typed == {name for name in dir(tiercel) if name[0].isupper() or name in {"load_spec", "parse_spec"}} - {
+        "Any"
+    }
 
 
 def test_an_unknown_name_is_an_error() -> None:
