@@ -65,6 +65,8 @@ def channel_options(options: ClientOptions) -> list[tuple[str, str | int]]:
     return [
         ("grpc.service_config", json.dumps({"methodConfig": methods})),
         ("grpc.enable_retries", 1),
+        # A long list of jobs with their last output is more than gRPC's default of 4 MiB.
+        ("grpc.max_receive_message_length", 64 * 1024 * 1024),
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", 2000),
         # Notices a peer that went without a word; servers refuse pings more often than every five minutes by default.

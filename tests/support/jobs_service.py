@@ -13,9 +13,14 @@ from typing import Any, NoReturn
 import grpc
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from tiercel import ClientOptions, RetryPolicy
 from tiercel.v1 import common_pb2, jobs_pb2, jobs_pb2_grpc
 
 TOKEN = "the-token-of-default"
+QUICK = ClientOptions(
+    retry=RetryPolicy(attempts=3, first_pause_seconds=0.01, longest_pause_seconds=0.05, patience_seconds=0.2)
+)
+"""Options of a client that does not wait long for a broker that is away."""
 SUBMITTED = Timestamp(seconds=1_700_000_000)
 FINAL = {jobs_pb2.JOB_STATE_COMPLETED, jobs_pb2.JOB_STATE_FAILED, jobs_pb2.JOB_STATE_CANCELLED}
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from tests.support.command_line import Tiercel
 from tests.support.jobs_service import TOKEN, Script, serving_in_thread
 from tiercel.broker.cli import app
-
-Tiercel = Callable[..., Result]
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 import tiercel as package
-from tests.integration.broker.cli.conftest import Tiercel
 from tests.support import jobs_service as wire
+from tests.support.command_line import Tiercel
 from tests.support.jobs_service import Script
 from tests.support.mqtt import free_port
 from tiercel.broker.cli import app

@@ -8,8 +8,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tests.integration.broker.cli.conftest import Tiercel
 from tests.support import jobs_service as wire
+from tests.support.command_line import Tiercel
 from tests.support.jobs_service import Refusal, Script
 from tiercel.v1 import common_pb2, jobs_pb2
 

@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
-from tests.integration.broker.cli.conftest import Tiercel
 from tests.support import jobs_service as wire
+from tests.support.command_line import Tiercel
 from tests.support.jobs_service import TOKEN, Script
 from tiercel.v1 import jobs_pb2
 

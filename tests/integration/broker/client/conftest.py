@@ -6,13 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.support.jobs_service import TOKEN, Script, serving
-from tiercel import Client, ClientOptions, RetryPolicy
-
-QUICK = ClientOptions(
-    deadline_seconds=10,
-    retry=RetryPolicy(attempts=3, first_pause_seconds=0.01, longest_pause_seconds=0.05, patience_seconds=0.2),
-)
+from tests.support.jobs_service import QUICK, TOKEN, Script, serving
+from tiercel import Client
 
 
 @pytest.fixture

@@ -8,9 +8,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tests.integration.broker.client.conftest import QUICK
 from tests.support import jobs_service as wire
-from tests.support.jobs_service import TOKEN, Refusal, Script
+from tests.support.jobs_service import QUICK, TOKEN, Refusal, Script
 from tests.support.mqtt import free_port
 from tiercel import (
     Client,

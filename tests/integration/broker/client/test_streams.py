@@ -8,9 +8,8 @@ from contextlib import aclosing
 import grpc
 import pytest
 
-from tests.integration.broker.client.conftest import QUICK
 from tests.support import jobs_service as wire
-from tests.support.jobs_service import TOKEN, Refusal, Script, serving
+from tests.support.jobs_service import QUICK, TOKEN, Refusal, Script, serving
 from tests.support.mqtt import free_port
 from tests.support.until import until
 from tiercel import Client, JobState, NotFoundError, TierMissedError, TierState, UnavailableError
