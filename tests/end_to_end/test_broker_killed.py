@@ -1,0 +1,76 @@
+"""The broker dies without warning in mid-run: agent, inference server and training go on, and nothing happens twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from benchmarks.application_process import ApplicationProcess
+from benchmarks.product import Product
+from tests.support.product import JOB_SECONDS, client_of, digits_job, read_pid, serving_index
+from tests.support.until import until
+from tiercel import JobState, TierState
+from tiercel.broker.client import ProgressEvent, TierEvent
+
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
+
+RATE = 50.0
+# It learns slowly enough that the second tier is still ahead when the first one is delivered.
+SLOW = ("--width", "64", "--learning-rate", "0.003")
+
+
+@pytest.mark.parametrize("moment", ["before the first tier", "while the first tier is handed over", "between tiers"])
+async def test_a_job_goes_on_and_each_tier_is_delivered_once(product: Product, tmp_path: Path, moment: str) -> None:
+    locks = [product.state_dir / "agent" / name for name in ("agent.lock", "serving.lock")]
+    pids = [read_pid(lock) for lock in locks]
+    serving = product.addresses["serving_http"]
+    async with ApplicationProcess(serving, [("digits", "digits")], RATE, tmp_path) as application:
+        news: list[object] = []
+        following = asyncio.create_task(application.follow(news.append))
+        async with client_of(product) as alice:
+            handle = await alice.submit(digits_job(targets=(0.70, 0.93), arguments=SLOW))
+            async with asyncio.timeout(JOB_SECONDS):
+                await _wait_moment(product, handle.id, moment)
+        await product.kill()
+        before = len(news)
+        # The application's news: it still gets answers, or waits for the first version, while nobody is the broker.
+        await until(lambda: len(news) >= before + 2)
+        await product.start()
+        async with client_of(product) as alice:
+            job = await alice.job(handle.id).wait(JOB_SECONDS)
+            assert job.state is JobState.COMPLETED, f"{job.reason}\n{job.log_tail}"
+            assert [tier.version for tier in job.tiers] == [1, 2]
+            tiers = [event.tier async for event in alice.job(handle.id).events() if isinstance(event, TierEvent)]
+            (endpoint,) = await alice.list_endpoints()
+        following.cancel()
+        await asyncio.wait([following])
+        record = await application.stop()
+    assert Counter(tier.number for tier in tiers if tier.state is TierState.DELIVERED) == {1: 1, 2: 1}
+    assert [(version.version, version.tier) for version in endpoint.versions] == [(1, 1), (2, 2)]
+    assert {version for name, version in await serving_index(product) if name == "digits"} <= {"1", "2"}
+    assert (await serving_index(product))["digits", "2"] == "READY"
+    assert product.addresses["serving_http"] == serving
+    assert [read_pid(lock) for lock in locks] == pids
+    assert job.attempts == 1
+    assert record.failed == 0, record.failures
+    assert {request.version for request in record.requests} == {1, 2}
+
+
+async def _wait_moment(product: Product, job_id: str, moment: str) -> None:
+    wanted = {
+        "while the first tier is handed over": {TierState.REACHED, TierState.DELIVERED},
+        "between tiers": {TierState.DELIVERED},
+    }
+    async with client_of(product) as alice:
+        async for event in alice.job(job_id).events():
+            match event:
+                case ProgressEvent() if moment == "before the first tier":
+                    return
+                case TierEvent(tier=tier) if tier.number == 1 and tier.state in wanted.get(moment, ()):
+                    return
+                case _:
+                    continue
+    raise AssertionError("the job ended before the broker could be killed")

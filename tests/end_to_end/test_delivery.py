@@ -1,0 +1,140 @@
+"""A job's way from submission to answers, seen by everybody who may look, and by those who may not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.product import Product
+from benchmarks.sample_images import load_samples
+from tests.support.mqtt import mosquitto_command
+from tests.support.product import JOB_SECONDS, client_of, digits_job, get_json, post_json, serving_index, tiercel
+from tiercel import JobState, NotFoundError, TierState
+
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
+
+TRITON_CLIENT = Path(__file__).parent.parent / "support" / "triton_client.py"
+IMAGES = 40
+
+
+async def test_a_job_is_delivered_tier_by_tier_and_everybody_sees_it(product: Product, tmp_path: Path) -> None:
+    async with client_of(product, "alice") as alice, client_of(product, "bob") as bob:
+        handle = await alice.submit(digits_job())
+        job = await handle.wait(JOB_SECONDS)
+        assert job.state is JobState.COMPLETED, f"{job.reason}\n{job.log_tail}"
+        assert [(tier.number, tier.state, tier.version) for tier in job.tiers] == [
+            (1, TierState.DELIVERED, 1),
+            (2, TierState.DELIVERED, 2),
+        ]
+        for tier in job.tiers:
+            assert tier.delivered_value is not None
+            assert tier.delivered_value >= tier.target
+            assert tier.reached_seconds is not None
+            assert tier.delivered_seconds is not None
+            assert tier.reached_seconds <= tier.delivered_seconds
+        (endpoint,) = await alice.list_endpoints()
+        assert (endpoint.live_version, [version.version for version in endpoint.versions]) == (2, [1, 2])
+
+        assert await bob.list_jobs() == ()
+        assert await bob.list_endpoints() == ()
+        for forbidden in (bob.get_job(handle.id), bob.cancel_job(handle.id), bob.explain_job(handle.id)):
+            with pytest.raises(NotFoundError):
+                await forbidden
+
+    assert (await serving_index(product))["digits", "2"] == "READY"
+    await _check_command_line(product)
+    await _check_standard_clients(product, tmp_path)
+    await _check_retained_topics(product, handle.id)
+
+
+async def _check_command_line(product: Product) -> None:
+    samples = load_samples("digits")
+    inputs = json.dumps({await _input_name(product): samples.images[:IMAGES].tolist()})
+    answer = await tiercel("infer", "digits", "--json", state_dir=product.state_dir, tenant="alice", text=inputs)
+    assert answer.exit_code == 0, answer.errors
+    assert answer.content["version"] == 2
+    _check_scores(np.array(answer.content["outputs"][0]["data"]))
+    denied = await tiercel("infer", "digits", state_dir=product.state_dir, tenant="bob", text=inputs)
+    assert denied.exit_code == 1
+    listed = await tiercel("ls", "--json", state_dir=product.state_dir, tenant="alice")
+    assert [job["state"] for job in listed.content] == ["completed"]
+
+
+async def _input_name(product: Product) -> str:
+    status, metadata = await get_json(f"http://{product.addresses['serving_http']}/v2/models/digits")
+    assert status == 200
+    return str(metadata["inputs"][0]["name"])
+
+
+def _check_scores(scores: np.ndarray) -> None:
+    right = [load_samples("digits").score(number, {"scores": row}) for number, row in enumerate(scores)]
+    assert len(right) == IMAGES
+    # The model is right for 9 in 10 of all test images; of these few it may miss some more.
+    assert np.mean(right) > 0.7
+
+
+async def _check_standard_clients(product: Product, tmp_path: Path) -> None:
+    """Clients that nobody here wrote, over plain HTTP, and tritonclient over HTTP and gRPC."""
+    images = load_samples("digits").images[:IMAGES]
+    name = await _input_name(product)
+    tensor = {"name": name, "datatype": "FP32", "shape": list(images.shape), "data": images.ravel().tolist()}
+    url = f"http://{product.addresses['serving_http']}/v2/models/digits/infer"
+    status, answer = await post_json(url, {"id": "seven", "inputs": [tensor]})
+    assert (status, answer["model_version"], answer["id"]) == (200, "2", "seven")
+    expected = np.array(answer["outputs"][0]["data"]).reshape(answer["outputs"][0]["shape"])
+    _check_scores(expected)
+
+    np.save(tmp_path / "images.npy", images)
+    for protocol, address in (("http", "serving_http"), ("grpc", "serving_grpc")):
+        scores = await _ask_tritonclient(protocol, product.addresses[address], tmp_path)
+        np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-5)
+
+
+async def _ask_tritonclient(protocol: str, address: str, folder: Path) -> np.ndarray:
+    # A process of its own: tritonclient's HTTP side brings gevent, which is not to be in a process with asyncio.
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, str(TRITON_CLIENT), protocol, address, "digits"),
+        *(str(folder / "images.npy"), str(folder / f"{protocol}.npz")),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(60):
+        _, errors = await process.communicate()
+    assert process.returncode == 0, errors.decode()
+    answer = np.load(folder / f"{protocol}.npz")
+    assert str(answer["version"]) == "2"
+    return np.asarray(answer["scores"])
+
+
+async def _check_retained_topics(product: Product, job_id: str) -> None:
+    """What mosquitto_sub gets from the start is the state as it is now."""
+    host, _, port = product.addresses["mqtt"].rpartition(":")
+    expected: dict[str, dict[str, object]] = {
+        f"tiercel/v1/alice/jobs/{job_id}/state": {"state": "completed"},
+        f"tiercel/v1/alice/jobs/{job_id}/tiers/1": {"state": "delivered", "version": 1},
+        f"tiercel/v1/alice/jobs/{job_id}/tiers/2": {"state": "delivered", "version": 2},
+        "tiercel/v1/alice/endpoints/digits/version": {"version": 2, "job": job_id},
+        "tiercel/v1/nodes/local/presence": {"presence": "online"},
+        "tiercel/v1/broker/presence": {"presence": "online"},
+    }
+    process = await asyncio.create_subprocess_exec(
+        *(mosquitto_command("mosquitto_sub"), "-h", host, "-p", port, "-t", "tiercel/#", "-F", "%r %t %p"),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    seen: dict[str, dict[str, object]] = {}
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(30):
+            while not expected.keys() <= seen.keys():
+                retained, topic, payload = (await process.stdout.readline()).decode().split(" ", 2)
+                if retained == "1":
+                    seen[topic] = json.loads(payload)
+    finally:
+        process.kill()
+        await process.communicate()
+    for topic, fields in expected.items():
+        assert fields.items() <= seen[topic].items()

@@ -1,0 +1,64 @@
+"""Scripts that go wrong: the job says so in plain words, others are untouched, an older version keeps serving."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from benchmarks.product import Product
+from tests.support.product import JOB_SECONDS, client_of, digits_job, faulty_job, post_json, serving_index
+from tiercel import JobState, TierState
+
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
+
+EASY, OUT_OF_REACH = 0.05, 0.99999
+
+FAULTS = {
+    "crash": (OUT_OF_REACH, "code 1", "the training data is not what it should be"),
+    "nan": (OUT_OF_REACH, "nan", "accuracy=nan"),
+    "unexportable": (EASY, "export", ""),
+    "random": (EASY, "match", ""),
+}
+"""For each fault: a target, what the job's reason says, and what is in the last lines of its output."""
+
+
+async def test_faults_are_told_and_touch_nobody_else(product: Product) -> None:
+    async with client_of(product, "alice") as alice, client_of(product, "bob") as bob:
+        good = await bob.submit(digits_job("good"))
+        faulty = {
+            fault: await alice.submit(faulty_job(fault, fault, target)) for fault, (target, _, _) in FAULTS.items()
+        }
+        hung = await alice.submit(faulty_job("hang", "hang", OUT_OF_REACH, report_timeout_seconds=20.0))
+        jobs = dict(
+            zip(faulty, await asyncio.gather(*(each.wait(JOB_SECONDS) for each in faulty.values())), strict=True)
+        )
+        for fault, (_, reason, output) in FAULTS.items():
+            job = jobs[fault]
+            assert job.state is JobState.FAILED, f"{fault}: {job.state} {job.reason}"
+            assert reason.lower() in job.reason.lower(), f"{fault}: {job.reason}"
+            assert "Traceback" not in job.reason
+            assert output in job.log_tail, f"{fault}: {job.log_tail}"
+            assert all(tier.state is not TierState.DELIVERED for tier in job.tiers)
+        job = await hung.wait(JOB_SECONDS)
+        assert job.state is JobState.FAILED
+        assert "20" in job.reason
+        fine = await good.wait(JOB_SECONDS)
+        assert (fine.state, fine.attempts) == (JobState.COMPLETED, 1), f"{fine.reason}\n{fine.log_tail}"
+    ready = {name for (name, _), state in (await serving_index(product)).items() if state == "READY"}
+    assert ready == {"good"}
+
+
+@pytest.mark.parametrize(("fault", "target"), [("unexportable", EASY), ("lying", 0.985), ("crash", OUT_OF_REACH)])
+async def test_an_older_version_keeps_serving(product: Product, fault: str, target: float) -> None:
+    async with client_of(product) as alice:
+        first = await (await alice.submit(digits_job("shared", (0.70,)))).wait(JOB_SECONDS)
+        assert first.state is JobState.COMPLETED, f"{first.reason}\n{first.log_tail}"
+        failed = await (await alice.submit(faulty_job(fault, "shared", target))).wait(JOB_SECONDS)
+        assert failed.state is JobState.FAILED, failed.reason
+        (endpoint,) = await alice.list_endpoints()
+        assert endpoint.live_version == 1
+    url = f"http://{product.addresses['serving_http']}/v2/models/shared/infer"
+    body = {"inputs": [{"name": "input", "datatype": "FP32", "shape": [1, 8, 8], "data": [0.5] * 64}]}
+    status, answer = await post_json(url, body)
+    assert (status, answer["model_version"]) == (200, "1"), answer

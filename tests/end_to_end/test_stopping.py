@@ -1,0 +1,41 @@
+"""Stopping the product leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import pytest
+
+from benchmarks.product import Product
+from tests.support.product import JOB_SECONDS, client_of, digits_job, tiercel
+from tiercel.broker.client import ProgressEvent
+
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
+
+
+async def _submit_and_wait_until_it_trains(product: Product) -> None:
+    async with client_of(product) as alice, asyncio.timeout(JOB_SECONDS):
+        handle = await alice.submit(digits_job(targets=(0.5, 0.99999)))
+        async for event in handle.events():
+            if isinstance(event, ProgressEvent):
+                return
+    raise AssertionError("the job ended before it could be stopped")
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+async def test_no_process_is_left_when_up_is_stopped_in_mid_run(product: Product, how: signal.Signals) -> None:
+    await _submit_and_wait_until_it_trains(product)
+    # up itself, the agent, the inference server, its verifier, and the training.
+    assert len(product.left_over()) >= 4
+    assert await product.stop(how) == 0
+    assert [process.cmdline() for process in product.left_over()] == []
+
+
+async def test_down_stops_what_a_killed_up_left_behind(product: Product) -> None:
+    await _submit_and_wait_until_it_trains(product)
+    await product.kill()
+    assert len(product.left_over()) >= 3
+    stopped = await tiercel("down", state_dir=product.state_dir)
+    assert stopped.exit_code == 0, stopped.errors
+    assert [process.cmdline() for process in product.left_over()] == []
