@@ -8,6 +8,7 @@
     ├── EndpointBusyError             endpoint_busy        another job or another tenant feeds the endpoint
     ├── QuotaExceededError            quota_exceeded       the tenant has as many active jobs as it may
     ├── NotAuthenticatedError         not_authenticated    no token, or one that nobody has
+    ├── LeaseLostError                lease_lost           a node's stream does not count any more; connect again
     ├── OverloadedError               overloaded           a bounded queue is full; try again
     ├── UnavailableError              unavailable          a part that is needed does not answer
     └── IllegalTransitionError        illegal_transition   a bug of ours: an event in a state that has no edge for it
@@ -64,6 +65,12 @@ class NotAuthenticatedError(TiercelError):
     """The call carries no token, or one that belongs to nobody."""
 
     code = "not_authenticated"
+
+
+class LeaseLostError(TiercelError):
+    """A node's stream does not count any more: a newer one took over, or it was silent for too long."""
+
+    code = "lease_lost"
 
 
 class OverloadedError(TiercelError):

@@ -10,17 +10,22 @@ from tiercel.broker.domain.errors import InvalidSpecError
 from tiercel.broker.domain.jobs import Direction
 
 if TYPE_CHECKING:
-    from tiercel.broker.domain.jobs import JobSpec
+    from tiercel.broker.domain.jobs import JobSpec, Script
 
 MAX_TIERS = 32
 MAX_SCRIPT_BYTES = 1024 * 1024
 MIN_MEMORY_BYTES = 64 * 1024**2
+# What a database's integers hold.
+MAX_MEMORY_BYTES = 2**62
+MAX_ARGUMENTS = 256
+MAX_ARGUMENTS_CHARACTERS = 64 * 1024
 RUNTIMES = ("process", "docker")
 
 _ENDPOINT = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _METRIC = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]{0,62}")
 _SCRIPT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,100}\.py")
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}")
 
 
 def validate_spec(spec: JobSpec) -> None:
@@ -53,28 +58,49 @@ def _validate_names(spec: JobSpec) -> None:
         )
     if len(spec.name) > 128:
         raise _refuse("name", "is longer than 128 characters; shorten it")
+    if not spec.name.isprintable():
+        raise _refuse("name", f"{spec.name!r} has characters that cannot be printed; leave them out")
 
 
 def _validate_program(spec: JobSpec) -> None:
     if spec.script is not None and spec.module:
         raise _refuse("module", "is given beside a script; give one of the two")
-    if spec.script is None and not spec.module:
-        raise _refuse("script", "is missing; give a training script or a module to run")
+    if spec.script is None and not spec.module and not spec.image:
+        raise _refuse("script", "is missing; give a training script, a module to run, or an image with a command")
     if spec.script is not None:
-        if not _SCRIPT_NAME.fullmatch(spec.script.name):
-            raise _refuse("script.name", f"{spec.script.name!r} is not the name of a Python file, such as 'train.py'")
-        if not spec.script.content:
-            raise _refuse("script.content", "is empty; send the script's text")
-        if len(spec.script.content) > MAX_SCRIPT_BYTES:
-            raise _refuse(
-                "script.content", f"has {len(spec.script.content)} bytes; at most {MAX_SCRIPT_BYTES} are taken"
-            )
-    if spec.module and not _MODULE.fullmatch(spec.module):
+        _validate_script(spec.script)
+    if spec.module and not (_MODULE.fullmatch(spec.module) and len(spec.module) <= 255):
         raise _refuse("module", f"{spec.module!r} is not a Python module's name, such as 'package.train'")
     if spec.runtime and spec.runtime not in RUNTIMES:
         raise _refuse("runtime", f"{spec.runtime!r} is unknown; choose one of {', '.join(RUNTIMES)} or leave it out")
     if spec.image and spec.runtime == "process":
         raise _refuse("image", "needs the runtime 'docker'; leave out the image or change the runtime")
+    if spec.image and not _IMAGE.fullmatch(spec.image):
+        raise _refuse("image", f"{spec.image!r} is not a container image's name, such as 'python:3.12-slim'")
+    _validate_arguments(spec.arguments)
+
+
+def _validate_script(script: Script) -> None:
+    if not _SCRIPT_NAME.fullmatch(script.name):
+        raise _refuse("script.name", f"{script.name!r} is not the name of a Python file, such as 'train.py'")
+    if not script.content:
+        raise _refuse("script.content", "is empty; send the script's text")
+    if len(script.content) > MAX_SCRIPT_BYTES:
+        raise _refuse("script.content", f"has {len(script.content)} bytes; at most {MAX_SCRIPT_BYTES} are taken")
+    try:
+        script.content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise _refuse("script.content", f"is not text in UTF-8 ({error.reason} at byte {error.start})") from error
+
+
+def _validate_arguments(arguments: tuple[str, ...]) -> None:
+    if len(arguments) > MAX_ARGUMENTS:
+        raise _refuse("arguments", f"has {len(arguments)} entries; at most {MAX_ARGUMENTS} are taken")
+    if sum(len(argument) for argument in arguments) > MAX_ARGUMENTS_CHARACTERS:
+        raise _refuse("arguments", f"are longer than {MAX_ARGUMENTS_CHARACTERS} characters together; use a file")
+    for index, argument in enumerate(arguments):
+        if "\0" in argument:
+            raise _refuse(f"arguments[{index}]", "contains a NUL character, which no command line can carry")
 
 
 def _validate_tiers(spec: JobSpec) -> None:
@@ -111,6 +137,8 @@ def _validate_limits(spec: JobSpec) -> None:
         raise _refuse(
             "resources.memory_bytes", f"{memory} bytes are too few for training; give {MIN_MEMORY_BYTES} or more"
         )
+    if memory > MAX_MEMORY_BYTES:
+        raise _refuse("resources.memory_bytes", f"{memory} bytes are more than any machine has")
     if spec.max_epochs < 1:
         raise _refuse("max_epochs", f"{spec.max_epochs} is not a positive number of epochs")
     if not (math.isfinite(spec.report_timeout_seconds) and spec.report_timeout_seconds > 0):

@@ -6,6 +6,7 @@ skipped in what is heard of them; a delivery never goes back and never ends twic
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from tiercel.broker.domain.endpoints import Delivery, DeliveryState, Endpoint, Version, delivery_id
@@ -79,8 +80,9 @@ def progress(
     delivery = replace(delivery, state=report.state, reason=report.reason)
     if report.state is not DeliveryState.DELIVERED:
         return endpoint, delivery
-    delivered_at = report.delivered_at if report.delivered_at is not None else now
-    value = report.value if report.value is not None else delivery.target
+    delivered_at = min(report.delivered_at, now) if report.delivered_at is not None else now
+    measured = report.value is not None and math.isfinite(report.value)
+    value = report.value if report.value is not None and measured else delivery.target
     delivery = replace(delivery, value=value, sha256=report.sha256, delivered_at=delivered_at)
     version = Version(
         version=delivery.version,

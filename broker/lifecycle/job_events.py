@@ -14,9 +14,18 @@ from tiercel.broker.domain.shares import Share
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """The scheduler placed the job, or changed the share of a job that is placed there already."""
+    """The scheduler placed the job; ``attempt`` is the number of the run that this makes, so that it is made once."""
 
     node_id: str
+    share: Share
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reshared:
+    """The scheduler changed what a run may use."""
+
+    run_id: str
     share: Share
 
 
@@ -37,6 +46,13 @@ class ReachJudged:
 @dataclass(frozen=True, slots=True)
 class RunIsAlive:
     """The node says that the run exists."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunUnknown:
+    """The node's agent connected and knows nothing of the run: it has never started there, or left no trace."""
 
     run_id: str
 
@@ -84,12 +100,16 @@ class RunExited:
 
 @dataclass(frozen=True, slots=True)
 class NodeSilent:
-    """The job's node does not answer; the run may well go on."""
+    """A node does not answer; the run may well go on there."""
+
+    node_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class NodeGone:
-    """The job's node has not answered for so long that the job should start elsewhere."""
+    """A node has not answered for so long that its jobs should start elsewhere."""
+
+    node_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +135,11 @@ class Ticked:
 
 JobInput = (
     Assigned
+    | Reshared
     | KeptWaiting
     | ReachJudged
     | RunIsAlive
+    | RunUnknown
     | Reported
     | UsageMeasured
     | RunExited
@@ -140,9 +162,20 @@ class Announce:
 
 @dataclass(frozen=True, slots=True)
 class RequestDelivery:
-    """Have the model that reached a tier delivered; asking twice is harmless."""
+    """Have the model that reached a tier delivered by the node that the job is on, or by none while it is on none.
+
+    Asking twice is harmless.
+    """
 
     tier: TierStatus
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonDelivery:
+    """Nobody can deliver the model any more: end the delivery as failed, unless it has ended."""
+
+    tier: TierStatus
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +185,7 @@ class DeclareRun:
 
 @dataclass(frozen=True, slots=True)
 class WithdrawRun:
-    """The run is no longer wanted of the node."""
+    """The run is not wanted of the node any more."""
 
     node_id: str
     run_id: str
@@ -165,4 +198,4 @@ class Reschedule:
     trigger: str
 
 
-JobEffect = Announce | RequestDelivery | DeclareRun | WithdrawRun | Reschedule
+JobEffect = Announce | RequestDelivery | AbandonDelivery | DeclareRun | WithdrawRun | Reschedule

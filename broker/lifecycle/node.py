@@ -51,8 +51,11 @@ def connected(life: NodeLife, hello: Node, now: float) -> tuple[NodeLife, NodeNe
 
 
 def heard(life: NodeLife, lease_epoch: int, now: float) -> NodeLife:
-    """A message of the present epoch renews the lease; one of an older epoch does not."""
-    if lease_epoch != life.node.lease_epoch:
+    """A message of the present epoch renews the lease while it holds.
+
+    Neither a message of an older epoch nor one that comes too late does: that node has to connect again.
+    """
+    if lease_epoch != life.node.lease_epoch or not life.node.online:
         return life
     return replace(life, last_heard_at=now)
 

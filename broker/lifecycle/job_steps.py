@@ -1,0 +1,51 @@
+"""Small steps that every part of a job's life is made of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tiercel.broker.domain.events import StateChanged
+from tiercel.broker.domain.jobs import TierState
+from tiercel.broker.lifecycle.job_events import AbandonDelivery, Announce, JobEffect, RequestDelivery
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tiercel.broker.domain.jobs import Job, JobState, TierStatus
+
+Step = tuple["Job", "Sequence[JobEffect]"]
+
+
+def enter(job: Job, state: JobState, reason: str) -> Step:
+    """Go to a state, and say so if that is news."""
+    if job.state is state and job.reason == reason:
+        return job, ()
+    return replace(job, state=state, reason=reason), (Announce(StateChanged(state, reason)),)
+
+
+def with_tier(job: Job, tier: TierStatus) -> Job:
+    """The job with one tier's status replaced."""
+    tiers = list(job.tiers)
+    tiers[tier.number - 1] = tier
+    return replace(job, tiers=tuple(tiers))
+
+
+def with_cpu(job: Job, run_cpu_seconds: float) -> Job:
+    """The job with what its present run has used by now, in CPU seconds; it never becomes less."""
+    return replace(job, cpu_seconds=max(job.cpu_seconds, job.finished_runs_cpu_seconds + run_cpu_seconds))
+
+
+def delivering(job: Job) -> tuple[TierStatus, ...]:
+    """The tiers whose delivery is under way."""
+    return tuple(tier for tier in job.tiers if tier.state is TierState.REACHED)
+
+
+def request_deliveries(job: Job) -> tuple[JobEffect, ...]:
+    """Have what is under way delivered from where the job is now."""
+    return tuple(RequestDelivery(tier) for tier in delivering(job))
+
+
+def abandon_deliveries(job: Job, reason: str) -> tuple[JobEffect, ...]:
+    """End what is under way and can never be delivered."""
+    return tuple(AbandonDelivery(tier, reason) for tier in delivering(job))

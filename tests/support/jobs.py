@@ -1,0 +1,58 @@
+"""Jobs to test with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tiercel.broker.domain.jobs import Direction, Job, JobSpec, Tier
+from tiercel.broker.domain.shares import Share
+from tiercel.broker.lifecycle import job as machine
+from tiercel.broker.lifecycle.job_events import Assigned, JobEffect, JobInput, Reported, RunIsAlive
+
+AT = 1_000.0
+SHARE = Share(0.5, None, "half")
+
+
+def make_spec(**changes: Any) -> JobSpec:
+    spec: dict[str, Any] = {
+        "name": "digits",
+        "endpoint": "digits",
+        "metric": "accuracy",
+        "direction": Direction.MAX,
+        "tiers": (Tier(0.8), Tier(0.9)),
+        "module": "package.train",
+        **changes,
+    }
+    return JobSpec(**spec)
+
+
+def new_job(**changes: Any) -> Job:
+    return machine.create("j1", "alice", make_spec(**changes), AT)[0]
+
+
+def after(job: Job, *inputs: JobInput, now: float = AT + 10) -> Job:
+    """The job after it was told all this."""
+    return told(job, *inputs, now=now)[0]
+
+
+def told(job: Job, *inputs: JobInput, now: float = AT + 10) -> tuple[Job, list[JobEffect]]:
+    """The job after it was told all this, and what follows from the last of it."""
+    effects: list[JobEffect] = []
+    for message in inputs:
+        job, last = machine.handle(job, message, now)
+        effects = list(last)
+    return job, effects
+
+
+def report(
+    value: float, *, sequence: int = 1, run_id: str = "j1-1", at: float = AT + 9, epoch: int = 1, cpu: float = 0.0
+) -> Reported:
+    return Reported(run_id, sequence, epoch, {"accuracy": value}, at, cpu)
+
+
+def assigned(node_id: str = "n1", *, attempt: int = 1) -> Assigned:
+    return Assigned(node_id, SHARE, attempt)
+
+
+def running_job(**changes: Any) -> Job:
+    return after(new_job(**changes), assigned(), RunIsAlive("j1-1"))

@@ -1,0 +1,158 @@
+"""Every wrong field of a spec is refused by its name."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.jobs import make_spec
+from tiercel.broker.domain.errors import InvalidSpecError
+from tiercel.broker.domain.jobs import Direction, JobSpec, Resources, Script, Tier
+from tiercel.broker.domain.validation import (
+    MAX_ARGUMENTS,
+    MAX_ARGUMENTS_CHARACTERS,
+    MAX_MEMORY_BYTES,
+    MAX_SCRIPT_BYTES,
+    MAX_TIERS,
+    MIN_MEMORY_BYTES,
+    validate_spec,
+)
+
+
+def refused_field(spec: JobSpec) -> str:
+    with pytest.raises(InvalidSpecError) as caught:
+        validate_spec(spec)
+    assert caught.value.message.startswith(f"{caught.value.field}: "), "the sentence begins with the field's name"
+    return caught.value.field
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"script": Script("train.py", b"print(1)"), "module": ""},
+        {"module": "", "image": "python:3.12-slim", "runtime": "docker"},
+        {"image": "registry.example:5000/team/image@sha256:0123abcd", "runtime": "docker"},
+        {"direction": Direction.MIN, "tiers": (Tier(2.0), Tier(-1.0))},
+        {"tiers": (Tier(0.5, 3.0, 60.0),)},
+        {"arguments": ("--epochs", "3", "")},
+        {"endpoint": "a"},
+        {"endpoint": "a" * 63},
+        {"resources": Resources(0.1, MIN_MEMORY_BYTES)},
+        {"script": Script("a.py", b"#" * MAX_SCRIPT_BYTES), "module": ""},
+    ],
+)
+def test_accepts_what_makes_sense(changes: dict[str, Any]) -> None:
+    validate_spec(make_spec(**changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"endpoint": ""}, "endpoint"),
+        ({"endpoint": "../etc"}, "endpoint"),
+        ({"endpoint": "Digits"}, "endpoint"),
+        ({"endpoint": "a" * 64}, "endpoint"),
+        ({"endpoint": "a\n"}, "endpoint"),
+        ({"metric": ""}, "metric"),
+        ({"metric": "9lives"}, "metric"),
+        ({"metric": "acc uracy"}, "metric"),
+        ({"name": "x" * 129}, "name"),
+        ({"name": "red\x1b[31m"}, "name"),
+        ({"module": ""}, "script"),
+        ({"script": Script("train.py", b"x")}, "module"),
+        ({"script": Script("../train.py", b"x"), "module": ""}, "script.name"),
+        ({"script": Script("train.sh", b"x"), "module": ""}, "script.name"),
+        ({"script": Script("-c.py", b"x"), "module": ""}, "script.name"),
+        ({"script": Script("train.py", b""), "module": ""}, "script.content"),
+        ({"script": Script("train.py", b"\xff\xfe"), "module": ""}, "script.content"),
+        ({"script": Script("train.py", b"#" * (MAX_SCRIPT_BYTES + 1)), "module": ""}, "script.content"),
+        ({"module": "package..train"}, "module"),
+        ({"module": "package.train; rm"}, "module"),
+        ({"module": "m" * 300}, "module"),
+        ({"runtime": "podman"}, "runtime"),
+        ({"image": "x", "runtime": "process"}, "image"),
+        ({"image": "--privileged"}, "image"),
+        ({"arguments": ("a",) * (MAX_ARGUMENTS + 1)}, "arguments"),
+        ({"arguments": ("a" * (MAX_ARGUMENTS_CHARACTERS + 1),)}, "arguments"),
+        ({"arguments": ("fine", "n\0t")}, "arguments[1]"),
+        ({"tiers": ()}, "tiers"),
+        ({"tiers": tuple(Tier(float(n)) for n in range(MAX_TIERS + 1))}, "tiers"),
+        ({"tiers": (Tier(0.8), Tier(math.nan))}, "tiers[1].target"),
+        ({"tiers": (Tier(math.inf),)}, "tiers[0].target"),
+        ({"tiers": (Tier(0.8, 0.0),)}, "tiers[0].value"),
+        ({"tiers": (Tier(0.8, math.nan),)}, "tiers[0].value"),
+        ({"tiers": (Tier(0.8, 1.0, -1.0),)}, "tiers[0].deadline_seconds"),
+        ({"tiers": (Tier(0.8, 1.0, math.inf),)}, "tiers[0].deadline_seconds"),
+        ({"tiers": (Tier(0.9), Tier(0.8))}, "tiers[1].target"),
+        ({"tiers": (Tier(0.9), Tier(0.9))}, "tiers[1].target"),
+        ({"tiers": (Tier(0.8), Tier(0.9)), "direction": Direction.MIN}, "tiers[1].target"),
+        ({"resources": Resources(0.0)}, "resources.cpu_cores"),
+        ({"resources": Resources(math.nan)}, "resources.cpu_cores"),
+        ({"resources": Resources(math.inf)}, "resources.cpu_cores"),
+        ({"resources": Resources(1.0, MIN_MEMORY_BYTES - 1)}, "resources.memory_bytes"),
+        ({"resources": Resources(1.0, MAX_MEMORY_BYTES + 1)}, "resources.memory_bytes"),
+        ({"max_epochs": 0}, "max_epochs"),
+        ({"report_timeout_seconds": 0.0}, "report_timeout_seconds"),
+        ({"report_timeout_seconds": math.nan}, "report_timeout_seconds"),
+    ],
+)
+def test_names_the_field_that_is_wrong(changes: dict[str, Any], field: str) -> None:
+    assert refused_field(make_spec(**changes)) == field
+
+
+def test_says_which_way_targets_must_go() -> None:
+    with pytest.raises(InvalidSpecError, match=r"direction 'min' that means falling"):
+        validate_spec(make_spec(direction=Direction.MIN))
+    with pytest.raises(InvalidSpecError, match=r"direction 'max' that means rising"):
+        validate_spec(make_spec(tiers=(Tier(0.9), Tier(0.8))))
+
+
+numbers = st.floats(allow_nan=True, allow_infinity=True)
+specs = st.builds(
+    JobSpec,
+    name=st.text(max_size=140),
+    endpoint=st.text(max_size=70) | st.just("digits"),
+    metric=st.text(max_size=70) | st.just("accuracy"),
+    direction=st.sampled_from(Direction),
+    tiers=st.lists(st.builds(Tier, numbers, numbers, st.none() | numbers), max_size=4).map(tuple),
+    script=st.none() | st.builds(Script, st.text(max_size=20) | st.just("train.py"), st.binary(max_size=20)),
+    module=st.text(max_size=20) | st.just("package.train"),
+    image=st.text(max_size=20),
+    arguments=st.lists(st.text(max_size=5), max_size=3).map(tuple),
+    resources=st.builds(Resources, numbers, st.integers()),
+    runtime=st.text(max_size=8) | st.sampled_from(["", "process", "docker"]),
+    max_epochs=st.integers(),
+    report_timeout_seconds=numbers,
+)
+
+
+@given(specs)
+def test_garbage_is_refused_by_field_or_is_sound(spec: JobSpec) -> None:
+    """Whatever comes in: either one clear error with a field, or figures that a policy can compute with."""
+    try:
+        validate_spec(spec)
+    except InvalidSpecError as error:
+        assert error.field
+        assert error.message.startswith(f"{error.field}: ")
+        return
+    figures = [tier.target for tier in spec.tiers] + [tier.value for tier in spec.tiers]
+    assert all(map(math.isfinite, [*figures, spec.resources.cpu_cores, spec.report_timeout_seconds]))
+    assert spec.tiers
+
+
+@given(numbers, numbers, st.sampled_from(Direction))
+def test_tiers_of_an_accepted_spec_become_harder(first: float, second: float, direction: Direction) -> None:
+    spec = replace(make_spec(), direction=direction, tiers=(Tier(first), Tier(second)))
+    try:
+        validate_spec(spec)
+    except InvalidSpecError:
+        assert not (math.isfinite(first) and math.isfinite(second)) or direction.reaches(first, second)
+    else:
+        assert direction.reaches(second, first)
+        assert not direction.reaches(first, second)

@@ -1,0 +1,583 @@
+"""The life of a job, edge by edge."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from tests.support.jobs import AT, SHARE, after, assigned, make_spec, new_job, report, running_job, told
+from tiercel.broker.domain.errors import IllegalTransitionError
+from tiercel.broker.domain.events import ProgressMade, ShareChanged, StateChanged, TierChanged
+from tiercel.broker.domain.jobs import Direction, Job, JobState, Tier, TierState
+from tiercel.broker.domain.shares import Share
+from tiercel.broker.lifecycle import job as machine
+from tiercel.broker.lifecycle.job_end import MAX_LOG_TAIL_CHARACTERS, MAX_LOST_RUNS
+from tiercel.broker.lifecycle.job_events import (
+    AbandonDelivery,
+    Announce,
+    CancelRequested,
+    DeclareRun,
+    DeliveryEnded,
+    JobEffect,
+    JobInput,
+    KeptWaiting,
+    NodeGone,
+    NodeSilent,
+    ReachJudged,
+    Reported,
+    RequestDelivery,
+    Reschedule,
+    Reshared,
+    RunExited,
+    RunIsAlive,
+    RunUnknown,
+    Ticked,
+    UsageMeasured,
+    WithdrawRun,
+)
+from tiercel.broker.lifecycle.job_run import MAX_METRICS
+
+CLEAN_EXIT = RunExited("j1-1", 0)
+LOST = RunExited("j1-1", None, "its agent was started again", lost=True)
+
+
+def delivered(tier: int, *, value: float = 0.85, at: float = AT + 9.5) -> DeliveryEnded:
+    return DeliveryEnded(tier, tier, value, at)
+
+
+def failed(tier: int) -> DeliveryEnded:
+    return DeliveryEnded(tier, None, None, AT + 9.5, "the model does not export")
+
+
+def states(effects: list[JobEffect]) -> list[JobState]:
+    changes = [effect.change for effect in effects if isinstance(effect, Announce)]
+    return [change.state for change in changes if isinstance(change, StateChanged)]
+
+
+def final_job(outcome: JobState) -> Job:
+    by: dict[JobState, tuple[JobInput, ...]] = {
+        JobState.COMPLETED: (CLEAN_EXIT,),
+        JobState.FAILED: (RunExited("j1-1", 1),),
+        JobState.CANCELLED: (CancelRequested(), CLEAN_EXIT),
+    }
+    job = after(running_job(), *by[outcome])
+    assert job.state is outcome
+    return job
+
+
+# --- From submission to running ---------------------------------------------------------------------------------------
+
+
+def test_a_new_job_waits_and_wakes_the_scheduler() -> None:
+    job, effects = machine.create("j1", "alice", make_spec(), AT, "key")
+    assert (job.state, job.attempts, job.run_active, job.run_id) == (JobState.PENDING, 0, False, "")
+    assert [tier.number for tier in job.tiers] == [1, 2]
+    assert list(effects) == [Announce(StateChanged(JobState.PENDING, job.reason)), Reschedule("arrival")]
+
+
+def test_placement_starts_the_first_run() -> None:
+    job, effects = told(new_job(), assigned())
+    assert (job.state, job.node_id, job.share, job.run_id, job.run_active) == (
+        JobState.STARTING,
+        "n1",
+        SHARE,
+        "j1-1",
+        True,
+    )
+    assert effects[1:] == [Announce(ShareChanged("n1", SHARE)), DeclareRun()]
+    assert states(effects) == [JobState.STARTING]
+
+
+@pytest.mark.parametrize("attempt", [0, 1])
+def test_a_placement_that_comes_late_changes_nothing(attempt: int) -> None:
+    job = after(new_job(), assigned())
+    assert told(job, assigned("n2", attempt=attempt)) == (job, [])
+
+
+def test_a_late_placement_does_not_start_a_requeued_job() -> None:
+    """A plan made while the first run still existed must not place the job again on a node that may be gone."""
+    job = after(running_job(), LOST)
+    assert told(job, assigned("n1", attempt=1)) == (job, [])
+    assert told(job, Reshared("j1-1", Share(0.1))) == (job, [])
+
+
+def test_a_second_run_while_the_first_may_exist_is_a_defect() -> None:
+    with pytest.raises(IllegalTransitionError, match="job j1 is running"):
+        machine.handle(running_job(), assigned("n2", attempt=2), AT)
+
+
+@pytest.mark.parametrize("outcome", [JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED])
+def test_a_placement_of_a_finished_job_changes_nothing(outcome: JobState) -> None:
+    job = final_job(outcome)
+    assert told(job, assigned(attempt=2)) == (job, [])
+
+
+def test_waiting_says_why_once() -> None:
+    job, effects = told(new_job(), KeptWaiting("no room"))
+    assert (job.state, job.reason) == (JobState.PENDING, "no room")
+    assert states(effects) == [JobState.PENDING]
+    assert told(job, KeptWaiting("no room")) == (job, [])
+    running = running_job()
+    assert told(running, KeptWaiting("no room")) == (running, [])
+
+
+def test_a_living_run_makes_the_job_run() -> None:
+    job, effects = told(after(new_job(), assigned()), RunIsAlive("j1-1"), now=AT + 5)
+    assert (job.state, job.started_at, job.last_heard_at) == (JobState.RUNNING, AT + 5, AT + 5)
+    assert states(effects) == [JobState.RUNNING]
+    assert told(job, RunIsAlive("j1-1"), now=AT + 50) == (job, [])
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        RunIsAlive("j1-0"),
+        RunIsAlive("j2-1"),
+        RunUnknown("j1-0"),
+        UsageMeasured("j1-0", 5.0),
+        report(0.99, run_id="j1-0"),
+        Reshared("j1-0", Share(0.1)),
+    ],
+)
+def test_what_is_said_of_another_run_changes_nothing(message: JobInput) -> None:
+    job = running_job()
+    assert told(job, message) == (job, [])
+
+
+def test_another_share_is_announced_and_declared() -> None:
+    share = Share(0.25, 1.5, "less")
+    job, effects = told(running_job(), Reshared("j1-1", share))
+    assert job.share == share
+    assert effects == [Announce(ShareChanged("n1", share)), DeclareRun()]
+    assert told(job, Reshared("j1-1", Share(0.25, 1.5, "other words"))) == (job, [])
+
+
+def test_usage_never_goes_back() -> None:
+    job = after(running_job(), UsageMeasured("j1-1", 5.0), UsageMeasured("j1-1", 3.0))
+    assert job.cpu_seconds == 5.0
+
+
+def test_usage_adds_up_over_runs() -> None:
+    job = after(running_job(), UsageMeasured("j1-1", 5.0), LOST, assigned(attempt=2), RunIsAlive("j1-2"))
+    assert after(job, UsageMeasured("j1-2", 2.0)).cpu_seconds == 7.0
+
+
+# --- Reports and tiers ------------------------------------------------------------------------------------------------
+
+
+def test_a_report_is_news() -> None:
+    job, effects = told(running_job(), report(0.5, cpu=1.5, epoch=3), now=AT + 10)
+    assert (job.epoch, job.latest_value, job.best_value, job.cpu_seconds) == (3, 0.5, 0.5, 1.5)
+    assert job.last_heard_at == AT + 10
+    assert effects == [Announce(ProgressMade(3, 0.5, {"accuracy": 0.5}, 1.5))]
+
+
+def test_a_report_is_taken_in_once() -> None:
+    job = after(running_job(), report(0.5, sequence=3))
+    assert told(job, report(0.95, sequence=3)) == (job, [])
+    assert told(job, report(0.95, sequence=2)) == (job, [])
+
+
+def test_the_best_value_is_kept() -> None:
+    job = after(running_job(), report(0.7, sequence=1), report(0.6, sequence=2))
+    assert (job.latest_value, job.best_value) == (0.6, 0.7)
+    falling = running_job(direction=Direction.MIN, tiers=(Tier(0.3),))
+    assert after(falling, report(0.6, sequence=1), report(0.7, sequence=2)).best_value == 0.6
+
+
+def test_the_first_report_that_meets_a_target_reaches_the_tier() -> None:
+    job, effects = told(running_job(), report(0.8, at=AT + 7))
+    first, second = job.tiers
+    assert (first.state, first.reached_value, first.reached_seconds) == (TierState.REACHED, 0.8, 7.0)
+    assert second.state is TierState.PENDING
+    assert effects[1:] == [Announce(TierChanged(first)), RequestDelivery(first), Reschedule("tier")]
+
+
+def test_one_report_may_reach_several_tiers() -> None:
+    job, effects = told(running_job(), report(0.95))
+    assert [tier.state for tier in job.tiers] == [TierState.REACHED] * 2
+    assert [effect.tier.number for effect in effects if isinstance(effect, RequestDelivery)] == [1, 2]
+
+
+def test_a_tier_is_reached_for_good() -> None:
+    job = after(running_job(), report(0.85))
+    later, effects = told(job, report(0.2, sequence=2))
+    assert later.tiers == job.tiers
+    assert not [effect for effect in effects if isinstance(effect, RequestDelivery)]
+
+
+def test_a_node_whose_clock_is_wrong_dates_nothing_later_than_now() -> None:
+    job = after(running_job(), report(0.85, at=AT + 1e6), now=AT + 10)
+    assert job.tiers[0].reached_seconds == 10.0
+    assert after(running_job(), report(0.85, at=0.0)).tiers[0].reached_seconds == 0.0
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_value_that_is_no_number_fails_the_job_in_plain_words(value: float) -> None:
+    job, effects = told(running_job(), report(value, epoch=4))
+    assert (job.state, job.stop_outcome, job.run_active) == (JobState.STOPPING, JobState.FAILED, True)
+    assert "epoch 4 reported accuracy" in job.reason
+    assert "diverged" in job.reason
+    assert effects[-1] == DeclareRun()
+    assert after(job, RunExited("j1-1", -15, log_tail="last line")).log_tail == "last line"
+
+
+def test_a_missing_metric_fails_the_job_and_says_what_came_instead() -> None:
+    job = after(running_job(), Reported("j1-1", 1, 1, {"loss": 0.1}, AT, 0.0))
+    assert job.stop_outcome is JobState.FAILED
+    assert "reported loss, but the tiers are about 'accuracy'" in job.reason
+
+
+def test_a_flood_of_metrics_is_cut() -> None:
+    metrics = {f"m{number}": 0.0 for number in range(500)} | {"accuracy": 0.5}
+    _, effects = told(running_job(), Reported("j1-1", 1, 1, metrics, AT, 0.0))
+    (change,) = [effect.change for effect in effects if isinstance(effect, Announce)]
+    assert isinstance(change, ProgressMade)
+    assert len(change.metrics) == MAX_METRICS
+    assert change.metrics["accuracy"] == 0.5
+
+
+def test_a_job_that_is_being_stopped_reaches_nothing() -> None:
+    job, effects = told(after(running_job(), CancelRequested()), report(0.95))
+    assert [tier.state for tier in job.tiers] == [TierState.PENDING] * 2
+    assert not [effect for effect in effects if isinstance(effect, RequestDelivery)]
+
+
+@pytest.mark.parametrize("end", [CLEAN_EXIT, LOST])
+def test_a_report_after_the_run_has_ended_changes_nothing(end: RunExited) -> None:
+    job = after(running_job(), report(0.85), end)
+    assert told(job, report(math.nan, sequence=2)) == (job, [])
+    assert told(job, report(0.95, sequence=3)) == (job, [])
+
+
+def test_out_of_reach_is_told_once_and_taken_back() -> None:
+    job, effects = told(running_job(), ReachJudged("it has flattened out"))
+    assert job.tiers[0].state is TierState.UNREACHABLE
+    assert effects == [Announce(TierChanged(job.tiers[0]))]
+    assert told(job, ReachJudged("it has flattened out, 3 % later")) == (job, [])
+    assert after(job, ReachJudged("")).tiers[0].state is TierState.PENDING
+
+
+def test_a_tier_that_was_out_of_reach_can_be_reached() -> None:
+    job = after(running_job(), ReachJudged("too far"), report(0.85))
+    assert (job.tiers[0].state, job.tiers[0].reason) == (TierState.REACHED, "")
+    assert after(job, ReachJudged("too far")).tiers[1].state is TierState.UNREACHABLE
+
+
+@pytest.mark.parametrize("outcome", [JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED])
+def test_nobody_judges_a_finished_job(outcome: JobState) -> None:
+    job = final_job(outcome)
+    assert told(job, ReachJudged("too far")) == (job, [])
+
+
+# --- Deliveries and the end -------------------------------------------------------------------------------------------
+
+
+def test_a_delivered_tier_says_when_and_as_what() -> None:
+    job, effects = told(after(running_job(), report(0.85)), delivered(1, value=0.84, at=AT + 8))
+    tier = job.tiers[0]
+    assert (tier.state, tier.version, tier.delivered_value, tier.delivered_seconds) == (
+        TierState.DELIVERED,
+        1,
+        0.84,
+        8.0,
+    )
+    assert effects == [Announce(TierChanged(tier))]
+    assert told(job, delivered(1, value=0.1)) == (job, [])
+    assert told(job, failed(1)) == (job, [])
+
+
+def test_a_tier_that_was_not_reached_cannot_be_delivered() -> None:
+    job = running_job()
+    assert told(job, delivered(1)) == (job, [])
+
+
+def test_the_last_delivery_stops_the_run_and_completes_the_job() -> None:
+    job, effects = told(after(running_job(), report(0.95), delivered(1)), delivered(2))
+    assert (job.state, job.stop_outcome) == (JobState.STOPPING, JobState.COMPLETED)
+    assert effects[-1] == DeclareRun()
+    done, effects = told(job, RunExited("j1-1", -15), now=AT + 20)
+    assert (done.state, done.reason, done.finished_at) == (JobState.COMPLETED, "all 2 tiers delivered", AT + 20)
+    assert effects[0] == WithdrawRun("n1", "j1-1")
+    assert effects[-1] == Reschedule("exit")
+
+
+def test_what_happens_while_a_finished_run_is_stopped_does_not_spoil_it() -> None:
+    stopping = after(running_job(), report(0.95), delivered(1), delivered(2))
+    for message in (report(math.nan, sequence=2), CancelRequested(), Ticked()):
+        assert after(stopping, message, RunExited("j1-1", -9), now=AT + 9e9).state is JobState.COMPLETED
+
+
+def test_training_may_go_on_after_the_last_tier() -> None:
+    job = after(running_job(continue_after_last_tier=True), report(0.95), delivered(1), delivered(2))
+    assert job.state is JobState.RUNNING
+    assert after(job, CLEAN_EXIT).state is JobState.COMPLETED
+
+
+def test_a_clean_exit_waits_for_the_delivery_under_way() -> None:
+    job = after(running_job(), report(0.95), delivered(1), CLEAN_EXIT)
+    assert (job.state, job.run_active) == (JobState.STOPPING, False)
+    assert "still being delivered" in job.reason
+    done = after(job, delivered(2), now=AT + 30)
+    assert (done.state, done.finished_at) == (JobState.COMPLETED, AT + 30)
+
+
+def test_a_clean_exit_before_the_last_tier_completes_and_says_what_was_missed() -> None:
+    job = after(running_job(), report(0.85), delivered(1), CLEAN_EXIT)
+    assert job.state is JobState.COMPLETED
+    assert job.reason == "1 of 2 tiers delivered; 0.9 was not reached, the best accuracy was 0.85"
+    silent = after(running_job(), CLEAN_EXIT)
+    assert silent.reason == "0 of 2 tiers delivered; 0.8 was not reached, nothing was reported"
+
+
+def test_a_failed_delivery_fails_the_job_once_its_run_is_gone() -> None:
+    job = after(running_job(), report(0.85), failed(1))
+    assert (job.state, job.tiers[0].state) == (JobState.STOPPING, TierState.FAILED)
+    done = after(job, RunExited("j1-1", -15))
+    assert done.state is JobState.FAILED
+    assert "could not be delivered: the model does not export" in done.reason
+
+
+def test_a_failed_delivery_after_a_clean_exit_fails_the_job() -> None:
+    job = after(running_job(), report(0.85), CLEAN_EXIT, failed(1))
+    assert (job.state, job.finished_at) == (JobState.FAILED, AT + 10)
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "reason", "words"),
+    [
+        (3, "", "the script exited with code 3"),
+        (-9, "out of memory", "the script was ended by signal 9: out of memory"),
+        (None, "there is no such image", "there is no such image"),
+        (None, "", "it could not be started"),
+    ],
+)
+def test_a_crash_says_how_with_the_last_lines(exit_code: int | None, reason: str, words: str) -> None:
+    job, effects = told(running_job(), RunExited("j1-1", exit_code, reason, "Traceback …", 4.0))
+    assert (job.state, job.reason, job.log_tail, job.cpu_seconds) == (JobState.FAILED, words, "Traceback …", 4.0)
+    assert (job.run_active, job.finished_at) == (False, AT + 10)
+    assert effects[0] == WithdrawRun("n1", "j1-1")
+
+
+def test_the_last_lines_are_bounded() -> None:
+    job = after(running_job(), RunExited("j1-1", 1, log_tail="x" * 1_000_000))
+    assert len(job.log_tail) == MAX_LOG_TAIL_CHARACTERS
+
+
+def test_an_exit_told_again_is_only_withdrawn_again() -> None:
+    job = final_job(JobState.FAILED)
+    assert told(job, RunExited("j1-1", 0)) == (job, [WithdrawRun("n1", "j1-1")])
+
+
+def test_a_delivery_that_ends_after_the_job_still_counts() -> None:
+    job = after(running_job(), report(0.85), RunExited("j1-1", 1))
+    assert job.state is JobState.FAILED
+    later, effects = told(job, delivered(1))
+    assert later.tiers[0].state is TierState.DELIVERED
+    assert states(effects) == []
+    assert later.state is JobState.FAILED
+
+
+# --- Cancelling -------------------------------------------------------------------------------------------------------
+
+
+def test_cancelling_a_waiting_job_ends_it_at_once() -> None:
+    job, effects = told(new_job(), CancelRequested())
+    assert (job.state, job.finished_at, job.reason) == (JobState.CANCELLED, AT + 10, "cancelled")
+    assert effects[-1] == Reschedule("exit")
+
+
+@pytest.mark.parametrize("alive", [(), (RunIsAlive("j1-1"),)])
+def test_cancelling_waits_for_the_exit(alive: tuple[JobInput, ...]) -> None:
+    job, effects = told(after(new_job(), assigned(), *alive), CancelRequested())
+    assert (job.state, job.run_active) == (JobState.STOPPING, True)
+    assert effects[-1] == DeclareRun()
+    assert told(job, CancelRequested()) == (job, [])
+    assert after(job, RunExited("j1-1", 1)).state is JobState.CANCELLED
+
+
+def test_cancelling_a_disconnected_job_does_not_wait_for_its_node() -> None:
+    job, effects = told(after(running_job(), NodeSilent("n1")), CancelRequested())
+    assert (job.state, job.run_active) == (JobState.CANCELLED, False)
+    assert effects[0] == WithdrawRun("n1", "j1-1")
+    assert "its node will stop it" in job.reason
+
+
+def test_cancelling_does_not_hide_a_failure() -> None:
+    job = after(running_job(), report(math.nan), CancelRequested(), RunExited("j1-1", 0))
+    assert job.state is JobState.FAILED
+
+
+def test_cancelling_while_the_last_model_is_delivered_ends_the_job_but_not_the_delivery() -> None:
+    job = after(running_job(), report(0.85), CLEAN_EXIT, CancelRequested())
+    assert (job.state, job.tiers[0].state) == (JobState.CANCELLED, TierState.REACHED)
+    assert after(job, delivered(1)).tiers[0].state is TierState.DELIVERED
+
+
+def test_cancelling_abandons_what_no_node_can_deliver() -> None:
+    waiting = after(running_job(), report(0.85), LOST)
+    job, effects = told(waiting, CancelRequested())
+    assert job.state is JobState.CANCELLED
+    assert AbandonDelivery(waiting.tiers[0], "cancelled") in effects
+
+
+@pytest.mark.parametrize("outcome", [JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED])
+def test_cancelling_a_finished_job_changes_nothing(outcome: JobState) -> None:
+    job = final_job(outcome)
+    assert told(job, CancelRequested()) == (job, [])
+
+
+# --- Hanging ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_silent_run_hangs() -> None:
+    job = running_job(report_timeout_seconds=30.0)
+    assert told(job, Ticked(), now=AT + 40) == (job, [])
+    hung, effects = told(job, Ticked(), now=AT + 40.1)
+    assert (hung.state, hung.stop_outcome) == (JobState.STOPPING, JobState.FAILED)
+    assert "reported nothing for 30 s" in hung.reason
+    assert effects[-1] == DeclareRun()
+    assert told(hung, Ticked(), now=AT + 500) == (hung, [])
+
+
+def test_the_clock_of_the_node_cannot_make_a_run_hang() -> None:
+    job = after(running_job(report_timeout_seconds=30.0), report(0.5, at=0.0), now=AT + 100)
+    assert told(job, Ticked(), now=AT + 129) == (job, [])
+
+
+@pytest.mark.parametrize(
+    "job",
+    [new_job(), after(new_job(), assigned()), after(running_job(), NodeSilent("n1")), final_job(JobState.COMPLETED)],
+)
+def test_only_a_running_job_can_hang(job: Job) -> None:
+    assert told(job, Ticked(), now=AT + 1e9) == (job, [])
+
+
+# --- Runs that are lost -----------------------------------------------------------------------------------------------
+
+
+def test_a_lost_run_is_started_again() -> None:
+    job, effects = told(running_job(), LOST)
+    assert (job.state, job.node_id, job.share, job.run_active) == (JobState.PENDING, "", None, False)
+    assert "its agent was started again; it starts again" in job.reason
+    assert effects[0] == WithdrawRun("n1", "j1-1")
+    assert effects[-1] == Reschedule("exit")
+    again = after(job, assigned("n2", attempt=2), RunIsAlive("j1-2"))
+    assert (again.state, again.run_id, again.last_sequence) == (JobState.RUNNING, "j1-2", 0)
+    assert after(again, report(0.5, sequence=1, run_id="j1-2")).latest_value == 0.5
+
+
+def test_what_a_lost_run_reached_is_delivered_by_the_next_one() -> None:
+    job, effects = told(after(running_job(), report(0.85)), LOST)
+    assert RequestDelivery(job.tiers[0]) in effects, "its node is told to leave it"
+    assert job.tiers[0].state is TierState.REACHED
+    again, effects = told(job, assigned("n2", attempt=2))
+    assert effects[-2:] == [DeclareRun(), RequestDelivery(again.tiers[0])]
+    assert after(again, delivered(1)).tiers[0].state is TierState.DELIVERED
+
+
+def test_runs_are_lost_a_bounded_number_of_times() -> None:
+    job = after(running_job(), report(0.85))
+    for attempt in range(1, MAX_LOST_RUNS):
+        job = after(job, RunExited(f"j1-{attempt}", None, lost=True), assigned(attempt=attempt + 1))
+    job, effects = told(job, RunExited(f"j1-{MAX_LOST_RUNS}", None, "no luck", lost=True))
+    assert (job.state, job.run_active, job.finished_at) == (JobState.FAILED, False, AT + 10)
+    assert f"lost {MAX_LOST_RUNS} times" in job.reason
+    assert [effect for effect in effects if isinstance(effect, AbandonDelivery)]
+    assert effects[-1] == Reschedule("exit")
+
+
+def test_a_run_lost_while_it_was_stopped_ends_as_it_was_meant_to() -> None:
+    assert after(running_job(), CancelRequested(), LOST).state is JobState.CANCELLED
+
+
+def test_a_node_that_comes_back_without_a_run_has_lost_it() -> None:
+    job = after(running_job(), NodeSilent("n1"), RunUnknown("j1-1"))
+    assert job.state is JobState.PENDING
+    assert "came back without it" in job.reason
+
+
+def test_a_node_that_never_heard_of_a_run_starts_it() -> None:
+    silent = after(new_job(), assigned(), NodeSilent("n1"))
+    assert silent.state is JobState.DISCONNECTED
+    job = after(silent, RunUnknown("j1-1"))
+    assert (job.state, job.attempts, job.run_active) == (JobState.STARTING, 1, True)
+
+
+def test_a_run_that_is_to_stop_and_is_unknown_has_stopped() -> None:
+    assert after(running_job(), CancelRequested(), RunUnknown("j1-1")).state is JobState.CANCELLED
+
+
+# --- Nodes that come and go -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alive", [(), (RunIsAlive("j1-1"),)])
+def test_a_silent_node_disconnects_its_jobs(alive: tuple[JobInput, ...]) -> None:
+    job = after(new_job(), assigned(), *alive, NodeSilent("n1"))
+    assert (job.state, job.run_active) == (JobState.DISCONNECTED, True)
+    assert "may well go on" in job.reason
+    assert after(job, RunIsAlive("j1-1")).state is JobState.RUNNING
+    assert after(job, report(0.5)).state is JobState.RUNNING
+
+
+@pytest.mark.parametrize("message", [NodeSilent("n2"), NodeGone("n2")])
+@pytest.mark.parametrize("job", [new_job(), running_job(), final_job(JobState.FAILED)])
+def test_what_becomes_of_another_node_does_not_matter(job: Job, message: JobInput) -> None:
+    assert told(job, message) == (job, [])
+
+
+@pytest.mark.parametrize("before", [(), (RunIsAlive("j1-1"),), (RunIsAlive("j1-1"), NodeSilent("n1"))])
+def test_a_gone_node_sends_its_jobs_elsewhere(before: tuple[JobInput, ...]) -> None:
+    job, effects = told(after(new_job(), assigned(), *before), NodeGone("n1"))
+    assert (job.state, job.node_id, job.run_active) == (JobState.PENDING, "", False)
+    assert effects[0] == WithdrawRun("n1", "j1-1")
+
+
+def test_a_gone_node_ends_what_was_being_stopped() -> None:
+    job, effects = told(after(running_job(), CancelRequested()), NodeGone("n1"))
+    assert (job.state, job.run_active, job.finished_at) == (JobState.CANCELLED, False, AT + 10)
+    assert effects[-1] == Reschedule("exit")
+
+
+def test_a_gone_node_with_an_undelivered_model_means_training_again() -> None:
+    job, effects = told(after(running_job(), report(0.85), CLEAN_EXIT), NodeGone("n1"))
+    assert (job.state, job.stop_outcome, job.tiers[0].state) == (JobState.PENDING, None, TierState.REACHED)
+    again = after(job, assigned("n2", attempt=2), RunIsAlive("j1-2"))
+    assert again.state is JobState.RUNNING
+
+
+def test_a_gone_node_fails_the_deliveries_of_finished_jobs() -> None:
+    job = after(running_job(), report(0.85), RunExited("j1-1", 1))
+    assert told(job, NodeGone("n1")) == (job, [AbandonDelivery(job.tiers[0], "node n1 is gone")])
+
+
+def test_a_disconnected_job_that_is_to_stop_is_told_when_its_node_is_back() -> None:
+    job = after(running_job(), report(0.95), delivered(1), NodeSilent("n1"), delivered(2))
+    assert (job.state, job.stop_outcome) == (JobState.DISCONNECTED, JobState.COMPLETED)
+    assert after(job, RunIsAlive("j1-1")).state is JobState.STOPPING
+    assert after(job, CLEAN_EXIT).state is JobState.COMPLETED
+
+
+# --- After a restart of the broker ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("job", "state", "effects"),
+    [
+        (new_job(), JobState.PENDING, []),
+        (after(new_job(), assigned()), JobState.DISCONNECTED, [DeclareRun]),
+        (running_job(), JobState.DISCONNECTED, [DeclareRun]),
+        (after(running_job(), CancelRequested()), JobState.STOPPING, [DeclareRun]),
+        (after(running_job(), report(0.85)), JobState.DISCONNECTED, [DeclareRun, RequestDelivery]),
+        (after(running_job(), report(0.85), CLEAN_EXIT), JobState.STOPPING, [RequestDelivery]),
+        (after(running_job(), report(0.85), LOST), JobState.PENDING, [RequestDelivery]),
+        (final_job(JobState.COMPLETED), JobState.COMPLETED, []),
+    ],
+)
+def test_a_restart_takes_up_what_was_under_way(job: Job, state: JobState, effects: list[type[Any]]) -> None:
+    resumed, todo = machine.resume(job)
+    assert resumed.state is state
+    assert [type(effect) for effect in todo if not isinstance(effect, Announce)] == effects
+    assert machine.resume(resumed)[0] == resumed, "a second restart finds nothing new"

@@ -1,0 +1,60 @@
+"""The life of a node."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tiercel.broker.domain.nodes import Node
+from tiercel.broker.lifecycle import node as machine
+from tiercel.broker.lifecycle.node import LeaseSettings, NodeLife, NodeNews
+
+LEASES = LeaseSettings(lease_seconds=10.0, gone_after_seconds=60.0)
+HELLO = Node("n1", 4.0, 2**30, ("process",))
+UNKNOWN = NodeLife(Node("n1", 0.0, 0, online=False), 0.0)
+
+
+def online(now: float = 100.0) -> NodeLife:
+    return machine.connected(UNKNOWN, HELLO, now)[0]
+
+
+def test_a_hello_brings_a_node_online_under_a_new_epoch() -> None:
+    life, news = machine.connected(UNKNOWN, HELLO, 100.0)
+    assert news is NodeNews.ONLINE
+    assert life == NodeLife(replace(HELLO, online=True, lease_epoch=1), 100.0)
+    again, _ = machine.connected(life, replace(HELLO, cpu_cores=2.0), 105.0)
+    assert (again.node.lease_epoch, again.node.cpu_cores) == (2, 2.0)
+
+
+def test_messages_of_the_present_epoch_renew_the_lease() -> None:
+    life = machine.heard(online(), 1, 105.0)
+    assert life.last_heard_at == 105.0
+    assert machine.ticked(life, LEASES, 115.0) == (life, None)
+
+
+def test_messages_of_an_older_epoch_do_not() -> None:
+    life = machine.connected(online(), HELLO, 101.0)[0]
+    assert machine.heard(life, 1, 105.0) is life
+
+
+def test_silence_takes_a_node_offline_and_later_for_gone_once_each() -> None:
+    life, news = machine.ticked(online(), LEASES, 110.1)
+    assert (life.node.online, news) == (False, NodeNews.OFFLINE)
+    assert machine.ticked(life, LEASES, 160.0) == (life, None)
+    life, news = machine.ticked(life, LEASES, 160.1)
+    assert (life.gone, news) == (True, NodeNews.GONE)
+    assert machine.ticked(life, LEASES, 1e9) == (life, None)
+
+
+def test_a_lease_that_ran_out_is_not_renewed_by_a_late_message() -> None:
+    life, _ = machine.ticked(online(), LEASES, 110.1)
+    assert machine.heard(life, 1, 111.0) is life
+
+
+def test_a_node_that_was_gone_may_come_back() -> None:
+    life = NodeLife(replace(HELLO, online=False, lease_epoch=3), 0.0, gone=True)
+    back, news = machine.connected(life, HELLO, 500.0)
+    assert (back.gone, back.node.lease_epoch, news) == (False, 4, NodeNews.ONLINE)
+
+
+def test_a_node_that_nobody_has_heard_of_since_the_start_is_gone_in_the_end() -> None:
+    assert machine.ticked(UNKNOWN, LEASES, 60.1)[1] is NodeNews.GONE
