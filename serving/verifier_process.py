@@ -7,6 +7,7 @@ stdout. It leaves when stdin ends, so it cannot outlive the server.
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import json
 import os
@@ -24,6 +25,7 @@ from tiercel.serving.errors import ArtefactRefusedError
 
 _MAX_ANSWER_BYTES = 1024**2
 _NICENESS = 5  # requests come first
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class _ServerGoneError(Exception):
@@ -54,7 +56,7 @@ def _limit(request: dict[str, Any]) -> None:
         _, hard = resource.getrlimit(which)
         amount = amount if hard == resource.RLIM_INFINITY else min(amount, hard)
         resource.setrlimit(which, (amount, amount))
-    signal.alarm(seconds)  # should the parent die meanwhile
+    signal.alarm(seconds)
     os.nice(_NICENESS)
 
 
@@ -76,9 +78,11 @@ def _check(request: dict[str, Any]) -> dict[str, Any]:
     return dataclasses.asdict(verdict)
 
 
-def _in_child(request: dict[str, Any], answer_to: int) -> NoReturn:
+def _in_child(request: dict[str, Any], answer_to: int, server: int) -> NoReturn:
     status = 1
     try:
+        os.close(server)  # only the parent talks to the server
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # and nobody is left over when it dies
         silence = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(silence, descriptor)
@@ -104,12 +108,12 @@ def _answer(read_from: int, deadline: float) -> bytes | None:
     return b"".join(parts)
 
 
-def _judge(request: dict[str, Any]) -> dict[str, Any]:
+def _judge(request: dict[str, Any], server: int) -> dict[str, Any]:
     read_from, answer_to = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(read_from)
-        _in_child(request, answer_to)
+        _in_child(request, answer_to, server)
     os.close(answer_to)
     answer: bytes | None = None
     try:
@@ -138,7 +142,7 @@ def main() -> None:
     os.write(answers, b"{}\n")
     for line in _lines():
         try:
-            answer = _judge(json.loads(line))
+            answer = _judge(json.loads(line), answers)
         except _ServerGoneError:
             return
         os.write(answers, json.dumps(answer).encode() + b"\n")

@@ -86,7 +86,7 @@ class ServingProcess:
         )
 
 
-def wait_for(condition: Callable[[], T], what: str, timeout: float = DEADLINE) -> T:
+def wait_for(condition: Callable[[], T | None], what: str, timeout: float = DEADLINE) -> T:
     """What ``condition`` returns as soon as that is true; fails after ``timeout`` seconds."""
     give_up = time.monotonic() + timeout
     while time.monotonic() < give_up:
@@ -107,6 +107,15 @@ def command(repository: Path, directory: Path, *more: str) -> list[str]:
     return [sys.executable, "-m", "tiercel.serving", *words, "--http-port", "0", "--grpc-port", "0", *more]
 
 
+def _addresses(process: subprocess.Popen[bytes], state: Path, log: Path) -> dict[str, Any] | None:
+    assert process.poll() is None, log.read_text()
+    try:
+        addresses: dict[str, Any] = json.loads(state.read_text())
+    except FileNotFoundError:
+        return None
+    return addresses if addresses["pid"] == process.pid else None  # else it is the last server's
+
+
 @contextlib.contextmanager
 def serving(
     repository: Path, directory: Path, settings: Mapping[str, object] | None = None
@@ -124,10 +133,7 @@ def serving(
     with log.open("ab") as output:
         process = subprocess.Popen(command(repository, directory), stderr=output, env=os.environ | environment)
     try:
-        wait_for(lambda: state.exists() or process.poll() is not None, f"{state}; the log says {log.read_text()}")
-        assert process.poll() is None, log.read_text()
-        addresses = json.loads(state.read_text())
-        assert addresses["pid"] == process.pid
+        addresses = wait_for(lambda: _addresses(process, state, log), str(state))
         server = ServingProcess(process, repository, addresses["http"], addresses["grpc"], log)
         wait_for(lambda: server.request("GET", "/v2/health/ready").status == 200, "ready")
         yield server

@@ -135,9 +135,9 @@ def test_forgetting_an_unfinished_request_gives_its_bytes_back() -> None:
 
 def test_continue_is_due_until_the_body_begins() -> None:
     receiver = Receiver(LIMITS, ByteBudget(1000))
-    receiver.feed(b"POST / HTTP/1.1\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
-    assert receiver.continue_due
-    receiver.feed(b"a")
-    assert not receiver.continue_due
-    receiver.feed(b"b")
+    due: list[bool] = []
+    for part in (b"POST / HTTP/1.1\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n", b"a", b"b"):
+        receiver.feed(part)
+        due.append(receiver.continue_due)
+    assert due == [True, False, False]
     assert len(receiver.arrived) == 1

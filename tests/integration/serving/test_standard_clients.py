@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from onnx import TensorProto
+
+from tests.support import onnx_models, triton_calls
+from tests.support.serving_process import ServingProcess, serving
+
+PLUS = [[3.0, 4.0, 5.0, 6.0], [7.0, 8.0, 9.0, 10.0]]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServingProcess]:
+    root = tmp_path_factory.mktemp("serving")
+    onnx_models.put(root / "models", "plus", 3, onnx_models.plus(3.0))
+    onnx_models.put(root / "models", "words", 1, onnx_models.identity(TensorProto.STRING))
+    onnx_models.put(root / "models", "bad", 1, b"nonsense")
+    with serving(root / "models", root) as server:
+        yield server
+
+
+@pytest.mark.parametrize("kind", ["http", "grpc"])
+def test_tritonclient_gets_right_answers(server: ServingProcess, kind: str) -> None:
+    address = server.http if kind == "http" else server.grpc
+    program = Path(triton_calls.__file__)
+    ran = subprocess.run([sys.executable, program, kind, address], capture_output=True, timeout=60, check=False)
+    assert ran.returncode == 0, ran.stderr.decode()
+    said: dict[str, Any] = json.loads(ran.stdout)
+    assert said["live"] is said["ready"] is said["loaded"] is True
+    assert said["unloaded"] is False
+    assert said["model_ready"] == [True, False, False]
+    assert said["server"] == "tiercel"
+    assert said["metadata"]["inputs"][0]["name"] == "x"
+    assert said["metadata"]["versions"] == ["3"]
+    assert said["index"] == [["bad", "UNAVAILABLE"], ["plus", "READY"], ["words", "READY"]]
+    assert said["infer"] == ["3", "7", PLUS]
+    assert said["words"] == ["a", "é"]
+    statuses = (
+        ["404", "400", "422"]
+        if kind == "http"
+        else [f"StatusCode.{name}" for name in ("NOT_FOUND", "INVALID_ARGUMENT", "FAILED_PRECONDITION")]
+    )
+    assert [status for status, _ in said["errors"]] == statuses
+    assert "not ONNX" in said["errors"][2][1]
+    if kind == "http":
+        assert said["json"] == said["infer"]
+        assert said["statistics"] >= 2
+
+
+def test_grpc_health_and_reflection(server: ServingProcess) -> None:
+    with grpc.insecure_channel(server.grpc) as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        for service in ("", "inference.GRPCInferenceService"):
+            answer = health.Check(health_pb2.HealthCheckRequest(service=service), timeout=30)
+            assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        reflection = reflection_pb2_grpc.ServerReflectionStub(channel)
+        question = reflection_pb2.ServerReflectionRequest(list_services="")
+        (answer,) = reflection.ServerReflectionInfo(iter([question]), timeout=30)
+        names = {service.name for service in answer.list_services_response.service}
+    assert {"inference.GRPCInferenceService", "grpc.health.v1.Health"} <= names
+
+
+def test_bad_http_from_the_network(server: ServingProcess) -> None:
+    body = b'{"inputs": []}'
+    path = "/v2/models/plus/infer"
+    gzip = server.request("POST", path, body, {"Content-Encoding": "gzip"})
+    assert (gzip.status, gzip.headers["accept-encoding"]) == (415, "identity")
+    method = server.request("GET", path)
+    assert (method.status, method.headers["allow"]) == (405, "POST")
+    assert server.request("GET", "/v2/nothing").status == 404
+    assert server.request("POST", path, b"{").status == 400
+    page = server.request("POST", "/v2/repository/models/plus/unload", b"", {"Origin": "http://evil.example"})
+    assert page.status == 403
+    override = server.request("POST", "/v2/repository/models/plus/load", {"parameters": {"config": "{}"}})
+    assert (override.status, "parameters" in override.error) == (400, True)
+    assert server.live_version("plus") == "3"

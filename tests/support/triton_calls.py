@@ -1,0 +1,82 @@
+"""What a standard client says of a server: ``python triton_calls.py http|grpc ADDRESS`` prints JSON.
+
+A program of its own, since ``tritonclient.grpc`` and our generated modules register the same messages and one process
+cannot hold both.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+def calls(kind: str, address: str) -> dict[str, Any]:
+    """Ask a server with the models ``plus`` (version 3), ``words`` and ``bad``."""
+    triton = importlib.import_module(f"tritonclient.{kind}")
+    errors = importlib.import_module("tritonclient.utils")
+    client = triton.InferenceServerClient(address)
+    said: dict[str, Any] = {
+        "live": client.is_server_live(),
+        "ready": client.is_server_ready(),
+        "model_ready": [
+            client.is_model_ready("plus"),
+            client.is_model_ready("plus", "2"),
+            client.is_model_ready("bad"),
+        ],
+    }
+    as_json = {"as_json": True} if kind == "grpc" else {}
+    said["server"] = client.get_server_metadata(**as_json)["name"]
+    said["metadata"] = client.get_model_metadata("plus", **as_json)
+    index = client.get_model_repository_index(**as_json)
+    said["index"] = sorted((line["name"], line["state"]) for line in (index["models"] if kind == "grpc" else index))
+    said["infer"] = infer(triton, client)
+    said["words"] = words(triton, client)
+    if kind == "http":
+        said["json"] = infer(triton, client, binary_data=False)
+        said["statistics"] = client.get_inference_statistics("plus")["model_stats"][0]["inference_count"]
+    said["errors"] = []
+    attempts: list[Callable[[], Any]] = [
+        lambda: infer(triton, client, model="nobody"),
+        lambda: infer(triton, client, shape=(1, 3)),
+        lambda: client.load_model("bad"),
+    ]
+    for attempt in attempts:
+        try:
+            attempt()
+        except errors.InferenceServerException as error:
+            said["errors"].append([error.status(), error.message()])
+    client.unload_model("plus")
+    said["unloaded"] = client.is_model_ready("plus")
+    client.load_model("plus")
+    said["loaded"] = client.is_model_ready("plus")
+    client.close()
+    return said
+
+
+def infer(triton: Any, client: Any, model: str = "plus", shape: tuple[int, ...] = (2, 4), **data: bool) -> Any:
+    """One inference: version, id and values."""
+    value = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    tensor = triton.InferInput("x", list(shape), "FP32")
+    tensor.set_data_from_numpy(value, **data)
+    outputs = [triton.InferRequestedOutput("y", **data)] if data else None
+    result = client.infer(model, [tensor], request_id="7", outputs=outputs)
+    answer = result.get_response()
+    as_dict = isinstance(answer, dict)
+    version = answer["model_version"] if as_dict else answer.model_version
+    return [version, answer["id"] if as_dict else answer.id, result.as_numpy("y").tolist()]
+
+
+def words(triton: Any, client: Any) -> list[str]:
+    """One inference with strings."""
+    tensor = triton.InferInput("x", [2], "BYTES")
+    tensor.set_data_from_numpy(np.array(["a", "é"], np.object_))
+    return [each.decode() for each in client.infer("words", [tensor]).as_numpy("y")]
+
+
+if __name__ == "__main__":
+    print(json.dumps(calls(sys.argv[1], sys.argv[2])))
