@@ -37,7 +37,7 @@ class Target:
         samples: What to ask it.
         url: Where its model is, without a slash at the end.
         bodies: One ready-made request for each test image; empty until the endpoint has a version.
-        outputs: Elements in each row of an answer, by the output's name.
+        outputs: Shape of each row of an answer, by the output's name; -1 where any size will do.
         asked: How many requests it got.
         latest_version: Highest version that answered so far; 0 before the first.
     """
@@ -46,7 +46,7 @@ class Target:
     samples: Samples
     url: str
     bodies: list[bytes] = field(default_factory=list)
-    outputs: dict[str, int] = field(default_factory=dict)
+    outputs: dict[str, list[int]] = field(default_factory=dict)
     asked: int = 0
     latest_version: int = 0
 
@@ -75,7 +75,7 @@ class Target:
         row_shape = [int(size) for size in tensor["shape"][1:]]
         if math.prod(row_shape) != self.samples.images[0].size:
             raise ValueError(f"images of endpoint {self.name} do not fit into {row_shape}")
-        self.outputs = {each["name"]: math.prod(each["shape"][1:]) for each in metadata["outputs"]}
+        self.outputs = {each["name"]: [int(size) for size in each["shape"][1:]] for each in metadata["outputs"]}
         about = {"name": tensor["name"], "datatype": tensor["datatype"], "shape": [1, *row_shape]}
         rows = (image.reshape(-1) for image in self.samples.images)
         self.bodies = [
@@ -111,17 +111,25 @@ class Target:
             outputs = {output["name"]: _row(output) for output in document["outputs"]}
         except (ValueError, KeyError, TypeError) as error:
             raise WrongAnswerError(f"the answer cannot be understood ({error!r})") from error
-        sizes = {name: row.size for name, row in outputs.items()}
-        if sizes != self.outputs:
-            raise WrongAnswerError(f"the answer has the shape {sizes}, not {self.outputs}")
+        shapes = {name: row.shape for name, row in outputs.items()}
+        if shapes.keys() != self.outputs.keys() or not all(_fits(shapes[name], self.outputs[name]) for name in shapes):
+            raise WrongAnswerError(f"the answer has the shape {shapes}, not {self.outputs}")
         if not all(np.isfinite(row).all() for row in outputs.values()):
             raise WrongAnswerError("the answer is not finite")
-        return Answer(version, self.samples.score(number, outputs))
+        return Answer(version, self.samples.score(number, {name: row.ravel() for name, row in outputs.items()}))
 
 
 def _row(output: dict[str, Any]) -> NDArray[np.float64]:
-    shape = [int(size) for size in output["shape"]]
-    row = np.asarray(output["data"], dtype=np.float64)
-    if shape[0] != 1 or math.prod(shape) != row.size:
-        raise ValueError(f"shape {shape} with {row.size} elements")
-    return row
+    """The one row of an output.
+
+    Raises:
+        ValueError: It has more, or not as many elements as its shape says.
+    """
+    batch, *shape = (int(size) for size in output["shape"])
+    if batch != 1:
+        raise ValueError(f"{batch} rows were answered for one")
+    return np.asarray(output["data"], dtype=np.float64).reshape(shape)
+
+
+def _fits(shape: tuple[int, ...], wanted: list[int]) -> bool:
+    return len(shape) == len(wanted) and all(each in {size, -1} for size, each in zip(shape, wanted, strict=True))
