@@ -52,7 +52,7 @@ def test_nothing_is_delivered_in_the_future() -> None:
     assert undated.delivered_at == AT + 5
 
 
-@pytest.mark.parametrize(("first", "second"), itertools.product(DeliveryState, DeliveryState))
+@pytest.mark.parametrize(("first", "second"), list(itertools.product(DeliveryState, DeliveryState)))
 def test_a_delivery_never_goes_back_and_ends_once(first: DeliveryState, second: DeliveryState) -> None:
     endpoint, delivery = hear(*requested(), DeliveryReport(first, 0.9, reason="why"))
     later_endpoint, later = hear(endpoint, delivery, DeliveryReport(second, 0.1, reason="again"))

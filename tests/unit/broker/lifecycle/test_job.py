@@ -542,7 +542,7 @@ def test_a_gone_node_ends_what_was_being_stopped() -> None:
 
 
 def test_a_gone_node_with_an_undelivered_model_means_training_again() -> None:
-    job, effects = told(after(running_job(), report(0.85), CLEAN_EXIT), NodeGone("n1"))
+    job = after(running_job(), report(0.85), CLEAN_EXIT, NodeGone("n1"))
     assert (job.state, job.stop_outcome, job.tiers[0].state) == (JobState.PENDING, None, TierState.REACHED)
     again = after(job, assigned("n2", attempt=2), RunIsAlive("j1-2"))
     assert again.state is JobState.RUNNING
