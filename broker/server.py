@@ -14,7 +14,6 @@ from grpc_reflection.v1alpha import reflection
 
 from tiercel.broker.actors.clock import SystemClock
 from tiercel.broker.actors.journal import Journal
-from tiercel.broker.actors.scheduler import SchedulerActor
 from tiercel.broker.actors.supervisor import Supervisor
 from tiercel.broker.actors.system import System
 from tiercel.broker.api.jobs import JobsService
@@ -25,16 +24,20 @@ from tiercel.broker.progress.embedded import EmbeddedMqttBroker
 from tiercel.broker.progress.publisher import MqttPublisher
 from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.scheduling.registry import create_policy
+from tiercel.broker.state_lock import state_lock
 from tiercel.broker.store.logs import RunLogs
-from tiercel.broker.store.sql import SqlStore
+from tiercel.broker.store.sql import SqlStore, sqlite_url
 from tiercel.broker.tenancy import open_tenancy
 from tiercel.v1 import jobs_pb2, jobs_pb2_grpc, nodes_pb2, nodes_pb2_grpc
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from types import TracebackType
 
     from tiercel.broker.domain.nodes import Node
+    from tiercel.broker.scheduling.registry import AnyPolicy
     from tiercel.broker.settings import BrokerSettings
+    from tiercel.broker.store.contract import Store
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +49,8 @@ STOP_GRACE_SECONDS = 1.0
 SERVING_POLL_SECONDS = 0.1
 # A script of 1 MiB travels in a message, and a node is told of all its runs at once.
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+# At the same time, streams included; more are refused at once.
+MAX_CALLS = 1_000
 
 
 class Broker:
@@ -102,29 +107,39 @@ class Broker:
         settings = self._settings
         _require_loopback(settings.host)
         policy = create_policy(settings.policy)
-        settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _make_state_dir(settings.state_dir)
+        stack.enter_context(state_lock(settings.state_dir))
         tenancy = open_tenancy(settings.state_dir, settings.tenants)
-        store = await stack.enter_async_context(SqlStore.in_file(settings.state_dir / "broker.sqlite"))
+        server = _make_server()
+        # Before anything changes: a port that is taken must leave the state as it is.
+        port = _bind(server, settings.host, settings.broker_port)
+        stack.push_async_callback(server.stop, STOP_GRACE_SECONDS)
+        store = await stack.enter_async_context(SqlStore(sqlite_url(settings.state_dir / "broker.sqlite")))
         logs = RunLogs(settings.state_dir / "logs")
         publisher = await self._open_mqtt(stack)
         supervisor = await stack.enter_async_context(self._supervisor)
         journal = Journal(store, self._clock, await store.last_sequence(), [publisher.publish_nowait])
-        scheduler = SchedulerActor(
-            policy,
-            LoopSettings(interval_seconds=settings.interval_seconds),
-            journal,
-            self._clock,
-            lambda job_id, message: system.tell_job(job_id, message),
-        )
-        leases = LeaseSettings(settings.lease_seconds, settings.gone_after_seconds)
-        system = self._system = System(store, journal, scheduler, supervisor, self._clock, leases)
+        system = self._system = self._make_system(policy, store, journal)
         supervisor.start(publisher.run(), name="MQTT publisher")
         supervisor.start(journal.run(), name="journal")
-        supervisor.start(scheduler.run(), name="scheduler")
-        await system.recover()
-        supervisor.start(system.run_clock(), name="clock")
+        await system.start()
         jobs = JobsService(system, journal, store, logs, tenancy)
-        await self._listen(stack, jobs, NodesService(system, logs, tenancy, settings))
+        # On the way out streams end first, before what they stand on.
+        stack.push_async_callback(server.stop, STOP_GRACE_SECONDS)
+        await _serve(server, jobs, NodesService(system, logs, tenancy, settings))
+        self.broker_address = f"{settings.host}:{port}"
+
+    def _make_system(self, policy: AnyPolicy, store: Store, journal: Journal) -> System:
+        settings = self._settings
+        return System(
+            store,
+            journal,
+            policy,
+            LoopSettings(interval_seconds=settings.interval_seconds),
+            self._supervisor,
+            self._clock,
+            LeaseSettings(settings.lease_seconds, settings.gone_after_seconds),
+        )
 
     async def _open_mqtt(self, stack: contextlib.AsyncExitStack) -> MqttPublisher:
         settings = self._settings
@@ -135,25 +150,37 @@ class Broker:
         self.mqtt_address = url.partition("://")[2]
         return MqttPublisher(url, username=settings.mqtt_username, password=settings.mqtt_password)
 
-    async def _listen(self, stack: contextlib.AsyncExitStack, jobs: JobsService, nodes: NodesService) -> None:
-        server = grpc.aio.server(
-            options=[
-                ("grpc.so_reuseport", 0),
-                ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-                ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-            ]
-        )
-        jobs_pb2_grpc.add_JobsServiceServicer_to_server(jobs, server)
-        nodes_pb2_grpc.add_NodesServiceServicer_to_server(nodes, server)
-        checks = health.aio.HealthServicer()
-        health_pb2_grpc.add_HealthServicer_to_server(checks, server)
-        reflection.enable_server_reflection((*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
-        port = _bind(server, self._settings.host, self._settings.broker_port)
-        await server.start()
-        stack.push_async_callback(server.stop, STOP_GRACE_SECONDS)
-        for service in ("", *SERVICES):
-            await checks.set(service, health_pb2.HealthCheckResponse.SERVING)
-        self.broker_address = f"{self._settings.host}:{port}"
+
+def _make_state_dir(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise InvalidSpecError(
+            f"state_dir: {path} cannot be made ({error.strerror}); choose a folder that you may write to",
+            field="state_dir",
+        ) from error
+
+
+def _make_server() -> grpc.aio.Server:
+    return grpc.aio.server(
+        options=[
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+            ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+        ],
+        maximum_concurrent_rpcs=MAX_CALLS,
+    )
+
+
+async def _serve(server: grpc.aio.Server, jobs: JobsService, nodes: NodesService) -> None:
+    jobs_pb2_grpc.add_JobsServiceServicer_to_server(jobs, server)
+    nodes_pb2_grpc.add_NodesServiceServicer_to_server(nodes, server)
+    checks = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(checks, server)
+    reflection.enable_server_reflection((*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+    for service in ("", *SERVICES):
+        await checks.set(service, health_pb2.HealthCheckResponse.SERVING)
+    await server.start()
 
 
 def _bind(server: grpc.aio.Server, host: str, port: int) -> int:
@@ -167,10 +194,11 @@ def _bind(server: grpc.aio.Server, host: str, port: int) -> int:
 
 def _require_loopback(host: str) -> None:
     try:
-        loopback = ipaddress.ip_address(host).is_loopback
+        loopback = ipaddress.IPv4Address(host).is_loopback
     except ValueError:
-        loopback = host == "localhost"
+        loopback = False
     if not loopback:
         raise InvalidSpecError(
-            f"host: {host} can be reached from other machines, and calls are not encrypted; use 127.0.0.1", field="host"
+            f"host: {host!r} is not an address of this machine alone, and calls are not encrypted; use 127.0.0.1",
+            field="host",
         )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -38,7 +39,15 @@ class BrokerSettings(BaseSettings):
     mqtt_password: str = Field("", repr=False)
     policy: str = "tradl"
     tenants: tuple[str, ...] = ("default",)
-    interval_seconds: float = Field(2.0, gt=0)
-    lease_seconds: float = Field(10.0, gt=0)
-    gone_after_seconds: float = Field(120.0, gt=0)
-    heartbeat_seconds: float = Field(2.0, gt=0)
+    interval_seconds: float = Field(2.0, gt=0, allow_inf_nan=False)
+    lease_seconds: float = Field(10.0, gt=0, allow_inf_nan=False)
+    gone_after_seconds: float = Field(120.0, gt=0, allow_inf_nan=False)
+    heartbeat_seconds: float = Field(2.0, gt=0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        if not self.heartbeat_seconds < self.lease_seconds:
+            raise ValueError("heartbeat_seconds must be shorter than lease_seconds, or every node counts as offline")
+        if not self.lease_seconds <= self.gone_after_seconds:
+            raise ValueError("gone_after_seconds must not be shorter than lease_seconds")
+        return self

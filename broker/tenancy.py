@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+MIN_TOKEN_CHARACTERS = 16
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+_NAME_WORDS = "use 1 to 63 of a-z, 0-9, '_' and '-', beginning with a letter or digit"
+_HEADING = "# Tokens of Tiercel's tenants: keep this file to yourself.\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,50 +56,68 @@ def open_tenancy(state_dir: Path, names: Iterable[str]) -> Tenancy:
         names: Tenants that shall exist.
 
     Raises:
-        InvalidSpecError: A name is not a tenant's name, or the file cannot be understood.
+        InvalidSpecError: A name is not a tenant's name, or a file cannot be understood.
     """
     path = state_dir / "tenants.toml"
-    tenants = _read(path)
+    text = _read_secret(path) if path.exists() else _HEADING
+    tenants = _parse(path, text)
     missing = [name for name in dict.fromkeys(names) if name not in tenants]
     for name in missing:
         if not _NAME.fullmatch(name):
-            raise InvalidSpecError(
-                f"tenants: {name!r} is not a tenant's name; use 1 to 63 of a-z, 0-9, '_' and '-', "
-                "beginning with a letter or digit",
-                field="tenants",
-            )
-        tenants[name] = Tenant(name, secrets.token_urlsafe(32))
+            raise _refuse(f"{name!r} is not a tenant's name; {_NAME_WORDS}")
+        tenant = tenants[name] = Tenant(name, secrets.token_urlsafe(32))
+        # Added at the end, so that whatever the operator wrote stays.
+        text += f'\n[tenants.{name}]\ntoken = "{tenant.token}"\nmax_active_jobs = {tenant.max_active_jobs}\n'
     if missing:
-        _write_secret(path, _format(tenants.values()))
+        _write_secret(path, text)
     node_path = state_dir / "node.token"
     if not node_path.exists():
         _write_secret(node_path, secrets.token_urlsafe(32) + "\n")
-    return Tenancy(tenants, node_path.read_text(encoding="utf-8").strip())
+    node_token = _read_secret(node_path).strip()
+    if len(node_token) < MIN_TOKEN_CHARACTERS:
+        raise _refuse(f"{node_path} has no token of {MIN_TOKEN_CHARACTERS} characters or more; delete it to get one")
+    return Tenancy(tenants, node_token)
 
 
-def _read(path: Path) -> dict[str, Tenant]:
-    if not path.exists():
-        return {}
+def _parse(path: Path, text: str) -> dict[str, Tenant]:
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8")).get("tenants", {})
-        return {
+        tables = tomllib.loads(text).get("tenants", {})
+        tenants = {
             name: Tenant(name, str(table["token"]), int(table.get("max_active_jobs", DEFAULT_MAX_ACTIVE_JOBS)))
             for name, table in tables.items()
         }
     except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InvalidSpecError(
-            f"tenants: {path} cannot be understood ({error}); each tenant is a table like\n"
-            '[tenants.alice]\ntoken = "a long secret"\nmax_active_jobs = 20',
-            field="tenants",
+        raise _refuse(
+            f"{path} cannot be understood ({type(error).__name__}: {error}); each tenant is a table like\n"
+            '[tenants.alice]\ntoken = "a long secret"\nmax_active_jobs = 20'
         ) from error
+    for tenant in tenants.values():
+        _check(path, tenant)
+    if len({tenant.token for tenant in tenants.values()}) < len(tenants):
+        raise _refuse(f"{path} gives the same token to two tenants; give each its own")
+    return tenants
 
 
-def _format(tenants: Iterable[Tenant]) -> str:
-    tables = [
-        f'[tenants.{tenant.name}]\ntoken = "{tenant.token}"\nmax_active_jobs = {tenant.max_active_jobs}\n'
-        for tenant in tenants
-    ]
-    return "# Tokens of Tiercel's tenants: keep this file to yourself.\n\n" + "\n".join(tables)
+def _check(path: Path, tenant: Tenant) -> None:
+    if not _NAME.fullmatch(tenant.name):
+        raise _refuse(f"{path} has {tenant.name!r}, which is not a tenant's name; {_NAME_WORDS}")
+    if len(tenant.token) < MIN_TOKEN_CHARACTERS:
+        raise _refuse(f"{path} gives {tenant.name} no token of {MIN_TOKEN_CHARACTERS} characters or more")
+    if tenant.max_active_jobs < 0:
+        raise _refuse(f"{path} allows {tenant.name} {tenant.max_active_jobs} active jobs; give 0 or more")
+
+
+def _refuse(message: str) -> InvalidSpecError:
+    return InvalidSpecError(f"tenants: {message}", field="tenants")
+
+
+def _read_secret(path: Path) -> str:
+    try:
+        if path.stat().st_mode & 0o077:
+            path.chmod(0o600)
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _refuse(f"{path} cannot be read ({error})") from error
 
 
 def _write_secret(path: Path, text: str) -> None:

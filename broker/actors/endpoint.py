@@ -11,6 +11,7 @@ from tiercel.broker.actors.peers import WantedDelivery
 from tiercel.broker.domain.endpoints import Delivery, DeliveryState, Endpoint, delivery_id
 from tiercel.broker.domain.events import EndpointEvent
 from tiercel.broker.lifecycle import endpoint as machine
+from tiercel.broker.lifecycle.endpoint import DeliveryReport
 from tiercel.broker.lifecycle.job_events import DeliveryEnded
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.peers import Peers
     from tiercel.broker.domain.jobs import Job, TierStatus
-    from tiercel.broker.lifecycle.endpoint import DeliveryReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,23 @@ class DeliveryHeard:
     report: DeliveryReport
 
 
-EndpointMessage = DeliverTier | DeliveryHeard
+@dataclass(frozen=True, slots=True)
+class DeliveryAbandoned:
+    """Nobody can carry out a delivery any more."""
+
+    delivery_id: str
+    reason: str
+
+
+EndpointMessage = DeliverTier | DeliveryHeard | DeliveryAbandoned
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A delivery under way: the node it is asked of, or none while its job is on none, and the job's metric."""
+
+    node_id: str
+    metric: str
 
 
 class EndpointActor(Actor[EndpointMessage]):
@@ -60,7 +76,7 @@ class EndpointActor(Actor[EndpointMessage]):
         super().__init__(f"endpoint {endpoint.name}")
         self._endpoint = endpoint
         self._deliveries = {delivery.id: delivery for delivery in deliveries}
-        self._jobs: dict[str, Job] = {}
+        self._work: dict[str, _Work] = {}
         self._journal = journal
         self._clock = clock
         self._peers = peers
@@ -77,6 +93,10 @@ class EndpointActor(Actor[EndpointMessage]):
                 await self._deliver(job, tier)
             case DeliveryHeard(node_id, known_id, report):
                 await self._hear(node_id, known_id, report)
+            case DeliveryAbandoned(known_id, reason):
+                if known_id in self._work:
+                    report = DeliveryReport(DeliveryState.FAILED, reason=reason)
+                    await self._step(self._deliveries[known_id], report, self._work[known_id].node_id)
 
     async def _deliver(self, job: Job, tier: TierStatus) -> None:
         delivery = self._deliveries.get(delivery_id(job.id, tier.number))
@@ -88,32 +108,43 @@ class EndpointActor(Actor[EndpointMessage]):
             await self._journal.commit(Commit(endpoint=endpoint, delivery=delivery))
             self._endpoint = endpoint
             self._deliveries[delivery.id] = delivery
-        self._jobs[job.id] = job
         if delivery.state.is_final:
             self._tell_job(delivery)
-        elif job.node_id:
+            return
+        earlier = self._work.get(delivery.id)
+        self._work[delivery.id] = _Work(job.node_id, job.spec.metric)
+        if earlier is not None and earlier.node_id and earlier.node_id != job.node_id:
+            self._peers.withdraw_delivery(earlier.node_id, delivery.id)
+        if job.node_id:
             wanted = WantedDelivery(delivery, job.run_id, job.spec.metric, job.spec.direction)
             self._peers.declare_delivery(job.node_id, wanted)
 
     async def _hear(self, node_id: str, known_id: str, report: DeliveryReport) -> None:
-        known = self._deliveries.get(known_id)
-        job = self._jobs.get(known.job_id) if known is not None else None
-        if known is None or job is None:  # nothing that is wanted: the node may forget it
+        work = self._work.get(known_id)
+        if work is None:  # nothing that is wanted: the node may forget it
             self._peers.withdraw_delivery(node_id, known_id)
-            return
+        elif node_id == work.node_id or report.state is DeliveryState.DELIVERED:
+            # A model that answers is delivered, wherever; a failure counts only where the delivery is asked for.
+            await self._step(self._deliveries[known_id], report, node_id)
+
+    async def _step(self, known: Delivery, report: DeliveryReport, node_id: str) -> None:
+        work = self._work[known.id]
         endpoint, delivery = machine.progress(
-            self._endpoint, known, report, metric=job.spec.metric, node_id=node_id, now=self._clock.now()
+            self._endpoint, known, report, metric=work.metric, node_id=node_id, now=self._clock.now()
         )
-        if delivery is not known:
-            news = []
-            if delivery.state is DeliveryState.DELIVERED:
-                version = next(v for v in endpoint.versions if v.version == delivery.version)
-                news = [EndpointEvent(endpoint.name, endpoint.tenant, version.delivered_at, version)]
-            await self._journal.commit(Commit(endpoint=endpoint, delivery=delivery, news=news))
-            self._endpoint = endpoint
-            self._deliveries[delivery.id] = delivery
+        if delivery is known:
+            return
+        news = []
+        if delivery.state is DeliveryState.DELIVERED:
+            version = next(v for v in endpoint.versions if v.version == delivery.version)
+            news = [EndpointEvent(endpoint.name, endpoint.tenant, version.delivered_at, version)]
+        await self._journal.commit(Commit(endpoint=endpoint, delivery=delivery, news=news))
+        self._endpoint = endpoint
+        self._deliveries[delivery.id] = delivery
         if delivery.state.is_final:
-            self._peers.withdraw_delivery(node_id, delivery.id)
+            del self._work[delivery.id]
+            for holder in {node_id, work.node_id} - {""}:
+                self._peers.withdraw_delivery(holder, delivery.id)
             self._tell_job(delivery)
 
     def _tell_job(self, delivery: Delivery) -> None:

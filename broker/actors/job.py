@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.peers import WantedRun
+from tiercel.broker.domain.events import ProgressMade
 from tiercel.broker.domain.jobs import Job, JobState, Observation, TierState
 from tiercel.broker.lifecycle import job as machine
 from tiercel.broker.lifecycle.job_events import (
+    AbandonDelivery,
     Announce,
     DeclareRun,
     JobEffect,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.peers import Peers
+    from tiercel.broker.domain.events import JobEvent
 
 # Reports that a policy sees of a job.
 MAX_OBSERVATIONS = 500
@@ -63,27 +66,38 @@ class JobActor(Actor[JobInput]):
 
     async def receive(self, message: JobInput) -> None:
         """Take one step of the job's life."""
-        job, effects = machine.handle(self._job, message, self._clock.now())
+        before = self._job
+        job, effects = machine.handle(before, message, self._clock.now())
+        if job is before and not effects:
+            return
         if isinstance(message, UsageMeasured):  # comes every few seconds and is not worth a transaction
             self._job = job
             return
-        if isinstance(message, Reported) and job.last_sequence != self._job.last_sequence:
-            self._observe(job, message)
-        await self.take_step(job, effects)
+        observation = _observation_of(before, job, message, self._clock.now())
+        await self.take_step(job, effects, observation)
 
     async def resume(self) -> None:
         """Continue a job that was loaded from the store."""
         await self.take_step(*machine.resume(self._job))
 
-    async def take_step(self, job: Job, effects: Sequence[JobEffect]) -> None:
-        """Make a step durable, then carry out what follows from it."""
+    async def take_step(self, job: Job, effects: Sequence[JobEffect], observation: Observation | None = None) -> None:
+        """Make a step durable, then carry out what follows from it.
+
+        Args:
+            job: The job after the step.
+            effects: What follows.
+            observation: What the step has learnt of the metric, if anything.
+        """
         changes = [effect.change for effect in effects if isinstance(effect, Announce)]
         if job is not self._job or changes:
             await self._journal.commit(Commit(job=job, changes=changes))
         self._job = job
+        if observation is not None:
+            self._observations.append(observation)
+        # The scheduler must see the job as it is after this step before it is asked to look.
+        self._peers.observe_job(job.id, self._view(), job.attempts)
         for effect in effects:
             self._carry_out(effect)
-        self._peers.observe_job(job.id, self._view(), job.attempts)
         if is_over(job):
             self._peers.retire_job(job.id)
 
@@ -91,21 +105,16 @@ class JobActor(Actor[JobInput]):
         match effect:
             case RequestDelivery(tier):
                 self._peers.request_delivery(self._job, tier)
+            case AbandonDelivery(tier, reason):
+                self._peers.abandon_delivery(self._job, tier, reason)
             case DeclareRun():
                 self._peers.declare_run(WantedRun(self._job, stop=self._job.stop_outcome is not None))
             case WithdrawRun(node_id, run_id):
                 self._peers.withdraw_run(node_id, run_id)
             case Reschedule(trigger):
-                # The scheduler must see the job as it is after this step.
-                self._peers.observe_job(self._job.id, self._view(), self._job.attempts)
                 self._peers.reschedule(trigger)
             case Announce():
                 pass  # the journal has announced it
-
-    def _observe(self, job: Job, report: Reported) -> None:
-        value = report.metrics.get(job.spec.metric)
-        if value is not None and value == value:
-            self._observations.append(Observation(report.at, report.epoch, value, job.cpu_seconds))
 
     def _view(self) -> JobView | None:
         job = self._job
@@ -133,8 +142,19 @@ def is_over(job: Job) -> bool:
     return job.state.is_final and all(tier.state is not TierState.REACHED for tier in job.tiers)
 
 
-def without_script(job: Job) -> Job:
-    """The job without its script's text, which only nodes need."""
-    if job.spec.script is None:
-        return job
-    return replace(job, spec=replace(job.spec, script=replace(job.spec.script, content=b"")))
+def observations_of(progress: Iterable[JobEvent]) -> list[Observation]:
+    """What a policy may see of a job's stored progress."""
+    return [
+        Observation(event.at, event.change.epoch, event.change.value, event.change.cpu_seconds)
+        for event in progress
+        if isinstance(event.change, ProgressMade)
+    ]
+
+
+def _observation_of(before: Job, after: Job, message: JobInput, now: float) -> Observation | None:
+    if not isinstance(message, Reported) or after.last_sequence == before.last_sequence:
+        return None
+    value = message.metrics.get(after.spec.metric)
+    if value is None or not math.isfinite(value):
+        return None
+    return Observation(min(message.at, now), message.epoch, value, after.cpu_seconds)

@@ -6,22 +6,28 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from tiercel.broker.domain.errors import OverloadedError, TiercelError
+from tiercel.broker.domain.errors import OverloadedError, TiercelError, UnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
 
 logger = logging.getLogger(__name__)
 
 MessageT = TypeVar("MessageT")
 
 # Far more than a healthy actor ever has waiting; reaching it means that it is stuck.
-CAPACITY = 2_000
+CAPACITY = 10_000
+# Of these, what those may leave who wait for room. Whatever they send, actors still have room to tell each other.
+ROOM_FOR_STREAMS = 1_000
 # Messages in a row that an actor may fail on before the whole broker counts as broken.
 MAX_FAILURES_IN_A_ROW = 20
+CALL_SECONDS = 30.0
 
 
 class ActorFailedError(TiercelError):
-    """An actor failed on one message after another: a defect of Tiercel."""
+    """An actor cannot go on without contradicting the store: the broker has to start again from there."""
 
     code = "internal"
 
@@ -35,11 +41,25 @@ class ActorStatistics:
     failed: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Envelope(Generic[MessageT]):
+    """A message in the mailbox; without one it ends the actor.
+
+    ``key``: of a message that is kept beside the mailbox, the latest one only. ``done``: told how it went.
+    """
+
+    message: MessageT | None = None
+    key: Hashable | None = None
+    took_room: bool = False
+    done: asyncio.Future[None] | None = None
+
+
 class Actor(ABC, Generic[MessageT]):
     """Handles its messages one after another.
 
     A message that it fails on is logged and dropped. Since actors change their state last, after everything that can
-    fail, the state is then the one before the message.
+    fail, the state is then the one before the message. What can fail after that ends the broker
+    (:class:`ActorFailedError`): its state on disk is right, the one in memory is not.
 
     Args:
         name: For logs.
@@ -47,7 +67,10 @@ class Actor(ABC, Generic[MessageT]):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._mailbox: asyncio.Queue[MessageT | None] = asyncio.Queue(CAPACITY)
+        self._mailbox: asyncio.Queue[_Envelope[MessageT]] = asyncio.Queue(CAPACITY)
+        self._latest: dict[Hashable, MessageT] = {}
+        self._room = asyncio.Semaphore(ROOM_FOR_STREAMS)
+        self._finished = False
         self._handled = 0
         self._failed = 0
 
@@ -57,18 +80,60 @@ class Actor(ABC, Generic[MessageT]):
         Raises:
             OverloadedError: The mailbox is full.
         """
-        try:
-            self._mailbox.put_nowait(message)
-        except asyncio.QueueFull:
-            raise OverloadedError(f"{self.name} has {CAPACITY} messages waiting; try again later") from None
+        self._put(_Envelope(message))
+
+    def tell_latest_nowait(self, key: Hashable, message: MessageT) -> None:
+        """Leave a message in place of an earlier one with the same key that is still waiting.
+
+        Raises:
+            OverloadedError: The mailbox is full.
+        """
+        if key not in self._latest:
+            self._put(_Envelope(key=key))
+        self._latest[key] = message
 
     async def tell(self, message: MessageT) -> None:
         """Leave a message, waiting for room: for whoever can pass the pressure on, such as a stream."""
-        await self._mailbox.put(message)
+        await self._room.acquire()
+        try:
+            self._put(_Envelope(message, took_room=True))
+        except OverloadedError:
+            self._room.release()
+            raise
+
+    async def call(self, message: MessageT) -> None:
+        """Leave a message and wait until it was handled.
+
+        Raises:
+            OverloadedError: The mailbox is full.
+            UnavailableError: It was not handled in time; it may still be.
+            Exception: What the actor failed on.
+        """
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._put(_Envelope(message, done=done))
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                await done
+        except TimeoutError:
+            raise UnavailableError(f"{self.name} did not answer within {CALL_SECONDS:g} s; try again later") from None
 
     def finish(self) -> None:
-        """Let the actor end once it has handled what is in its mailbox."""
-        self._mailbox.put_nowait(None)
+        """Let the actor end once it has handled what is in its mailbox; what is left afterwards is dropped."""
+        self._finished = True
+        if self._mailbox.empty():  # it sleeps and would not notice
+            self._mailbox.put_nowait(_Envelope())
+
+    async def wait_idle(self) -> None:
+        """Wait until nothing is left to handle.
+
+        Raises:
+            UnavailableError: It takes too long.
+        """
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                await self._mailbox.join()
+        except TimeoutError:
+            raise UnavailableError(f"{self.name} is busy for more than {CALL_SECONDS:g} s; try again later") from None
 
     def statistics(self) -> ActorStatistics:
         """How it is doing."""
@@ -78,21 +143,53 @@ class Actor(ABC, Generic[MessageT]):
         """Handle messages until :meth:`finish`.
 
         Raises:
-            ActorFailedError: It failed on too many messages in a row.
+            ActorFailedError: It failed on too many messages in a row, or cannot go on.
         """
         failures_in_a_row = 0
-        while (message := await self._mailbox.get()) is not None:
+        while not (self._finished and self._mailbox.empty()):
+            envelope = await self._mailbox.get()
             try:
-                await self.receive(message)
-                self._handled += 1
-                failures_in_a_row = 0
-            except Exception as error:
-                self._failed += 1
-                failures_in_a_row += 1
-                logger.exception("%s could not handle %s", self.name, type(message).__name__)
-                if failures_in_a_row >= MAX_FAILURES_IN_A_ROW:
-                    raise ActorFailedError(f"{self.name} failed on {failures_in_a_row} messages in a row") from error
+                failed = await self._handle(envelope)
+            finally:
+                self._mailbox.task_done()
+            failures_in_a_row = failures_in_a_row + 1 if failed else 0
+            if failures_in_a_row >= MAX_FAILURES_IN_A_ROW:
+                raise ActorFailedError(f"{self.name} failed on {failures_in_a_row} messages in a row")
 
     @abstractmethod
     async def receive(self, message: MessageT) -> None:
         """Handle one message; state is changed last, after everything that can fail."""
+
+    def _put(self, envelope: _Envelope[MessageT]) -> None:
+        if self._finished and self._mailbox.empty():  # it has ended, nobody would ever look
+            if envelope.done is not None:
+                envelope.done.set_result(None)
+            if envelope.took_room:
+                self._room.release()
+            return
+        try:
+            self._mailbox.put_nowait(envelope)
+        except asyncio.QueueFull:
+            raise OverloadedError(f"{self.name} has {CAPACITY} messages waiting; try again later") from None
+
+    async def _handle(self, envelope: _Envelope[MessageT]) -> bool:
+        """Handle what is in an envelope; returns whether that failed."""
+        if envelope.took_room:
+            self._room.release()
+        message = self._latest.pop(envelope.key) if envelope.key is not None else envelope.message
+        if message is None:
+            return False
+        try:
+            await self.receive(message)
+        except Exception as error:
+            self._failed += 1
+            if envelope.done is not None and not envelope.done.done():
+                envelope.done.set_exception(error)
+            if isinstance(error, ActorFailedError):
+                raise
+            logger.exception("%s could not handle %s", self.name, type(message).__name__)
+            return True
+        self._handled += 1
+        if envelope.done is not None and not envelope.done.done():
+            envelope.done.set_result(None)
+        return False

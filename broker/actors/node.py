@@ -12,7 +12,7 @@ from tiercel.broker.actors.peers import WantedDelivery, WantedRun
 from tiercel.broker.domain.events import NodeEvent
 from tiercel.broker.domain.nodes import Node
 from tiercel.broker.lifecycle import node as machine
-from tiercel.broker.lifecycle.job_events import NodeGone, NodeSilent
+from tiercel.broker.lifecycle.job_events import NodeGone, NodeSilent, RunUnknown
 from tiercel.broker.lifecycle.node import LeaseSettings, NodeLife, NodeNews
 from tiercel.broker.scheduling.interface import NodeView
 
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NodeConnected:
-    """The node's agent opened a stream; ``epoch`` is answered with the new lease epoch."""
+    """The node's agent opened a stream and knows of ``runs``; ``epoch`` is answered with the new lease epoch."""
 
     node: Node
+    runs: frozenset[str]
     epoch: asyncio.Future[int]
 
 
@@ -98,13 +99,17 @@ class NodeActor(Actor[NodeMessage]):
         """The node as it is now."""
         return self._life.node
 
+    def holds_lease(self, lease_epoch: int) -> bool:
+        """Whether what is said under this epoch counts: no newer stream took over, and the lease did not run out."""
+        return self._life.node.online and self._life.node.lease_epoch == lease_epoch
+
     async def wait_wanted(self, generation: int, lease_epoch: int) -> Wanted | None:
-        """Wait until something newer than ``generation`` is wanted, or (None) until a newer stream took over."""
+        """Wait until something newer than ``generation`` is wanted, or (None) until the lease is no longer held."""
         async with self._changed:
             await self._changed.wait_for(
-                lambda: self._wanted.generation > generation or self._life.node.lease_epoch != lease_epoch
+                lambda: self._wanted.generation > generation or not self.holds_lease(lease_epoch)
             )
-            return self._wanted if self._life.node.lease_epoch == lease_epoch else None
+            return self._wanted if self.holds_lease(lease_epoch) else None
 
     async def receive(self, message: NodeMessage) -> None:
         """Take one step."""
@@ -118,9 +123,11 @@ class NodeActor(Actor[NodeMessage]):
             case WantedRun():
                 self._runs[message.run_id] = message
                 await self._declare()
+                self._tell_if_away(message.job.id)
             case WantedDelivery():
                 self._deliveries[message.delivery.id] = message
                 await self._declare()
+                self._tell_if_away(message.delivery.job_id)
             case RunWithdrawn(run_id):
                 if self._runs.pop(run_id, None) is not None:
                     await self._declare()
@@ -134,6 +141,9 @@ class NodeActor(Actor[NodeMessage]):
         if not message.epoch.done():
             message.epoch.set_result(life.node.lease_epoch)
         await self._declare()
+        for run in self._runs.values():
+            if run.run_id not in message.runs:
+                self._peers.tell_job(run.job.id, RunUnknown(run.run_id))
 
     def _heard(self, message: NodeHeard) -> None:
         life = machine.heard(self._life, message.lease_epoch, self._clock.now())
@@ -162,10 +172,17 @@ class NodeActor(Actor[NodeMessage]):
             self._changed.notify_all()
         self._show_scheduler()
         if news is not NodeNews.ONLINE:
-            told = NodeSilent() if news is NodeNews.OFFLINE else NodeGone()
-            for run in self._runs.values():
-                self._peers.tell_job(run.job.id, told)
+            jobs = [run.job.id for run in self._runs.values()]
+            jobs += [wanted.delivery.job_id for wanted in self._deliveries.values()]
+            for job_id in dict.fromkeys(jobs):
+                self._tell_if_away(job_id)
         self._peers.reschedule("node")
+
+    def _tell_if_away(self, job_id: str) -> None:
+        if not self._life.node.online:
+            self._peers.tell_job(job_id, NodeSilent(self._life.node.id))
+        if self._life.gone:
+            self._peers.tell_job(job_id, NodeGone(self._life.node.id))
 
     async def _declare(self) -> None:
         async with self._changed:

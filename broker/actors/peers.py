@@ -36,14 +36,22 @@ class WantedDelivery:
 
 
 class Peers(Protocol):
-    """The other actors, as one of them sees them. Nothing here waits."""
+    """The other actors, as one of them sees them.
+
+    Nothing here waits. Everything here may raise ActorFailedError: the other one is stuck, and what follows from a
+    change that is durable already would be lost.
+    """
 
     def tell_job(self, job_id: str, message: JobInput) -> None:
         """Tell a job; a job that is over is not told."""
         ...
 
     def request_delivery(self, job: Job, tier: TierStatus) -> None:
-        """Ask the job's endpoint to have the tier's model delivered."""
+        """Ask the job's endpoint to have the tier's model delivered from where the job is now."""
+        ...
+
+    def abandon_delivery(self, job: Job, tier: TierStatus, reason: str) -> None:
+        """Tell the job's endpoint that nobody can deliver the tier's model any more."""
         ...
 
     def declare_run(self, run: WantedRun) -> None:

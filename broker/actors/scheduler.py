@@ -10,14 +10,14 @@ from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.domain.events import Decision
 from tiercel.broker.domain.jobs import TierState
-from tiercel.broker.lifecycle.job_events import Assigned, KeptWaiting, ReachJudged
+from tiercel.broker.lifecycle.job_events import Assigned, KeptWaiting, ReachJudged, Reshared
 from tiercel.broker.scheduling import loop
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Policy, Snapshot, Trigger
 from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.scheduling.validation import check_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.journal import Journal
@@ -60,16 +60,32 @@ SchedulerMessage = JobObserved | NodeObserved | SomethingHappened | SchedulerTic
 
 @dataclass(frozen=True, slots=True)
 class _Reservation:
-    """A placement that was decided, and that the job has not confirmed yet."""
+    """What was decided for a job and is not confirmed yet; ``attempt`` is the number of the run that it is about."""
 
     assignment: Assignment
-    attempts_before: int
+    attempt: int
+
+    def is_open(self, observed: JobObserved, view: JobView) -> bool:
+        """Whether the job, as it is seen now, has not taken it in yet."""
+        if observed.attempts != self.attempt:
+            return observed.attempts < self.attempt
+        return not (view.movable or self.assignment.share.same_limits(view.share))
+
+    def messages(self, observed: JobObserved) -> tuple[JobInput, ...]:
+        """What to tell the job; telling it twice is harmless."""
+        node_id, share = self.assignment.node_id, self.assignment.share
+        reshared = Reshared(f"{self.assignment.job_id}-{self.attempt}", share)
+        if observed.attempts == self.attempt:
+            return (reshared,)
+        # The second one counts if the job has been told of the placement already, with another share.
+        return (Assigned(node_id, share, self.attempt), reshared)
 
 
 class SchedulerActor(Actor[SchedulerMessage]):
     """Runs a policy on events and on an interval.
 
-    What it decides is reserved at once: until a job confirms its placement, the scheduler goes on seeing it there.
+    What it decides is reserved at once: until a job confirms it, the scheduler goes on seeing the job where it was put
+    and with the share that it was given, whatever older news of the job is still on its way.
 
     Args:
         policy: Decides.
@@ -124,28 +140,38 @@ class SchedulerActor(Actor[SchedulerMessage]):
                 await self._plan(due)
 
     def _observe_job(self, message: JobObserved) -> None:
+        reservation = self._reserved.get(message.job_id)
         if message.view is None:
             self._jobs.pop(message.job_id, None)
-            self._reserved.pop(message.job_id, None)
-            return
-        self._jobs[message.job_id] = message
-        reservation = self._reserved.get(message.job_id)
-        if reservation is not None and message.attempts > reservation.attempts_before:
+        else:
+            self._jobs[message.job_id] = message
+        if reservation is not None and (message.view is None or not reservation.is_open(message, message.view)):
             del self._reserved[message.job_id]
 
     async def _plan(self, trigger: Trigger) -> None:
+        if trigger is Trigger.INTERVAL:
+            for job_id in self._reserved:
+                self._tell_reserved(job_id)
         snapshot = self._snapshot(trigger)
-        plan, self._policy_state = self._policy.plan(snapshot, self._policy_state)
-        problems = check_plan(plan, snapshot)
+        changed: tuple[Assignment, ...] = ()
+        plan = self._ask_policy(snapshot)
+        if plan is not None:
+            changed = loop.changed_assignments(plan, snapshot)
+            await self._carry_out(changed, trigger)
+            self._tell_verdicts(plan, snapshot)
+        self._loop = loop.ran(self._loop, trigger, self._settings, self._clock.now(), changed=bool(changed))
+
+    def _ask_policy(self, snapshot: Snapshot) -> Plan | None:
+        try:
+            plan, self._policy_state = self._policy.plan(snapshot, self._policy_state)
+            problems = check_plan(plan, snapshot)
+        except Exception:  # whatever a policy does wrong, jobs keep what they have
+            logger.exception("policy %s failed; it is asked again later", self._policy.name)
+            return None
         if problems:
             logger.error("The plan of policy %s is not carried out: %s", self._policy.name, "; ".join(problems))
-            self._loop = loop.ran(self._loop, trigger, self._settings, self._clock.now(), changed=False)
-            return
-        changed = loop.changed_assignments(plan, snapshot)
-        for assignment in changed:
-            await self._assign(assignment, trigger)
-        self._tell_verdicts(plan, snapshot)
-        self._loop = loop.ran(self._loop, trigger, self._settings, self._clock.now(), changed=bool(changed))
+            return None
+        return plan
 
     def _snapshot(self, trigger: Trigger) -> Snapshot:
         jobs = []
@@ -165,20 +191,27 @@ class SchedulerActor(Actor[SchedulerMessage]):
             tuple(node for _, node in sorted(self._nodes.items())),
         )
 
-    async def _assign(self, assignment: Assignment, trigger: Trigger) -> None:
-        observed = self._jobs[assignment.job_id]
-        if observed.view is not None and observed.view.movable:
-            self._reserved[assignment.job_id] = _Reservation(assignment, observed.attempts)
-        decision = Decision(
-            assignment.job_id,
-            self._clock.now(),
-            self._policy.name,
-            trigger.value,
-            assignment.node_id,
-            assignment.share,
+    async def _carry_out(self, assignments: Sequence[Assignment], trigger: Trigger) -> None:
+        if not assignments:
+            return
+        now, policy = self._clock.now(), self._policy.name
+        await self._journal.commit(
+            Commit(decisions=[Decision(a.job_id, now, policy, trigger.value, a.node_id, a.share) for a in assignments])
         )
-        await self._journal.commit(Commit(decision=decision))
-        self._tell_job(assignment.job_id, Assigned(assignment.node_id, assignment.share))
+        for assignment in assignments:
+            self._reserve(assignment)
+            self._tell_reserved(assignment.job_id)
+
+    def _reserve(self, assignment: Assignment) -> None:
+        observed = self._jobs[assignment.job_id]
+        earlier = self._reserved.get(assignment.job_id)
+        placement = observed.view is not None and observed.view.movable
+        attempt = earlier.attempt if earlier is not None else observed.attempts + placement
+        self._reserved[assignment.job_id] = _Reservation(assignment, attempt)
+
+    def _tell_reserved(self, job_id: str) -> None:
+        for message in self._reserved[job_id].messages(self._jobs[job_id]):
+            self._tell_job(job_id, message)
 
     def _tell_verdicts(self, plan: Plan, snapshot: Snapshot) -> None:
         for job_id, reason in plan.waiting.items():

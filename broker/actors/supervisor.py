@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Self
+import logging
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from types import TracebackType
+
+logger = logging.getLogger(__name__)
+
+ResultT = TypeVar("ResultT")
 
 
 class Supervisor:
@@ -32,13 +37,23 @@ class Supervisor:
     ) -> None:
         for task in self._tasks:
             task.cancel()
-        await self._group.__aexit__(kind, error, trace)
+        # The error, if any, goes on as it is: given to the group it would come out wrapped in another.
+        await self._group.__aexit__(None, None, None)
 
     def start(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
         """Run ``work`` as a task of the broker."""
-        task = self._group.create_task(self._watch(work), name=name)
+        task = self._group.create_task(self._watch(work, name), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def see_through(self, work: Coroutine[Any, Any, ResultT], *, name: str) -> ResultT:
+        """Run ``work`` to its end, even if whoever waits for it is cancelled in the middle.
+
+        For what must not be left half done, such as a change that is durable but not acted upon.
+        """
+        outcome: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
+        self.start(_report_to(outcome, work), name=name)
+        return await asyncio.shield(outcome)
 
     async def wait_failed(self) -> BaseException:
         """The error of the first task that failed for good; waits for ever while all is well."""
@@ -46,9 +61,50 @@ class Supervisor:
             raise RuntimeError("the supervisor is not running")
         return await asyncio.shield(self._failure)
 
-    async def _watch(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _watch(self, work: Coroutine[Any, Any, None], name: str) -> None:
         try:
             await work
         except Exception as error:
+            logger.exception("%s failed for good", name)
             if self._failure is not None and not self._failure.done():
                 self._failure.set_result(error)
+
+
+async def run_until_one_ends(*works: Coroutine[Any, Any, None]) -> None:
+    """Run several things at the same time; as soon as one of them ends or fails, the others are cancelled.
+
+    For the two directions of a stream, which belong to its call and not to the broker.
+
+    Raises:
+        Exception: What the one that ended first failed on.
+    """
+    failures: list[Exception] = []
+
+    async def run_one(work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Exception as error:
+            failures.append(error)
+        for task in tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(run_one(work)) for work in works]
+    if failures:
+        raise failures[0]
+
+
+async def _report_to(outcome: asyncio.Future[ResultT], work: Coroutine[Any, Any, ResultT]) -> None:
+    try:
+        result = await work
+    except asyncio.CancelledError:
+        outcome.cancel()
+        raise
+    except Exception as error:
+        if not outcome.done():
+            outcome.set_exception(error)
+            outcome.exception()  # whoever waited may have gone; nobody need ask
+        return
+    if not outcome.done():
+        outcome.set_result(result)

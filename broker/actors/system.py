@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tiercel.broker.actors.endpoint import DeliverTier, DeliveryHeard, EndpointActor
-from tiercel.broker.actors.job import JobActor, is_over
+from tiercel.broker.actors.admission import check_endpoint, check_feasible, check_quota
+from tiercel.broker.actors.endpoint import DeliverTier, DeliveryAbandoned, DeliveryHeard, EndpointActor
+from tiercel.broker.actors.job import MAX_OBSERVATIONS, JobActor, is_over, observations_of
 from tiercel.broker.actors.journal import Commit
+from tiercel.broker.actors.mailbox import Actor, ActorFailedError, MessageT
 from tiercel.broker.actors.node import (
     DeliveryWithdrawn,
     NodeActor,
@@ -16,6 +19,7 @@ from tiercel.broker.actors.node import (
     NodeTicked,
     RunWithdrawn,
 )
+from tiercel.broker.actors.retelling import endpoint_as_it_is, job_as_it_is
 from tiercel.broker.actors.scheduler import (
     JobObserved,
     NodeObserved,
@@ -23,9 +27,9 @@ from tiercel.broker.actors.scheduler import (
     SchedulerTicked,
     SomethingHappened,
 )
-from tiercel.broker.domain.endpoints import Endpoint
-from tiercel.broker.domain.errors import EndpointBusyError, InvalidSpecError, NotFoundError, QuotaExceededError
-from tiercel.broker.domain.jobs import Job, Observation
+from tiercel.broker.domain.endpoints import Endpoint, delivery_id
+from tiercel.broker.domain.errors import NotFoundError, OverloadedError, UnavailableError
+from tiercel.broker.domain.jobs import Job
 from tiercel.broker.domain.nodes import Node
 from tiercel.broker.domain.validation import validate_spec
 from tiercel.broker.lifecycle import job as job_machine
@@ -33,7 +37,7 @@ from tiercel.broker.lifecycle.job_events import CancelRequested, JobInput, Ticke
 from tiercel.broker.scheduling.interface import Trigger
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.journal import Journal
@@ -42,10 +46,17 @@ if TYPE_CHECKING:
     from tiercel.broker.domain.jobs import JobSpec, TierStatus
     from tiercel.broker.domain.tenants import Tenant
     from tiercel.broker.lifecycle.node import LeaseSettings
-    from tiercel.broker.scheduling.interface import JobView, NodeView
+    from tiercel.broker.scheduling.interface import JobView, NodeView, Policy
+    from tiercel.broker.scheduling.loop import LoopSettings
     from tiercel.broker.store.contract import Store
 
+logger = logging.getLogger(__name__)
+
 TICK_SECONDS = 0.5
+TIDY_SECONDS = 600.0
+# Of each job; older ones are dropped now and then.
+KEPT_PROGRESS_EVENTS = 2_000
+KEPT_DECISIONS = 500
 
 
 class System:
@@ -54,7 +65,8 @@ class System:
     Args:
         store: What survives a restart.
         journal: Makes steps durable.
-        scheduler: The scheduler's actor.
+        policy: Decides who gets what.
+        loop: How often it is asked.
         supervisor: Starts tasks.
         clock: The time.
         leases: How long a node's silence is borne.
@@ -64,14 +76,15 @@ class System:
         self,
         store: Store,
         journal: Journal,
-        scheduler: SchedulerActor,
+        policy: Policy[Any],
+        loop: LoopSettings,
         supervisor: Supervisor,
         clock: Clock,
         leases: LeaseSettings,
     ) -> None:
         self._store = store
         self._journal = journal
-        self._scheduler = scheduler
+        self._scheduler = SchedulerActor(policy, loop, journal, clock, self.tell_job)
         self._supervisor = supervisor
         self._clock = clock
         self._leases = leases
@@ -91,14 +104,20 @@ class System:
             EndpointBusyError: Somebody else's endpoint, or another active job feeds it.
         """
         validate_spec(spec)
+        # A client that vanishes in the middle must not leave a job that is stored and that nobody looks after.
+        return await self._supervisor.see_through(self._admit(tenant, spec, idempotency_key), name="admission")
+
+    async def _admit(self, tenant: Tenant, spec: JobSpec, idempotency_key: str) -> Job:
         async with self._admission:
             if idempotency_key:
                 known = await self._store.find_job(tenant.name, idempotency_key)
                 if known is not None:
-                    return known
-            self._check_quota(tenant)
-            self._check_endpoint(tenant, spec.endpoint)
-            self._check_feasible(spec)
+                    return await self.find_job(tenant.name, known.id)
+            jobs = [actor.job for actor in self._jobs.values()]
+            endpoint = self._endpoints.get(spec.endpoint)
+            check_quota(tenant, jobs)
+            check_endpoint(tenant, spec.endpoint, endpoint.endpoint if endpoint is not None else None, jobs)
+            check_feasible(spec, [node for node in self.nodes() if node.online])
             await self._open_endpoint(spec.endpoint, tenant.name)
             job, effects = job_machine.create(
                 secrets.token_hex(4), tenant.name, spec, self._clock.now(), idempotency_key
@@ -128,17 +147,19 @@ class System:
         return sorted(jobs, key=lambda job: (job.submitted_at, job.id))
 
     async def cancel(self, tenant: str, job_id: str) -> Job:
-        """Ask a job to stop.
+        """Ask a job to stop; returns it as it is once it has heard.
 
         Raises:
             NotFoundError: The tenant has no such job.
             OverloadedError: Too much is going on.
+            UnavailableError: It does not answer.
         """
         job = await self.find_job(tenant, job_id)
         actor = self._jobs.get(job_id)
-        if actor is not None:
-            actor.tell_nowait(CancelRequested())
-        return job
+        if actor is None:
+            return job
+        await actor.call(CancelRequested())
+        return actor.job
 
     def nodes(self) -> Sequence[Node]:
         """Every node that has ever connected, by id."""
@@ -152,12 +173,16 @@ class System:
         """The tenant's endpoints, by name."""
         return [a.endpoint for _, a in sorted(self._endpoints.items()) if a.endpoint.tenant == tenant]
 
-    async def connect_node(self, node: Node) -> tuple[NodeActor, int]:
-        """A node's agent opened a stream; returns the node's actor and the new lease epoch."""
+    async def connect_node(self, node: Node, runs: frozenset[str]) -> tuple[NodeActor, int]:
+        """A node's agent opened a stream and knows of ``runs``; returns the node's actor and the new lease epoch.
+
+        Raises:
+            UnavailableError: The node's actor does not answer.
+        """
         actor = self._open_node(node.id)
         epoch: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        await actor.tell(NodeConnected(node, epoch))
-        return actor, await epoch
+        await actor.call(NodeConnected(node, runs, epoch))
+        return actor, epoch.result()
 
     async def deliver_to_job(self, run_id: str, message: JobInput) -> None:
         """Pass on what a node says of a run, waiting for room in the job's mailbox."""
@@ -180,31 +205,35 @@ class System:
         """Tell a job; a job that is over is not told."""
         actor = self._jobs.get(job_id)
         if actor is not None:
-            actor.tell_nowait(message)
+            _tell(actor, message)
 
     def request_delivery(self, job: Job, tier: TierStatus) -> None:
-        """Ask the job's endpoint to have the tier's model delivered."""
-        self._endpoints[job.spec.endpoint].tell_nowait(DeliverTier(job, tier))
+        """Ask the job's endpoint to have the tier's model delivered from where the job is now."""
+        _tell(self._endpoints[job.spec.endpoint], DeliverTier(job, tier))
+
+    def abandon_delivery(self, job: Job, tier: TierStatus, reason: str) -> None:
+        """Tell the job's endpoint that nobody can deliver the tier's model any more."""
+        _tell(self._endpoints[job.spec.endpoint], DeliveryAbandoned(delivery_id(job.id, tier.number), reason))
 
     def declare_run(self, run: WantedRun) -> None:
         """Tell the run's node what is wanted."""
-        self._open_node(run.job.node_id).tell_nowait(run)
+        _tell(self._open_node(run.job.node_id), run)
 
     def withdraw_run(self, node_id: str, run_id: str) -> None:
         """Tell the node that the run is no longer wanted."""
-        self._open_node(node_id).tell_nowait(RunWithdrawn(run_id))
+        _tell(self._open_node(node_id), RunWithdrawn(run_id))
 
     def declare_delivery(self, node_id: str, wanted: WantedDelivery) -> None:
         """Tell the node to carry out a delivery."""
-        self._open_node(node_id).tell_nowait(wanted)
+        _tell(self._open_node(node_id), wanted)
 
     def withdraw_delivery(self, node_id: str, delivery_id: str) -> None:
         """Tell the node that it may forget a delivery."""
-        self._open_node(node_id).tell_nowait(DeliveryWithdrawn(delivery_id))
+        _tell(self._open_node(node_id), DeliveryWithdrawn(delivery_id))
 
     def observe_job(self, job_id: str, view: JobView | None, attempts: int) -> None:
         """Show the scheduler a job as it is now, or (None) that it needs nothing of any node."""
-        self._scheduler.tell_nowait(JobObserved(job_id, view, attempts))
+        _tell_latest(self._scheduler, ("job", job_id), JobObserved(job_id, view, attempts))
 
     def retire_job(self, job_id: str) -> None:
         """Let the actor of a job that is over end."""
@@ -214,40 +243,63 @@ class System:
 
     def observe_node(self, node_id: str, view: NodeView | None) -> None:
         """Show the scheduler a node, or (None) that it is offline."""
-        self._scheduler.tell_nowait(NodeObserved(node_id, view))
+        _tell_latest(self._scheduler, ("node", node_id), NodeObserved(node_id, view))
 
     def reschedule(self, trigger: str) -> None:
         """Have the scheduler look at once."""
-        self._scheduler.tell_nowait(SomethingHappened(Trigger(trigger)))
+        happened = SomethingHappened(Trigger(trigger))
+        _tell_latest(self._scheduler, happened, happened)
 
     # --- Life ---------------------------------------------------------------------------------------------------------
 
-    async def recover(self) -> None:
-        """Load everything that was under way when the broker stopped, and continue it."""
+    async def start(self) -> None:
+        """Continue everything that was under way when the broker stopped, and let time pass."""
+        self._supervisor.start(self._scheduler.run(), name=self._scheduler.name)
+        await self._recover()
+        self._supervisor.start(self._run_clock(), name="clock")
+        self._supervisor.start(self._tidy(), name="tidying")
+
+    async def _recover(self) -> None:
         deliveries = await self._store.load_deliveries()
         for endpoint in await self._store.load_endpoints():
             own = [delivery for delivery in deliveries if delivery.endpoint == endpoint.name]
             self._start_endpoint(EndpointActor(endpoint, own, self._journal, self._clock, self))
+            for news in endpoint_as_it_is(endpoint, self._clock.now()):
+                self._journal.announce_nowait(news)
         for job in await self._store.load_jobs():
             if is_over(job):
                 continue
-            observations = [
-                Observation(event.at, event.change.epoch, event.change.value, event.change.cpu_seconds)
-                for event in await self._store.load_progress(job.id, 500)
-            ]
-            actor = JobActor(job, self._journal, self._clock, self, observations)
-            self._start_job(actor)
+            progress = await self._store.load_progress(job.id, limit=MAX_OBSERVATIONS)
+            actor = JobActor(job, self._journal, self._clock, self, observations_of(progress))
+            self._jobs[job.id] = actor
+            for event in job_as_it_is(job, self._journal.sequence, self._clock.now()):
+                self._journal.announce_nowait(event)
+            # Before its task starts: nothing else may touch it meanwhile.
             await actor.resume()
+            self._start_job(actor)
+        # A node that connects must at once be told everything that is wanted of it: what it is not told of, it stops.
+        for endpoint_actor in list(self._endpoints.values()):
+            await endpoint_actor.wait_idle()
+        for node_actor in list(self._nodes.values()):
+            await node_actor.wait_idle()
 
-    async def run_clock(self) -> None:
-        """Tell the actors that time passes, for ever."""
+    async def _run_clock(self) -> None:
         while True:
             await self._clock.sleep(TICK_SECONDS)
             for job in self._jobs.values():
-                job.tell_nowait(Ticked())
+                _tell_latest(job, Ticked(), Ticked())
             for node in self._nodes.values():
-                node.tell_nowait(NodeTicked())
-            self._scheduler.tell_nowait(SchedulerTicked())
+                _tell_latest(node, NodeTicked(), NodeTicked())
+            _tell_latest(self._scheduler, SchedulerTicked(), SchedulerTicked())
+
+    async def _tidy(self) -> None:
+        while True:
+            try:
+                await self._store.prune_events(KEPT_PROGRESS_EVENTS)
+                await self._store.prune_decisions(KEPT_DECISIONS)
+            except UnavailableError as error:  # whoever has something to store will say so as well
+                logger.warning("old events cannot be dropped: %s", error.message)
+            await self._clock.sleep(TIDY_SECONDS)
 
     def _start_job(self, actor: JobActor) -> None:
         self._jobs[actor.job.id] = actor
@@ -273,54 +325,16 @@ class System:
         await self._journal.commit(Commit(endpoint=endpoint))
         self._start_endpoint(EndpointActor(endpoint, (), self._journal, self._clock, self))
 
-    # --- Admission ----------------------------------------------------------------------------------------------------
 
-    def _check_quota(self, tenant: Tenant) -> None:
-        active = sum(a.job.tenant == tenant.name and not a.job.state.is_final for a in self._jobs.values())
-        if active >= tenant.max_active_jobs:
-            raise QuotaExceededError(
-                f"tenant {tenant.name} has {active} unfinished jobs and may have {tenant.max_active_jobs}; "
-                "wait for one to finish or cancel one"
-            )
+def _tell(actor: Actor[MessageT], message: MessageT) -> None:
+    try:
+        actor.tell_nowait(message)
+    except OverloadedError as error:
+        raise ActorFailedError(f"{actor.name} is stuck: {error.message}") from error
 
-    def _check_endpoint(self, tenant: Tenant, name: str) -> None:
-        actor = self._endpoints.get(name)
-        if actor is not None and actor.endpoint.tenant != tenant.name:
-            raise EndpointBusyError(
-                f"endpoint: {name!r} belongs to another tenant; choose another name", field="endpoint"
-            )
-        for job in (a.job for a in self._jobs.values()):
-            if job.spec.endpoint == name and not job.state.is_final:
-                raise EndpointBusyError(
-                    f"endpoint: {name!r} is being fed by job {job.id}; wait for it, cancel it, or choose another name",
-                    field="endpoint",
-                )
 
-    def _check_feasible(self, spec: JobSpec) -> None:
-        nodes = [actor.node for actor in self._nodes.values() if actor.node.online]
-        if not nodes:  # nothing is known yet; the job waits
-            return
-        if all(spec.resources.cpu_cores > node.cpu_cores for node in nodes):
-            most = max(node.cpu_cores for node in nodes)
-            raise InvalidSpecError(
-                f"resources.cpu_cores: {spec.resources.cpu_cores:g} cores are more than any node has ({most:g})",
-                field="resources.cpu_cores",
-            )
-        if all(spec.resources.memory_bytes > node.memory_bytes for node in nodes):
-            most_bytes = max(node.memory_bytes for node in nodes)
-            raise InvalidSpecError(
-                f"resources.memory_bytes: {spec.resources.memory_bytes} are more than any node has ({most_bytes})",
-                field="resources.memory_bytes",
-            )
-        offered = sorted({runtime for node in nodes for runtime in node.runtimes})
-        if spec.runtime and spec.runtime not in offered:
-            raise InvalidSpecError(
-                f"runtime: no node offers {spec.runtime!r}; the nodes that are online offer {', '.join(offered)}",
-                field="runtime",
-            )
-        images = {image for node in nodes for image in node.images}
-        if spec.image and spec.image not in images:
-            raise InvalidSpecError(
-                f"image: no node has {spec.image!r}; build it there (make image) or pull it first, with its tag",
-                field="image",
-            )
+def _tell_latest(actor: Actor[MessageT], key: Hashable, message: MessageT) -> None:
+    try:
+        actor.tell_latest_nowait(key, message)
+    except OverloadedError as error:
+        raise ActorFailedError(f"{actor.name} is stuck: {error.message}") from error

@@ -18,12 +18,16 @@ logger = logging.getLogger(__name__)
 CODE_KEY = "tiercel-error-code"
 FIELD_KEY = "tiercel-error-field"
 
+# Details travel in a header, and headers are short; what a user sent may be quoted in them.
+MAX_DETAILS_CHARACTERS = 1_000
+
 STATUSES = {
     "invalid_spec": grpc.StatusCode.INVALID_ARGUMENT,
     "not_found": grpc.StatusCode.NOT_FOUND,
     "endpoint_busy": grpc.StatusCode.FAILED_PRECONDITION,
     "quota_exceeded": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "not_authenticated": grpc.StatusCode.UNAUTHENTICATED,
+    "lease_lost": grpc.StatusCode.ABORTED,
     "overloaded": grpc.StatusCode.UNAVAILABLE,
     "unavailable": grpc.StatusCode.UNAVAILABLE,
 }
@@ -42,10 +46,17 @@ async def translated_errors(context: grpc.aio.ServicerContext[object, object]) -
         if status is grpc.StatusCode.INTERNAL:
             logger.exception("a call failed")
         trailing = ((CODE_KEY, error.code), (FIELD_KEY, error.field))
-        await context.abort(status, error.message, trailing)
+        await context.abort(status, _shortened(error.message), trailing)
     except (grpc.aio.AbortError, grpc.aio.UsageError):
         raise
     except Exception as error:
         logger.exception("a call failed on a defect of the broker")
         message = f"the broker failed on a defect of its own ({type(error).__name__}); its log has the details"
         await context.abort(grpc.StatusCode.INTERNAL, message, ((CODE_KEY, "internal"), (FIELD_KEY, "")))
+
+
+def _shortened(message: str) -> str:
+    if len(message) <= MAX_DETAILS_CHARACTERS:
+        return message
+    half = MAX_DETAILS_CHARACTERS // 2
+    return f"{message[:half]} … {message[-half:]}"

@@ -15,6 +15,7 @@ from tiercel.broker.api.translation import (
     spec_from_wire,
 )
 from tiercel.broker.domain.errors import InvalidSpecError
+from tiercel.broker.domain.events import StateChanged
 from tiercel.v1 import jobs_pb2, jobs_pb2_grpc
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.system import System
+    from tiercel.broker.domain.events import JobChange
     from tiercel.broker.store.contract import Store
     from tiercel.broker.store.logs import RunLogs
     from tiercel.broker.tenancy import Tenancy
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 EVENTS_AT_A_TIME = 500
 DECISIONS_SHOWN = 50
+# What a database's integers hold.
+MAX_SEQUENCE = 2**62
 MAX_KEY_CHARACTERS = 128
 LOG_POLL_SECONDS = 1.0
 
@@ -103,21 +107,22 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
             job_id = request.job_id or None
             if job_id is not None:
                 await self._system.find_job(tenant.name, job_id)
-            cursor = request.after_sequence
+            cursor = min(request.after_sequence, MAX_SEQUENCE)
             while True:
                 newest = self._journal.sequence
+                # Asked before the events are read: once a job is final, all there is to tell is stored.
+                over = job_id is not None and (await self._system.find_job(tenant.name, job_id)).state.is_final
                 events = await self._store.events_after(
                     cursor, job_id=job_id, tenant=tenant.name, limit=EVENTS_AT_A_TIME
                 )
                 for event in events:
                     yield jobs_pb2.WatchJobsResponse(event=event_to_wire(event))
                     cursor = event.sequence
+                    over = over or (job_id is not None and _is_end(event.change))
                 if len(events) == EVENTS_AT_A_TIME:
                     continue
-                if job_id is not None and (await self._system.find_job(tenant.name, job_id)).state.is_final:
-                    if newest == self._journal.sequence:
-                        return
-                    continue
+                if over:
+                    return
                 await self._journal.wait_grown(newest)
 
     async def StreamLogs(  # noqa: N802 - the contract's name
@@ -126,17 +131,20 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         """Stream the output of the job's newest run."""
         async with translated_errors(context):
             tenant = tenant_of(context, self._tenancy)
-            offset = request.offset_bytes
+            run_id, offset = "", request.offset_bytes
             while True:
                 job = await self._system.find_job(tenant.name, request.job_id)
-                data = self._logs.read(job.run_id, offset) if job.run_id else b""
+                if run_id and job.run_id != run_id:  # it was started again; that run's output is a new one
+                    offset = 0
+                run_id = job.run_id
+                data = self._logs.read(run_id, offset) if run_id else b""
                 if data:
                     yield jobs_pb2.StreamLogsResponse(offset_bytes=offset, data=data)
                     offset += len(data)
                 elif not request.follow or job.state.is_final:
                     return
                 else:
-                    await self._logs.wait_grown(job.run_id or "0", offset, LOG_POLL_SECONDS)
+                    await self._logs.wait_grown(run_id, offset, LOG_POLL_SECONDS)
 
     async def ExplainJob(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.ExplainJobRequest, context: Context
@@ -145,7 +153,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         async with translated_errors(context):
             tenant = tenant_of(context, self._tenancy)
             job = await self._system.find_job(tenant.name, request.job_id)
-            decisions = await self._store.decisions_of(job.id, DECISIONS_SHOWN)
+            decisions = await self._store.decisions_of(job.id, limit=DECISIONS_SHOWN)
             return jobs_pb2.ExplainJobResponse(
                 job=job_to_wire(job), decisions=[decision_to_wire(decision) for decision in decisions]
             )
@@ -173,3 +181,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
                     for endpoint in self._system.endpoints_of(tenant.name)
                 ]
             )
+
+
+def _is_end(change: JobChange) -> bool:
+    return isinstance(change, StateChanged) and change.state.is_final

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import re
 from typing import TYPE_CHECKING
 
 import grpc
 
 from tiercel.broker.actors.endpoint import DeliveryHeard
 from tiercel.broker.actors.node import NodeHeard
+from tiercel.broker.actors.supervisor import run_until_one_ends
 from tiercel.broker.api.auth import require_node
 from tiercel.broker.api.errors import translated_errors
 from tiercel.broker.api.translation import direction_to_wire, seconds_of, share_to_wire, spec_to_wire
 from tiercel.broker.domain.endpoints import DeliveryState
-from tiercel.broker.domain.errors import InvalidSpecError
+from tiercel.broker.domain.errors import InvalidSpecError, LeaseLostError
 from tiercel.broker.domain.nodes import Node
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
 from tiercel.broker.lifecycle.job_events import Reported, RunExited, RunIsAlive, UsageMeasured
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 
     Context = grpc.aio.ServicerContext[Any, Any]
 
+HELLO_SECONDS = 10.0
+_NODE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _STAGES = {
     nodes_pb2.DELIVERY_STAGE_EXPORTING: DeliveryState.EXPORTING,
     nodes_pb2.DELIVERY_STAGE_LOADING: DeliveryState.LOADING,
@@ -56,29 +61,36 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         self._tenancy = tenancy
         self._settings = settings
 
-    async def Connect(  # noqa: N802 - the contract's name
+    # A coroutine that writes, not a generator that yields: when the client vanishes the call's task is cancelled where
+    # it waits, whereas a generator would be closed later and elsewhere, with its two directions still running.
+    async def Connect(  # type: ignore[override]  # noqa: N802 - see above; the contract's name
         self, request_iterator: AsyncIterator[nodes_pb2.ConnectRequest], context: Context
-    ) -> AsyncIterator[nodes_pb2.ConnectResponse]:
-        """Serve one agent for as long as its stream lasts."""
+    ) -> None:
+        """Serve one agent for as long as its stream lasts and its lease holds."""
         async with translated_errors(context):
             require_node(context, self._tenancy)
             hello = await _read_hello(request_iterator)
-            actor, epoch = await self._system.connect_node(_node_from(hello))
-            yield nodes_pb2.ConnectResponse(
-                welcome=nodes_pb2.Welcome(
-                    lease_epoch=epoch,
-                    lease_seconds=self._settings.lease_seconds,
-                    heartbeat_seconds=self._settings.heartbeat_seconds,
-                )
+            known_runs = frozenset(run.run_id for run in hello.runs)
+            actor, epoch = await self._system.connect_node(_node_from(hello), known_runs)
+            welcome = nodes_pb2.Welcome(
+                lease_epoch=epoch,
+                lease_seconds=self._settings.lease_seconds,
+                heartbeat_seconds=self._settings.heartbeat_seconds,
             )
-            async with asyncio.TaskGroup() as group:
-                reading = group.create_task(self._read(hello, request_iterator, actor, epoch), name="node reports")
-                generation = 0
-                while (wanted := await actor.wait_wanted(generation, epoch)) is not None:
-                    generation = wanted.generation
-                    yield self._wanted_to_wire(wanted)
-                reading.cancel()
-            await context.abort(grpc.StatusCode.ABORTED, f"a newer stream of node {actor.node.id} took over")
+            await context.write(nodes_pb2.ConnectResponse(welcome=welcome))
+            await run_until_one_ends(
+                self._read(hello, request_iterator, actor, epoch), self._write(context, actor, epoch)
+            )
+            if actor.node.lease_epoch != epoch:
+                raise LeaseLostError(f"a newer stream of node {actor.node.id} took over")
+            if not actor.node.online:
+                raise LeaseLostError(f"the lease of node {actor.node.id} ran out; connect again")
+
+    async def _write(self, context: Context, actor: NodeActor, epoch: int) -> None:
+        generation = 0
+        while (wanted := await actor.wait_wanted(generation, epoch)) is not None:
+            generation = wanted.generation
+            await context.write(self._wanted_to_wire(wanted))
 
     async def _read(
         self,
@@ -92,6 +104,8 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         for delivery in hello.deliveries:
             await self._hear_delivery(actor.node.id, delivery)
         async for request in requests:
+            if not actor.holds_lease(epoch):
+                return
             if request.lease_epoch == epoch:
                 await self._hear(actor, request)
 
@@ -100,10 +114,14 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         match request.WhichOneof("message"):
             case "heartbeat":
                 heard = NodeHeard(request.lease_epoch, images=frozenset(request.heartbeat.images))
-                for usage in request.heartbeat.runs:
-                    await self._system.deliver_to_job(usage.run_id, UsageMeasured(usage.run_id, usage.cpu_seconds))
             case "serving":
                 heard = NodeHeard(request.lease_epoch, serving=(request.serving.http, request.serving.grpc))
+        # First of all the lease: what follows may have to wait for room.
+        await actor.tell(heard)
+        match request.WhichOneof("message"):
+            case "heartbeat":
+                for usage in request.heartbeat.runs:
+                    await self._system.deliver_to_job(usage.run_id, UsageMeasured(usage.run_id, usage.cpu_seconds))
             case "run":
                 await self._hear_run(request.run)
             case "progress":
@@ -112,7 +130,6 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
                 await self._hear_delivery(actor.node.id, request.delivery)
             case "log":
                 await self._logs.append(request.log.run_id, request.log.offset_bytes, request.log.data)
-        await actor.tell(heard)
 
     async def _hear_run(self, run: nodes_pb2.RunStatus) -> None:
         if run.state == nodes_pb2.RUN_STATE_RUNNING:
@@ -134,7 +151,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
             sequence=progress.sequence,
             epoch=progress.epoch,
             metrics=dict(progress.metrics),
-            at=seconds_of(progress.at),
+            at=seconds_of(progress.at) if progress.HasField("at") else math.inf,
             cpu_seconds=progress.cpu_seconds,
         )
         await self._system.deliver_to_job(progress.run_id, message)
@@ -148,7 +165,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
             state=state,
             value=delivery.value if delivered else None,
             sha256=delivery.sha256,
-            delivered_at=seconds_of(delivery.delivered_at) if delivered else None,
+            delivered_at=seconds_of(delivery.delivered_at) if delivery.HasField("delivered_at") else None,
             reason=delivery.reason,
         )
         await self._system.deliver_to_endpoint(DeliveryHeard(node_id, delivery.delivery_id, report))
@@ -176,15 +193,27 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
 
 
 async def _read_hello(requests: AsyncIterator[nodes_pb2.ConnectRequest]) -> nodes_pb2.NodeHello:
-    first = await anext(aiter(requests), None)
+    try:
+        async with asyncio.timeout(HELLO_SECONDS):
+            first = await anext(aiter(requests), None)
+    except TimeoutError:
+        raise _refuse("hello", f"did not come within {HELLO_SECONDS:g} s of opening the stream") from None
     if first is None or not first.HasField("hello"):
-        raise InvalidSpecError("hello: the first message of a stream must be a hello", field="hello")
-    if not first.hello.node_id:
-        raise InvalidSpecError("hello.node_id: is missing; give the node a name", field="hello.node_id")
+        raise _refuse("hello", "the first message of a stream must be a hello")
     return first.hello
 
 
 def _node_from(hello: nodes_pb2.NodeHello) -> Node:
+    if not _NODE_ID.fullmatch(hello.node_id):
+        raise _refuse(
+            "hello.node_id",
+            f"{hello.node_id!r} is not a node's name; use 1 to 63 of A-Z, a-z, 0-9, '.', '_' and '-', "
+            "beginning with a letter or digit",
+        )
+    if not (math.isfinite(hello.cpu_cores) and hello.cpu_cores > 0):
+        raise _refuse("hello.cpu_cores", f"{hello.cpu_cores} is not a positive number of cores")
+    if hello.memory_bytes <= 0:
+        raise _refuse("hello.memory_bytes", "is missing; say how much memory jobs may use")
     return Node(
         id=hello.node_id,
         cpu_cores=hello.cpu_cores,
@@ -195,6 +224,10 @@ def _node_from(hello: nodes_pb2.NodeHello) -> Node:
         serving_http=hello.serving.http,
         serving_grpc=hello.serving.grpc,
     )
+
+
+def _refuse(field: str, message: str) -> InvalidSpecError:
+    return InvalidSpecError(f"{field}: {message}", field=field)
 
 
 def _delivery_to_wire(wanted: WantedDelivery) -> nodes_pb2.WantedDelivery:

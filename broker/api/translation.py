@@ -81,15 +81,16 @@ def spec_from_wire(message: common_pb2.JobSpec) -> JobSpec:
             message.resources.cpu_cores or defaults.cpu_cores,
             message.resources.memory_bytes or defaults.memory_bytes,
         ),
-        runtime=message.runtime,
+        # An image asks for the one runtime that can use it.
+        runtime=message.runtime or ("docker" if message.image else ""),
         max_epochs=message.max_epochs or DEFAULT_MAX_EPOCHS,
         report_timeout_seconds=message.report_timeout_seconds or DEFAULT_REPORT_TIMEOUT_SECONDS,
         continue_after_last_tier=message.continue_after_last_tier,
     )
 
 
-def spec_to_wire(spec: JobSpec) -> common_pb2.JobSpec:
-    """A spec as the wire has it, with its script's text."""
+def spec_to_wire(spec: JobSpec, *, script_text: bool = True) -> common_pb2.JobSpec:
+    """A spec as the wire has it; only nodes need the script's text."""
     message = common_pb2.JobSpec(
         name=spec.name,
         endpoint=spec.endpoint,
@@ -105,7 +106,8 @@ def spec_to_wire(spec: JobSpec) -> common_pb2.JobSpec:
         continue_after_last_tier=spec.continue_after_last_tier,
     )
     if spec.script is not None:
-        message.script.CopyFrom(common_pb2.Script(name=spec.script.name, content=spec.script.content))
+        content = spec.script.content if script_text else b""
+        message.script.CopyFrom(common_pb2.Script(name=spec.script.name, content=content))
     elif spec.module:
         message.module = spec.module
     return message
@@ -138,13 +140,10 @@ def tier_status_to_wire(status: TierStatus) -> jobs_pb2.TierStatus:
 
 def job_to_wire(job: Job) -> jobs_pb2.Job:
     """A job as the wire has it, without its script's text."""
-    spec = spec_to_wire(job.spec)
-    if spec.HasField("script"):
-        spec.script.content = b""
     return jobs_pb2.Job(
         id=job.id,
         tenant=job.tenant,
-        spec=spec,
+        spec=spec_to_wire(job.spec, script_text=False),
         state=_JOB_STATES[job.state],
         reason=job.reason,
         submitted_at=timestamp(job.submitted_at),

@@ -1,0 +1,102 @@
+"""What must hold, beyond the spec itself, before a job is accepted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tiercel.broker.domain.errors import EndpointBusyError, InvalidSpecError, QuotaExceededError
+from tiercel.broker.domain.jobs import Resources
+from tiercel.broker.scheduling.interface import JobView, NodeView
+from tiercel.broker.scheduling.placement import can_hold
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from tiercel.broker.domain.endpoints import Endpoint
+    from tiercel.broker.domain.jobs import Job, JobSpec
+    from tiercel.broker.domain.nodes import Node
+    from tiercel.broker.domain.tenants import Tenant
+
+
+def check_quota(tenant: Tenant, jobs: Iterable[Job]) -> None:
+    """Check that the tenant may have one more job; ``jobs`` are those of all tenants that are not over.
+
+    Raises:
+        QuotaExceededError: It has as many unfinished jobs as it may have.
+    """
+    active = sum(job.tenant == tenant.name and not job.state.is_final for job in jobs)
+    if active >= tenant.max_active_jobs:
+        raise QuotaExceededError(
+            f"tenant {tenant.name} has {active} unfinished jobs and may have {tenant.max_active_jobs}; "
+            "wait for one to finish or cancel one"
+        )
+
+
+def check_endpoint(tenant: Tenant, name: str, endpoint: Endpoint | None, jobs: Iterable[Job]) -> None:
+    """Check that a new job of the tenant may feed the endpoint.
+
+    Args:
+        tenant: The owner of the new job.
+        name: The endpoint's name.
+        endpoint: The endpoint, if there is one already.
+        jobs: The jobs of all tenants that are not over.
+
+    Raises:
+        EndpointBusyError: It is somebody else's, or another unfinished job feeds it.
+    """
+    if endpoint is not None and endpoint.tenant != tenant.name:
+        raise EndpointBusyError(f"endpoint: {name!r} belongs to another tenant; choose another name", field="endpoint")
+    for job in jobs:
+        if job.spec.endpoint == name and not job.state.is_final:
+            raise EndpointBusyError(
+                f"endpoint: {name!r} is being fed by job {job.id}; wait for it, cancel it, or choose another name",
+                field="endpoint",
+            )
+
+
+def check_feasible(spec: JobSpec, nodes: Sequence[Node]) -> None:
+    """Check that one of the nodes could run the job if it were empty; without any node the job may well wait.
+
+    Raises:
+        InvalidSpecError: None could; ``field`` names the first need that none of them meets.
+    """
+    left = [NodeView(node.id, node.cpu_cores, node.memory_bytes, node.runtimes, node.images) for node in nodes]
+    for field, ask, words in _needs(spec):
+        able = [node for node in left if can_hold(node, ask)]
+        if left and not able:
+            raise InvalidSpecError(f"{field}: {words(left)}", field=field)
+        left = able
+
+
+def _needs(spec: JobSpec) -> tuple[tuple[str, JobView, Callable[[list[NodeView]], str]], ...]:
+    """What a job needs, one need after the other: the field, a job that asks for no more than that, and the words."""
+    nothing = Resources(cpu_cores=0.0, memory_bytes=0)
+    runtime = JobView("", "", 0.0, spec.direction, (), nothing, runtime=spec.runtime)
+    image = replace(runtime, image=spec.image)
+    cores = replace(image, resources=replace(nothing, cpu_cores=spec.resources.cpu_cores))
+    memory = replace(image, resources=spec.resources)
+    return (
+        ("runtime", runtime, lambda nodes: f"no node offers {spec.runtime or 'any'!r}; there is {_offered(nodes)}"),
+        ("image", image, lambda _: f"no node has {spec.image!r}; build it there (make image) or pull it, with its tag"),
+        (
+            "resources.cpu_cores",
+            cores,
+            lambda nodes: (
+                f"{spec.resources.cpu_cores:g} cores are more than any node that could run it has "
+                f"({max(node.cpu_cores for node in nodes):g})"
+            ),
+        ),
+        (
+            "resources.memory_bytes",
+            memory,
+            lambda nodes: (
+                f"{spec.resources.memory_bytes} are more than any node that could run it has "
+                f"({max(node.memory_bytes for node in nodes)})"
+            ),
+        ),
+    )
+
+
+def _offered(nodes: list[NodeView]) -> str:
+    return ", ".join(sorted({runtime for node in nodes for runtime in node.runtimes})) or "none at all"
