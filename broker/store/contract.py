@@ -1,46 +1,39 @@
-"""What every store must do; one test suite runs over all of them."""
+"""What the broker needs of a store; every implementation passes the same tests."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Self
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import TracebackType
-
-    from tiercel.broker.domain.endpoints import Delivery, Endpoint
-    from tiercel.broker.domain.events import Decision, JobEvent
-    from tiercel.broker.domain.jobs import Job
+from tiercel.broker.domain.endpoints import Delivery, Endpoint
+from tiercel.broker.domain.events import Decision, JobEvent
+from tiercel.broker.domain.jobs import Job
 
 
 class Store(ABC):
-    """What survives a restart of the broker; an async context manager that is open inside.
+    """Jobs, deliveries, endpoints, decisions and events that outlive the broker's process.
 
-    Implementations MUST return what was saved last, equal in every field, and MUST keep the order that each method
-    promises. They need not be safe for several writers: there is one broker.
+    An asynchronous context manager: entering opens it, leaving closes it. Every operation MUST raise
+    :class:`.UnavailableError` with a sentence for the user when the store is not open, does not answer, or holds
+    something it cannot read. What it returns MUST equal what was saved, NaN and infinities included.
+
+    Durability: once ``save`` has returned, what it saved MUST survive the broker's process being killed. An
+    implementation says what it keeps when the machine itself loses power.
     """
-
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     @abstractmethod
     async def open(self) -> None:
-        """Make ready for use.
+        """Make the store ready; bring an older schema up to date.
 
         Raises:
-            UnavailableError: It cannot be opened; the message says why and what to do.
+            UnavailableError: It cannot be opened, is not ours, or was written by a newer Tiercel.
         """
 
     @abstractmethod
     async def close(self) -> None:
-        """Let go of everything. Closing twice is harmless."""
+        """Let go of everything. MUST be safe to call twice and on a store that failed to open."""
 
     @abstractmethod
     async def save(
@@ -52,15 +45,18 @@ class Store(ABC):
         decisions: Sequence[Decision] = (),
         events: Sequence[JobEvent] = (),
     ) -> None:
-        """Keep all of it or nothing.
+        """Save everything given, or nothing: it MUST be one atomic transaction.
 
-        Jobs, deliveries and endpoints replace what has the same id or name; decisions and events are added. A process
-        that is killed right after this returned MUST find it again.
+        Jobs, deliveries, endpoints and events replace those of the same id, name or sequence; decisions are added.
+        A job is saved with its script's content, which MUST NOT change over the job's life.
+
+        Raises:
+            InvalidSpecError: Another job of the tenant has the same idempotency key (field ``idempotency_key``).
         """
 
     @abstractmethod
     async def load_jobs(self, *, active_only: bool = False) -> list[Job]:
-        """All jobs, oldest first (submission, then id); with ``active_only`` those that are not final."""
+        """All jobs by submission (time, then id), or only those that have not finished."""
 
     @abstractmethod
     async def get_job(self, job_id: str) -> Job | None:
@@ -68,34 +64,51 @@ class Store(ABC):
 
     @abstractmethod
     async def find_job(self, tenant: str, idempotency_key: str) -> Job | None:
-        """The job that the tenant created with this (non-empty) key, or None."""
+        """The tenant's job with this key, or None. An empty key MUST find nothing."""
 
     @abstractmethod
     async def load_deliveries(self, job_id: str | None = None) -> list[Delivery]:
-        """All deliveries, or those of one job, by id."""
+        """All deliveries, or those of one job, by the time they were requested, then id."""
 
     @abstractmethod
     async def load_endpoints(self) -> list[Endpoint]:
-        """All endpoints, by name."""
-
-    @abstractmethod
-    async def last_sequence(self) -> int:
-        """Number of the newest event; 0 when there is none."""
+        """All endpoints by name."""
 
     @abstractmethod
     async def events_after(
-        self, sequence: int, *, job_id: str | None = None, tenant: str | None = None, limit: int
+        self, sequence: int, *, job_id: str | None = None, tenant: str | None = None, limit: int = 1000
     ) -> list[JobEvent]:
-        """At most ``limit`` events with a larger number, oldest first."""
+        """Events with a larger sequence number, oldest first, at most ``limit``; of one job or one tenant if given."""
 
     @abstractmethod
-    async def load_progress(self, job_id: str, limit: int) -> list[JobEvent]:
-        """The newest ``limit`` events of a job whose change is progress, oldest first."""
+    async def last_sequence(self) -> int:
+        """The largest sequence number ever saved, 0 for none. Pruning MUST NOT make it smaller."""
 
     @abstractmethod
-    async def decisions_of(self, job_id: str, limit: int) -> list[Decision]:
-        """The newest ``limit`` decisions about a job, newest first."""
+    async def load_progress(self, job_id: str, *, limit: int) -> list[JobEvent]:
+        """The job's latest ``limit`` progress events, oldest first."""
+
+    @abstractmethod
+    async def decisions_of(self, job_id: str, *, limit: int) -> list[Decision]:
+        """The job's latest ``limit`` decisions, the one saved last first."""
 
     @abstractmethod
     async def prune_events(self, keep_per_job: int) -> int:
-        """Drop progress of each job but the newest ``keep_per_job``; other events stay. Returns how many went."""
+        """Drop progress events older than the newest ``keep_per_job`` of their job; other events MUST stay.
+
+        Returns:
+            How many were dropped.
+        """
+
+    @abstractmethod
+    async def prune_decisions(self, keep_per_job: int) -> int:
+        """Drop decisions older than the newest ``keep_per_job`` of their job; returns how many were dropped."""
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,34 +1,48 @@
-"""A store that forgets everything when the process ends: for tests and the simulator."""
+"""A store that forgets everything with the process: for tests, the simulator, and brokers that need not remember."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
 
+from tiercel.broker.domain.endpoints import Delivery, Endpoint
 from tiercel.broker.domain.events import Decision, JobEvent, ProgressMade
+from tiercel.broker.domain.jobs import Job
 from tiercel.broker.store.contract import Store
+from tiercel.broker.store.errors import not_open, second_job_with_key
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+_T = TypeVar("_T")
 
-    from tiercel.broker.domain.endpoints import Delivery, Endpoint
-    from tiercel.broker.domain.jobs import Job
+
+@dataclass(slots=True)
+class _Contents:
+    """Everything that is kept."""
+
+    jobs: dict[str, Job] = field(default_factory=dict)
+    keys: dict[tuple[str, str], str] = field(default_factory=dict)
+    deliveries: dict[str, Delivery] = field(default_factory=dict)
+    endpoints: dict[str, Endpoint] = field(default_factory=dict)
+    events: dict[int, JobEvent] = field(default_factory=dict)
+    decisions: list[Decision] = field(default_factory=list)
+    last_sequence: int = 0
 
 
 class MemoryStore(Store):
-    """Keeps everything in dictionaries; domain objects are immutable, so they are kept as they are."""
+    """Keeps what it is given for as long as the object lives, also over closing and opening again."""
 
     def __init__(self) -> None:
-        self._jobs: dict[str, Job] = {}
-        self._deliveries: dict[str, Delivery] = {}
-        self._endpoints: dict[str, Endpoint] = {}
-        self._decisions: list[Decision] = []
-        self._events: dict[int, JobEvent] = {}
+        self._contents = _Contents()
+        self._is_open = False
 
     async def open(self) -> None:
-        """Nothing to do."""
+        """Make the store ready."""
+        self._is_open = True
 
     async def close(self) -> None:
-        """Nothing to do: what was saved stays, as it would in a file."""
+        """Refuse further calls; what was saved stays."""
+        self._is_open = False
 
     async def save(
         self,
@@ -39,72 +53,104 @@ class MemoryStore(Store):
         decisions: Sequence[Decision] = (),
         events: Sequence[JobEvent] = (),
     ) -> None:
-        """See :meth:`.Store.save`."""
-        self._jobs.update({job.id: job for job in jobs})
-        self._deliveries.update({delivery.id: delivery for delivery in deliveries})
-        self._endpoints.update({endpoint.name: endpoint for endpoint in endpoints})
-        self._decisions.extend(decisions)
-        self._events.update({event.sequence: event for event in events})
+        """Save everything given, or nothing."""
+        contents = self._opened()
+        keys = _claimed_keys(contents.keys, jobs)
+        contents.keys = keys
+        contents.jobs |= {job.id: job for job in jobs}
+        contents.deliveries |= {delivery.id: delivery for delivery in deliveries}
+        contents.endpoints |= {endpoint.name: endpoint for endpoint in endpoints}
+        contents.decisions += decisions
+        contents.events |= {event.sequence: event for event in events}
+        contents.last_sequence = max(contents.last_sequence, *(event.sequence for event in events), 0)
 
     async def load_jobs(self, *, active_only: bool = False) -> list[Job]:
-        """See :meth:`.Store.load_jobs`."""
-        jobs = [job for job in self._jobs.values() if not (active_only and job.state.is_final)]
-        return sorted(jobs, key=lambda job: (job.submitted_at, job.id))
+        """All jobs by submission, or only those that have not finished."""
+        jobs = sorted(self._opened().jobs.values(), key=lambda job: (job.submitted_at, job.id))
+        return [job for job in jobs if not (active_only and job.state.is_final)]
 
     async def get_job(self, job_id: str) -> Job | None:
-        """See :meth:`.Store.get_job`."""
-        return self._jobs.get(job_id)
+        """The job, or None."""
+        return self._opened().jobs.get(job_id)
 
     async def find_job(self, tenant: str, idempotency_key: str) -> Job | None:
-        """See :meth:`.Store.find_job`."""
-        wanted = (tenant, idempotency_key)
-        return next((job for job in self._jobs.values() if (job.tenant, job.idempotency_key) == wanted), None)
+        """The tenant's job with this key, or None."""
+        contents = self._opened()
+        return contents.jobs.get(contents.keys.get((tenant, idempotency_key), ""))
 
     async def load_deliveries(self, job_id: str | None = None) -> list[Delivery]:
-        """See :meth:`.Store.load_deliveries`."""
-        deliveries = [known for known in self._deliveries.values() if job_id is None or known.job_id == job_id]
-        return sorted(deliveries, key=lambda delivery: delivery.id)
+        """All deliveries, or those of one job, by the time they were requested."""
+        deliveries = sorted(self._opened().deliveries.values(), key=lambda entry: (entry.requested_at, entry.id))
+        return [delivery for delivery in deliveries if job_id in {None, delivery.job_id}]
 
     async def load_endpoints(self) -> list[Endpoint]:
-        """See :meth:`.Store.load_endpoints`."""
-        return [endpoint for _, endpoint in sorted(self._endpoints.items())]
-
-    async def last_sequence(self) -> int:
-        """See :meth:`.Store.last_sequence`."""
-        return max(self._events, default=0)
+        """All endpoints by name."""
+        return sorted(self._opened().endpoints.values(), key=lambda endpoint: endpoint.name)
 
     async def events_after(
-        self, sequence: int, *, job_id: str | None = None, tenant: str | None = None, limit: int
+        self, sequence: int, *, job_id: str | None = None, tenant: str | None = None, limit: int = 1000
     ) -> list[JobEvent]:
-        """See :meth:`.Store.events_after`."""
-        found = [
-            event
-            for number, event in sorted(self._events.items())
-            if number > sequence and job_id in {None, event.job_id} and tenant in {None, event.tenant}
-        ]
-        return found[:limit]
-
-    async def load_progress(self, job_id: str, limit: int) -> list[JobEvent]:
-        """See :meth:`.Store.load_progress`."""
-        return self._progress_of(job_id)[-limit:] if limit else []
-
-    async def decisions_of(self, job_id: str, limit: int) -> list[Decision]:
-        """See :meth:`.Store.decisions_of`."""
-        return [decision for decision in reversed(self._decisions) if decision.job_id == job_id][:limit]
-
-    async def prune_events(self, keep_per_job: int) -> int:
-        """See :meth:`.Store.prune_events`."""
-        gone = 0
-        for job_id in {event.job_id for event in self._events.values()}:
-            progress = self._progress_of(job_id)
-            for event in progress[: max(0, len(progress) - keep_per_job)]:
-                del self._events[event.sequence]
-                gone += 1
-        return gone
-
-    def _progress_of(self, job_id: str) -> list[JobEvent]:
+        """Events with a larger sequence number, oldest first."""
         return [
             event
-            for _, event in sorted(self._events.items())
-            if event.job_id == job_id and isinstance(event.change, ProgressMade)
-        ]
+            for event in self._events()
+            if event.sequence > sequence and job_id in {None, event.job_id} and tenant in {None, event.tenant}
+        ][:limit]
+
+    async def last_sequence(self) -> int:
+        """The largest sequence number ever saved, 0 for none."""
+        return self._opened().last_sequence
+
+    async def load_progress(self, job_id: str, *, limit: int) -> list[JobEvent]:
+        """The job's latest progress events, oldest first."""
+        progress = [event for event in self._events() if event.job_id == job_id and _is_progress(event)]
+        return progress[max(len(progress) - limit, 0) :]
+
+    async def decisions_of(self, job_id: str, *, limit: int) -> list[Decision]:
+        """The job's latest decisions, the one saved last first."""
+        return [decision for decision in reversed(self._opened().decisions) if decision.job_id == job_id][:limit]
+
+    async def prune_events(self, keep_per_job: int) -> int:
+        """Drop progress events older than the newest ``keep_per_job`` of their job."""
+        progress = [event for event in self._events() if _is_progress(event)]
+        dropped = _older(progress, lambda event: event.job_id, keep_per_job)
+        for event in dropped:
+            del self._contents.events[event.sequence]
+        return len(dropped)
+
+    async def prune_decisions(self, keep_per_job: int) -> int:
+        """Drop decisions older than the newest ``keep_per_job`` of their job."""
+        contents = self._opened()
+        dropped = _older(contents.decisions, lambda decision: decision.job_id, keep_per_job)
+        gone = set(map(id, dropped))
+        contents.decisions = [decision for decision in contents.decisions if id(decision) not in gone]
+        return len(dropped)
+
+    def _opened(self) -> _Contents:
+        if not self._is_open:
+            raise not_open()
+        return self._contents
+
+    def _events(self) -> list[JobEvent]:
+        return sorted(self._opened().events.values(), key=lambda event: event.sequence)
+
+
+def _claimed_keys(present: dict[tuple[str, str], str], jobs: Iterable[Job]) -> dict[tuple[str, str], str]:
+    """The idempotency keys in use once ``jobs`` are saved too."""
+    keys = dict(present)
+    for job in jobs:
+        if job.idempotency_key and keys.setdefault((job.tenant, job.idempotency_key), job.id) != job.id:
+            raise second_job_with_key()
+    return keys
+
+
+def _is_progress(event: JobEvent) -> bool:
+    return isinstance(event.change, ProgressMade)
+
+
+def _older(entries: Iterable[_T], job_of: Callable[[_T], str], keep_per_job: int) -> list[_T]:
+    """All but the last ``keep_per_job`` of each job."""
+    by_job: dict[str, list[_T]] = defaultdict(list)
+    for entry in entries:
+        by_job[job_of(entry)].append(entry)
+    return [entry for group in by_job.values() for entry in group[: max(len(group) - keep_per_job, 0)]]

@@ -1,58 +1,46 @@
-"""The tables: columns that are searched by, and beside them the whole object as JSON."""
+"""Bringing a database up to date, without any configuration file of the user's."""
 
 from __future__ import annotations
 
-import sqlalchemy as sa
+from pathlib import Path
 
-metadata = sa.MetaData()
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, inspect
 
-jobs = sa.Table(
-    "jobs",
-    metadata,
-    sa.Column("id", sa.String, primary_key=True),
-    sa.Column("tenant", sa.String, nullable=False),
-    sa.Column("state", sa.String, nullable=False, index=True),
-    sa.Column("submitted_at", sa.Float, nullable=False),
-    # NULL instead of an empty key, since NULLs may repeat in a unique constraint.
-    sa.Column("idempotency_key", sa.String, nullable=True),
-    sa.Column("body", sa.Text, nullable=False),
-    sa.UniqueConstraint("tenant", "idempotency_key"),
-)
+MIGRATIONS = Path(__file__).parent / "migrations"
 
-deliveries = sa.Table(
-    "deliveries",
-    metadata,
-    sa.Column("id", sa.String, primary_key=True),
-    sa.Column("job_id", sa.String, nullable=False, index=True),
-    sa.Column("state", sa.String, nullable=False),
-    sa.Column("body", sa.Text, nullable=False),
-)
 
-endpoints = sa.Table(
-    "endpoints",
-    metadata,
-    sa.Column("name", sa.String, primary_key=True),
-    sa.Column("tenant", sa.String, nullable=False),
-    sa.Column("body", sa.Text, nullable=False),
-)
+class ForeignSchemaError(Exception):
+    """The database is not ours, or newer than this program; the message is the end of a sentence."""
 
-decisions = sa.Table(
-    "decisions",
-    metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("job_id", sa.String, nullable=False, index=True),
-    sa.Column("at", sa.Float, nullable=False),
-    sa.Column("body", sa.Text, nullable=False),
-)
 
-events = sa.Table(
-    "events",
-    metadata,
-    sa.Column("sequence", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("job_id", sa.String, nullable=False),
-    sa.Column("tenant", sa.String, nullable=False, index=True),
-    sa.Column("kind", sa.String, nullable=False),
-    sa.Column("at", sa.Float, nullable=False),
-    sa.Column("body", sa.Text, nullable=False),
-    sa.Index("events_of_job", "job_id", "sequence"),
-)
+def upgrade_schema(connection: Connection) -> None:
+    """Apply the revisions that a database lacks; an empty one gets all.
+
+    Args:
+        connection: An open connection, in the transaction that the changes shall be part of.
+
+    Raises:
+        ForeignSchemaError: It holds something else, or was written by a newer Tiercel.
+    """
+    config = _config(connection)
+    applied = set(MigrationContext.configure(connection).get_current_heads())
+    known = {revision.revision for revision in ScriptDirectory.from_config(config).walk_revisions()}
+    if applied - known:
+        msg = "it was written by a newer version of Tiercel; install that version, or use another state directory"
+        raise ForeignSchemaError(msg)
+    if not applied and inspect(connection).get_table_names():
+        msg = "it holds somebody else's tables; name a database of its own for the broker"
+        raise ForeignSchemaError(msg)
+    command.upgrade(config, "head")
+
+
+def _config(connection: Connection) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    return config

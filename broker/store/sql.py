@@ -1,75 +1,96 @@
-"""The store in a SQL database: SQLite in a file."""
+"""A store in an SQL database: SQLite in one file by default.
+
+SQLite runs in write-ahead mode with ``synchronous=NORMAL``: what was saved survives a killed process; a machine that
+loses power may lose the last moments, but never gets a damaged file. Whole dataclasses are kept as JSON beside the
+columns that they are looked up by. Nothing here is SQLite's own but the settings of a connection, so that the URL of a
+PostgreSQL database can take its place.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, TypeVar
 
-import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from alembic.util.exc import CommandError
-from sqlalchemy.dialects import sqlite
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy import URL, Connection, Delete, Select, Table, delete, event, func, make_url, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from tiercel.broker.domain.endpoints import Delivery, Endpoint
-from tiercel.broker.domain.errors import UnavailableError
 from tiercel.broker.domain.events import Decision, JobEvent, ProgressMade
 from tiercel.broker.domain.jobs import Job, JobState
-from tiercel.broker.store import schema
+from tiercel.broker.store import errors, rows, tables
 from tiercel.broker.store.contract import Store
-from tiercel.broker.store.serialization import dumps, loads
+from tiercel.broker.store.schema import ForeignSchemaError, upgrade_schema
+from tiercel.broker.store.serialization import from_json
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from sqlalchemy.engine import Connection
-
-T = TypeVar("T")
-
-_MIGRATIONS = Path(__file__).parent / "migrations"
-_FINAL_STATES = [state.value for state in JobState if state.is_final]
+_T = TypeVar("_T")
+_FINAL = sorted(state.value for state in JobState if state.is_final)
 _PROGRESS = ProgressMade.__name__
-BUSY_SECONDS = 10.0
+# SQLite names the columns, PostgreSQL the constraint.
+_KEY_TAKEN = re.compile("jobs.idempotency_key|jobs_key_once_a_tenant")
+
+
+def sqlite_url(path: Path) -> URL:
+    """The URL of an SQLite database in a file."""
+    return URL.create("sqlite+aiosqlite", database=str(path))
 
 
 class SqlStore(Store):
-    """Keeps everything in one SQLite database, in write-ahead mode.
-
-    With ``synchronous=NORMAL`` what was saved survives the end of the process in any way, ``kill -9`` included; the
-    last moments before a power failure may be lost, but the database stays sound.
+    """Keeps everything in an SQL database.
 
     Args:
-        url: SQLAlchemy's URL of the database.
+        url: The database, e.g. from :func:`sqlite_url`. A file is made when missing, readable by its owner only.
+        timeout: Seconds after which an operation is given up.
     """
 
-    def __init__(self, url: sa.URL) -> None:
-        self._url = url
+    def __init__(self, url: URL | str, *, timeout: float = 30.0) -> None:
+        self._url = make_url(url)
+        self._where = self._url.render_as_string(hide_password=True)
+        self._is_sqlite = self._url.get_backend_name() == "sqlite"
+        self._timeout = timeout
         self._engine: AsyncEngine | None = None
+        # One writer at a time: SQLite allows no more, and waiting here is cheaper than retrying there.
+        self._writing = asyncio.Lock()
+        self._scripts_kept: set[str] = set()
 
-    @classmethod
-    def in_file(cls, path: Path) -> Self:
-        """A store in a SQLite file, which is made when missing."""
-        return cls(sa.URL.create("sqlite+aiosqlite", database=str(path.absolute())))
+    def make_engine(self) -> AsyncEngine:
+        """An engine of its own for the same database; whoever asks for it disposes of it."""
+        # Shorter than our own deadline, so that the driver can say what it waited for.
+        connect_args = {"timeout": 0.8 * self._timeout} if self._is_sqlite else {}
+        engine = create_async_engine(self._url, connect_args=connect_args)
+        if self._is_sqlite:
+            event.listen(engine.sync_engine, "connect", _set_up_sqlite)
+            event.listen(engine.sync_engine, "begin", _begin_sqlite)
+        return engine
 
     async def open(self) -> None:
-        """See :meth:`.Store.open`; brings the schema up to date."""
-        engine = create_async_engine(self._url, connect_args={"timeout": BUSY_SECONDS})
-        sa.event.listen(engine.sync_engine, "connect", _configure_connection)
+        """Connect, and bring the schema up to date."""
+        if self._engine is not None:
+            return
+        engine = self.make_engine()
         try:
-            async with engine.begin() as connection:
-                await connection.run_sync(_migrate)
-        except (sa.exc.DatabaseError, CommandError) as error:
+            if self._is_sqlite and self._url.database:
+                Path(self._url.database).touch(mode=0o600)
+            async with asyncio.timeout(self._timeout), engine.begin() as connection:
+                await connection.run_sync(upgrade_schema)
+        except BaseException as error:
             await engine.dispose()
-            cause = error.orig if isinstance(error, sa.exc.DatabaseError) else error
-            raise UnavailableError(
-                f"the store {self._url.database} cannot be opened ({cause}); if another program or a newer "
-                "Tiercel made the file, use that, or another state directory"
-            ) from error
+            if isinstance(error, TimeoutError):
+                raise errors.cannot_open(self._where, f"no answer within {self._timeout:g} s") from error
+            if isinstance(error, (OSError, SQLAlchemyError, ForeignSchemaError)):
+                raise errors.cannot_open(self._where, _cause(error)) from error
+            raise
         self._engine = engine
 
     async def close(self) -> None:
-        """See :meth:`.Store.close`."""
+        """Close all connections."""
         engine, self._engine = self._engine, None
         if engine is not None:
             await engine.dispose()
@@ -83,156 +104,160 @@ class SqlStore(Store):
         decisions: Sequence[Decision] = (),
         events: Sequence[JobEvent] = (),
     ) -> None:
-        """See :meth:`.Store.save`."""
-        async with self._opened().begin() as connection:
-            for table, rows in (
-                (schema.jobs, [_job_row(job) for job in jobs]),
-                (schema.deliveries, [_delivery_row(delivery) for delivery in deliveries]),
-                (schema.endpoints, [_endpoint_row(endpoint) for endpoint in endpoints]),
-            ):
-                if rows:
-                    await connection.execute(_upsert(table), rows)
-            if decisions:
-                await connection.execute(sa.insert(schema.decisions), [_decision_row(one) for one in decisions])
-            if events:
-                await connection.execute(sa.insert(schema.events), [_event_row(event) for event in events])
+        """Save everything given in one transaction."""
+        new_scripts = [row for row in map(rows.script_row, jobs) if row and row["job_id"] not in self._scripts_kept]
+        try:
+            async with self._writing, self._transaction() as connection:
+                await _put(connection, tables.scripts, new_scripts)
+                await _put(connection, tables.jobs, list(map(rows.job_row, jobs)))
+                await _put(connection, tables.deliveries, list(map(rows.delivery_row, deliveries)))
+                await _put(connection, tables.endpoints, list(map(rows.endpoint_row, endpoints)))
+                await _put(connection, tables.events, list(map(rows.event_row, events)))
+                if decisions:
+                    await connection.execute(tables.decisions.insert(), list(map(rows.decision_row, decisions)))
+        except IntegrityError as error:
+            if _KEY_TAKEN.search(str(error.orig)):
+                raise errors.second_job_with_key() from error
+            raise errors.no_answer(self._where, _cause(error)) from error
+        self._scripts_kept.update(row["job_id"] for row in new_scripts)
 
     async def load_jobs(self, *, active_only: bool = False) -> list[Job]:
-        """See :meth:`.Store.load_jobs`."""
-        query = sa.select(schema.jobs.c.body).order_by(schema.jobs.c.submitted_at, schema.jobs.c.id)
-        if active_only:
-            query = query.where(schema.jobs.c.state.not_in(_FINAL_STATES))
-        return await self._load(Job, query)
+        """All jobs by submission, or only those that have not finished."""
+        query = _JOBS.order_by(tables.jobs.c.submitted_at, tables.jobs.c.id)
+        return await self._load_jobs(query.where(tables.jobs.c.state.not_in(_FINAL)) if active_only else query)
 
     async def get_job(self, job_id: str) -> Job | None:
-        """See :meth:`.Store.get_job`."""
-        return next(iter(await self._load(Job, sa.select(schema.jobs.c.body).where(schema.jobs.c.id == job_id))), None)
+        """The job, or None."""
+        return next(iter(await self._load_jobs(_JOBS.where(tables.jobs.c.id == job_id))), None)
 
     async def find_job(self, tenant: str, idempotency_key: str) -> Job | None:
-        """See :meth:`.Store.find_job`."""
-        query = sa.select(schema.jobs.c.body).where(
-            schema.jobs.c.tenant == tenant, schema.jobs.c.idempotency_key == idempotency_key
-        )
-        return next(iter(await self._load(Job, query)), None)
+        """The tenant's job with this key, or None."""
+        # Jobs without a key have NULL there, which equals nothing.
+        query = _JOBS.where(tables.jobs.c.tenant == tenant, tables.jobs.c.idempotency_key == idempotency_key)
+        return next(iter(await self._load_jobs(query)), None)
 
     async def load_deliveries(self, job_id: str | None = None) -> list[Delivery]:
-        """See :meth:`.Store.load_deliveries`."""
-        query = sa.select(schema.deliveries.c.body).order_by(schema.deliveries.c.id)
-        if job_id is not None:
-            query = query.where(schema.deliveries.c.job_id == job_id)
-        return await self._load(Delivery, query)
+        """All deliveries, or those of one job, by the time they were requested."""
+        columns = tables.deliveries.c
+        query = select(columns.content).order_by(columns.requested_at, columns.id)
+        return await self._load(Delivery, query if job_id is None else query.where(columns.job_id == job_id))
 
     async def load_endpoints(self) -> list[Endpoint]:
-        """See :meth:`.Store.load_endpoints`."""
-        return await self._load(Endpoint, sa.select(schema.endpoints.c.body).order_by(schema.endpoints.c.name))
-
-    async def last_sequence(self) -> int:
-        """See :meth:`.Store.last_sequence`."""
-        async with self._opened().connect() as connection:
-            newest = await connection.scalar(sa.select(sa.func.max(schema.events.c.sequence)))
-        return newest or 0
+        """All endpoints by name."""
+        return await self._load(Endpoint, select(tables.endpoints.c.content).order_by(tables.endpoints.c.name))
 
     async def events_after(
-        self, sequence: int, *, job_id: str | None = None, tenant: str | None = None, limit: int
+        self, sequence: int, *, job_id: str | None = None, tenant: str | None = None, limit: int = 1000
     ) -> list[JobEvent]:
-        """See :meth:`.Store.events_after`."""
-        table = schema.events
-        query = sa.select(table.c.body).where(table.c.sequence > sequence).order_by(table.c.sequence).limit(limit)
+        """Events with a larger sequence number, oldest first."""
+        columns = tables.events.c
+        query = select(columns.content).where(columns.sequence > sequence).order_by(columns.sequence).limit(limit)
         if job_id is not None:
-            query = query.where(table.c.job_id == job_id)
+            query = query.where(columns.job_id == job_id)
         if tenant is not None:
-            query = query.where(table.c.tenant == tenant)
+            query = query.where(columns.tenant == tenant)
         return await self._load(JobEvent, query)
 
-    async def load_progress(self, job_id: str, limit: int) -> list[JobEvent]:
-        """See :meth:`.Store.load_progress`."""
-        table = schema.events
-        query = (
-            sa.select(table.c.body)
-            .where(table.c.job_id == job_id, table.c.kind == _PROGRESS)
-            .order_by(table.c.sequence.desc())
-            .limit(limit)
-        )
-        return (await self._load(JobEvent, query))[::-1]
+    async def last_sequence(self) -> int:
+        """The largest sequence number ever saved, 0 for none."""
+        async with self._transaction() as connection:
+            return int(await connection.scalar(select(func.max(tables.events.c.sequence))) or 0)
 
-    async def decisions_of(self, job_id: str, limit: int) -> list[Decision]:
-        """See :meth:`.Store.decisions_of`."""
-        table = schema.decisions
-        query = sa.select(table.c.body).where(table.c.job_id == job_id).order_by(table.c.id.desc()).limit(limit)
+    async def load_progress(self, job_id: str, *, limit: int) -> list[JobEvent]:
+        """The job's latest progress events, oldest first."""
+        columns = tables.events.c
+        query = select(columns.content).where(columns.job_id == job_id, columns.kind == _PROGRESS)
+        newest_first = await self._load(JobEvent, query.order_by(columns.sequence.desc()).limit(limit))
+        return newest_first[::-1]
+
+    async def decisions_of(self, job_id: str, *, limit: int) -> list[Decision]:
+        """The job's latest decisions, the one saved last first."""
+        columns = tables.decisions.c
+        query = select(columns.content).where(columns.job_id == job_id).order_by(columns.id.desc()).limit(limit)
         return await self._load(Decision, query)
 
     async def prune_events(self, keep_per_job: int) -> int:
-        """See :meth:`.Store.prune_events`."""
-        table = schema.events
-        age = sa.func.row_number().over(partition_by=table.c.job_id, order_by=table.c.sequence.desc())
-        ranked = sa.select(table.c.sequence, age.label("age")).where(table.c.kind == _PROGRESS).subquery()
-        old = sa.select(ranked.c.sequence).where(ranked.c.age > keep_per_job)
-        async with self._opened().begin() as connection:
-            result = await connection.execute(sa.delete(table).where(table.c.sequence.in_(old)))
-        return result.rowcount
+        """Drop progress events older than the newest ``keep_per_job`` of their job."""
+        columns = tables.events.c
+        rank = func.row_number().over(partition_by=columns.job_id, order_by=columns.sequence.desc())
+        ranked = select(columns.sequence, rank.label("rank")).where(columns.kind == _PROGRESS).subquery()
+        newest = select(func.max(columns.sequence)).scalar_subquery()
+        old = select(ranked.c.sequence).where(ranked.c.rank > keep_per_job)
+        # The very last event stays whatever it is: numbers must not be given out again after a restart.
+        return await self._delete(delete(tables.events).where(columns.sequence.in_(old), columns.sequence < newest))
 
-    async def _load(self, kind: type[T], query: sa.Select[tuple[str]]) -> list[T]:
-        async with self._opened().connect() as connection:
-            rows = (await connection.execute(query)).all()
-        return [loads(kind, row.body) for row in rows]
+    async def prune_decisions(self, keep_per_job: int) -> int:
+        """Drop decisions older than the newest ``keep_per_job`` of their job."""
+        columns = tables.decisions.c
+        rank = func.row_number().over(partition_by=columns.job_id, order_by=columns.id.desc())
+        ranked = select(columns.id, rank.label("rank")).subquery()
+        old = select(ranked.c.id).where(ranked.c.rank > keep_per_job)
+        return await self._delete(delete(tables.decisions).where(columns.id.in_(old)))
 
-    def _opened(self) -> AsyncEngine:
+    async def _load(self, kind: type[_T], query: Select[Any]) -> list[_T]:
+        async with self._transaction() as connection:
+            texts = (await connection.scalars(query)).all()
+        try:
+            return [from_json(kind, text) for text in texts]
+        except ValueError as error:
+            raise errors.unreadable(self._where, kind.__name__, str(error)) from error
+
+    async def _load_jobs(self, query: Select[Any]) -> list[Job]:
+        async with self._transaction() as connection:
+            found = (await connection.execute(query)).all()
+        try:
+            return [rows.job_from_row(content, script) for content, script in found]
+        except ValueError as error:
+            raise errors.unreadable(self._where, Job.__name__, str(error)) from error
+
+    async def _delete(self, statement: Delete) -> int:
+        async with self._writing, self._transaction() as connection:
+            return (await connection.execute(statement)).rowcount
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[AsyncConnection]:
+        """A connection in a transaction that is committed at the end, or undone when anything goes wrong."""
         if self._engine is None:
-            raise UnavailableError("the store is not open")
-        return self._engine
+            raise errors.not_open()
+        try:
+            async with asyncio.timeout(self._timeout), self._engine.begin() as connection:
+                yield connection
+        except TimeoutError as error:
+            raise errors.no_answer(self._where, f"no answer within {self._timeout:g} s") from error
+        except IntegrityError:
+            raise
+        except SQLAlchemyError as error:
+            raise errors.no_answer(self._where, _cause(error)) from error
 
 
-def _configure_connection(connection: Any, _record: object) -> None:
+_JOBS = select(tables.jobs.c.content, tables.scripts.c.content).outerjoin_from(
+    tables.jobs, tables.scripts, tables.jobs.c.id == tables.scripts.c.job_id
+)
+
+
+async def _put(connection: AsyncConnection, table: Table, new: list[dict[str, Any]]) -> None:
+    """Insert rows, or replace those with the same primary key."""
+    if not new:
+        return
+    insert = postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
+    key = [column.name for column in table.primary_key]
+    others = {column.name: insert.excluded[column.name] for column in table.columns if column.name not in key}
+    await connection.execute(insert.on_conflict_do_update(index_elements=key, set_=others), new)
+
+
+def _set_up_sqlite(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
+    # Python's driver would begin transactions by itself, and leave changes of the schema outside of them.
+    connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=NORMAL")
     cursor.close()
 
 
-def _migrate(connection: Connection) -> None:
-    config = Config()
-    config.set_main_option("script_location", str(_MIGRATIONS))
-    config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+def _begin_sqlite(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN")
 
 
-def _upsert(table: sa.Table) -> sqlite.Insert:
-    statement = sqlite.insert(table)
-    return statement.on_conflict_do_update(
-        index_elements=list(table.primary_key.columns),
-        set_={column.name: statement.excluded[column.name] for column in table.columns if not column.primary_key},
-    )
-
-
-def _job_row(job: Job) -> dict[str, object]:
-    return {
-        "id": job.id,
-        "tenant": job.tenant,
-        "state": job.state.value,
-        "submitted_at": job.submitted_at,
-        "idempotency_key": job.idempotency_key or None,
-        "body": dumps(job),
-    }
-
-
-def _delivery_row(delivery: Delivery) -> dict[str, object]:
-    return {"id": delivery.id, "job_id": delivery.job_id, "state": delivery.state.value, "body": dumps(delivery)}
-
-
-def _endpoint_row(endpoint: Endpoint) -> dict[str, object]:
-    return {"name": endpoint.name, "tenant": endpoint.tenant, "body": dumps(endpoint)}
-
-
-def _decision_row(decision: Decision) -> dict[str, object]:
-    return {"job_id": decision.job_id, "at": decision.at, "body": dumps(decision)}
-
-
-def _event_row(event: JobEvent) -> dict[str, object]:
-    return {
-        "sequence": event.sequence,
-        "job_id": event.job_id,
-        "tenant": event.tenant,
-        "kind": type(event.change).__name__,
-        "at": event.at,
-        "body": dumps(event),
-    }
+def _cause(error: BaseException) -> str:
+    """The driver's own words, without the statement and its parameters: those may hold a tenant's script."""
+    return str(getattr(error, "orig", None) or error).strip().rstrip(".")

@@ -1,1 +1,1 @@
-"""Alembic migrations of the store's schema. A released revision is never edited; make a new one."""
+"""How the schema came to be: one revision a file under ``versions/``, applied when the store is opened."""

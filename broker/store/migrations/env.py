@@ -1,13 +1,11 @@
-"""How Alembic reaches the database: over the connection that the store hands in."""
+"""What alembic runs for each of its commands: apply the revisions on the connection that ``schema.py`` hands over."""
+
+from __future__ import annotations
 
 from alembic import context
 
-from tiercel.broker.store.schema import metadata
+from tiercel.broker.store.tables import metadata
 
-context.configure(
-    connection=context.config.attributes["connection"],
-    target_metadata=metadata,
-    render_as_batch=True,  # SQLite cannot alter most things in place
-)
+context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
 with context.begin_transaction():
     context.run_migrations()

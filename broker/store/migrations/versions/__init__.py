@@ -1,1 +1,1 @@
-"""The revisions, oldest first."""
+"""Revisions; each file is applied once and never changed after a release."""

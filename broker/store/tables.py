@@ -1,0 +1,86 @@
+"""The tables as they are now; ``migrations/`` says how they came to be.
+
+Whole dataclasses are kept as JSON in ``content``; the other columns are there to find them.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Double,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata = MetaData()
+# SQLite counts up a column by itself only where its type is exactly INTEGER.
+_COUNTER = BigInteger().with_variant(Integer(), "sqlite")
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("submitted_at", Double, nullable=False),
+    Column("idempotency_key", Text),  # NULL when the client gave none: those never collide
+    Column("content", Text, nullable=False),  # without the script's content
+    UniqueConstraint("tenant", "idempotency_key", name="jobs_key_once_a_tenant"),
+    Index("jobs_by_state", "state"),
+)
+
+# Apart from the jobs, since a job is saved with each report and its script never changes.
+scripts = Table(
+    "scripts",
+    metadata,
+    Column("job_id", Text, primary_key=True),
+    Column("content", LargeBinary, nullable=False),
+)
+
+deliveries = Table(
+    "deliveries",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("job_id", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("requested_at", Double, nullable=False),
+    Column("content", Text, nullable=False),
+    Index("deliveries_by_job", "job_id"),
+)
+
+endpoints = Table(
+    "endpoints",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("content", Text, nullable=False),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("sequence", _COUNTER, primary_key=True, autoincrement=False),
+    Column("job_id", Text, nullable=False),
+    Column("tenant", Text, nullable=False),
+    Column("kind", Text, nullable=False),  # name of the change's class
+    Column("at", Double, nullable=False),
+    Column("content", Text, nullable=False),
+    Index("events_by_job", "job_id", "kind", "sequence"),
+    Index("events_by_tenant", "tenant", "sequence"),
+)
+
+decisions = Table(
+    "decisions",
+    metadata,
+    Column("id", _COUNTER, primary_key=True, autoincrement=True),
+    Column("job_id", Text, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("content", Text, nullable=False),
+    Index("decisions_by_job", "job_id", "id"),
+)

@@ -1,0 +1,216 @@
+"""What every store does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from tests.support.stored import stored_decision, stored_delivery, stored_event, stored_job
+from tiercel.broker.domain.endpoints import DeliveryState, Endpoint, Version
+from tiercel.broker.domain.errors import InvalidSpecError, UnavailableError
+from tiercel.broker.domain.events import ProgressMade, ShareChanged, StateChanged, TierChanged
+from tiercel.broker.domain.jobs import JobState, Tier, TierStatus
+from tiercel.broker.domain.shares import Share
+from tiercel.broker.store.contract import Store
+
+ENDPOINT = Endpoint(
+    "digits", "ada", next_version=2, live_version=1, versions=(Version(1, "a", 1, "accuracy", 0.91, 5.0, "00"),)
+)
+
+
+async def test_everything_comes_back_after_opening_again(reopened: Callable[[], Store]) -> None:
+    job, delivery, decision = stored_job("a"), stored_delivery("a", 1), stored_decision("a", 0.5)
+    events = [
+        stored_event(1, change=StateChanged(JobState.RUNNING, "placed")),
+        stored_event(2),
+        stored_event(3, change=TierChanged(TierStatus(1, Tier(0.9), reached_value=0.91))),
+        stored_event(4, change=ShareChanged("node", Share(0.5, 1.5, "why"))),
+    ]
+    async with reopened() as store:
+        await store.save(jobs=[job], deliveries=[delivery], endpoints=[ENDPOINT], decisions=[decision], events=events)
+    async with reopened() as store:
+        assert await store.load_jobs() == [job]
+        assert await store.load_deliveries() == [delivery]
+        assert await store.load_endpoints() == [ENDPOINT]
+        assert await store.decisions_of("a", limit=9) == [decision]
+        assert await store.events_after(0) == events
+
+
+async def test_an_empty_store_has_nothing(store: Store) -> None:
+    await store.save()
+    assert await store.load_jobs() == []
+    assert await store.get_job("a") is None
+    assert await store.load_deliveries() == []
+    assert await store.load_endpoints() == []
+    assert await store.events_after(0) == []
+    assert await store.last_sequence() == 0
+    assert await store.load_progress("a", limit=5) == []
+    assert await store.decisions_of("a", limit=5) == []
+    assert await store.prune_events(5) == 0
+    assert await store.prune_decisions(5) == 0
+
+
+async def test_saving_again_replaces(store: Store) -> None:
+    job, delivery = stored_job("a"), stored_delivery("a", 1)
+    await store.save(jobs=[job], deliveries=[delivery], endpoints=[ENDPOINT], events=[stored_event(1)])
+    job = replace(job, state=JobState.RUNNING, epoch=3, latest_value=0.5)
+    delivery = replace(delivery, state=DeliveryState.DELIVERED, delivered_at=9.0)
+    endpoint = replace(ENDPOINT, node_id="node")
+    event = stored_event(1, change=StateChanged(JobState.RUNNING, ""))
+    await store.save(jobs=[job], deliveries=[delivery], endpoints=[endpoint], events=[event])
+    assert await store.load_jobs() == [job]
+    assert await store.load_deliveries() == [delivery]
+    assert await store.load_endpoints() == [endpoint]
+    assert await store.events_after(0) == [event]
+
+
+async def test_a_script_comes_back_byte_by_byte_also_for_a_job_saved_many_times(
+    reopened: Callable[[], Store],
+) -> None:
+    job = stored_job("a", script=bytes(range(256)) * 4096)
+    async with reopened() as store:
+        await store.save(jobs=[job, stored_job("b", script=None), stored_job("c", script=b"")])
+        await store.save(jobs=[replace(job, epoch=1)])
+    async with reopened() as store:
+        await store.save(jobs=[replace(job, epoch=2)])
+        assert await store.get_job("a") == replace(job, epoch=2)
+        assert [entry.spec.script for entry in await store.load_jobs()][1:] == [
+            None,
+            stored_job("c", script=b"").spec.script,
+        ]
+
+
+async def test_numbers_that_are_not_finite_survive(reopened: Callable[[], Store]) -> None:
+    job = replace(stored_job("a"), latest_value=math.nan, best_value=-math.inf)
+    change = ProgressMade(1, math.nan, {"loss": math.inf, "other": math.nan}, 0.0)
+    async with reopened() as store:
+        await store.save(jobs=[job], events=[stored_event(1, change=change)])
+    async with reopened() as store:
+        assert repr(await store.get_job("a")) == repr(job)
+        assert repr((await store.events_after(0))[0].change) == repr(change)
+
+
+async def test_jobs_come_by_submission_and_finished_ones_can_be_left_out(store: Store) -> None:
+    await store.save(
+        jobs=[
+            stored_job("c", submitted_at=1.0),
+            stored_job("b", submitted_at=2.0, state=JobState.CANCELLED),
+            stored_job("d", submitted_at=2.0, state=JobState.STOPPING),
+            stored_job("a", submitted_at=3.0, state=JobState.COMPLETED),
+            stored_job("e", submitted_at=0.5, state=JobState.FAILED),
+        ]
+    )
+    assert [job.id for job in await store.load_jobs()] == ["e", "c", "b", "d", "a"]
+    assert [job.id for job in await store.load_jobs(active_only=True)] == ["c", "d"]
+
+
+async def test_a_job_is_found_by_the_key_its_tenant_gave(store: Store) -> None:
+    mine, other = stored_job("a", idempotency_key="k"), stored_job("b", tenant="bob", idempotency_key="k")
+    await store.save(jobs=[mine, other, stored_job("c"), stored_job("d")])
+    assert await store.find_job("ada", "k") == mine
+    assert await store.find_job("bob", "k") == other
+    assert await store.find_job("ada", "l") is None
+    assert await store.find_job("ada", "") is None
+    await store.save(jobs=[replace(mine, epoch=5)])
+    assert await store.find_job("ada", "k") == replace(mine, epoch=5)
+
+
+async def test_a_second_job_under_a_key_is_refused_and_nothing_of_the_call_is_kept(store: Store) -> None:
+    await store.save(jobs=[stored_job("a", idempotency_key="k")], events=[stored_event(1)])
+    with pytest.raises(InvalidSpecError, match="idempotency key") as caught:
+        await store.save(
+            jobs=[stored_job("fine"), stored_job("b", idempotency_key="k")],
+            deliveries=[stored_delivery("b", 1)],
+            endpoints=[ENDPOINT],
+            decisions=[stored_decision("b", 0.5)],
+            events=[stored_event(2)],
+        )
+    assert caught.value.field == "idempotency_key"
+    assert [job.id for job in await store.load_jobs()] == ["a"]
+    assert (await store.load_deliveries(), await store.load_endpoints()) == ([], [])
+    assert await store.decisions_of("b", limit=9) == []
+    assert await store.last_sequence() == 1
+    # and the store works on, also for a job that the failed call brought
+    await store.save(jobs=[stored_job("fine")])
+    assert await store.get_job("fine") == stored_job("fine")
+
+
+async def test_deliveries_come_by_time_and_by_job(store: Store) -> None:
+    late, early = stored_delivery("a", 1, requested_at=2.0), stored_delivery("b", 1, requested_at=1.0)
+    later = stored_delivery("a", 2, requested_at=3.0)
+    await store.save(deliveries=[later, late, early])
+    assert await store.load_deliveries() == [early, late, later]
+    assert await store.load_deliveries("a") == [late, later]
+    assert await store.load_deliveries("c") == []
+
+
+async def test_events_are_read_from_a_cursor_on_by_job_and_tenant(store: Store) -> None:
+    await store.save(events=[stored_event(3, "b", tenant="bob"), stored_event(1, "a"), stored_event(2, "c")])
+    await store.save(events=[stored_event(4, "a")])
+
+    async def numbers(sequence: int, **narrowed: str) -> list[int]:
+        return [event.sequence for event in await store.events_after(sequence, limit=10, **narrowed)]
+
+    assert await numbers(0) == [1, 2, 3, 4]
+    assert await numbers(2) == [3, 4]
+    assert await numbers(0, job_id="a") == [1, 4]
+    assert await numbers(0, tenant="ada") == [1, 2, 4]
+    assert await numbers(1, job_id="a", tenant="ada") == [4]
+    assert await numbers(0, job_id="a", tenant="bob") == []
+    assert [event.sequence for event in await store.events_after(1, limit=2)] == [2, 3]
+    assert await store.last_sequence() == 4
+
+
+async def test_the_latest_progress_of_a_job_comes_oldest_first(store: Store) -> None:
+    await store.save(events=[stored_event(sequence, "a") for sequence in range(1, 6)])
+    await store.save(events=[stored_event(6, "a", change=StateChanged(JobState.RUNNING, "")), stored_event(7, "b")])
+    assert [event.sequence for event in await store.load_progress("a", limit=3)] == [3, 4, 5]
+    assert [event.sequence for event in await store.load_progress("a", limit=30)] == [1, 2, 3, 4, 5]
+    assert await store.load_progress("a", limit=0) == []
+
+
+async def test_the_latest_decisions_of_a_job_come_newest_first(store: Store) -> None:
+    first, second, third = (stored_decision("a", weight) for weight in (0.1, 0.2, 0.3))
+    await store.save(decisions=[first, second])
+    await store.save(decisions=[stored_decision("b", 0.9), third])
+    assert await store.decisions_of("a", limit=2) == [third, second]
+    assert await store.decisions_of("a", limit=50) == [third, second, first]
+
+
+async def test_old_progress_can_be_dropped_and_nothing_else_goes(store: Store) -> None:
+    state = stored_event(1, "a", change=StateChanged(JobState.RUNNING, ""))
+    await store.save(events=[state, *(stored_event(sequence, "a") for sequence in range(2, 7)), stored_event(7, "b")])
+    assert await store.prune_events(2) == 3
+    assert [event.sequence for event in await store.events_after(0)] == [1, 5, 6, 7]
+    assert await store.prune_events(2) == 0
+
+
+async def test_numbers_are_not_given_out_again_after_pruning(reopened: Callable[[], Store]) -> None:
+    async with reopened() as store:
+        await store.save(events=[stored_event(sequence) for sequence in range(1, 6)])
+        await store.prune_events(0)
+        assert await store.last_sequence() == 5
+    async with reopened() as store:
+        assert await store.last_sequence() == 5
+
+
+async def test_old_decisions_can_be_dropped(store: Store) -> None:
+    await store.save(decisions=[stored_decision("a", weight) for weight in (0.1, 0.2, 0.3)])
+    await store.save(decisions=[stored_decision("b", 0.4)])
+    assert await store.prune_decisions(2) == 1
+    assert await store.decisions_of("a", limit=9) == [stored_decision("a", 0.3), stored_decision("a", 0.2)]
+    assert await store.decisions_of("b", limit=9) == [stored_decision("b", 0.4)]
+
+
+async def test_a_store_that_is_not_open_says_so(reopened: Callable[[], Store]) -> None:
+    store = reopened()
+    with pytest.raises(UnavailableError, match="not open"):
+        await store.load_jobs()
+    async with store:
+        assert await store.load_jobs() == []
+    with pytest.raises(UnavailableError, match="not open"):
+        await store.save(jobs=[stored_job("a")])
+    await store.close()

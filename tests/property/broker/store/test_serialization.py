@@ -1,0 +1,31 @@
+"""Whatever the domain can hold comes back from JSON as it was."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tiercel.broker.domain.endpoints import Delivery, Endpoint
+from tiercel.broker.domain.events import Decision, EndpointEvent, JobEvent, NodeEvent
+from tiercel.broker.domain.jobs import Job, Observation
+from tiercel.broker.domain.nodes import Node
+from tiercel.broker.store.serialization import from_json, to_json
+
+KINDS = [Job, Delivery, Endpoint, Decision, JobEvent, EndpointEvent, NodeEvent, Node, Observation]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a Job has many fields
+def test_round_trip(kind: type, data: st.DataObject) -> None:
+    value = data.draw(st.from_type(kind))
+    text = to_json(value)
+    back: object = from_json(kind, text)
+    assert type(back) is kind
+    # By its text where NaN, which equals nothing, is among the fields.
+    assert back == value or "nan" in repr(value)
+    assert to_json(back) == text
+    assert json.loads(text, parse_constant=pytest.fail) is not None
