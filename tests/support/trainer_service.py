@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from pathlib import Path
+from typing import Protocol
 
 import grpc
 
@@ -21,6 +22,7 @@ from tiercel.v1 import common_pb2, trainer_pb2, trainer_pb2_grpc
 TOKEN = "a-secret-of-this-run"
 TIMEOUT_SECONDS = 60.0
 ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = ROOT / "tests" / "support" / "scripts"
 
 
 @dataclasses.dataclass
@@ -87,8 +89,9 @@ class TrainerServer(trainer_pb2_grpc.TrainerServiceServicer):
             os.close(directory_fd)
 
     def stop(self) -> None:
-        """Break every connection and stop to listen."""
-        assert self._server is not None
+        """Break every connection and stop to listen. Twice does no harm."""
+        if self._server is None:
+            return
         with self._changed:
             streams, self._streams = self._streams, []
         for stream in streams:
@@ -227,6 +230,30 @@ class TrainingProcess:
         """End it at once, if it still runs."""
         self.process.kill()
         self.process.communicate(timeout=TIMEOUT_SECONDS)
+
+
+class StartServer(Protocol):
+    """Starts a server in the run's folder."""
+
+    def __call__(
+        self,
+        *,
+        metric: str = "accuracy",
+        tiers: tuple[float, ...] = (),
+        smaller_is_better: bool = False,
+        run_id: str = "job-1",
+        max_epochs: int = 0,
+        acknowledge: bool = True,
+        request_exports: bool = True,
+    ) -> TrainerServer:
+        """Start it; see :class:`TrainerServer`."""
+
+
+class StartScript(Protocol):
+    """Starts one of :data:`SCRIPTS`."""
+
+    def __call__(self, name: str, *arguments: str, alone: bool = False, **environment: str) -> TrainingProcess:
+        """Start it in the run's folder, or alone."""
 
 
 def sha256_of(path: Path) -> str:

@@ -73,6 +73,7 @@ class AttachedJob(Job):
         self._pacer = Pacer()
         self._finished_epochs = self._epoch = self._sequence = 0
         self._stopping = self._interrupted = self._crashed = self._gave_up = self._closed = False
+        self._unsettled_in_checkpoint = False
 
     @property
     def is_attached(self) -> bool:
@@ -112,6 +113,8 @@ class AttachedJob(Job):
             self._end_epoch()
         self._save()
         self._settle()
+        if self._unsettled_in_checkpoint:
+            self._save()  # what has arrived meanwhile need not be sent again by the next run
 
     def steps(self, batches: Iterable[Item]) -> Iterator[Item]:
         """The batches; ends early when the run is asked to stop."""
@@ -238,6 +241,7 @@ class AttachedJob(Job):
 
     def _save(self) -> None:
         kept_value, kept_weights = self._deliveries.kept
+        self._unsettled_in_checkpoint = not self._is_settled()
         reports = tuple(SentReport(r.epoch, dict(r.metrics)) for r in self._channel.unacknowledged())
         run = RunState(
             run_id=self._run_id,

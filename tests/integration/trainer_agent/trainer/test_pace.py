@@ -1,0 +1,58 @@
+"""The cooperative limit, measured on a real process."""
+
+from __future__ import annotations
+
+import time
+
+import psutil
+import pytest
+
+from tests.support.trainer_service import StartScript, StartServer
+
+WINDOW_SECONDS = 3.0
+ATTEMPTS = 5
+
+
+def cores_used(process: psutil.Process) -> float:
+    """Average use over a window."""
+    cpu, wall = sum(process.cpu_times()[:2]), time.monotonic()
+    time.sleep(WINDOW_SECONDS)  # measuring a rate takes time
+    return float(sum(process.cpu_times()[:2]) - cpu) / (time.monotonic() - wall)
+
+
+def wait_cores_used(process: psutil.Process, wanted: float) -> None:
+    """Measure until the use is as wanted; a busy machine may take away for a while what the limit grants."""
+    measured = []
+    for _ in range(ATTEMPTS):
+        measured.append(cores_used(process))
+        if measured[-1] == pytest.approx(wanted, rel=0.1):
+            return
+    pytest.fail(f"wanted {wanted} cores, measured {measured}")
+
+
+def test_cpu_use_follows_the_pace_while_it_changes(start_server: StartServer, start_script: StartScript) -> None:
+    server = start_server()
+    script = start_script("linear", "--epochs", "100000", "--step-cpu-seconds", "0.02")
+    server.wait_until(lambda recorded: recorded.reports)
+    process = psutil.Process(script.process.pid)
+    server.request_pace(0.3)
+    wait_cores_used(process, 0.3)
+    server.request_pace(0.15)
+    wait_cores_used(process, 0.15)
+    reports = len(server.recorded.reports)
+    server.request_pace(0)
+    server.wait_until(lambda recorded: len(recorded.reports) > reports + 3)
+    server.request_stop()
+    assert script.wait().returncode == 0
+
+
+def test_a_run_that_rests_for_long_still_obeys(start_server: StartServer, start_script: StartScript) -> None:
+    server = start_server(tiers=(0.5,), request_exports=False)
+    script = start_script("linear", "--epochs", "100000", "--step-cpu-seconds", "0.05")
+    server.wait_until(lambda recorded: any(report.metrics["accuracy"] >= 0.5 for report in recorded.reports))
+    server.request_pace(0.0001)  # a rest of minutes after each step
+    server.request_export("while-resting", 0.5)
+    server.wait_until(lambda recorded: recorded.export_done)
+    server.request_stop()
+    assert script.wait().returncode == 0
+    assert server.recorded.export_done[0].error == ""

@@ -1,0 +1,77 @@
+"""Reports over a real Unix socket, from a real process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from torch import nn
+
+import tiercel.trainer
+from tests.support.trainer_service import SCRIPTS, TOKEN, StartScript, StartServer, TrainerServer, TrainingProcess
+from tiercel.trainer_agent.trainer import attaching
+
+# Slow enough for a test to step in between two epochs.
+SLOW = ("--steps", "4", "--step-sleep-seconds", "0.03")
+
+
+def test_reports_arrive_numbered_and_the_spec_caps_the_epochs(
+    start_server: StartServer, start_script: StartScript
+) -> None:
+    server = start_server(max_epochs=3)
+    finished = start_script("linear", "--epochs", "50").wait()
+    assert finished.returncode == 0, finished.output
+    assert [(report.sequence, report.epoch) for report in server.recorded.reports] == [(1, 1), (2, 2), (3, 3)]
+    assert all(0 <= report.metrics["accuracy"] <= 1 for report in server.recorded.reports)
+    assert [hello.token for hello in server.recorded.hellos] == [TOKEN]
+    assert [line.split("=")[0] for line in finished.output.splitlines()[:3]] == [
+        f"epoch {number}  accuracy" for number in (1, 2, 3)
+    ]
+    assert TOKEN not in finished.output
+
+
+def test_unacknowledged_reports_are_sent_again_when_the_agent_is_back(
+    start_server: StartServer, start_script: StartScript
+) -> None:
+    first = start_server(acknowledge=False)
+    script = start_script("linear", "--epochs", "8", *SLOW)
+    first.wait_until(lambda recorded: len(recorded.reports) >= 2)
+    first.stop()
+    second = start_server()
+    finished = script.wait()
+    assert finished.returncode == 0, finished.output
+    assert [report.sequence for report in second.recorded.reports] == list(range(1, 9))
+
+
+def test_training_goes_on_while_the_agent_is_away(start_server: StartServer, start_script: StartScript) -> None:
+    server = start_server()
+    script = start_script("linear", "--epochs", "20", *SLOW, TIERCEL_EXIT_WAIT_SECONDS="0.5")
+    server.wait_until(lambda recorded: recorded.reports)
+    server.stop()
+    finished = script.wait()
+    assert finished.returncode == 0, finished.output
+    assert "epoch 20  accuracy" in finished.output
+    assert "no connection to the node's agent" in finished.output
+    assert "did not take all reports and models within 0.5 s" in finished.output
+
+
+@pytest.mark.parametrize("folder", ["a" * 120, "50%20 of it?#"])
+def test_a_socket_works_whatever_its_path(tmp_path: Path, folder: str) -> None:
+    run_directory = tmp_path / folder / "run"
+    server = TrainerServer(run_directory)
+    server.start()
+    try:
+        finished = TrainingProcess(str(SCRIPTS / "linear.py"), "--epochs", "2", run_directory=run_directory).wait()
+    finally:
+        server.stop()
+    assert finished.returncode == 0, finished.output
+    assert [report.sequence for report in server.recorded.reports] == [1, 2]
+
+
+def test_without_an_agent_the_script_ends_with_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "token").write_text("secret")
+    monkeypatch.setenv("TIERCEL_RUN_DIR", str(tmp_path))
+    monkeypatch.setattr(attaching, "WELCOME_WAIT_SECONDS", 0.2)
+    with pytest.raises(tiercel.trainer.AgentUnreachableError, match=r"agent\.sock for 0\.2 s; see the agent's log"):
+        tiercel.trainer.connect(nn.Linear(1, 1), np.ones((1, 1), dtype=np.float32), lambda predict: 0.0)

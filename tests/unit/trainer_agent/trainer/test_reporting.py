@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from tiercel.trainer_agent.trainer.reporting import as_numbers, report_line
+
+
+def test_numbers_of_every_make_become_floats() -> None:
+    numbers = as_numbers({"a": 1, "b": np.float32(0.5), "c": torch.tensor(0.25), "d": float("nan")})
+    assert [type(value) for value in numbers.values()] == [float] * 4
+    assert numbers["b"] == 0.5
+    assert math.isnan(numbers["d"])
+
+
+def test_what_is_no_number_is_named() -> None:
+    with pytest.raises(TypeError, match="accuracy is a list"):
+        as_numbers({"accuracy": [0.5]})
+
+
+def test_an_empty_report_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one metric"):
+        as_numbers({})
+
+
+def test_a_report_is_one_plain_line() -> None:
+    assert report_line(3, {"accuracy": 0.93125, "loss": 1.0}) == "epoch 3  accuracy=0.93125  loss=1"

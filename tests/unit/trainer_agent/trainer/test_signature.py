@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from tiercel.trainer_agent.trainer.signature import ExampleInput, Signature, named_outputs, unpack
+
+ROWS = np.ones((1, 3), dtype=np.float32)
+
+
+@pytest.mark.parametrize(
+    ("example", "names"),
+    [
+        (ROWS, ("input",)),
+        (torch.ones(1, 3), ("input",)),
+        ((ROWS,), ("input",)),
+        ((ROWS, torch.ones(1, 2)), ("input_0", "input_1")),
+        ({"image": ROWS, "mask": ROWS}, ("image", "mask")),
+    ],
+)
+def test_inputs_get_names(example: ExampleInput, names: tuple[str, ...]) -> None:
+    signature = Signature.from_example(example)
+    assert signature.input_names == names
+    assert len(signature.example) == len(names)
+
+
+def test_the_example_is_a_copy() -> None:
+    rows = torch.ones(1, 3)
+    signature = Signature.from_example(rows)
+    rows += 1
+    assert torch.equal(signature.example[0], torch.ones(1, 3))
+
+
+@pytest.mark.parametrize("example", [(), np.float32(1.0), np.ones((0, 3), dtype=np.float32)])
+def test_an_example_without_rows_is_refused(example: ExampleInput) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        Signature.from_example(example)
+
+
+def test_arrays_are_cast_to_the_types_of_the_example() -> None:
+    (tensor,) = Signature.from_example(ROWS).tensors([np.ones((2, 3), dtype=np.float64)])
+    assert tensor.dtype == torch.float32
+
+
+def test_too_few_arrays_are_refused_by_name() -> None:
+    with pytest.raises(ValueError, match=r"2 inputs \(image, mask\), got 1"):
+        Signature.from_example({"image": ROWS, "mask": ROWS}).tensors([ROWS])
+
+
+@pytest.mark.parametrize(
+    ("result", "names"),
+    [
+        (torch.ones(1), ["output"]),
+        ((torch.ones(1),), ["output"]),
+        ([torch.ones(1), torch.ones(1)], ["output_0", "output_1"]),
+        ({"scores": torch.ones(1)}, ["scores"]),
+    ],
+)
+def test_outputs_get_names(result: object, names: list[str]) -> None:
+    assert list(named_outputs(result)) == names
+
+
+@pytest.mark.parametrize("result", [None, 1.0, "scores", (torch.ones(1), None)])
+def test_what_is_not_made_of_tensors_cannot_be_served(result: object) -> None:
+    with pytest.raises(TypeError, match="served"):
+        named_outputs(result)
+
+
+def test_one_array_is_not_wrapped() -> None:
+    assert unpack([ROWS]) is ROWS
+    assert unpack([ROWS, ROWS]) == (ROWS, ROWS)
