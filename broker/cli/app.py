@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import typer
 
 from tiercel.broker.cli.cluster import endpoints, infer, nodes, version
@@ -23,4 +25,6 @@ for command in (up, down, submit, ls, show, watch, logs, cancel, explain, nodes,
 
 def main() -> None:
     """Entry point of the ``tiercel`` command."""
+    # gRPC's own log tells of each connection that ends; what matters of it is told in sentences.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     app(prog_name="tiercel")

@@ -178,7 +178,8 @@ def job_lines(job: JobInfo) -> list[str]:
         f"progress  epoch {job.epoch} of {spec.max_epochs}",
         f"metric    {spec.metric} {number(job.latest_value)} (best {number(job.best_value)}, {spec.direction.value})",
         f"node      {job.node_id or '-'}, attempt {job.attempts}, {job.cpu_seconds:.1f} CPU seconds",
-        f"share     {share_cell(job)}" + (f": {clean(job.share.reason)}" if job.share else ""),
+        f"share     {share_cell(job)}"
+        + (f": {clean(job.share.reason)}" if job.share and not job.state.is_final else ""),
         f"asked     {spec.resources.cpu_cores:g} cores, {memory(spec.resources.memory_bytes)}",
         *(_tier_line(tier) for tier in job.tiers),
     ]

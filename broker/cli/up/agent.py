@@ -6,7 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tiercel.broker.cli.up.addresses import read_earlier
@@ -49,6 +49,7 @@ class AgentKeeper:
         tell: Says a sentence to the user.
         command: How to start an agent; its options are appended.
         patience: How one that ends is dealt with.
+        earlier: Where things listened the last time, for getting the same ports again.
     """
 
     def __init__(
@@ -57,12 +58,14 @@ class AgentKeeper:
         tell: Callable[[str], None],
         command: tuple[str, ...] = AGENT_COMMAND,
         patience: AgentPatience | None = None,
+        earlier: Mapping[str, str] | None = None,
     ) -> None:
         self._options = options
         self._places = Places(options.state_dir)
         self._tell = tell
         self._command = command
         self._patience = patience or AgentPatience()
+        self._earlier = dict(earlier or {})
         # pidfd of the agent that we started, while it lives.
         self._started: int | None = None
 
@@ -164,7 +167,8 @@ class AgentKeeper:
         if is_held(self._places.serving_lock):
             # The inference server outlived its agent and keeps its ports.
             return options.http_port, options.grpc_port
-        earlier = read_earlier(self._places.addresses)
+        # The file leaves the inference server out until it answers; what it said before the start is as good.
+        earlier = {**self._earlier, **read_earlier(self._places.addresses)}
         return (
             choose_port("--http-port", options.http_port, earlier.get("serving_http", "")),
             choose_port("--grpc-port", options.grpc_port, earlier.get("serving_grpc", "")),

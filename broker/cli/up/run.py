@@ -44,7 +44,7 @@ async def run_up(options: UpOptions, agent_command: tuple[str, ...] = AGENT_COMM
         earlier = read_earlier(places.addresses)
         settings = _broker_settings(options, earlier)
         _check_serving_ports(options, places)
-        keeper = AgentKeeper(options, _tell, agent_command)
+        keeper = AgentKeeper(options, _tell, agent_command, earlier=earlier)
         stopping = asyncio.Event()
         _stop_on_signals(stopping)
         async with Broker(settings) as broker:

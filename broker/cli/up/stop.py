@@ -24,7 +24,7 @@ async def run_down(state_dir: Path) -> list[str]:
     places = Places(state_dir)
     # In this order: 'up' would start the agent again, and the agent the inference server.
     parts = (
-        ("the broker", places.up_lock, _UP_SECONDS),
+        ("the broker with its agent and inference server", places.up_lock, _UP_SECONDS),
         ("the agent", places.agent_lock, _AGENT_SECONDS),
         ("the inference server", places.serving_lock, _SERVING_SECONDS),
     )

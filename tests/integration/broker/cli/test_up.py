@@ -103,7 +103,7 @@ async def test_down_stops_it(places: Places) -> None:
     async with up(places) as process:
         await wait_up(process)
 
-        assert await run_down(places.state_dir) == ["the broker"]
+        assert await run_down(places.state_dir) == ["the broker with its agent and inference server"]
 
         assert await process.wait() == 0
     assert not is_held(places.agent_lock)

@@ -177,6 +177,24 @@ async def test_an_agent_that_has_hardly_started_is_stopped(options: UpOptions) -
     ] == []
 
 
+async def test_a_restart_asks_for_the_ports_of_the_last_time(options: UpOptions) -> None:
+    places = Places(options.state_dir)
+    options.state_dir.mkdir()
+    write_addresses(places.addresses, {"broker": "127.0.0.1:1"})
+    with listening() as port:
+        pass
+    earlier = {"serving_http": f"127.0.0.1:{port}"}
+    keeper = AgentKeeper(options, print, AGENT, earlier=earlier)
+    task = asyncio.create_task(keeper.keep())
+    await until(lambda: is_held(places.agent_lock))
+    await until(lambda: "agent started" in places.agent_log.read_text())
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await keeper.stop()
+
+    assert f"http_port='{port}', grpc_port='0'" in places.agent_log.read_text()
+
+
 async def test_an_agent_that_cannot_start_says_why(options: UpOptions) -> None:
     options.state_dir.mkdir()
     says_why = (sys.executable, "-c", "import sys; print('Docker does not answer.', file=sys.stderr); sys.exit(2)")
