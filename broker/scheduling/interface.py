@@ -116,7 +116,8 @@ class Plan:
 
     Attributes:
         assignments: One for each job that runs or shall run; a job without one keeps waiting.
-        waiting: Why a job keeps waiting, by job id.
+        waiting: Why a job keeps waiting, by job id. A job whose node is offline waits for that node, not for a
+            decision, and is not listed.
         unreachable: Why a job's next tier is held for out of reach, by job id; the tenant is told.
     """
 

@@ -52,6 +52,10 @@ class Store(ABC):
 
         Raises:
             InvalidSpecError: Another job of the tenant has the same idempotency key (field ``idempotency_key``).
+            UnavailableError: The store does not answer. The call may have been carried out; repeating it is safe, but
+                for decisions, which may then be there twice.
+            TiercelError: The store refuses something in the call; repeating it is of no use.
+            TypeError: Something in the call does not have the type that its field declares (where it has to be written).
         """
 
     @abstractmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tiercel.broker.domain.errors import InvalidSpecError, UnavailableError
+from tiercel.broker.domain.errors import InvalidSpecError, TiercelError, UnavailableError
 
 
 def not_open() -> UnavailableError:
@@ -22,8 +22,13 @@ def cannot_open(where: str, cause: str) -> UnavailableError:
 
 
 def no_answer(where: str, cause: str) -> UnavailableError:
-    """An operation failed or took too long."""
-    return UnavailableError(f"The broker's database {where} does not answer: {cause}. Nothing was changed; try again.")
+    """An operation failed or took too long; one that writes may or may not have been carried out."""
+    return UnavailableError(f"The broker's database {where} does not answer: {cause}. Try again.")
+
+
+def refused(where: str, cause: str) -> TiercelError:
+    """The database works but does not take this content; trying again would not help."""
+    return TiercelError(f"The broker's database {where} refused what was to be saved: {cause}. Nothing was saved.")
 
 
 def unreadable(where: str, what: str, cause: str) -> UnavailableError:

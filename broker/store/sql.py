@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from sqlalchemy import URL, Connection, Delete, Select, Table, delete, event, func, make_url, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
 
@@ -115,10 +115,10 @@ class SqlStore(Store):
                 await _put(connection, tables.events, list(map(rows.event_row, events)))
                 if decisions:
                     await connection.execute(tables.decisions.insert(), list(map(rows.decision_row, decisions)))
-        except IntegrityError as error:
+        except (IntegrityError, DataError) as error:
             if _KEY_TAKEN.search(str(error.orig)):
                 raise errors.second_job_with_key() from error
-            raise errors.no_answer(self._where, _cause(error)) from error
+            raise errors.refused(self._where, _cause(error)) from error
         self._scripts_kept.update(row["job_id"] for row in new_scripts)
 
     async def load_jobs(self, *, active_only: bool = False) -> list[Job]:
@@ -224,7 +224,7 @@ class SqlStore(Store):
                 yield connection
         except TimeoutError as error:
             raise errors.no_answer(self._where, f"no answer within {self._timeout:g} s") from error
-        except IntegrityError:
+        except (IntegrityError, DataError):  # about what is saved, not about the database
             raise
         except SQLAlchemyError as error:
             raise errors.no_answer(self._where, _cause(error)) from error

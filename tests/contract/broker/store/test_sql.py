@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import sqlite3
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, create_engine, inspect
 
 from tests.support.stored import stored_event, stored_job
-from tiercel.broker.domain.errors import UnavailableError
+from tiercel.broker.domain.errors import TiercelError, UnavailableError
 from tiercel.broker.store.schema import upgrade_schema
 from tiercel.broker.store.sql import SqlStore, sqlite_url
 from tiercel.broker.store.tables import metadata
@@ -90,10 +91,19 @@ async def test_a_locked_database_is_given_up_in_time_and_works_on_afterwards(dat
     async with SqlStore(sqlite_url(database), timeout=0.5) as store:
         with contextlib.closing(sqlite3.connect(database)) as other:
             other.execute("BEGIN EXCLUSIVE")
-            with pytest.raises(UnavailableError, match=r"does not answer: .*try again"):
+            with pytest.raises(UnavailableError, match=r"does not answer: .*Try again"):
                 await store.save(jobs=[stored_job("a")])
         await store.save(jobs=[stored_job("a")])
         assert await store.get_job("a") == stored_job("a")
+
+
+async def test_content_that_is_refused_is_not_held_for_a_database_that_does_not_answer(database: Path) -> None:
+    async with SqlStore(sqlite_url(database)) as store:
+        with pytest.raises(TiercelError, match="refused what was to be saved: NOT NULL") as caught:
+            # SQLite takes NaN for NULL
+            await store.save(jobs=[stored_job("a"), stored_job("b", submitted_at=math.nan)])
+        assert not isinstance(caught.value, UnavailableError)
+        assert await store.load_jobs() == []
 
 
 async def test_writers_and_readers_at_the_same_time_get_along(database: Path) -> None:
