@@ -15,6 +15,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter, PercentFormatter
 from matplotlib.typing import RcKeyType
 
 from benchmarks.load_record import LoadRecord
+from benchmarks.plot_labels import Label, place_labels
 from benchmarks.timeline import JobTrack, Timeline
 
 # Okabe and Ito's colours, which people with any kind of colour vision can tell apart.
@@ -58,8 +59,9 @@ def draw(timeline: Timeline, record: LoadRecord, path: Path) -> None:
             return at - began
 
         _draw_head(head, message(timeline, record), tracks, colours)
+        labels = []
         for panel, metric in zip(axes, metrics, strict=False):
-            _draw_metric(panel, [track for track in tracks if track.metric == metric], colours, clock)
+            labels += _draw_metric(panel, [track for track in tracks if track.metric == metric], colours, clock)
         shares, versions, latency = axes[len(metrics) :]
         _draw_shares(shares, tracks, colours, clock, ended)
         _draw_versions(versions, tracks, colours, record, (clock, ended))
@@ -68,6 +70,7 @@ def draw(timeline: Timeline, record: LoadRecord, path: Path) -> None:
             panel.set_xlim(0, clock(ended))
             panel.tick_params(axis="x", labelbottom=panel is latency)
         latency.set_xlabel("Seconds since the first job was submitted")
+        place_labels(figure, labels)
         figure.savefig(path, dpi=150, facecolor="white")
 
 
@@ -104,7 +107,8 @@ def _draw_head(panel: Axes, title: str, tracks: list[JobTrack], colours: Mapping
     )
 
 
-def _draw_metric(panel: Axes, tracks: list[JobTrack], colours: Mapping[str, str], clock: Clock) -> None:
+def _draw_metric(panel: Axes, tracks: list[JobTrack], colours: Mapping[str, str], clock: Clock) -> list[Label]:
+    labels = []
     smaller = tracks[0].direction.value == "min"
     metric = tracks[0].metric
     note = "smaller is better" if smaller else "on test images"
@@ -118,20 +122,12 @@ def _draw_metric(panel: Axes, tracks: list[JobTrack], colours: Mapping[str, str]
                 continue
             at = clock(track.submitted_at + tier.reached_seconds)
             panel.plot(at, tier.reached_value, "o", color=colour, markersize=8, markeredgecolor="white", zorder=5)
-            panel.annotate(
-                _shown(metric, tier.target),
-                (at, tier.reached_value),
-                xytext=(6 if smaller else -4, 6),
-                textcoords="offset points",
-                ha="left" if smaller else "right",
-                va="bottom",
-                color=colour,
-                fontweight="bold",
-            )
+            labels.append(Label(panel, at, tier.reached_value, _shown(metric, tier.target), colour))
     panel.grid(axis="y", color=FAINT, alpha=0.35)
     if metric == "accuracy":
-        panel.set_ylim(top=1.04)
+        panel.set_ylim(top=1.08)
         panel.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    return labels
 
 
 def _draw_shares(panel: Axes, tracks: list[JobTrack], colours: Mapping[str, str], clock: Clock, ended: float) -> None:
