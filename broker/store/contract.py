@@ -55,7 +55,7 @@ class Store(ABC):
             UnavailableError: The store does not answer. The call may have been carried out; repeating it is safe, but
                 for decisions, which may then be there twice.
             TiercelError: The store refuses something in the call; repeating it is of no use.
-            TypeError: Something in the call does not have the type that its field declares (where it has to be written).
+            TypeError: Something in the call is not of its field's type, where it has to be written.
         """
 
     @abstractmethod
