@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import shutil
-import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, Protocol
 import aiomqtt
 import pytest
 
+from tests.support.free_ports import free_port
 from tiercel.broker.progress.embedded import EmbeddedMqttBroker
 
 WAIT_SECONDS = 20.0
@@ -78,14 +78,6 @@ def mosquitto_command(name: str = "mosquitto") -> str:
             pytest.fail(message)
         pytest.skip(message)
     return command
-
-
-def free_port() -> int:
-    """A loopback port that nobody uses at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 async def wait_listening(port: int) -> None:

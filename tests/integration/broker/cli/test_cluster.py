@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 import tiercel as package
 from tests.support import jobs_service as wire
 from tests.support.command_line import Tiercel
+from tests.support.free_ports import free_port
 from tests.support.jobs_service import Script
-from tests.support.mqtt import free_port
 from tiercel.broker.cli import app
 from tiercel.v1 import jobs_pb2
 

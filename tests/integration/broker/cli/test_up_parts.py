@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.support.free_ports import free_port
 from tests.support.until import until
 from tiercel import UnavailableError
 from tiercel.broker.cli.up.addresses import read_earlier, write_addresses
@@ -48,9 +49,10 @@ def options(tmp_path: Path) -> UpOptions:
 @contextlib.contextmanager
 def listening() -> Iterator[int]:
     with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
+        port = free_port()
+        listener.bind(("127.0.0.1", port))
         listener.listen()
-        yield listener.getsockname()[1]
+        yield port
 
 
 def test_a_lock_names_its_holder(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import grpc
 import pytest
 
 from tests.support import jobs_service as wire
+from tests.support.free_ports import free_port
 from tests.support.jobs_service import QUICK, TOKEN, Refusal, Script, serving
-from tests.support.mqtt import free_port
 from tests.support.until import until
 from tiercel import Client, JobState, NotFoundError, TierMissedError, TierState, UnavailableError
 from tiercel.broker.client import ProgressEvent, ShareEvent, StateEvent, TierEvent
