@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import hashlib
 import math
 import os
 import stat
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,13 +46,35 @@ def read_artefact(path: Path, max_bytes: int) -> bytes:
         return file.read(max_bytes)
 
 
+def give_memory_back() -> None:
+    """Return what freed sessions held to the system: glibc keeps it, and with each swap more of it."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:  # other C libraries have none and need none
+        trim(0)
+
+
 def digest(data: bytes) -> str:
     """SHA-256 in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 
-def open_session(data: bytes, threads: int = 1) -> ort.InferenceSession:
-    """An ONNX Runtime session on the CPU with ``threads`` threads.
+@contextlib.contextmanager
+def memory_file(data: bytes) -> Iterator[str]:
+    """A path at which ``data`` can be read while the context lasts.
+
+    ONNX Runtime holds Python's lock while it parses bytes, tens of milliseconds for tens of megabytes, but not while
+    it parses a file. The file on disk will not do: it could change after it was hashed.
+    """
+    descriptor = os.memfd_create("model", os.MFD_CLOEXEC)
+    with os.fdopen(descriptor, "wb", buffering=0) as file:
+        view = memoryview(data)
+        while view:
+            view = view[file.write(view) :]
+        yield f"/proc/self/fd/{descriptor}"
+
+
+def open_session(model: bytes | str, threads: int = 1) -> ort.InferenceSession:
+    """An ONNX Runtime session on the CPU with ``threads`` threads, from the content of a model or the path to it.
 
     Raises:
         ArtefactRefusedError: ONNX Runtime does not load the model.
@@ -62,7 +86,7 @@ def open_session(data: bytes, threads: int = 1) -> ort.InferenceSession:
     # A spinning thread would take CPU from training for nothing.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
-        return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # ONNX Runtime's errors have no common base
         raise ArtefactRefusedError(f"ONNX Runtime does not load it: {first_line(error)}") from error
 
@@ -129,7 +153,7 @@ class Session:
     """A model that is ready to run; safe to use from several threads.
 
     Args:
-        data: The ONNX file's content.
+        model: The ONNX file's content, or the path to it.
         threads: Threads that one run may use.
 
     Attributes:
@@ -143,8 +167,8 @@ class Session:
 
     __slots__ = ("_session", "inline_elements", "inputs", "outputs")
 
-    def __init__(self, data: bytes, threads: int = 1) -> None:
-        self._session = open_session(data, threads)
+    def __init__(self, model: bytes | str, threads: int = 1) -> None:
+        self._session = open_session(model, threads)
         self.inputs = tensor_specs(self._session.get_inputs(), "input")
         self.outputs = tensor_specs(self._session.get_outputs(), "output")
         self.inline_elements = -1
@@ -202,6 +226,7 @@ def build_session(data: bytes, shapes: Mapping[str, Sequence[int]], threads: int
     Raises:
         ArtefactRefusedError: The model cannot be served.
     """
-    session = Session(data, threads)
+    with memory_file(data) as path:
+        session = Session(path, threads)
     session.inline_elements = session.warm_up(shapes).inline_elements(inline_budget)
     return session

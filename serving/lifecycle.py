@@ -162,12 +162,17 @@ class Lifecycle:
 
     async def _drain(self, old: LoadedVersion, record: ModelRecord, reason: str) -> None:
         await old.wait_drained()
-        await self._in_thread(old.close)
+        await self._in_thread(_release, old)
         if record.live is None or record.live.version != old.version:
             record.set_status(old.version, VersionState.UNAVAILABLE, reason)
 
     async def _in_thread(self, function: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
+
+
+def _release(old: LoadedVersion) -> None:
+    old.close()
+    engine.give_memory_back()
 
 
 def _build(artefact: Artefact, verdict: Verdict, options: BuildOptions) -> engine.Session:

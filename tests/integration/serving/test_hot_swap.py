@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from tests.support import onnx_models
@@ -145,3 +146,16 @@ def test_a_check_that_does_not_end_holds_up_nothing(tmp_path: Path) -> None:
         reply = server.load("endless")
         assert (reply.status, "longer than 1 seconds" in reply.error) == (422, True)
         assert server.live_version("m") == "1"
+
+
+def test_swapping_a_large_model_again_and_again_does_not_grow_the_server(server: ServingProcess) -> None:
+    layers = (1024, 2048, 1024)  # 16 MiB
+    held: list[int] = []
+    for version in range(1, 9):
+        onnx_models.put(server.repository, "large", version, onnx_models.mlp(layers, seed=version))
+        assert server.load("large").status == 200
+        wait_for(
+            lambda: "UNLOADING" not in {state for state, _ in server.index().values()}, "the old version to be released"
+        )
+        held.append(psutil.Process(server.process.pid).memory_full_info().uss)
+    assert held[-1] < held[1] + 24 * 1024**2, held

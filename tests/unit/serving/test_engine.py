@@ -48,6 +48,14 @@ def test_a_model_that_fails_on_zeros_is_still_built() -> None:
     assert engine.build_session(data, {"x": [4]}, 1, 1.0).inline_elements >= 4
 
 
+def test_a_memory_file_has_the_content_until_its_context_ends() -> None:
+    content = onnx_models.mlp((64, 5000, 10))
+    with engine.memory_file(content) as path:
+        assert Path(path).read_bytes() == content
+        assert engine.Session(path).outputs == engine.Session(content).outputs
+    assert not Path(path).exists()
+
+
 def test_inputs_too_large_for_a_warm_up_are_not_made() -> None:
     specs = engine.Session(onnx_models.identity()).inputs
     assert engine.synthesised(specs, {"x": [2**40]}) is None
