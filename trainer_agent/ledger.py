@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -69,7 +70,7 @@ class LedgerEntry:
 
 
 class Ledger:
-    """The outcome of each delivery that the broker has not let go of yet.
+    """The outcome of each delivery that the broker has not let go of yet. Any thread may call its methods.
 
     Args:
         path: The file.
@@ -80,6 +81,8 @@ class Ledger:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        # Two deliveries may end at the same time, each on a thread of its own; there is one file, and one order.
+        self._lock = threading.Lock()
         self._entries: dict[str, LedgerEntry] = {}
         if path.exists():
             try:
@@ -97,17 +100,20 @@ class Ledger:
 
     def entries(self) -> list[LedgerEntry]:
         """All that is known."""
-        return list(self._entries.values())
+        with self._lock:
+            return list(self._entries.values())
 
     def enter(self, entry: LedgerEntry) -> None:
         """Remember an entry, in place of an older one of the same delivery; durable on return."""
-        self._entries[entry.delivery_id] = entry
-        self._write()
+        with self._lock:
+            self._entries[entry.delivery_id] = entry
+            self._write()
 
     def forget(self, delivery_id: str) -> None:
         """Drop what is known of a delivery."""
-        if self._entries.pop(delivery_id, None) is not None:
-            self._write()
+        with self._lock:
+            if self._entries.pop(delivery_id, None) is not None:
+                self._write()
 
     def _write(self) -> None:
         deliveries = {key: asdict(entry) for key, entry in self._entries.items()}
