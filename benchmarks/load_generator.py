@@ -87,9 +87,9 @@ class LoadGenerator:
             self._fail(target, due, f"not sent: {MAX_UNANSWERED} requests have no answer yet")
             return
         self._unanswered += 1
-        group.create_task(self._ask(session, target, due))
+        group.create_task(self._ask(session, target, due, time.monotonic() - due))
 
-    async def _ask(self, session: aiohttp.ClientSession, target: Target, due: float) -> None:
+    async def _ask(self, session: aiohttp.ClientSession, target: Target, due: float, late: float) -> None:
         try:
             answer = await target.ask(session)
         except WrongAnswerError as error:
@@ -98,7 +98,7 @@ class LoadGenerator:
             self._fail(target, due, f"no answer ({error!r})")
         else:
             latency = time.monotonic() - due
-            self._record.add(Request(self._epoch + due, target.name, latency, answer.version, answer.score))
+            self._record.add(Request(self._epoch + due, target.name, latency, answer.version, answer.score, late))
             if answer.version > target.latest_version:
                 target.latest_version = answer.version
                 self._first_answer(target.name, answer.version, self._epoch + due + latency)

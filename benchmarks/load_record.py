@@ -15,6 +15,7 @@ SWAP_WINDOW_SECONDS = 1.0
 """A request belongs to a swap if it was due within this long before or after a version began to answer."""
 
 MAX_FAILURES_TOLD = 50
+_COLUMNS = ("at", "endpoint", "latency", "version", "score", "late")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class Request:
         latency: Seconds from when it was due to its answer.
         version: Version that answered, or None when it failed.
         score: How right the answer is, in the terms of the endpoint's metric, or None when it failed.
+        late: Seconds of the latency that passed before the application came to send it.
     """
 
     at: float
@@ -34,6 +36,7 @@ class Request:
     latency: float
     version: int | None
     score: float | None
+    late: float = 0.0
 
     @property
     def failed(self) -> bool:
@@ -137,10 +140,9 @@ class LoadRecord:
 
     def write(self, path: Path) -> None:
         """Write as JSON, by columns."""
-        names = ("at", "endpoint", "latency", "version", "score")
         document = {
             "cpu_seconds": self.cpu_seconds,
-            "requests": {name: [getattr(request, name) for request in self.requests] for name in names},
+            "requests": {name: [getattr(request, name) for request in self.requests] for name in _COLUMNS},
             "failures": [{"at": each.at, "endpoint": each.endpoint, "why": each.why} for each in self.failures],
         }
         temporary = path.with_suffix(".new")
@@ -152,7 +154,7 @@ class LoadRecord:
         """Read what :meth:`write` wrote."""
         document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         columns = document["requests"]
-        rows = zip(*(columns[name] for name in ("at", "endpoint", "latency", "version", "score")), strict=True)
+        rows = zip(*(columns[name] for name in _COLUMNS), strict=True)
         return cls(
             requests=[Request(*row) for row in rows],
             failures=[Failure(**failure) for failure in document["failures"]],

@@ -123,6 +123,7 @@ def _requests(timeline: Timeline, record: LoadRecord) -> Json:
         "swap_window_p99_ms": _rounded(percentile_ms(near, 99)),
         "rest_p99_ms": _rounded(percentile_ms(rest, 99)),
         "swap_window_requests": len(near),
+        "application_late_p99_ms": _rounded(percentile_ms([request.late for request in record.requests], 99)),
         "max_ms": _rounded(max(answered) * 1000 if answered else None),
         "per_second": round(record.rate(), 2),
         "slowest_second": record.slowest_second_rate(),
