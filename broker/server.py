@@ -147,8 +147,9 @@ class Broker:
         if not url:
             embedded = await stack.enter_async_context(EmbeddedMqttBroker(settings.host, settings.mqtt_port))
             url = embedded.url
-        self.mqtt_address = url.partition("://")[2]
-        return MqttPublisher(url, username=settings.mqtt_username, password=settings.mqtt_password)
+        publisher = MqttPublisher(url, username=settings.mqtt_username, password=settings.mqtt_password)
+        self.mqtt_address = publisher.address
+        return publisher
 
 
 def _make_state_dir(path: Path) -> None:

@@ -137,6 +137,11 @@ class MqttPublisher:
             messages_waiting=len(self._buffer),
         )
 
+    @property
+    def address(self) -> str:
+        """The MQTT broker's address, ``host:port``."""
+        return str(self._address)
+
     def publish_nowait(self, event: Event) -> None:
         """Have ``event`` published as soon as there is a connection. Never blocks, never fails."""
         self._buffer.add(message_of(event))

@@ -47,3 +47,11 @@ async def test_statistics_count_what_waits_and_what_gave_way() -> None:
 async def test_the_embedded_broker_stays_on_loopback() -> None:
     with pytest.raises(InvalidSpecError, match="loopback only"):
         EmbeddedMqttBroker("0.0.0.0")
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [("mqtt://127.0.0.1:7", "127.0.0.1:7"), ("mqtt://127.0.0.1", "127.0.0.1:1883"), ("mqtts://a.b", "a.b:8883")],
+)
+async def test_the_address_names_the_port_even_if_the_url_does_not(url: str, address: str) -> None:
+    assert MqttPublisher(url).address == address
