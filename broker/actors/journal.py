@@ -102,8 +102,8 @@ class Journal:
             raise self._broken
         pending = _Pending(commit, asyncio.get_running_loop().create_future())
         await self._queue.put(pending)
-        if self._broken is not None:  # while this waited for room
-            raise self._broken
+        if self._broken is not None:  # while this waited for room; others may still do
+            self._refuse_waiting(self._broken)
         await pending.done
 
     def announce_nowait(self, event: Event) -> None:
@@ -167,6 +167,9 @@ class Journal:
         self._broken = error
         for pending in batch:
             pending.fail(error)
+        self._refuse_waiting(error)
+
+    def _refuse_waiting(self, error: UnavailableError) -> None:
         while not self._queue.empty():
             self._queue.get_nowait().fail(error)
 

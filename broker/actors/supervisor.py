@@ -45,6 +45,8 @@ class Supervisor:
         task = self._group.create_task(self._watch(work, name), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        # A task that is cancelled before its first step has not begun its work, which would complain about that.
+        task.add_done_callback(lambda _: work.close())
 
     async def see_through(self, work: Coroutine[Any, Any, ResultT], *, name: str) -> ResultT:
         """Run ``work`` to its end, even if whoever waits for it is cancelled in the middle.

@@ -100,14 +100,23 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         epoch: int,
     ) -> None:
         for run in hello.runs:
-            await self._hear_run(run)
+            if run.state != nodes_pb2.RUN_STATE_EXITED:
+                await self._hear_run(run)
         for delivery in hello.deliveries:
             await self._hear_delivery(actor.node.id, delivery)
+        # Before its first heartbeat an agent sends the reports that may have been missed. They come before the end of
+        # their run, or what was reached in the last moments would be lost.
+        exits = [run for run in hello.runs if run.state == nodes_pb2.RUN_STATE_EXITED]
         async for request in requests:
             if not actor.holds_lease(epoch):
                 return
-            if request.lease_epoch == epoch:
-                await self._hear(actor, request)
+            if request.lease_epoch != epoch:
+                continue
+            await self._hear(actor, request)
+            if exits and request.HasField("heartbeat"):
+                for run in exits:
+                    await self._hear_run(run)
+                exits.clear()
 
     async def _hear(self, actor: NodeActor, request: nodes_pb2.ConnectRequest) -> None:
         heard = NodeHeard(request.lease_epoch)

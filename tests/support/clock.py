@@ -37,7 +37,6 @@ class ManualClock:
             if not woken.done():
                 woken.set_result(None)
 
-    @property
-    def sleepers(self) -> int:
-        """How many are asleep."""
-        return sum(not woken.done() for *_, woken in self._sleepers)
+    def wakes_within(self, seconds: float) -> bool:
+        """Whether somebody sleeps who will wake up within so many seconds."""
+        return any(due <= self._now + seconds and not woken.done() for due, _, woken in self._sleepers)

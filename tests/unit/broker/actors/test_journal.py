@@ -1,0 +1,171 @@
+"""The journal: one order, durable first, and clear about a store that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.support.clock import ManualClock
+from tests.support.jobs import new_job
+from tiercel.broker.actors import journal as journal_module
+from tiercel.broker.actors.journal import Commit, Journal
+from tiercel.broker.domain.errors import UnavailableError
+from tiercel.broker.domain.events import Event, JobEvent, NodeEvent, StateChanged
+from tiercel.broker.domain.jobs import Job, JobState
+from tiercel.broker.store.memory import MemoryStore
+
+CHANGE = StateChanged(JobState.PENDING, "why")
+
+
+class FailingStore(MemoryStore):
+    """A store that fails on demand, as a full disk or a defect would make it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.away = 0
+        self.saves = 0
+        self.poison = ""
+
+    async def save(self, *, jobs: Sequence[Job] = (), **rest: Any) -> None:
+        self.saves += 1
+        if self.away:
+            self.away -= 1
+            raise UnavailableError("the disk is full")
+        if any(job.id == self.poison for job in jobs):
+            raise ValueError("this cannot be written")
+        await super().save(jobs=jobs, **rest)
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[FailingStore]:
+    async with FailingStore() as opened:
+        yield opened
+
+
+@contextlib.asynccontextmanager
+async def running(journal: Journal) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.ensure_future(journal.run())
+    yield task
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError, UnavailableError):
+        await task
+
+
+def job(job_id: str) -> Job:
+    return replace(new_job(), id=job_id)
+
+
+async def test_events_get_numbers_in_order_and_go_on_from_the_last(store: FailingStore) -> None:
+    told: list[Event] = []
+    journal = Journal(store, ManualClock(5.0), 41, [told.append])
+    async with running(journal):
+        await asyncio.gather(*(journal.commit(Commit(job=job(name), changes=[CHANGE, CHANGE])) for name in "ab"))
+    expected = [JobEvent(42 + index, name, "alice", 5.0, CHANGE) for index, name in enumerate("aabb")]
+    assert told == expected
+    assert await store.events_after(41, limit=10) == expected
+    assert journal.sequence == 45
+
+
+async def test_what_comes_together_is_written_together(store: FailingStore) -> None:
+    journal = Journal(store, ManualClock(), 0)
+    async with running(journal):
+        await asyncio.gather(*(journal.commit(Commit(job=job(str(number)))) for number in range(50)))
+    assert store.saves < 5
+    assert len(await store.load_jobs()) == 50
+
+
+async def test_listeners_hear_of_it_when_it_is_durable(store: FailingStore) -> None:
+    heard: list[int] = []
+
+    def listen(event: Event) -> None:
+        assert isinstance(event, JobEvent)
+        assert event in store._events()
+        heard.append(event.sequence)
+
+    journal = Journal(store, ManualClock(), 0, [listen])
+    async with running(journal):
+        await journal.commit(Commit(job=job("a"), changes=[CHANGE]))
+    assert heard == [1]
+
+
+async def test_a_listener_that_fails_hurts_nobody(store: FailingStore) -> None:
+    told: list[Event] = []
+
+    def broken(_event: Event) -> None:
+        raise RuntimeError("no news today")
+
+    journal = Journal(store, ManualClock(), 0, [broken, told.append])
+    async with running(journal):
+        await journal.commit(Commit(job=job("a"), changes=[CHANGE]))
+        await journal.commit(Commit(news=[NodeEvent("n1", True, 1, 0.0)]))
+    assert len(told) == 2
+
+
+async def test_a_change_that_cannot_be_stored_fails_alone(store: FailingStore) -> None:
+    store.poison = "b"
+    journal = Journal(store, ManualClock(), 0)
+    async with running(journal):
+        outcomes = await asyncio.gather(
+            *(journal.commit(Commit(job=job(name), changes=[CHANGE])) for name in "abc"), return_exceptions=True
+        )
+        assert [type(outcome) for outcome in outcomes] == [type(None), ValueError, type(None)]
+    assert [event.sequence for event in await store.events_after(0, limit=10)] == [1, 2], "no number is lost"
+
+
+async def test_a_store_that_is_away_for_a_moment_is_waited_for(store: FailingStore) -> None:
+    clock = ManualClock()
+    journal = Journal(store, clock, 0)
+    store.away = 2
+    async with running(journal):
+        commit = asyncio.ensure_future(journal.commit(Commit(job=job("a"), changes=[CHANGE])))
+        for pause in journal_module.RETRY_PAUSES[:2]:
+            async with asyncio.timeout(20):
+                while not clock.wakes_within(pause):  # noqa: ASYNC110 - whoever sleeps does not say so
+                    await asyncio.sleep(0)
+            assert not commit.done()
+            clock.advance(pause)
+        await commit
+    assert journal.sequence == 1
+
+
+async def test_a_store_that_stays_away_ends_the_journal_and_every_commit(
+    store: FailingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "RETRY_PAUSES", ())
+    monkeypatch.setattr(journal_module, "CAPACITY", 2)
+    journal = Journal(store, ManualClock(), 0)
+    store.away = 10**6
+    commits = [asyncio.ensure_future(journal.commit(Commit(job=job(str(number))))) for number in range(10)]
+    await asyncio.sleep(0)
+    async with asyncio.timeout(20):
+        with pytest.raises(UnavailableError, match="the disk is full"):
+            await journal.run()
+        outcomes = await asyncio.gather(*commits, return_exceptions=True)
+    assert {type(outcome) for outcome in outcomes} == {UnavailableError}
+    with pytest.raises(UnavailableError):
+        await journal.commit(Commit(job=job("late")))
+
+
+async def test_waiting_for_news_misses_none(store: FailingStore) -> None:
+    journal = Journal(store, ManualClock(), 0)
+    async with running(journal), asyncio.timeout(20):
+        waiting = asyncio.ensure_future(journal.wait_grown(0))
+        await asyncio.sleep(0)
+        await journal.commit(Commit(job=job("a"), changes=[CHANGE]))
+        assert await waiting == 1
+        assert await journal.wait_grown(0) == 1, "what is there already is not waited for"
+
+
+async def test_a_commit_that_nobody_waits_for_any_more_is_kept_all_the_same(store: FailingStore) -> None:
+    journal = Journal(store, ManualClock(), 0)
+    commit = asyncio.ensure_future(journal.commit(Commit(job=job("a"), changes=[CHANGE])))
+    await asyncio.sleep(0)
+    commit.cancel()
+    async with running(journal):
+        await journal.commit(Commit(job=job("b"), changes=[CHANGE]))
+    assert [known.id for known in await store.load_jobs()] == ["a", "b"]

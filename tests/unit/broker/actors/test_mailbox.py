@@ -1,0 +1,160 @@
+"""Mailboxes: bounded, in order, and never at the mercy of one message."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tiercel.broker.actors import mailbox
+from tiercel.broker.actors.mailbox import Actor, ActorFailedError
+from tiercel.broker.domain.errors import OverloadedError, UnavailableError
+
+
+class Recorder(Actor[str]):
+    """Writes down what it hears; fails on what begins with "bad", and waits for the gate on "wait"."""
+
+    def __init__(self) -> None:
+        super().__init__("recorder")
+        self.heard: list[str] = []
+        self.gate = asyncio.Event()
+
+    async def receive(self, message: str) -> None:
+        if message == "wait":
+            await self.gate.wait()
+        if message == "fatal":
+            raise ActorFailedError("cannot go on")
+        if message.startswith("bad"):
+            raise ValueError(message)
+        self.heard.append(message)
+
+
+@pytest.fixture
+async def recorder() -> AsyncIterator[Recorder]:
+    actor = Recorder()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(actor.run())
+        yield actor
+        actor.gate.set()
+        actor.finish()
+
+
+async def test_messages_are_handled_in_order(recorder: Recorder) -> None:
+    for message in "abc":
+        recorder.tell_nowait(message)
+    await recorder.tell("d")
+    await recorder.wait_idle()
+    assert recorder.heard == ["a", "b", "c", "d"]
+    assert recorder.statistics() == mailbox.ActorStatistics(waiting=0, handled=4, failed=0)
+
+
+async def test_a_message_that_fails_is_dropped_alone(recorder: Recorder) -> None:
+    for message in ("a", "bad", "b"):
+        recorder.tell_nowait(message)
+    await recorder.wait_idle()
+    assert recorder.heard == ["a", "b"]
+    assert recorder.statistics().failed == 1
+
+
+async def test_only_the_latest_of_a_key_is_handled(recorder: Recorder) -> None:
+    recorder.tell_nowait("wait")
+    for message in ("x1", "y1", "x2", "x3"):
+        recorder.tell_latest_nowait(message[0], message)
+    recorder.gate.set()
+    await recorder.wait_idle()
+    assert recorder.heard == ["wait", "x3", "y1"]
+    recorder.tell_latest_nowait("x", "x4")
+    await recorder.wait_idle()
+    assert recorder.heard[-1] == "x4"
+
+
+async def test_a_call_returns_once_the_message_was_handled(recorder: Recorder) -> None:
+    await recorder.call("a")
+    assert recorder.heard == ["a"]
+    with pytest.raises(ValueError, match="bad news"):
+        await recorder.call("bad news")
+
+
+async def test_a_call_has_a_deadline(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mailbox, "CALL_SECONDS", 0.01)
+    recorder.tell_nowait("wait")
+    with pytest.raises(UnavailableError, match="recorder did not answer"):
+        await recorder.call("a")
+    with pytest.raises(UnavailableError, match="recorder is busy"):
+        await recorder.wait_idle()
+
+
+async def test_streams_wait_for_room_and_leave_some_for_actors(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder.tell_nowait("wait")
+    await asyncio.sleep(0)
+    for _ in range(mailbox.ROOM_FOR_STREAMS):
+        await recorder.tell("s")
+    waiting = asyncio.ensure_future(recorder.tell("last"))
+    await asyncio.sleep(0)
+    assert not waiting.done(), "the stream feels the pressure"
+    recorder.tell_nowait("actor")
+    recorder.gate.set()
+    await waiting
+    await recorder.wait_idle()
+    assert recorder.heard[-2:] == ["actor", "last"]
+
+
+async def test_a_full_mailbox_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mailbox, "CAPACITY", 2)
+    actor = Recorder()
+    actor.tell_nowait("a")
+    actor.tell_nowait("b")
+    with pytest.raises(OverloadedError, match="recorder has 2 messages waiting"):
+        actor.tell_nowait("c")
+    with pytest.raises(OverloadedError):
+        await actor.tell("c")
+    with pytest.raises(OverloadedError):
+        actor.tell_latest_nowait("c", "c")
+    actor.finish()
+    await actor.run()
+    assert actor.heard == ["a", "b"], "what was refused has left nothing behind"
+
+
+async def test_an_actor_that_always_fails_ends() -> None:
+    actor = Recorder()
+    for _ in range(mailbox.MAX_FAILURES_IN_A_ROW):
+        actor.tell_nowait("bad")
+    with pytest.raises(ActorFailedError, match="20 messages in a row"):
+        await actor.run()
+
+
+async def test_what_cannot_be_undone_ends_the_actor_at_once() -> None:
+    actor = Recorder()
+    actor.tell_nowait("fatal")
+    actor.tell_nowait("a")
+    with pytest.raises(ActorFailedError, match="cannot go on"):
+        await actor.run()
+    assert actor.heard == []
+
+
+async def test_finishing_handles_what_is_left_and_then_swallows() -> None:
+    actor = Recorder()
+    actor.tell_nowait("a")
+    actor.finish()
+    actor.tell_nowait("b")
+    await actor.run()
+    assert actor.heard == ["a", "b"]
+    actor.tell_nowait("c")
+    actor.tell_latest_nowait("d", "d")
+    await actor.call("e")
+    for _ in range(2 * mailbox.ROOM_FOR_STREAMS):
+        await actor.tell("f")
+    assert actor.heard == ["a", "b"]
+    assert actor.statistics().waiting == 0
+
+
+async def test_finishing_wakes_an_actor_that_sleeps() -> None:
+    actor = Recorder()
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        group.create_task(actor.run())
+        await asyncio.sleep(0)
+        actor.finish()
+        actor.finish()

@@ -1,0 +1,128 @@
+"""The one place that starts tasks."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tiercel.broker.actors.supervisor import Supervisor, run_until_one_ends
+
+
+async def forever() -> None:
+    await asyncio.Event().wait()
+
+
+async def fail() -> None:
+    raise ValueError("broken")
+
+
+async def test_leaving_ends_every_task() -> None:
+    ended: list[str] = []
+
+    async def work() -> None:
+        try:
+            await forever()
+        finally:
+            ended.append("work")
+
+    async with Supervisor() as supervisor:
+        supervisor.start(work(), name="work")
+        await asyncio.sleep(0)
+        supervisor.start(work(), name="never began")
+    assert ended == ["work"]
+
+
+async def test_an_error_inside_comes_out_as_it_is() -> None:
+    async def run() -> None:
+        async with Supervisor() as supervisor:
+            supervisor.start(forever(), name="forever")
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        await run()
+
+
+async def test_a_failure_is_told_and_leaves_the_others_alone() -> None:
+    async with Supervisor() as supervisor:
+        other = asyncio.Event()
+
+        async def later() -> None:
+            await asyncio.sleep(0)
+            other.set()
+
+        supervisor.start(fail(), name="fail")
+        supervisor.start(later(), name="later")
+        error = await supervisor.wait_failed()
+        assert str(error) == "broken"
+        await other.wait()
+
+
+async def test_what_is_seen_through_outlives_its_caller() -> None:
+    gate, done = asyncio.Event(), asyncio.Event()
+
+    async def work() -> int:
+        await gate.wait()
+        done.set()
+        return 7
+
+    async with Supervisor() as supervisor:
+        call = asyncio.ensure_future(supervisor.see_through(work(), name="work"))
+        await asyncio.sleep(0)
+        call.cancel()
+        gate.set()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await done.wait()
+        assert await supervisor.see_through(work(), name="work") == 7
+
+
+async def test_what_is_seen_through_may_fail() -> None:
+    async with Supervisor() as supervisor:
+        with pytest.raises(ValueError, match="broken"):
+            await supervisor.see_through(fail(), name="fail")
+        abandoned = asyncio.ensure_future(supervisor.see_through(fail(), name="fail"))
+        await asyncio.sleep(0)
+        abandoned.cancel()
+        with pytest.raises((asyncio.CancelledError, ValueError)):
+            await abandoned
+
+
+async def test_the_first_to_end_ends_the_others() -> None:
+    cancelled = asyncio.Event()
+
+    async def other() -> None:
+        try:
+            await forever()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    async def short() -> None:
+        await asyncio.sleep(0)
+
+    await run_until_one_ends(other(), short())
+    assert cancelled.is_set()
+
+
+async def test_the_first_failure_comes_out_as_it_is() -> None:
+    with pytest.raises(ValueError, match="broken"):
+        await run_until_one_ends(forever(), fail())
+
+
+async def test_cancelling_ends_all_of_them() -> None:
+    cancelled: list[int] = []
+
+    async def work(number: int) -> None:
+        try:
+            await forever()
+        finally:
+            cancelled.append(number)
+
+    call = asyncio.ensure_future(run_until_one_ends(work(1), work(2)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert sorted(cancelled) == [1, 2]

@@ -1,0 +1,518 @@
+"""The actors together: placement, deliveries, quotas, what tenants see, nodes that come and go, and restarts."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.support.actors import ALICE, BOB, GIB, Actors, make_node, running_actors
+from tests.support.clock import ManualClock
+from tests.support.jobs import make_spec
+from tiercel.broker.actors.node import NodeActor, Wanted
+from tiercel.broker.actors.system import TIDY_SECONDS
+from tiercel.broker.domain.endpoints import DeliveryState
+from tiercel.broker.domain.errors import (
+    EndpointBusyError,
+    InvalidSpecError,
+    NotFoundError,
+    QuotaExceededError,
+    TiercelError,
+)
+from tiercel.broker.domain.events import EndpointEvent, JobEvent, NodeEvent, StateChanged
+from tiercel.broker.domain.jobs import Job, JobState, Resources, TierState
+from tiercel.broker.domain.tenants import Tenant
+from tiercel.broker.store.contract import Store
+
+
+async def submit(actors: Actors, endpoint: str = "digits", tenant: Tenant = ALICE, key: str = "", **spec: Any) -> Job:
+    job = await actors.system.submit(tenant, make_spec(endpoint=endpoint, **spec), key)
+    return await actors.job(job.id, tenant)
+
+
+async def wanted_of(actor: NodeActor, epoch: int) -> Wanted:
+    wanted = await actor.wait_wanted(0, epoch)
+    assert wanted is not None
+    return wanted
+
+
+async def running(actors: Actors, endpoint: str = "digits", **spec: Any) -> Job:
+    job = await submit(actors, endpoint, **spec)
+    await actors.alive(job.run_id)
+    return await actors.job(job.id)
+
+
+# --- A whole life -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_job_is_placed_trained_delivered_and_completed(actors: Actors) -> None:
+    node, epoch = await actors.connect()
+    job = await submit(actors)
+    assert (job.state, job.node_id, job.run_id) == (JobState.STARTING, "n1", f"{job.id}-1")
+    wanted = await wanted_of(node, epoch)
+    assert [(run.run_id, run.stop) for run in wanted.runs] == [(job.run_id, False)]
+
+    await actors.alive(job.run_id)
+    await actors.report(job.run_id, 0.85)
+    wanted = await wanted_of(node, epoch)
+    assert [(d.delivery.id, d.delivery.version, d.run_id) for d in wanted.deliveries] == [
+        (f"{job.id}-tier-1", 1, job.run_id)
+    ]
+    await actors.delivered(f"{job.id}-tier-1")
+    assert (await wanted_of(node, epoch)).deliveries == ()
+    (endpoint,) = actors.system.endpoints_of("alice")
+    assert (endpoint.live_version, endpoint.node_id) == (1, "n1")
+
+    await actors.report(job.run_id, 0.95, sequence=2)
+    await actors.delivered(f"{job.id}-tier-2")
+    assert [run.stop for run in (await wanted_of(node, epoch)).runs] == [True]
+    await actors.exit(job.run_id)
+    done = await actors.job(job.id)
+    assert (done.state, done.reason) == (JobState.COMPLETED, "all 2 tiers delivered")
+    assert (await wanted_of(node, epoch)).runs == ()
+    assert [event.version.version for event in actors.events if isinstance(event, EndpointEvent)] == [1, 2]
+
+
+async def test_events_are_numbered_without_gaps_and_stored_before_they_are_told(actors: Actors, store: Store) -> None:
+    await actors.connect()
+    job = await running(actors)
+    await actors.report(job.run_id, 0.95)
+    told = [event for event in actors.events if isinstance(event, JobEvent)]
+    assert [event.sequence for event in told] == list(range(1, len(told) + 1))
+    assert await store.events_after(0, limit=1000) == told
+    states = [event.change.state for event in told if isinstance(event.change, StateChanged)]
+    assert states == [JobState.PENDING, JobState.STARTING, JobState.RUNNING]
+
+
+async def test_a_job_that_is_over_leaves_no_actor_behind(actors: Actors) -> None:
+    await actors.connect()
+    job = await running(actors)
+    await actors.exit(job.run_id, 1)
+    assert actors.system._jobs == {}
+    assert actors.system._scheduler._jobs == {}
+    assert (await actors.job(job.id)).state is JobState.FAILED, "it is found in the store"
+
+
+async def test_what_a_node_says_of_a_job_that_is_over_is_forgotten(actors: Actors) -> None:
+    node, epoch = await actors.connect()
+    job = await running(actors)
+    await actors.exit(job.run_id, 1)
+    await actors.report(job.run_id, 0.99)
+    await actors.delivered(f"{job.id}-tier-1")
+    assert (await actors.job(job.id)).tiers[0].state is TierState.PENDING
+    assert (await wanted_of(node, epoch)).runs == ()
+    assert actors.system.endpoints_of("alice")[0].versions == ()
+
+
+# --- Scheduling -------------------------------------------------------------------------------------------------------
+
+
+async def test_memory_is_never_promised_twice(actors: Actors) -> None:
+    await actors.connect(make_node(memory_bytes=3 * GIB))
+    big = Resources(1.0, 2 * GIB)
+    first, second = await asyncio.gather(
+        *(actors.system.submit(ALICE, make_spec(endpoint=name, resources=big), "") for name in ("a", "b"))
+    )
+    states = {(await actors.job(job.id)).state for job in (first, second)}
+    assert states == {JobState.STARTING, JobState.PENDING}
+    (waiting,) = [job for job in await actors.system.jobs_of("alice", active_only=True) if not job.run_active]
+    assert "waits for memory" in waiting.reason
+
+    (placed,) = [job for job in await actors.system.jobs_of("alice", active_only=True) if job.run_active]
+    await actors.exit(placed.run_id)
+    assert (await actors.job(waiting.id)).state is JobState.STARTING, "an exit makes room at once"
+
+
+async def test_decisions_are_recorded_once_with_their_reason(actors: Actors, store: Store) -> None:
+    node, epoch = await actors.connect()
+    first = await running(actors, "a")
+    for _ in range(3):
+        await actors.pass_time(9)
+        await actors.heartbeat(node, epoch)
+    assert [d.trigger for d in await store.decisions_of(first.id, limit=50)] == ["arrival"]
+    await running(actors, "b")
+    newest, oldest = await store.decisions_of(first.id, limit=50)
+    assert (oldest.share.cpu_weight, newest.share.cpu_weight) == (1.0, 0.5)
+    assert newest.share.reason == "equal share with 1 other job on this node"
+    assert (newest.policy, newest.node_id) == ("fair", "n1")
+    assert (await actors.job(first.id)).share == newest.share
+
+
+async def test_a_waiting_job_is_placed_when_a_node_comes(actors: Actors) -> None:
+    job = await submit(actors)
+    assert (job.state, job.reason) == (JobState.PENDING, "waits for a node: none is online")
+    await actors.connect()
+    assert (await actors.job(job.id)).state is JobState.STARTING
+
+
+async def test_a_silent_script_is_found_out(actors: Actors) -> None:
+    node, epoch = await actors.connect()
+    job = await running(actors, report_timeout_seconds=30.0)
+    for _ in range(4):
+        await actors.pass_time(9)
+        await actors.heartbeat(node, epoch)
+    job = await actors.job(job.id)
+    assert (job.state, job.stop_outcome) == (JobState.STOPPING, JobState.FAILED)
+    assert "reported nothing for 30 s" in job.reason
+    assert [run.stop for run in (await wanted_of(node, epoch)).runs] == [True]
+
+
+async def test_cancelling_answers_with_the_job_as_it_is_then(actors: Actors) -> None:
+    waiting = await submit(actors, "a")
+    assert (await actors.system.cancel("alice", waiting.id)).state is JobState.CANCELLED
+    await actors.connect()
+    placed = await running(actors, "b")
+    assert (await actors.system.cancel("alice", placed.id)).state is JobState.STOPPING
+    await actors.exit(placed.run_id)
+    assert (await actors.system.cancel("alice", placed.id)).state is JobState.CANCELLED
+
+
+# --- Admission --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"resources": Resources(5.0)}, "resources.cpu_cores"),
+        ({"resources": Resources(1.0, 9 * GIB)}, "resources.memory_bytes"),
+        ({"runtime": "docker"}, "runtime"),
+    ],
+)
+async def test_what_no_node_could_ever_run_is_refused(actors: Actors, spec: dict[str, Any], field: str) -> None:
+    await actors.connect()
+    with pytest.raises(InvalidSpecError) as caught:
+        await actors.system.submit(ALICE, make_spec(**spec), "")
+    assert caught.value.field == field
+    assert caught.value.message.startswith(f"{field}: ")
+    assert await actors.system.jobs_of("alice", active_only=False) == []
+    assert actors.system.endpoints_of("alice") == [], "nothing is created"
+
+
+async def test_an_image_that_no_node_has_is_refused(actors: Actors) -> None:
+    await actors.connect(make_node(runtimes=("docker",), images=frozenset({"tiercel:latest"})))
+    with pytest.raises(InvalidSpecError, match="image: no node has 'other'"):
+        await actors.system.submit(ALICE, make_spec(image="other", runtime="docker"), "")
+    assert (await submit(actors, image="tiercel", runtime="docker")).state is JobState.STARTING
+
+
+async def test_needs_that_different_nodes_meet_are_refused(actors: Actors) -> None:
+    await actors.connect(make_node("small", cpu_cores=1.0, runtimes=("docker",)))
+    await actors.connect(make_node("large", cpu_cores=8.0, runtimes=("process",)))
+    with pytest.raises(InvalidSpecError, match=r"resources.cpu_cores: 4 cores are more than any node that could"):
+        await actors.system.submit(ALICE, make_spec(runtime="docker", resources=Resources(4.0)), "")
+
+
+async def test_a_quota_counts_unfinished_jobs_of_the_tenant(actors: Actors) -> None:
+    small = Tenant("alice", "a" * 32, max_active_jobs=1)
+    job = await submit(actors, "a", small)
+    with pytest.raises(QuotaExceededError, match="has 1 unfinished jobs and may have 1"):
+        await actors.system.submit(small, make_spec(endpoint="b"), "")
+    await submit(actors, "c", BOB)
+    await actors.system.cancel("alice", job.id)
+    await submit(actors, "b", small)
+
+
+async def test_one_unfinished_job_feeds_an_endpoint(actors: Actors) -> None:
+    job = await submit(actors)
+    with pytest.raises(EndpointBusyError, match=f"being fed by job {job.id}"):
+        await actors.system.submit(ALICE, make_spec(), "")
+    await actors.system.cancel("alice", job.id)
+    await submit(actors)
+
+
+async def test_an_endpoint_belongs_to_the_tenant_who_made_it(actors: Actors) -> None:
+    job = await submit(actors)
+    await actors.system.cancel("alice", job.id)
+    with pytest.raises(EndpointBusyError, match="belongs to another tenant") as caught:
+        await actors.system.submit(BOB, make_spec(), "")
+    assert caught.value.field == "endpoint"
+
+
+async def test_the_same_key_creates_one_job(actors: Actors) -> None:
+    jobs = await asyncio.gather(*(actors.system.submit(ALICE, make_spec(), "key") for _ in range(5)))
+    assert len({job.id for job in jobs}) == 1
+    assert (await submit(actors, "b", BOB, "key")).id != jobs[0].id, "a key is the tenant's own"
+    await actors.system.cancel("alice", jobs[0].id)
+    again = await actors.system.submit(ALICE, make_spec(), "key")
+    assert (again.id, again.state) == (jobs[0].id, JobState.CANCELLED)
+
+
+async def test_the_number_of_versions_goes_on_with_the_next_job(actors: Actors) -> None:
+    await actors.connect()
+    for version in (1, 2):
+        job = await running(actors)
+        await actors.report(job.run_id, 0.85)
+        await actors.delivered(f"{job.id}-tier-1")
+        await actors.exit(job.run_id)
+        assert (await actors.job(job.id)).tiers[0].version == version
+    assert actors.system.endpoints_of("alice")[0].live_version == 2
+
+
+async def test_a_client_that_vanishes_leaves_a_whole_job_or_none(actors: Actors) -> None:
+    """The caller is cancelled at every point of the admission; what is stored is looked after."""
+    await actors.connect()
+    for steps in range(12):
+        spec = make_spec(endpoint=f"e{steps}", resources=Resources(0.1, GIB // 4))
+        call = asyncio.ensure_future(actors.system.submit(ALICE, spec, ""))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        await actors.wait_admitted()
+    stored = await actors.store.load_jobs()
+    assert {job.id for job in stored} == set(actors.system._jobs)
+    assert len(stored) > 1, "an admission that has begun is seen through"
+    assert {job.state for job in stored} == {JobState.STARTING}
+
+
+# --- Tenants ----------------------------------------------------------------------------------------------------------
+
+
+async def test_tenants_do_not_see_each_other(actors: Actors) -> None:
+    job = await submit(actors, "alices")
+    await submit(actors, "bobs", BOB)
+    for call in (actors.system.find_job("bob", job.id), actors.system.cancel("bob", job.id)):
+        with pytest.raises(NotFoundError, match="there is no job"):
+            await call
+    assert (await actors.job(job.id)).state is JobState.PENDING
+    assert [known.id for known in await actors.system.jobs_of("alice", active_only=False)] == [job.id]
+    assert [endpoint.name for endpoint in actors.system.endpoints_of("bob")] == ["bobs"]
+    assert {event.tenant for event in await actors.store.events_after(0, tenant="bob", limit=100)} == {"bob"}
+
+
+async def test_a_finished_job_of_another_tenant_is_not_found_either(actors: Actors) -> None:
+    job = await submit(actors)
+    await actors.system.cancel("alice", job.id)
+    await actors.settle()
+    with pytest.raises(NotFoundError):
+        await actors.system.find_job("bob", job.id)
+    with pytest.raises(NotFoundError):
+        await actors.system.find_job("alice", "nonsense")
+
+
+# --- Nodes that come and go -------------------------------------------------------------------------------------------
+
+
+async def test_a_silent_node_disconnects_its_jobs_and_its_stream(actors: Actors) -> None:
+    node, epoch = await actors.connect()
+    job = await running(actors)
+    await actors.pass_time(11)
+    assert (await actors.job(job.id)).state is JobState.DISCONNECTED
+    assert await node.wait_wanted(10_000, epoch) is None, "its stream is ended"
+    node, epoch = await actors.connect(runs=[job.run_id])
+    await actors.alive(job.run_id)
+    assert (await actors.job(job.id)).state is JobState.RUNNING
+    presence = [event.online for event in actors.events if isinstance(event, NodeEvent)]
+    assert presence == [True, False, True]
+
+
+async def test_a_newer_stream_ends_the_older_one(actors: Actors) -> None:
+    node, first = await actors.connect()
+    _, second = await actors.connect()
+    assert second == first + 1
+    assert await node.wait_wanted(10_000, first) is None
+    assert not node.holds_lease(first)
+    assert node.holds_lease(second)
+
+
+async def test_two_streams_at_once_get_two_epochs(actors: Actors) -> None:
+    connected = await asyncio.gather(*(actors.system.connect_node(make_node(), frozenset()) for _ in range(5)))
+    assert [epoch for _, epoch in connected] == [1, 2, 3, 4, 5]
+
+
+async def test_jobs_of_a_gone_node_start_elsewhere_and_deliver_there(actors: Actors) -> None:
+    await actors.connect()
+    job = await running(actors)
+    await actors.report(job.run_id, 0.85)
+    node, epoch = await actors.connect(make_node("n2"))
+    for _ in range(8):
+        await actors.pass_time(9)
+        await actors.heartbeat(node, epoch)
+    job = await actors.job(job.id)
+    assert (job.state, job.node_id, job.attempts) == (JobState.STARTING, "n2", 2)
+    wanted = await wanted_of(node, epoch)
+    assert [(d.delivery.id, d.delivery.version, d.run_id) for d in wanted.deliveries] == [
+        (f"{job.id}-tier-1", 1, job.run_id)
+    ]
+    old, old_epoch = await actors.connect()
+    leftovers = await wanted_of(old, old_epoch)
+    assert (leftovers.runs, leftovers.deliveries) == ((), ()), "the node that comes back is told to leave it all"
+
+    await actors.delivery(f"{job.id}-tier-1", DeliveryState.FAILED, "n1", reason="its run is gone")
+    assert (await actors.job(job.id)).tiers[0].state is TierState.REACHED, "a failure elsewhere does not count"
+    await actors.delivered(f"{job.id}-tier-1", "n2")
+    assert (await actors.job(job.id)).tiers[0].state is TierState.DELIVERED
+    assert actors.system.endpoints_of("alice")[0].node_id == "n2"
+
+
+async def test_a_node_that_goes_offline_while_a_job_is_placed_on_it_is_noticed(actors: Actors) -> None:
+    """The placement reaches the node after it was found silent: the job must hear of it all the same."""
+    node, _ = await actors.connect()
+    job = await running(actors)
+    actors.clock.advance(11)
+    placed = await submit(actors, "b")
+    await actors.pass_time(1)
+    assert node.node.online is False
+    assert (await actors.job(placed.id)).state in {JobState.DISCONNECTED, JobState.PENDING}
+    await actors.pass_time(60)
+    for known in (job, placed):
+        assert (await actors.job(known.id)).state is JobState.PENDING
+
+
+async def test_a_node_that_comes_back_without_a_run_has_lost_it(actors: Actors) -> None:
+    await actors.connect()
+    job = await running(actors)
+    await actors.report(job.run_id, 0.5, sequence=7)
+    await actors.connect(runs=[])
+    again = await actors.job(job.id)
+    assert (again.state, again.run_id) == (JobState.STARTING, f"{job.id}-2")
+    await actors.report(again.run_id, 0.6, sequence=1)
+    assert (await actors.job(job.id)).latest_value == 0.6
+
+
+async def test_a_lost_run_does_not_fail_its_delivery(actors: Actors) -> None:
+    node, epoch = await actors.connect()
+    job = await running(actors)
+    await actors.report(job.run_id, 0.85)
+    await actors.exit(job.run_id, None, lost=True)
+    await actors.delivery(f"{job.id}-tier-1", DeliveryState.EXPORTING)
+    again = await actors.job(job.id)
+    assert (again.state, again.tiers[0].state) == (JobState.STARTING, TierState.REACHED)
+    wanted = await wanted_of(node, epoch)
+    assert [delivery.run_id for delivery in wanted.deliveries] == [again.run_id]
+
+
+async def test_a_model_of_a_lost_run_that_answers_already_is_delivered(actors: Actors) -> None:
+    await actors.connect()
+    job = await running(actors)
+    await actors.report(job.run_id, 0.85)
+    await actors.pass_time(75)
+    assert (await actors.job(job.id)).state is JobState.PENDING
+    await actors.delivered(f"{job.id}-tier-1")
+    assert (await actors.job(job.id)).tiers[0].state is TierState.DELIVERED
+
+
+# --- Restarts ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_restart_at_any_point_finishes_the_job_and_delivers_once(store: Store) -> None:
+    """The broker is killed after every single step of a whole life."""
+    clock = ManualClock()
+    async with running_actors(store, clock) as actors:
+        await actors.connect()
+        job = await submit(actors)
+    run_id = job.run_id
+
+    async def killed() -> Job:
+        async with running_actors(store, clock) as actors:
+            known = await actors.job(job.id)
+            assert known.state in {JobState.DISCONNECTED, JobState.STOPPING}
+            node, epoch = await actors.connect(runs=[run_id])
+            wanted = await wanted_of(node, epoch)
+            assert [run.run_id for run in wanted.runs] == [run_id], "the whole wanted state at once"
+            reached = [tier for tier in known.tiers if tier.state is TierState.REACHED]
+            assert [wanted_one.delivery.tier for wanted_one in wanted.deliveries] == [tier.number for tier in reached]
+            await step(actors)
+            return await actors.job(job.id)
+
+    async def step(actors: Actors) -> None:
+        await actors.alive(run_id)
+        for action in todo:
+            await action(actors)
+
+    todo: list[Any] = []
+    await killed()
+    todo = [lambda actors: actors.report(run_id, 0.85)]
+    assert (await killed()).tiers[0].state is TierState.REACHED
+    todo += [lambda actors: actors.delivered(f"{job.id}-tier-1")]
+    assert (await killed()).tiers[0].version == 1
+    todo += [lambda actors: actors.report(run_id, 0.95, sequence=2)]
+    assert (await killed()).tiers[1].state is TierState.REACHED
+    todo += [lambda actors: actors.delivered(f"{job.id}-tier-2")]
+    assert (await killed()).state is JobState.STOPPING
+    todo = [lambda actors: actors.exit(run_id)]
+    done = await killed()
+    assert (done.state, [tier.version for tier in done.tiers]) == (JobState.COMPLETED, [1, 2])
+    sequences = [event.sequence for event in await store.events_after(0, limit=1000)]
+    assert sequences == sorted(set(sequences))
+
+
+async def test_a_delivery_that_was_stored_but_not_told_is_told_after_the_restart(store: Store) -> None:
+    """Killed between the endpoint's commit and the job's."""
+    clock = ManualClock()
+    async with running_actors(store, clock) as actors:
+        await actors.connect()
+        job = await running(actors)
+        await actors.report(job.run_id, 0.85)
+        before = await actors.job(job.id)
+        await actors.delivered(f"{job.id}-tier-1")
+    await store.save(jobs=[before])
+    async with running_actors(store, clock) as actors:
+        assert (await actors.job(job.id)).tiers[0].state is TierState.DELIVERED
+        assert len(actors.system.endpoints_of("alice")[0].versions) == 1
+
+
+async def test_a_tier_that_was_stored_but_not_asked_for_is_asked_for_after_the_restart(store: Store) -> None:
+    """Killed between the job's commit and the endpoint's."""
+    clock = ManualClock()
+    async with running_actors(store, clock) as actors:
+        await actors.connect()
+        job = await running(actors)
+        (endpoint,) = await store.load_endpoints()
+        await actors.report(job.run_id, 0.85)
+    await store.save(endpoints=[endpoint])
+    async with running_actors(store, clock) as actors:
+        assert (await store.load_endpoints())[0].next_version in {1, 2}
+        assert (await store.load_deliveries())[0].version == 1
+        node, epoch = await actors.connect(runs=[job.run_id])
+        assert [wanted.delivery.version for wanted in (await wanted_of(node, epoch)).deliveries] == [1]
+
+
+async def test_a_restart_tells_again_what_is_the_case(store: Store) -> None:
+    """Whoever keeps the latest of each topic is right again."""
+    clock = ManualClock()
+    async with running_actors(store, clock) as actors:
+        await actors.connect()
+        job = await running(actors)
+        await actors.report(job.run_id, 0.85)
+        await actors.delivered(f"{job.id}-tier-1")
+        last = actors.journal.sequence
+    async with running_actors(store, clock) as actors:
+        kinds = [type(event.change).__name__ for event in actors.events if isinstance(event, JobEvent)]
+        assert kinds == ["StateChanged", "TierChanged", "ShareChanged", "StateChanged"]
+        retold = [event.sequence for event in actors.events if isinstance(event, JobEvent)]
+        assert retold == [last, last, last, last + 1], "only what is new gets a number"
+        assert [event.version.version for event in actors.events if isinstance(event, EndpointEvent)] == [1]
+
+
+async def test_a_node_that_does_not_come_back_after_a_restart_is_gone_in_the_end(store: Store) -> None:
+    clock = ManualClock()
+    async with running_actors(store, clock) as actors:
+        await actors.connect()
+        job = await running(actors)
+    async with running_actors(store, clock) as actors:
+        await actors.pass_time(62)
+        again = await actors.job(job.id)
+        assert (again.state, again.node_id) == (JobState.PENDING, "")
+
+
+async def test_old_progress_is_dropped_and_cursors_still_work(actors: Actors, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tiercel.broker.actors.system.KEPT_PROGRESS_EVENTS", 3)
+    await actors.connect()
+    job = await running(actors)
+    for sequence in range(1, 11):
+        await actors.report(job.run_id, 0.5, sequence=sequence)
+    actors.clock.advance(TIDY_SECONDS)
+    async with asyncio.timeout(20):
+        while len(await actors.store.load_progress(job.id, limit=100)) != 3:  # noqa: ASYNC110 - nobody is told
+            await asyncio.sleep(0.01)
+    assert actors.journal.sequence == await actors.store.last_sequence()
+
+
+def test_every_error_has_a_code_of_its_own() -> None:
+    def tree(kind: type[TiercelError]) -> list[type[TiercelError]]:
+        return [kind, *(leaf for child in kind.__subclasses__() for leaf in tree(child))]
+
+    codes = [kind.code for kind in tree(TiercelError) if kind.code != "internal" and "broker" in kind.__module__]
+    assert len(codes) == len(set(codes))
