@@ -21,7 +21,7 @@ from tiercel.trainer_agent.trainer.errors import MissingMetricError
 from tiercel.trainer_agent.trainer.job import Item, Job
 from tiercel.trainer_agent.trainer.pacing import Pacer
 from tiercel.trainer_agent.trainer.reporting import as_numbers, report_line
-from tiercel.trainer_agent.trainer.restoring import RunKeeper, RunState, SentReport
+from tiercel.trainer_agent.trainer.restoring import Report, RunKeeper, RunState
 from tiercel.trainer_agent.trainer.samples import Samples
 from tiercel.trainer_agent.trainer.signature import Signature
 from tiercel.v1 import trainer_pb2
@@ -95,12 +95,14 @@ class AttachedJob(Job):
         if run is None:
             return
         self._finished_epochs = self._epoch = run.finished_epochs
-        self._deliveries.restore(run.kept_value, run.kept_weights, run.handed_over)
-        # A new attempt counts its reports from 1 again; the same one goes on, and what it repeats is ignored.
-        if run.run_id == self._run_id:
+        self._deliveries.restore(run.kept, run.handed_over)
+        if run.run_id == self._run_id:  # what it repeats under the same number is ignored
             self._sequence = run.sequence - len(run.unacknowledged)
+        elif run.kept is not None and self._deliveries.expected and run.kept.report not in run.unacknowledged:
+            # A new attempt counts from 1, and begins by saying that it has a model that nobody took from the last one.
+            self._send_report(run.kept.report)
         for report in run.unacknowledged:
-            self._send_report(report.epoch, report.metrics)
+            self._send_report(report)
         print(f"going on after epoch {run.finished_epochs}", flush=True)
 
     def epochs(self, count: int) -> Iterator[int]:
@@ -136,8 +138,9 @@ class AttachedJob(Job):
             )
             raise MissingMetricError(message)
         print(report_line(self._epoch, numbers), flush=True)
-        self._send_report(self._epoch, numbers)
-        reached = self._deliveries.observe(numbers[self._metric])
+        report = Report(self._epoch, numbers)
+        self._send_report(report)
+        reached = self._deliveries.observe(report)
         self._take_requests()
         if reached:
             self._wait_handed_over(reached)
@@ -165,10 +168,11 @@ class AttachedJob(Job):
         self._crashed = error is not None
         self.close()
 
-    def _send_report(self, epoch: int, metrics: dict[str, float]) -> None:
+    def _send_report(self, report: Report) -> None:
         self._sequence += 1
         self._gave_up = False
-        self._channel.send_report(trainer_pb2.TrainerReport(sequence=self._sequence, epoch=epoch, metrics=metrics))
+        message = trainer_pb2.TrainerReport(sequence=self._sequence, epoch=report.epoch, metrics=report.metrics)
+        self._channel.send_report(message)
 
     def _end_epoch(self) -> None:
         self._take_requests()
@@ -240,16 +244,14 @@ class AttachedJob(Job):
         return nothing_expected and self._channel.all_acknowledged
 
     def _save(self) -> None:
-        kept_value, kept_weights = self._deliveries.kept
         self._unsettled_in_checkpoint = not self._is_settled()
-        reports = tuple(SentReport(r.epoch, dict(r.metrics)) for r in self._channel.unacknowledged())
+        reports = tuple(Report(r.epoch, dict(r.metrics)) for r in self._channel.unacknowledged())
         run = RunState(
             run_id=self._run_id,
             finished_epochs=self._finished_epochs,
             sequence=self._sequence,
             unacknowledged=reports,
-            kept_value=kept_value,
-            kept_weights=kept_weights,
+            kept=self._deliveries.kept,
             handed_over=self._deliveries.handed_over,
         )
         try:

@@ -110,7 +110,7 @@ def _job(
         samples,
         channel=channel,
         welcome=welcome,
-        deliveries=Deliveries(model, tiers, handover, channel),
+        deliveries=Deliveries(model, tiers, handover, channel, metric=welcome.metric),
         keeper=RunKeeper(store, model, training.optimizer, training.scheduler),
         resources=resources,
         exit_wait_seconds=float(os.environ.get(EXIT_WAIT_VARIABLE, EXIT_WAIT_SECONDS)),

@@ -8,7 +8,8 @@ from torch import nn
 
 from tiercel.trainer_agent.trainer.channel import AgentChannel
 from tiercel.trainer_agent.trainer.handover import Handover
-from tiercel.trainer_agent.trainer.models import Weights, copy_weights
+from tiercel.trainer_agent.trainer.models import copy_weights
+from tiercel.trainer_agent.trainer.restoring import Kept, Report
 from tiercel.trainer_agent.trainer.tiers import TierTracker
 from tiercel.v1 import trainer_pb2
 
@@ -24,11 +25,15 @@ class Deliveries:
         tiers: Follows the metric.
         handover: Makes the files.
         channel: Brings the answers to the agent.
+        metric: Name of the metric that the tiers are about.
     """
 
-    def __init__(self, model: nn.Module, tiers: TierTracker, handover: Handover, channel: AgentChannel) -> None:
+    def __init__(
+        self, model: nn.Module, tiers: TierTracker, handover: Handover, channel: AgentChannel, *, metric: str
+    ) -> None:
         self._model, self._tiers, self._handover, self._channel = model, tiers, handover, channel
-        self._kept: Weights | None = None
+        self._metric = metric
+        self._kept: Kept | None = None
         self._wanted: dict[str, trainer_pb2.ExportRequest] = {}
 
     @property
@@ -37,29 +42,30 @@ class Deliveries:
         return self._tiers.expected
 
     @property
-    def kept(self) -> tuple[float | None, Weights | None]:
-        """The weights that are kept, and their metric."""
-        return self._tiers.kept_value, self._kept
+    def kept(self) -> Kept | None:
+        """The weights that are kept, or None while no tier was reached."""
+        return self._kept
 
     @property
     def handed_over(self) -> tuple[float, ...]:
         """Targets whose request was answered."""
         return tuple(sorted(self._tiers.handed_over))
 
-    def restore(self, value: float | None, weights: Weights | None, handed_over: tuple[float, ...]) -> None:
+    def restore(self, kept: Kept | None, handed_over: tuple[float, ...]) -> None:
         """Go on where an earlier run was."""
-        self._kept = weights
-        self._tiers.restore(kept_value=value if weights is not None else None, handed_over=handed_over)
+        self._kept = kept
+        value = kept.report.metrics[self._metric] if kept is not None else None
+        self._tiers.restore(kept_value=value, handed_over=handed_over)
 
-    def observe(self, value: float) -> tuple[float, ...]:
-        """Take in a report of the metric, and keep a copy of the weights if they are the ones to hand over.
+    def observe(self, report: Report) -> tuple[float, ...]:
+        """Take in a report, and keep a copy of the weights if they are the ones to hand over.
 
         Returns:
             Targets that are reached for the first time.
         """
-        observation = self._tiers.observe(value)
+        observation = self._tiers.observe(report.metrics[self._metric])
         if observation.is_best:
-            self._kept = copy_weights(self._model)
+            self._kept = Kept(report, copy_weights(self._model))
         return observation.reached
 
     def update_tiers(self, tiers: list[float]) -> None:
@@ -75,7 +81,7 @@ class Deliveries:
         """Hand over what is wanted and can be had."""
         for request in list(self._wanted.values()):
             if self._kept is not None and self._tiers.has_reached(request.target):
-                done = self._handover.hand_over(request, self._kept, self._tiers)
+                done = self._handover.hand_over(request, self._kept.weights, self._tiers)
                 self._answer(request, done)
 
     def refuse_rest(self, reason: Callable[[trainer_pb2.ExportRequest], str]) -> None:

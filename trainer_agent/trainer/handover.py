@@ -78,6 +78,9 @@ class Handover:
             return _failure(request, str(error))
         except OSError as error:
             return _failure(request, f"the files of the model could not be written: {error}")
+        except Exception as error:  # training goes on whatever happens to an export; the agent and the log hear of it
+            logger.exception("%s: handing the model over failed", request.delivery_id)
+            return _failure(request, f"handing the model over failed: {first_line(error)}")
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         took = time.monotonic() - started

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from torch import nn
@@ -24,11 +24,19 @@ class Stateful(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class SentReport:
-    """A report that the agent may not have yet."""
+class Report:
+    """What the script reported, and in which epoch."""
 
     epoch: int
     metrics: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The weights kept for a hand-over, and the report about them."""
+
+    report: Report
+    weights: Weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +48,15 @@ class RunState:
         finished_epochs: How many epochs are done.
         sequence: Number of the run's last report.
         unacknowledged: Its last reports, which the agent may not have, oldest first.
-        kept_value: Metric of the weights kept for a hand-over, or None.
-        kept_weights: These weights, or None.
+        kept: The weights kept for a hand-over, or None.
         handed_over: Targets for which a model was handed over.
     """
 
     run_id: str
     finished_epochs: int = 0
     sequence: int = 0
-    unacknowledged: tuple[SentReport, ...] = ()
-    kept_value: float | None = None
-    kept_weights: Weights | None = None
+    unacknowledged: tuple[Report, ...] = ()
+    kept: Kept | None = None
     handed_over: tuple[float, ...] = ()
 
 
@@ -84,8 +90,8 @@ class RunKeeper:
             OSError: If the disk does not take it.
         """
         training = {name: other.state_dict() for name, other in self._others.items()}
-        run_values = {**_fields_of(run), "unacknowledged": [asdict(report) for report in run.unacknowledged]}
-        self._store.save({"model": self._model.state_dict(), **training, "random": random_state(), "run": run_values})
+        state = {"model": self._model.state_dict(), **training, "random": random_state(), "run": _plain(run)}
+        self._store.save(state)
 
     def restore(self) -> RunState | None:
         """Put everything back as the newest checkpoint has it.
@@ -110,11 +116,29 @@ class RunKeeper:
             )
             raise CheckpointError(message) from error
         restore_random_state(state["random"])
-        run = dict(state["run"])
-        reports = tuple(SentReport(**report) for report in run.pop("unacknowledged"))
-        return RunState(**run, unacknowledged=reports)
+        return _run_state(state["run"])
 
 
-def _fields_of(run: RunState) -> dict[str, Any]:
-    """The fields by name; unlike ``dataclasses.asdict`` it copies no weights."""
-    return {field.name: getattr(run, field.name) for field in fields(run)}
+def _plain(run: RunState) -> dict[str, Any]:
+    """The state as plain values and tensors; unlike ``dataclasses.asdict`` it copies no weights."""
+    return {
+        "run_id": run.run_id,
+        "finished_epochs": run.finished_epochs,
+        "sequence": run.sequence,
+        "unacknowledged": [asdict(report) for report in run.unacknowledged],
+        "kept_report": asdict(run.kept.report) if run.kept is not None else None,
+        "kept_weights": run.kept.weights if run.kept is not None else None,
+        "handed_over": run.handed_over,
+    }
+
+
+def _run_state(plain: dict[str, Any]) -> RunState:
+    kept = Kept(Report(**plain["kept_report"]), plain["kept_weights"]) if plain["kept_report"] is not None else None
+    return RunState(
+        run_id=plain["run_id"],
+        finished_epochs=plain["finished_epochs"],
+        sequence=plain["sequence"],
+        unacknowledged=tuple(Report(**report) for report in plain["unacknowledged"]),
+        kept=kept,
+        handed_over=tuple(plain["handed_over"]),
+    )

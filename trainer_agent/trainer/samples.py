@@ -60,8 +60,8 @@ class Samples:
 
 def _varied(example: Batch) -> Batch:
     """The reference rows made of an example: repeated, with numbers that differ a little where they may."""
-    repeated = [tensor[torch.arange(REFERENCE_ROWS) % tensor.shape[0]] for tensor in example]
-    factors = 1 + 0.05 * torch.arange(REFERENCE_ROWS)
+    repeated = [tensor[torch.from_numpy(np.arange(REFERENCE_ROWS) % tensor.shape[0])] for tensor in example]
+    factors = torch.from_numpy(1 + 0.05 * np.arange(REFERENCE_ROWS))
     return tuple(
         tensor * factors.to(tensor.dtype).reshape(-1, *[1] * (tensor.ndim - 1))
         if tensor.is_floating_point()

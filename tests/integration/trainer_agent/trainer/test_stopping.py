@@ -108,3 +108,30 @@ def test_a_checkpoint_of_another_model_is_refused_in_words(
     finished = start_script("faulty", "none").wait()
     assert finished.returncode == 1
     assert "CheckpointError: the checkpoint of an earlier run of this job does not fit the script" in finished.output
+
+
+def test_a_new_attempt_begins_by_saying_which_model_it_has(
+    run_directory: Path, start_server: StartServer, start_script: StartScript
+) -> None:
+    server = start_server(tiers=(0.7, 0.9), request_exports=False)
+    script = start_script("linear", "--epochs", "200", *SLOW)
+    server.wait_until(lambda recorded: any(report.metrics["accuracy"] >= 0.9 for report in recorded.reports))
+    best = max(report.metrics["accuracy"] for report in server.recorded.reports)
+    epochs = len(server.recorded.reports) + 1
+    wait_for(
+        lambda: (run_directory / "checkpoints" / "latest.pt").exists() and finished_epochs(run_directory) >= epochs
+    )
+    script.kill()
+    server.stop()
+
+    second = start_server(tiers=(0.7, 0.9), run_id="job-2")
+    finished = start_script(
+        "linear", "--epochs", str(finished_epochs(run_directory))
+    ).wait()  # nothing is left to train
+    assert finished.returncode == 0, finished.output
+    assert second.recorded.reports[0].sequence == 1
+    assert max(report.metrics["accuracy"] for report in second.recorded.reports) >= best
+    assert [(done.delivery_id, done.error) for done in second.recorded.export_done] == [
+        ("job-tier-1", ""),
+        ("job-tier-2", ""),
+    ]
