@@ -63,6 +63,14 @@ protos-check: $(STAMP)
 	@diff -r --exclude='*.proto' --exclude=__init__.py --exclude=__pycache__ build/protos protos \
 	  || { echo "The generated code is not current: run 'make protos' and commit the result."; exit 1; }
 
+.PHONY: image
+image: $(STAMP) ## Build the image for training containers (BASE=any Python base image, IMAGE=its name)
+	@BASE="$(BASE)" PYTHON=$(BIN)/python tools/build_image.sh $(or $(IMAGE),tiercel-trainer:latest)
+
+.PHONY: serving-smoke
+serving-smoke: $(STAMP) ## Measure the inference server for a few seconds
+	@$(BIN)/python -m benchmarks.serving_smoke
+
 .PHONY: bars
 bars: $(STAMP) ## Print every bar of every benchmark result and whether it holds
 	@$(BIN)/python -m benchmarks.bars
