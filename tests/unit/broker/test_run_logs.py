@@ -1,0 +1,72 @@
+"""Output of runs: appended by offset, bounded, and never outside of its folder."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tiercel.broker.store import logs as logs_module
+from tiercel.broker.store.logs import RunLogs
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> RunLogs:
+    return RunLogs(tmp_path / "logs")
+
+
+async def test_output_is_put_together(logs: RunLogs) -> None:
+    await logs.append("j1-1", 0, b"one ")
+    await logs.append("j1-1", 4, b"two")
+    assert logs.read("j1-1", 0) == b"one two"
+    assert logs.read("j1-1", 4) == b"two"
+    assert (logs.read("j1-1", 7), logs.read("j1-1", 2**64 - 1), logs.read("j1-2", 0)) == (b"", b"", b"")
+    assert (logs.size("j1-1"), logs.size("j1-2")) == (7, 0)
+
+
+async def test_what_is_there_is_not_written_twice(logs: RunLogs) -> None:
+    await logs.append("j1-1", 0, b"one ")
+    await logs.append("j1-1", 0, b"one ")
+    await logs.append("j1-1", 2, b"e two")
+    await logs.append("j1-1", 1, b"n")
+    assert logs.read("j1-1", 0) == b"one two"
+
+
+async def test_a_gap_is_not_taken(logs: RunLogs) -> None:
+    await logs.append("j1-1", 5, b"late")
+    assert logs.size("j1-1") == 0
+
+
+async def test_output_without_end_does_not_fill_the_disk(logs: RunLogs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs_module, "MAX_RUN_BYTES", 6)
+    await logs.append("j1-1", 0, b"one ")
+    await logs.append("j1-1", 4, b"two three")
+    await logs.append("j1-1", 6, b"more")
+    await logs.append("j1-1", 13, b"more")
+    assert logs.read("j1-1", 0) == b"one tw"
+
+
+@pytest.mark.parametrize("run_id", ["", "../evil-1", "a/b-1", "j1", "j1-1/../../x", "J1-1", "j1-1\n", "x" * 50 + "-1"])
+async def test_what_is_no_run_names_no_file(logs: RunLogs, tmp_path: Path, run_id: str) -> None:
+    await logs.append(run_id, 0, b"data")
+    assert (logs.read(run_id, 0), logs.size(run_id)) == (b"", 0)
+    assert [path.name for path in tmp_path.rglob("*")] == ["logs"]
+
+
+async def test_it_outlives_the_broker(logs: RunLogs, tmp_path: Path) -> None:
+    await logs.append("j1-1", 0, b"one ")
+    again = RunLogs(tmp_path / "logs")
+    await again.append("j1-1", 4, b"two")
+    assert again.read("j1-1", 0) == b"one two"
+
+
+async def test_waiting_ends_when_there_is_more(logs: RunLogs) -> None:
+    waiting = asyncio.ensure_future(logs.wait_grown("j1-1", 0, 20.0))
+    await asyncio.sleep(0)
+    await logs.append("j1-2", 0, b"another run")
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    await logs.append("j1-1", 0, b"x")
+    await waiting
+    await logs.wait_grown("j1-1", 1, 0.01)

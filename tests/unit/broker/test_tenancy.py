@@ -1,0 +1,95 @@
+"""Tokens: made once, kept as they are, and only for the operator's eyes."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from tiercel.broker.domain.errors import InvalidSpecError
+from tiercel.broker.tenancy import open_tenancy
+
+TOKEN = "0123456789abcdef"
+
+
+def test_tokens_are_made_at_the_first_start_and_kept(tmp_path: Path) -> None:
+    first = open_tenancy(tmp_path, ["alice", "bob"])
+    again = open_tenancy(tmp_path, ["alice", "bob"])
+    assert first == again
+    assert first.tenants["alice"].token != first.tenants["bob"].token
+    assert len(first.node_token) >= 32
+    for name in ("tenants.toml", "node.token"):
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+    assert not list(tmp_path.glob("*.new"))
+
+
+def test_a_token_finds_its_tenant_and_nobody_else(tmp_path: Path) -> None:
+    tenancy = open_tenancy(tmp_path, ["alice", "bob"])
+    alice = tenancy.find_tenant(tenancy.tenants["alice"].token)
+    assert alice is not None
+    assert alice.name == "alice"
+    for token in ("", "x", tenancy.node_token, "ünïcode", tenancy.tenants["bob"].token[:-1]):
+        assert tenancy.find_tenant(token) is None
+    assert tenancy.is_node(tenancy.node_token)
+    assert not tenancy.is_node("")
+    assert not tenancy.is_node(alice.token)
+
+
+def test_secrets_are_not_shown(tmp_path: Path) -> None:
+    tenancy = open_tenancy(tmp_path, ["alice"])
+    assert tenancy.tenants["alice"].token not in repr(tenancy)
+    assert tenancy.node_token not in repr(tenancy)
+
+
+def test_a_new_tenant_leaves_what_the_operator_wrote(tmp_path: Path) -> None:
+    path = tmp_path / "tenants.toml"
+    written = f'# mine\n[tenants.alice]\ntoken = "{TOKEN}"\nmax_active_jobs = 3\nnote = "hers"'
+    path.write_text(written)
+    tenancy = open_tenancy(tmp_path, ["alice", "bob"])
+    assert tenancy.tenants["alice"].token == TOKEN
+    assert tenancy.tenants["alice"].max_active_jobs == 3
+    assert path.read_text().startswith(written)
+    assert open_tenancy(tmp_path, []) == tenancy
+
+
+def test_a_file_that_others_can_read_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "tenants.toml"
+    path.write_text(f'[tenants.alice]\ntoken = "{TOKEN}"\n')
+    path.chmod(0o644)
+    open_tenancy(tmp_path, [])
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("not toml", "cannot be understood"),
+        ("tenants = 3", "cannot be understood"),
+        ("[tenants.alice]\n", "cannot be understood"),
+        (f'[tenants.alice]\ntoken = "{TOKEN}"\nmax_active_jobs = "many"', "cannot be understood"),
+        (f'[tenants.alice]\ntoken = "{TOKEN}"\nmax_active_jobs = -1', "-1 active jobs"),
+        ('[tenants.alice]\ntoken = ""', "no token of 16 characters"),
+        ('[tenants.alice]\ntoken = "short"', "no token of 16 characters"),
+        (f'[tenants."A b"]\ntoken = "{TOKEN}"', "not a tenant's name"),
+        (f'[tenants.a]\ntoken = "{TOKEN}"\n[tenants.b]\ntoken = "{TOKEN}"', "same token to two tenants"),
+    ],
+)
+def test_a_file_that_makes_no_sense_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "tenants.toml").write_text(text)
+    with pytest.raises(InvalidSpecError, match=words) as caught:
+        open_tenancy(tmp_path, [])
+    assert TOKEN not in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["", "Alice", "a/b", "-a", "a" * 64])
+def test_a_name_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidSpecError, match="not a tenant's name"):
+        open_tenancy(tmp_path, [name])
+    assert not (tmp_path / "tenants.toml").exists()
+
+
+def test_an_empty_node_token_lets_nobody_in(tmp_path: Path) -> None:
+    (tmp_path / "node.token").write_text("\n")
+    with pytest.raises(InvalidSpecError, match="delete it to get one"):
+        open_tenancy(tmp_path, [])
