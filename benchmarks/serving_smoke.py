@@ -1,7 +1,7 @@
 """What the inference server does on this machine, and what swaps cost it: ``python -m benchmarks.serving_smoke``.
 
-A small MLP (64-128-10), JSON, closed loop, keep-alive, one process of its own for the load; a few seconds in all. It
-prints, and holds nothing against a goal: the load shares the machine's cores with the server.
+A small MLP (64-128-10), JSON, closed loop, keep-alive, one process of its own for the load; a few seconds in all. The
+load shares the machine's cores with the server, so no rate is held against a goal, only what must not depend on speed.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ import numpy as np
 import psutil
 import uvloop
 
+from benchmarks.results import Bar, Json, write_result
 from tests.support import onnx_models
 from tests.support.serving_process import ServingProcess, serving
 
 SECONDS = 1.5
 SWAP_SECONDS = 3.0
 SWAP_WINDOW = 0.05
+CONNECTIONS = (1, 8, 32)
 
 
 @dataclass(slots=True)
@@ -103,12 +105,12 @@ def cpu_seconds(process: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
-def percentiles(took: list[float]) -> str:
-    """p50 and p99 in milliseconds."""
+def latency_ms(took: list[float]) -> Json:
+    """p50, p99 and the longest, in milliseconds; empty when nothing was asked."""
     if not took:
-        return "none"
-    p50, p99, longest = (float(value) * 1e3 for value in (*np.percentile(took, [50, 99]), max(took)))
-    return f"p50 {p50:6.3f} ms   p99 {p99:6.3f} ms   max {longest:6.2f} ms"
+        return {}
+    p50, p99, longest = (round(float(value) * 1e3, 3) for value in (*np.percentile(took, [50, 99]), max(took)))
+    return {"p50_ms": p50, "p99_ms": p99, "max_ms": longest}
 
 
 async def swap(server: ServingProcess, until: float) -> list[tuple[float, float]]:
@@ -128,21 +130,36 @@ async def swap(server: ServingProcess, until: float) -> list[tuple[float, float]
     return windows
 
 
-async def measure(server: ServingProcess) -> None:
-    """Measure and print."""
+def mlp_request() -> bytes:
+    """The one request that is asked all the time."""
     features = np.random.default_rng(0).random(64).round(4).tolist()
     body = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 64], "data": features}]}).encode()
-    request = b"POST /v2/models/mlp/infer HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+    return b"POST /v2/models/mlp/infer HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+async def measure_rates(server: ServingProcess, request: bytes) -> list[Json]:
+    """Rate, CPU time and latency for several numbers of connections."""
     process = psutil.Process(server.process.pid)
     await ask(server, 4, 0.5, request)
-    for connections in (1, 8, 32):
+    rows = []
+    for connections in CONNECTIONS:
         before = cpu_seconds(process)
         samples = await ask(server, connections, SECONDS, request)
         cpu = (cpu_seconds(process) - before) / max(1, len(samples.took)) * 1e6
-        rate = len(samples.took) / SECONDS
-        print(
-            f"{connections:3d} connections  {rate:8.0f} requests/s  {cpu:4.0f} us CPU each  {percentiles(samples.took)}"
+        rows.append(
+            {
+                "connections": connections,
+                "requests_per_second": round(len(samples.took) / SECONDS),
+                "cpu_us_per_request": round(cpu, 1),
+                "failed": samples.failed,
+                **latency_ms(samples.took),
+            }
         )
+    return rows
+
+
+async def measure_swaps(server: ServingProcess, request: bytes) -> Json:
+    """What swaps under load do to requests."""
     until = time.perf_counter() + SWAP_SECONDS
     samples, windows = await asyncio.gather(ask(server, 8, SWAP_SECONDS, request), swap(server, until - 0.3))
     inside: list[float] = []
@@ -151,10 +168,38 @@ async def measure(server: ServingProcess) -> None:
         during = any(begin - took <= sent <= end + SWAP_WINDOW for begin, end in windows)
         (inside if during else outside).append(took)
     seconds = sorted(end - begin for begin, end in windows)
-    print(f"{len(windows)} swaps under 8 connections, {samples.failed} of {len(samples.took)} requests failed")
-    print(f"  a load call takes {seconds[len(seconds) // 2] * 1e3:.0f} ms (median)")
-    print(f"  in swap windows  {percentiles(inside)}")
-    print(f"  outside          {percentiles(outside)}")
+    return {
+        "swaps": len(windows),
+        "requests": len(samples.took),
+        "failed": samples.failed,
+        "load_call_median_ms": round(seconds[len(seconds) // 2] * 1e3, 1),
+        "inside": latency_ms(inside),
+        "outside": latency_ms(outside),
+    }
+
+
+async def measure(server: ServingProcess) -> Json:
+    """All figures."""
+    request = mlp_request()
+    return {"rates": await measure_rates(server, request), "swaps": await measure_swaps(server, request)}
+
+
+def report(figures: Json) -> None:
+    """Print the figures and keep them in ``benchmarks/results/serving-smoke.json``."""
+    for row in figures["rates"]:
+        print(
+            f"{row['connections']:3d} connections  {row['requests_per_second']:6d} requests/s  "
+            f"{row['cpu_us_per_request']:5.1f} us CPU each  p50 {row['p50_ms']:7.3f} ms  p99 {row['p99_ms']:7.3f} ms"
+        )
+    swaps = figures["swaps"]
+    print(
+        f"{swaps['swaps']} swaps under 8 connections, {swaps['failed']} of {swaps['requests']} requests failed; "
+        f"p99 {swaps['inside'].get('p99_ms')} ms in swap windows, {swaps['outside'].get('p99_ms')} ms outside"
+    )
+    failed = swaps["failed"] + sum(row["failed"] for row in figures["rates"])
+    bars = [Bar("failed requests, swaps included", failed, "== 0"), Bar("swaps under load", swaps["swaps"], ">= 5")]
+    path = write_result("serving-smoke", command="make serving-smoke", figures=figures, bars=bars)
+    print(f"Kept in benchmarks/results/{path.name}")
 
 
 def main() -> None:
@@ -163,7 +208,7 @@ def main() -> None:
         root = Path(directory)
         onnx_models.put(root / "models", "mlp", 1, onnx_models.mlp())
         with serving(root / "models", root) as server:
-            uvloop.run(measure(server))
+            report(uvloop.run(measure(server)))
 
 
 if __name__ == "__main__":
