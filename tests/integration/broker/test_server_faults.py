@@ -1,0 +1,383 @@
+"""A real broker that is killed, nodes that vanish, calls that nobody may make, ports that are taken."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from tests.support.brokers import make_settings, node_token, running_broker, tenant_of, tenant_token
+from tests.support.scripted_agent import ScriptedAgent
+from tiercel.broker.domain.errors import InvalidSpecError, UnavailableError
+from tiercel.broker.server import Broker
+from tiercel.v1 import jobs_pb2, nodes_pb2
+
+ROOT = Path(__file__).parents[3]
+
+
+@contextlib.asynccontextmanager
+async def broker_process(state_dir: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    """A broker in a process of its own; killed at the end, if not before."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "tests.support.broker_process",
+        str(state_dir),
+        "0",
+        stdout=asyncio.subprocess.PIPE,
+        cwd=ROOT,
+    )
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(60):
+            address = (await process.stdout.readline()).decode().strip()
+        yield process, address
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+def _hello(*, node_id: str = "n1", cpu_cores: float = 1.0, memory_bytes: int = 1) -> nodes_pb2.ConnectRequest:
+    return nodes_pb2.ConnectRequest(
+        hello=nodes_pb2.NodeHello(node_id=node_id, cpu_cores=cpu_cores, memory_bytes=memory_bytes)
+    )
+
+
+async def killed(process: asyncio.subprocess.Process) -> None:
+    os.kill(process.pid, signal.SIGKILL)
+    await process.wait()
+
+
+# --- kill -9 ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_broker_killed_in_mid_run_finishes_the_job_and_delivers_once(tmp_path: Path) -> None:
+    agent = ScriptedAgent(node_token(tmp_path))
+    token = tenant_token(tmp_path)
+    async with broker_process(tmp_path) as (process, address), tenant_of(address, token) as alice:
+        job = await alice.submit(key="mine")
+        run_id = f"{job.id}-1"
+        async with agent.connected(address):
+            await agent.wait_run(run_id)
+            agent.report(run_id, 0.5, 0.85)
+            await alice.wait(job.id, lambda job: job.tiers[0].state == jobs_pb2.TIER_STATE_DELIVERED)
+            await killed(process)
+            # Training goes on while the broker is away: the last tier is reached and the script ends.
+            agent.delivers = False
+            agent.report(run_id, 0.95)
+            agent.exit(run_id, 0)
+    async with broker_process(tmp_path) as (process, address), tenant_of(address, token) as alice:
+        assert (await alice.submit(key="mine")).id == job.id
+        async with agent.connected(address):
+            reached = await alice.wait(job.id, lambda job: job.tiers[1].state == jobs_pb2.TIER_STATE_REACHED)
+            assert reached.state in {jobs_pb2.JOB_STATE_STOPPING, jobs_pb2.JOB_STATE_RUNNING}
+            await agent.until(lambda: agent.wanted is not None and agent.wanted.deliveries)
+            await killed(process)
+    agent.delivers = True
+    async with broker_process(tmp_path) as (process, address), tenant_of(address, token) as alice:
+        async with agent.connected(address):
+            done = await alice.wait_finished(job.id)
+        assert done.state == jobs_pb2.JOB_STATE_COMPLETED
+        assert [tier.version for tier in done.tiers] == [1, 2]
+        assert agent.delivered == [(f"{job.id}-tier-1", 1), (f"{job.id}-tier-2", 2)]
+        assert done.attempts == 1
+        (endpoint,) = await alice.endpoints()
+        assert [version.version for version in endpoint.versions] == [1, 2]
+        events = [event async for event in alice.events(job.id)]
+        delivered = [e for e in events if e.tier_changed.tier.state == jobs_pb2.TIER_STATE_DELIVERED]
+        assert [event.tier_changed.tier.number for event in delivered] == [1, 2]
+        numbers = [event.sequence for event in events]
+        assert numbers == sorted(set(numbers))
+
+
+@pytest.mark.parametrize("reports", [0, 3, 10, 17])
+async def test_a_broker_killed_at_any_moment_loses_no_tier(tmp_path: Path, reports: int) -> None:
+    """Killed in the middle of a stream of reports, without waiting for anything to settle."""
+    agent = ScriptedAgent(node_token(tmp_path))
+    token = tenant_token(tmp_path)
+    values = [0.75 + 0.01 * step for step in range(20)]
+    async with broker_process(tmp_path) as (process, address), tenant_of(address, token) as alice:
+        job = await alice.submit()
+        run_id = f"{job.id}-1"
+        async with agent.connected(address):
+            await agent.wait_run(run_id)
+            agent.report(run_id, *values[:reports])
+            await asyncio.sleep(0)
+            await killed(process)
+            agent.report(run_id, *values[reports:])
+    async with broker_process(tmp_path) as (_, address), tenant_of(address, token) as alice:
+        async with agent.connected(address):
+            done = await alice.wait_finished(job.id)
+        assert (done.state, done.attempts) == (jobs_pb2.JOB_STATE_COMPLETED, 1)
+        assert [tier.version for tier in done.tiers] == [1, 2]
+        assert len(set(agent.delivered)) == 2
+
+
+# --- Nodes that come and go -------------------------------------------------------------------------------------------
+
+
+async def test_a_newer_stream_of_a_node_ends_the_older_one(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        first, second = ScriptedAgent(node_token(tmp_path)), ScriptedAgent(node_token(tmp_path))
+        async with first.connected(broker.broker_address):
+            assert first.welcome is not None
+            async with second.connected(broker.broker_address):
+                await first.until(lambda: first.ending is not None)
+                assert first.ending is not None
+                code, details, trailing = first.ending
+                assert code is grpc.StatusCode.ABORTED
+                assert details == "a newer stream of node n1 took over"
+                assert trailing["tiercel-error-code"] == "lease_lost"
+                assert second.welcome is not None
+                assert second.welcome.lease_epoch == first.welcome.lease_epoch + 1
+
+
+async def test_a_node_whose_lease_runs_out_is_told_and_comes_back(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, lease_seconds=0.5, heartbeat_seconds=0.1) as broker:
+        agent = ScriptedAgent(node_token(tmp_path))
+        async with tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice:
+            job = await alice.submit()
+            async with agent.connected(broker.broker_address):
+                await agent.wait_run(f"{job.id}-1")
+                await alice.wait(job.id, lambda job: job.state == jobs_pb2.JOB_STATE_DISCONNECTED)
+                assert [node.state for node in await alice.nodes()] == [jobs_pb2.NODE_STATE_OFFLINE]
+                await agent.until(lambda: agent.ending is not None)
+                assert agent.ending is not None
+                assert agent.ending[0] is grpc.StatusCode.ABORTED
+                assert "the lease of node n1 ran out; connect again" in agent.ending[1]
+            async with agent.connected(broker.broker_address):
+                agent.report(f"{job.id}-1", 0.5)
+                back = await alice.wait(job.id, lambda job: job.latest_value == 0.5)
+                assert back.attempts == 1
+
+
+async def test_a_node_that_stays_away_loses_its_jobs_to_another(tmp_path: Path) -> None:
+    settings = {"lease_seconds": 0.5, "gone_after_seconds": 1.0, "heartbeat_seconds": 0.1}
+    async with running_broker(tmp_path, **settings) as broker:
+        lost, other = (ScriptedAgent(node_token(tmp_path), node_id) for node_id in ("n1", "n2"))
+        async with tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice:
+            async with lost.connected(broker.broker_address):
+                job = await alice.submit()
+                await lost.wait_run(f"{job.id}-1")
+            await alice.wait(job.id, lambda job: job.state == jobs_pb2.JOB_STATE_PENDING)
+            async with other.connected(broker.broker_address):
+                await other.wait_run(f"{job.id}-2")
+                other.report(f"{job.id}-2", 0.95)
+                done = await alice.wait_finished(job.id)
+                assert (done.node_id, done.attempts) == ("n2", 2)
+                assert done.state == jobs_pb2.JOB_STATE_COMPLETED
+            async with lost.connected(broker.broker_address):
+                await lost.until(lambda: lost.wanted is not None and not lost.runs)
+
+
+async def test_an_agent_that_lost_its_state_starts_the_job_again(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        agent, fresh = ScriptedAgent(node_token(tmp_path)), ScriptedAgent(node_token(tmp_path))
+        async with tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice:
+            job = await alice.submit()
+            async with agent.connected(broker.broker_address):
+                await agent.wait_run(f"{job.id}-1")
+                agent.report(f"{job.id}-1", 0.1, 0.2)
+                await alice.wait(job.id, lambda job: job.latest_value == 0.2)
+            async with fresh.connected(broker.broker_address):
+                await fresh.wait_run(f"{job.id}-2")
+                fresh.report(f"{job.id}-2", 0.95)
+                done = await alice.wait_finished(job.id)
+            assert (done.state, done.attempts) == (jobs_pb2.JOB_STATE_COMPLETED, 2)
+
+
+async def test_what_is_said_under_another_epoch_does_not_count(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        agent = ScriptedAgent(node_token(tmp_path))
+        async with (
+            agent.connected(broker.broker_address),
+            tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice,
+        ):
+            job = await alice.submit()
+            run_id = f"{job.id}-1"
+            await agent.wait_run(run_id)
+            old = nodes_pb2.Progress(run_id=run_id, sequence=99, epoch=99, metrics={"accuracy": 0.99})
+            agent.tell_raw(nodes_pb2.ConnectRequest(lease_epoch=77, progress=old))
+            agent.report(run_id, 0.5)
+            known = await alice.wait(job.id, lambda job: job.HasField("latest_value"))
+            assert known.latest_value == 0.5
+
+
+async def test_agents_that_vanish_leave_a_broker_that_works(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with running_broker(tmp_path) as broker:
+        for _ in range(10):
+            agent = ScriptedAgent(node_token(tmp_path))
+            async with agent.connected(broker.broker_address):
+                pass
+        async with (
+            agent.connected(broker.broker_address),
+            tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice,
+        ):
+            job = await alice.submit()
+            watching = asyncio.ensure_future(anext(alice.events(job.id, after=10_000)))
+            await asyncio.sleep(0.05)
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+            await agent.wait_run(f"{job.id}-1")
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+@pytest.mark.parametrize(
+    ("first", "field"),
+    [
+        (nodes_pb2.ConnectRequest(heartbeat=nodes_pb2.Heartbeat()), "hello"),
+        (_hello(node_id=""), "hello.node_id"),
+        (_hello(node_id="../n1"), "hello.node_id"),
+        (_hello(cpu_cores=float("nan")), "hello.cpu_cores"),
+        (_hello(cpu_cores=0), "hello.cpu_cores"),
+        (_hello(memory_bytes=0), "hello.memory_bytes"),
+    ],
+)
+async def test_a_bad_hello_is_refused_by_field(tmp_path: Path, first: nodes_pb2.ConnectRequest, field: str) -> None:
+    async with running_broker(tmp_path) as broker:
+        agent = ScriptedAgent(node_token(tmp_path))
+        agent.first_message = first
+        await agent.run(broker.broker_address)
+        assert agent.ending is not None
+        code, details, trailing = agent.ending
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+        assert trailing["tiercel-error-field"] == field
+        assert details.startswith(f"{field}: ")
+
+
+# --- Who may call -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("token", ["", "wrong", "node"])
+async def test_a_call_without_a_tenants_token_is_refused(tmp_path: Path, token: str) -> None:
+    async with running_broker(tmp_path) as broker:
+        given = node_token(tmp_path) if token == "node" else token
+        async with tenant_of(broker.broker_address, given) as nobody:
+            for call in (nobody.submit(), nobody.get("x"), nobody.nodes(), nobody.output("x"), anext(nobody.events())):
+                with pytest.raises(grpc.aio.AioRpcError) as caught:
+                    await call
+                assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+                trailing = dict(caught.value.trailing_metadata() or ())
+                assert trailing["tiercel-error-code"] == "not_authenticated"
+
+
+@pytest.mark.parametrize("token", ["", "wrong", "tenant"])
+async def test_a_stream_without_the_nodes_token_is_refused(tmp_path: Path, token: str) -> None:
+    async with running_broker(tmp_path) as broker:
+        agent = ScriptedAgent(tenant_token(tmp_path) if token == "tenant" else token)
+        await agent.run(broker.broker_address)
+        assert agent.ending is not None
+        assert agent.ending[0] is grpc.StatusCode.UNAUTHENTICATED
+        assert agent.ending[2]["tiercel-error-code"] == "not_authenticated"
+
+
+async def test_a_wrong_request_names_the_field_and_creates_nothing(tmp_path: Path) -> None:
+    async with (
+        running_broker(tmp_path) as broker,
+        tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice,
+    ):
+        cases = [
+            (jobs_pb2.SubmitJobRequest(), "direction"),
+            (jobs_pb2.SubmitJobRequest(idempotency_key="k" * 129), "idempotency_key"),
+        ]
+        for request, field in cases:
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await alice.stub.SubmitJob(request, metadata=alice.metadata, timeout=20)
+            assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+            trailing = dict(caught.value.trailing_metadata() or ())
+            assert (trailing["tiercel-error-code"], trailing["tiercel-error-field"]) == ("invalid_spec", field)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await alice.submit(endpoint="x" * 100_000)
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT, "however much is wrong with it"
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await alice.get("nonsense")
+        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+        jobs = await alice.stub.ListJobs(jobs_pb2.ListJobsRequest(), metadata=alice.metadata, timeout=20)
+        assert list(jobs.jobs) == []
+        assert await alice.endpoints() == []
+
+
+# --- The process ------------------------------------------------------------------------------------------------------
+
+
+async def test_health_and_reflection_answer_anybody(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker, grpc.aio.insecure_channel(broker.broker_address) as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        for service in ("", "tiercel.v1.JobsService", "tiercel.v1.NodesService"):
+            answer = await health.Check(health_pb2.HealthCheckRequest(service=service), timeout=20)
+            assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        listing = reflection_pb2.ServerReflectionRequest(list_services="")
+        call = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter([listing]), timeout=20)
+        response = await anext(aiter(call))
+        names = {service.name for service in response.list_services_response.service}
+        assert {"tiercel.v1.JobsService", "tiercel.v1.NodesService", "grpc.health.v1.Health"} <= names
+
+
+async def test_a_port_in_use_is_a_sentence_and_changes_nothing(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(
+            UnavailableError, match=f"port {port} of 127.0.0.1 is in use; choose another with --broker-port"
+        ):
+            await Broker(make_settings(tmp_path, broker_port=port)).__aenter__()
+        assert not (tmp_path / "broker.sqlite").exists()
+        with pytest.raises(UnavailableError, match=f"Port {port} is in use"):
+            await Broker(make_settings(tmp_path, mqtt_port=port)).__aenter__()
+    async with running_broker(tmp_path):
+        pass
+
+
+async def test_two_brokers_do_not_share_a_state_directory(tmp_path: Path) -> None:
+    async with running_broker(tmp_path):
+        with pytest.raises(UnavailableError, match=rf"another broker \(pid {os.getpid()}\) runs on"):
+            await Broker(make_settings(tmp_path)).__aenter__()
+    async with running_broker(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::", "example.com", ""])
+async def test_only_loopback_is_listened_on(tmp_path: Path, host: str) -> None:
+    with pytest.raises(InvalidSpecError, match=r"use 127\.0\.0\.1") as caught:
+        await Broker(make_settings(tmp_path, host=host)).__aenter__()
+    assert caught.value.field == "host"
+
+
+async def test_an_unknown_policy_and_a_bad_state_directory_are_sentences(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSpecError, match="no policy 'luck'"):
+        await Broker(make_settings(tmp_path, policy="luck")).__aenter__()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidSpecError, match="state_dir: "):
+        await Broker(make_settings(tmp_path / "file" / "inside")).__aenter__()
+
+
+async def test_a_broker_that_is_stopped_properly_goes_on_where_it_was(tmp_path: Path) -> None:
+    agent = ScriptedAgent(node_token(tmp_path))
+    async with (
+        running_broker(tmp_path) as broker,
+        agent.connected(broker.broker_address),
+        tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice,
+    ):
+        job = await alice.submit()
+        await agent.wait_run(f"{job.id}-1")
+    async with (
+        running_broker(tmp_path) as broker,
+        agent.connected(broker.broker_address),
+        tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice,
+    ):
+        assert (await alice.wait(job.id, lambda job: job.state == jobs_pb2.JOB_STATE_RUNNING)).attempts == 1
+        assert await asyncio.wait_for(broker.wait_serving(), 20) == ("127.0.0.1:8080", "127.0.0.1:8081")
+        agent.report(f"{job.id}-1", 0.95)
+        assert (await alice.wait_finished(job.id)).state == jobs_pb2.JOB_STATE_COMPLETED
