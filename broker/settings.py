@@ -32,17 +32,17 @@ class BrokerSettings(BaseSettings):
 
     state_dir: Path
     host: str = "127.0.0.1"
-    broker_port: int = Field(0, ge=0, le=65535)
-    mqtt_port: int = Field(0, ge=0, le=65535)
+    broker_port: int = Field(default=0, ge=0, le=65535)
+    mqtt_port: int = Field(default=0, ge=0, le=65535)
     mqtt_url: str = ""
     mqtt_username: str = ""
-    mqtt_password: str = Field("", repr=False)
+    mqtt_password: str = Field(default="", repr=False)
     policy: str = "tradl"
     tenants: tuple[str, ...] = ("default",)
-    interval_seconds: float = Field(2.0, gt=0, allow_inf_nan=False)
-    lease_seconds: float = Field(10.0, gt=0, allow_inf_nan=False)
-    gone_after_seconds: float = Field(120.0, gt=0, allow_inf_nan=False)
-    heartbeat_seconds: float = Field(2.0, gt=0, allow_inf_nan=False)
+    interval_seconds: float = Field(default=2.0, gt=0, allow_inf_nan=False)
+    lease_seconds: float = Field(default=10.0, gt=0, allow_inf_nan=False)
+    gone_after_seconds: float = Field(default=120.0, gt=0, allow_inf_nan=False)
+    heartbeat_seconds: float = Field(default=2.0, gt=0, allow_inf_nan=False)
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:

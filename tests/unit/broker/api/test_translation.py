@@ -1,0 +1,151 @@
+"""Between the wire and the broker's words."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.events import progress_event, share_event, state_event, tier_event
+from tests.support.jobs import AT, make_spec, running_job
+from tiercel.broker.api.translation import (
+    endpoint_to_wire,
+    event_to_wire,
+    job_to_wire,
+    node_to_wire,
+    seconds_of,
+    share_to_wire,
+    spec_from_wire,
+    spec_to_wire,
+    timestamp,
+)
+from tiercel.broker.domain.endpoints import Endpoint, Version
+from tiercel.broker.domain.errors import InvalidSpecError
+from tiercel.broker.domain.events import JobEvent
+from tiercel.broker.domain.jobs import (
+    DEFAULT_MAX_EPOCHS,
+    DEFAULT_REPORT_TIMEOUT_SECONDS,
+    Direction,
+    JobSpec,
+    JobState,
+    Resources,
+    Script,
+    Tier,
+)
+from tiercel.broker.domain.nodes import Node
+from tiercel.broker.domain.shares import Share
+from tiercel.v1 import common_pb2, jobs_pb2
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        make_spec(),
+        make_spec(script=Script("train.py", b"print(1)"), module=""),
+        make_spec(module="", image="python:3.12", runtime="docker"),
+        make_spec(
+            direction=Direction.MIN,
+            tiers=(Tier(2.0, 3.0, 60.0), Tier(-1.0)),
+            arguments=("--fast", ""),
+            resources=Resources(2.5, 2**40),
+            runtime="process",
+            max_epochs=7,
+            report_timeout_seconds=12.5,
+            continue_after_last_tier=True,
+        ),
+    ],
+)
+def test_a_spec_crosses_the_wire_unchanged(spec: JobSpec) -> None:
+    assert spec_from_wire(common_pb2.JobSpec.FromString(spec_to_wire(spec).SerializeToString())) == spec
+
+
+def test_what_is_left_out_gets_its_default() -> None:
+    message = common_pb2.JobSpec(
+        endpoint="digits", metric="accuracy", direction=common_pb2.DIRECTION_MAX, tiers=[common_pb2.Tier(target=0.9)]
+    )
+    spec = spec_from_wire(message)
+    assert spec.name == "digits"
+    assert spec.tiers == (Tier(0.9, 1.0, None),)
+    assert spec.resources == Resources()
+    assert (spec.max_epochs, spec.report_timeout_seconds) == (DEFAULT_MAX_EPOCHS, DEFAULT_REPORT_TIMEOUT_SECONDS)
+    assert spec.runtime == ""
+
+
+def test_an_image_asks_for_the_runtime_that_can_use_it() -> None:
+    message = common_pb2.JobSpec(image="python:3.12", direction=common_pb2.DIRECTION_MAX)
+    assert spec_from_wire(message).runtime == "docker"
+
+
+def test_a_direction_that_nobody_knows_is_refused() -> None:
+    message = common_pb2.JobSpec()
+    with pytest.raises(InvalidSpecError) as caught:
+        spec_from_wire(message)
+    assert caught.value.field == "direction"
+    message.ParseFromString(b"\x40\x63")  # field 8, value 99: as a newer client might send it
+    with pytest.raises(InvalidSpecError):
+        spec_from_wire(message)
+
+
+@given(st.floats(0, 4e9))
+def test_times_keep_their_microseconds(seconds: float) -> None:
+    assert math.isclose(seconds_of(timestamp(seconds)), seconds, abs_tol=1e-6)
+
+
+def test_tenants_do_not_get_the_script_back() -> None:
+    job = running_job(script=Script("train.py", b"secret"), module="")
+    message = job_to_wire(job)
+    assert message.spec.script.name == "train.py"
+    assert b"secret" not in message.SerializeToString()
+    assert b"secret" in spec_to_wire(job.spec).SerializeToString()
+
+
+def test_a_job_says_what_is_known_and_no_more() -> None:
+    message = job_to_wire(running_job())
+    assert (message.state, message.node_id, message.attempts) == (jobs_pb2.JOB_STATE_RUNNING, "n1", 1)
+    assert (message.started_seconds, message.finished_seconds) == (10.0, 0.0)
+    assert seconds_of(message.submitted_at) == AT
+    assert not message.HasField("latest_value")
+    assert [tier.tier.target for tier in message.tiers] == [0.8, 0.9]
+
+
+@pytest.mark.parametrize("state", JobState)
+def test_every_state_has_its_name_on_the_wire(state: JobState) -> None:
+    message = event_to_wire(state_event(state))
+    assert jobs_pb2.JobState.Name(message.state_changed.state) == f"JOB_STATE_{state.name}"
+
+
+@pytest.mark.parametrize(
+    ("event", "kind"),
+    [
+        (state_event(JobState.RUNNING), "state_changed"),
+        (progress_event(3), "progress_made"),
+        (tier_event(1), "tier_changed"),
+        (share_event(), "share_changed"),
+    ],
+)
+def test_every_kind_of_event_crosses_the_wire(event: JobEvent, kind: str) -> None:
+    message = event_to_wire(event)
+    assert message.WhichOneof("event") == kind
+    assert (message.sequence, message.job_id, message.tenant) == (event.sequence, event.job_id, event.tenant)
+
+
+def test_no_cap_is_zero_on_the_wire() -> None:
+    assert share_to_wire(Share(0.5)).cpu_cap_cores == 0.0
+    assert share_to_wire(Share(0.5, 1.5)).cpu_cap_cores == 1.5
+
+
+def test_a_node_adds_up_what_its_jobs_hold() -> None:
+    node = Node("n1", 4.0, 8, online=False)
+    message = node_to_wire(node, [running_job(), running_job()])
+    assert (message.state, message.jobs) == (jobs_pb2.NODE_STATE_OFFLINE, 2)
+    assert message.memory_reserved_bytes == 2 * Resources().memory_bytes
+
+
+def test_an_endpoint_says_where_its_live_version_is() -> None:
+    version = Version(1, "j1", 1, "accuracy", 0.9, AT, "ab")
+    endpoint = Endpoint("digits", "alice", 2, 1, (version,), "n1")
+    message = endpoint_to_wire(endpoint, Node("n1", 1.0, 1, serving_http="h:1", serving_grpc="h:2"))
+    assert (message.live_version, message.serving_http, message.serving_grpc) == (1, "h:1", "h:2")
+    assert endpoint_to_wire(Endpoint("new", "alice"), None).live_version == 0
