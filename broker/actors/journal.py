@@ -98,11 +98,9 @@ class Journal:
             UnavailableError: The store does not answer; the change may or may not be durable.
             Exception: The store cannot take this change; nothing is durable.
         """
-        if self._broken is not None:
-            raise self._broken
         pending = _Pending(commit, asyncio.get_running_loop().create_future())
         await self._queue.put(pending)
-        if self._broken is not None:  # while this waited for room; others may still do
+        if self._broken is not None:  # nobody writes any more, and others may wait for room
             self._refuse_waiting(self._broken)
         await pending.done
 
