@@ -169,6 +169,24 @@ async def test_a_model_that_cannot_be_delivered_fails_the_job_and_keeps_the_olde
             assert (await alice.endpoints())[0].live_version == 1
 
 
+async def test_a_script_that_reports_without_end_slows_nobody_else_down(tmp_path: Path) -> None:
+    """More reports than fit into a mailbox: the stream waits, nothing is lost, and other calls are answered."""
+    async with running_broker(tmp_path) as broker:
+        agent = ScriptedAgent(node_token(tmp_path))
+        async with (
+            agent.connected(broker.broker_address),
+            tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice,
+        ):
+            job, other = await alice.submit("a"), await alice.submit("b")
+            await agent.wait_run(f"{job.id}-1")
+            await agent.wait_run(f"{other.id}-1")
+            agent.report(f"{job.id}-1", *[0.1] * 1_500)
+            agent.report(f"{other.id}-1", 0.95)
+            assert (await alice.cancel(job.id)).state == jobs_pb2.JOB_STATE_STOPPING
+            assert (await alice.wait_finished(job.id)).state == jobs_pb2.JOB_STATE_CANCELLED
+            assert (await alice.wait_finished(other.id)).state == jobs_pb2.JOB_STATE_COMPLETED
+
+
 async def test_cancelling_stops_the_run(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         agent = ScriptedAgent(node_token(tmp_path))
