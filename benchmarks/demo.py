@@ -110,4 +110,7 @@ def _first_cause(error: BaseException) -> BaseException:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    # A traceback of a defect as Python prints it: rich's are pages long for errors in task groups.
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command()(main)
+    app()

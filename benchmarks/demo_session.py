@@ -78,7 +78,7 @@ async def run_demo(options: DemoOptions, view: View) -> Outcome:
             record, timed_out = await _work(options, product, state)
             state.phase = "stopping Tiercel"
             await product.stop()
-            left_over = tuple(" ".join(process.cmdline()) for process in product.left_over() if process.is_running())
+            left_over = tuple(product.left_over())
         showing.cancel()
     return Outcome(state, record, timed_out, left_over)
 
@@ -108,9 +108,10 @@ async def _work(options: DemoOptions, product: Product, state: DemoState) -> tup
     state.phase = "starting an application"
     endpoints = [(job.endpoint, job.images) for job in options.jobs]
     async with (
-        asyncio.TaskGroup() as group,
         ApplicationProcess(addresses["serving_http"], endpoints, options.rate, options.output) as application,
         AsyncExitStack() as stack,
+        # Innermost: whatever ends this, nobody follows the application any more when it is stopped.
+        asyncio.TaskGroup() as group,
     ):
         clients = {
             tenant: await stack.enter_async_context(Client.from_state_dir(product.state_dir, tenant))

@@ -121,9 +121,9 @@ class Product:
         process.kill()
         await process.wait()
 
-    def left_over(self) -> list[psutil.Process]:
-        """Processes that belong to the state directory."""
-        return processes_of(self.state_dir)
+    def left_over(self) -> list[str]:
+        """Command lines of living processes that belong to the state directory."""
+        return [" ".join(_command_line(process)) for process in processes_of(self.state_dir)]
 
     def _started(self) -> asyncio.subprocess.Process:
         if self._process is None:
@@ -164,7 +164,7 @@ class Product:
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
-        await asyncio.to_thread(kill_all, self.left_over())
+        await asyncio.to_thread(kill_all, processes_of(self.state_dir))
 
 
 def processes_of(state_dir: Path) -> list[psutil.Process]:
@@ -175,16 +175,27 @@ def processes_of(state_dir: Path) -> list[psutil.Process]:
 
 
 def _mentions(process: psutil.Process, path: str) -> bool:
-    try:
-        if process.status() == psutil.STATUS_ZOMBIE:
-            return False
-        command = process.cmdline()
-        words = [*command, *(f"{name}={value}" for name, value in process.environ().items())]
-    except (psutil.NoSuchProcess, psutil.AccessDenied):
-        return False
+    command = _command_line(process)
     # All of ours are Python; somebody's pager on a log file is none of ours.
-    is_python = bool(command) and Path(command[0]).name.startswith("python")
-    return is_python and any(word == path or f"{path}/" in word or word.endswith(path) for word in words)
+    if not command or not Path(command[0]).name.startswith("python"):
+        return False
+    words = [*command, *_environment(process)]
+    return any(word == path or f"{path}/" in word or word.endswith(path) for word in words)
+
+
+def _command_line(process: psutil.Process) -> list[str]:
+    """Empty for a process that has ended."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+def _environment(process: psutil.Process) -> list[str]:
+    try:
+        return [f"{name}={value}" for name, value in process.environ().items()]
+    except psutil.Error:
+        return []
 
 
 def kill_all(processes: Iterable[psutil.Process]) -> None:

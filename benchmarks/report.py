@@ -51,10 +51,12 @@ def build_bars(report: Json) -> list[Bar]:
     tiers = [tier for job in report["jobs"] for tier in job["tiers"]]
     delivered = sum(tier["delivered_s"] is not None for tier in tiers)
     requests = report["requests"]
+    # Work that was not done took no time that could be compared with a goal.
+    work_seconds = report["work_seconds"] if delivered == len(tiers) else None
     return [
         Bar("tiers delivered", delivered, f"== {len(tiers)}"),
         Bar("failed requests", requests["failed"], "== 0"),
-        Bar("the whole work", report["work_seconds"], "<= 120", "s"),
+        Bar("the whole work", work_seconds, "<= 120", "s"),
         Bar("tier reported to first answer from the new version, median", report["swap_seconds_median"], "<= 2.0", "s"),
         Bar("p99 of requests near a swap over p99 of the rest", _ratio(requests), "<= 2.0"),
         Bar("requests a second, total", requests["per_second"], ">= 50", "/s"),
