@@ -184,10 +184,15 @@ class NodeHello(_message.Message):
 
     @_builtins.property
     def runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunStatus]:
-        """Everything it knows to exist or to have ended since the broker last said that it no longer wants it."""
+        """Everything it knows to exist or to have ended since the broker last said that it no longer wants it.
+        After the welcome the agent first sends the reports it kept, then its first heartbeat: exits told here count from that
+        heartbeat on, so that a report of a run is never younger than its end.
+        """
 
     @_builtins.property
-    def deliveries(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeliveryStatus]: ...
+    def deliveries(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeliveryStatus]:
+        """A delivery has not failed because its run was lost: the run's successor is asked for the model."""
+
     @_builtins.property
     def serving(self) -> Global___ServingStatus: ...
     def __init__(
