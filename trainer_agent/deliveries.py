@@ -160,13 +160,11 @@ class Deliveries:
         A run that was lost has a successor, which is asked once it has got as far: it went on from a checkpoint.
         """
         while True:
-            run = self._runs.live(wanted.run_id)
-            if run is not None:
+            job_id = _job_of(wanted.run_id)
+            run = self._runs.live(wanted.run_id) or self._runs.live_run_of_job(job_id)
+            if run is not None and self._has_reached(run, wanted):
                 return run
-            successor = self._runs.live_run_of_job(_job_of(wanted.run_id))
-            if successor is not None and self._has_reached(successor, wanted):
-                return successor
-            if successor is None and not self._runs.awaits_successor(_job_of(wanted.run_id)):
+            if run is None and not self._runs.awaits_successor(job_id):
                 raise DeliveryFailedError("The run ended before it handed over the model.")
             await self._runs.changed.wait()
 
