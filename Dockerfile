@@ -5,10 +5,13 @@ ARG BASE=python:3.11-slim-bookworm
 
 FROM ${BASE} AS dependencies
 COPY dependencies /wheels
-# Headers and CMake files are for building extensions of PyTorch, which nobody does in here.
+# Headers and CMake files only serve to build extensions of PyTorch. The rest is compiled here because the file system is
+# read-only later, and by compileall because pip cannot do it in parallel; it complains of a few files that packages ship
+# for other versions of Python.
 RUN python3 -m venv /opt/tiercel \
- && /opt/tiercel/bin/pip install --quiet --no-index --no-deps --no-cache-dir /wheels/*.whl \
- && rm -rf /opt/tiercel/lib/python3*/site-packages/torch/include /opt/tiercel/lib/python3*/site-packages/torch/share
+ && /opt/tiercel/bin/pip install --quiet --no-index --no-deps --no-cache-dir --no-compile /wheels/*.whl \
+ && rm -rf /opt/tiercel/lib/python3*/site-packages/torch/include /opt/tiercel/lib/python3*/site-packages/torch/share \
+ && { /opt/tiercel/bin/python -m compileall -qq -j 0 /opt/tiercel/lib || true; }
 
 FROM ${BASE}
 COPY --from=dependencies /opt/tiercel /opt/tiercel

@@ -20,7 +20,14 @@ mkdir -p build
 exec 9>build/wheels.lock
 flock 9 # two builds at once would gather into the same folder
 
-wanted=$(cat pyproject.toml constraints.txt | sha256sum)
+# What has to be gathered anew: other versions, or other dependencies.
+wanted=$("$python" - <<'PYTHON'
+import hashlib, pathlib, sys, tomllib
+project = tomllib.loads(pathlib.Path("pyproject.toml").read_text())["project"]
+wanted = [project["dependencies"], project["optional-dependencies"]["train"], pathlib.Path("constraints.txt").read_text()]
+print(hashlib.sha256(repr([*wanted, sys.version_info[:2]]).encode()).hexdigest())
+PYTHON
+)
 if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
   rm -rf "$wheels"
   mkdir -p "$wheels/dependencies"

@@ -85,7 +85,7 @@ def _host_config(launch: Launch, defaults: ContainerDefaults) -> dict[str, Any]:
         "Init": True,  # forwards SIGTERM, which a first process ignores by default, and reaps orphans
         "Tmpfs": {"/tmp": f"rw,noexec,nosuid,nodev,mode=1777,size={_SCRATCH_BYTES}"},  # noqa: S108 - in the container
         "Mounts": [{"Type": "bind", "Source": str(launch.job_folder), "Target": JOB_FOLDER}],
-        "LogConfig": {"Type": "json-file", "Config": {"max-size": str(_LOG_FILE_BYTES), "max-file": "2"}},
+        "LogConfig": {"Type": "local", "Config": {"max-size": str(_LOG_FILE_BYTES), "max-file": "2"}},
         "Ulimits": [{"Name": "nofile", "Soft": _OPEN_FILES, "Hard": _OPEN_FILES}],
         "RestartPolicy": {"Name": "no"},
         **share_config(launch.share),

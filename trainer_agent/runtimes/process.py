@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import psutil
@@ -51,12 +52,19 @@ class ProcessRuntime:
             )
         limits = self._open_limits(launch)
         try:
-            process = await self._spawn(launch, folder, limits)
+            output, writer = await _open_pipe()
+            try:
+                process = await self._spawn(launch, folder, limits, writer)
+            except BaseException:
+                output.close()
+                raise
+            finally:
+                os.close(writer)
         except OSError as error:
             limits.close()
             raise RunFailedError(f"The training process could not be started: {error}.") from error
         limits.adopt(process.pid)
-        return ProcessRun(launch.run_id, process, limits)
+        return ProcessRun(launch.run_id, process, output, limits)
 
     async def images(self) -> Sequence[str]:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.Runtime`; always empty."""
@@ -82,7 +90,7 @@ class ProcessRuntime:
         except OSError as error:
             raise RunFailedError(f"The limits of the training process could not be set: {error}.") from error
 
-    async def _spawn(self, launch: Launch, folder: str, limits: RunLimits) -> asyncio.subprocess.Process:
+    async def _spawn(self, launch: Launch, folder: str, limits: RunLimits, writer: int) -> asyncio.subprocess.Process:
         inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         entry = [str(path) for path in limits.entry_files]
         enter = ["/bin/sh", "-c", _ENTER, "tiercel-run", str(len(entry)), *entry]
@@ -90,13 +98,28 @@ class ProcessRuntime:
             *enter,
             *launch.program.command(sys.executable, folder),
             stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
+            stdout=writer,
+            stderr=writer,
             cwd=launch.job_folder / "work",
             env=inherited | launch.environment(folder),
             start_new_session=True,
-            limit=READ_BYTES,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """The agent's end of a run's output.
+
+    Not asyncio's own pipe: with that, waiting for a process would wait for everybody who still holds the pipe, and so
+    for a child that the script left behind.
+    """
+
+    reader: asyncio.StreamReader
+    transport: asyncio.ReadTransport
+
+    def close(self) -> None:
+        """Let go of the pipe."""
+        self.transport.close()
 
 
 class ProcessRun:
@@ -105,12 +128,14 @@ class ProcessRun:
     Args:
         run_id: Name of the run.
         process: Its leader.
+        output: What it writes.
         limits: Its confines.
     """
 
-    def __init__(self, run_id: str, process: asyncio.subprocess.Process, limits: RunLimits) -> None:
+    def __init__(self, run_id: str, process: asyncio.subprocess.Process, output: _Output, limits: RunLimits) -> None:
         self._run_id = run_id
         self._process = process
+        self._output = output
         self._limits = limits
         self._started_at = _start_time(process.pid)
         self._closed = False
@@ -127,10 +152,7 @@ class ProcessRun:
 
     async def output(self) -> AsyncIterator[bytes]:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`."""
-        stream = self._process.stdout
-        if stream is None:
-            raise RuntimeError("the process was started without a pipe")
-        while chunk := await stream.read(READ_BYTES):
+        while chunk := await self._output.reader.read(READ_BYTES):
             yield chunk
 
     async def wait(self) -> Exit:
@@ -172,12 +194,23 @@ class ProcessRun:
         if self._process.returncode is None:
             await self.stop(0.0)
         self._closed = True
+        self._output.close()
         await asyncio.to_thread(self._limits.close)
 
     async def _end_all(self) -> None:
         """End what the first process left behind: its group, and whoever else is inside its limits."""
         _signal_group(self._process.pid, signal.SIGKILL)
         await asyncio.to_thread(self._limits.kill_all)
+
+
+async def _open_pipe() -> tuple[_Output, int]:
+    """A pipe: the agent's end, and the descriptor to write to."""
+    loop = asyncio.get_running_loop()
+    descriptor, writer = os.pipe2(os.O_CLOEXEC)
+    reader = asyncio.StreamReader(limit=READ_BYTES, loop=loop)
+    pipe = os.fdopen(descriptor, "rb", buffering=0)
+    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader, loop=loop), pipe)
+    return _Output(reader, transport), writer
 
 
 def _signal_group(pid: int, number: signal.Signals) -> None:

@@ -1,0 +1,265 @@
+"""What every runtime has to do, over real processes and real containers."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.docker import DockerEngine
+from tests.support.until import until
+from tiercel.trainer_agent.errors import RunFailedError
+from tiercel.trainer_agent.job_folder import JobFolder, ScriptFile
+from tiercel.trainer_agent.limits.contract import CpuShare, Limits
+from tiercel.trainer_agent.limits.detect import detect
+from tiercel.trainer_agent.runtimes.contract import Launch, Program, RunHandle, Runtime
+from tiercel.trainer_agent.runtimes.docker import DockerRuntime
+from tiercel.trainer_agent.runtimes.process import ProcessRuntime
+
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]  # the first session makes the image
+
+GIBIBYTE = 1024**3
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def limits() -> Iterator[Limits]:
+    limits = detect(f"contract-{os.getpid()}", 2.0)
+    yield limits
+    limits.close()
+
+
+@pytest.fixture(params=["process", "docker"])
+async def runtime(
+    request: pytest.FixtureRequest, limits: Limits, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Runtime]:
+    monkeypatch.setenv("A_SECRET", "of the agent")
+    if request.param == "process":
+        yield ProcessRuntime(limits)
+        return
+    engine: DockerEngine = request.getfixturevalue("engine")
+    docker = await DockerRuntime.connect(
+        engine.host,
+        node_id="contract",
+        instance=f"contract-{os.getpid()}",
+        image=engine.image,
+        cgroup_parent=limits.container_parent,
+    )
+    yield docker
+    await docker.remove_leftovers([])
+    await docker.close()
+
+
+@pytest.fixture
+def start(runtime: Runtime, tmp_path: Path) -> Callable[..., object]:
+    async def _start(script: str, **changes: object) -> RunHandle:
+        folder = JobFolder(tmp_path / "jobs" / "job")
+        folder.prepare(token="t", script=ScriptFile("train.py", script.encode()), owner=runtime.owner)
+        launch = Launch(
+            run_id=f"job-{next(_numbers)}",
+            job_folder=folder.path,
+            program=Program(script="train.py"),
+            memory_bytes=GIBIBYTE,
+        )
+        return await runtime.start(replace(launch, **changes))  # type: ignore[arg-type]  # fields by name
+
+    return _start
+
+
+Start = Callable[..., "asyncio.Future[RunHandle]"]
+
+
+async def read(run: RunHandle) -> bytes:
+    """All output of a run."""
+    async with aclosing(run.output()) as output:  # type: ignore[type-var]  # both are generators
+        return b"".join([chunk async for chunk in output])
+
+
+async def finish_bytes(run: RunHandle) -> tuple[int, bytes]:
+    """Exit code and output of a run that ends by itself."""
+    async with asyncio.timeout(60):
+        output, how = await asyncio.gather(read(run), run.wait())
+    await run.close()
+    return how.code, output
+
+
+async def finish(run: RunHandle) -> tuple[int, str]:
+    """The same, where the output is text."""
+    code, output = await finish_bytes(run)
+    return code, output.decode()
+
+
+async def test_runs_a_script_and_keeps_its_output(start: Start) -> None:
+    script = """
+import sys
+print("out"); sys.stdout.flush()
+print("err", file=sys.stderr, flush=True)
+print(sys.argv[1:], flush=True)
+sys.stdout.buffer.write(b"\\xff\\x00bytes that are no text\\n" + b"x" * 100_000 + b"\\n")
+"""
+    run = await start(script, program=Program(script="train.py", arguments=("--rate", "0.1 0.2")))
+    code, output = await finish_bytes(run)
+    assert code == 0
+    for part in (b"out\n", b"err\n", b"['--rate', '0.1 0.2']\n", b"\xff\x00bytes that are no text\n" + b"x" * 100_000):
+        assert part in output
+
+
+async def test_runs_an_installed_module(start: Start) -> None:
+    run = await start("", program=Program(module="tiercel.trainer_agent.names"))
+    assert (await finish(run))[0] == 0
+
+
+async def test_tells_the_exit_code(start: Start) -> None:
+    assert (await finish(await start("raise SystemExit(7)")))[0] == 7
+
+
+async def test_tells_which_signal_ended_it(start: Start) -> None:
+    script = "import ctypes, os, signal; signal.signal(15, signal.SIG_DFL); os.kill(os.getpid(), 15)"
+    assert (await finish(await start(script)))[0] == -15
+
+
+async def test_stop_lets_a_script_leave_by_itself(start: Start) -> None:
+    run = await start(
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: (print('leaving', flush=True), sys.exit(5)))\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(600)"
+    )
+    lines, reading = await _ready(run)
+    async with asyncio.timeout(30):
+        await run.stop(20)
+        assert (await run.wait()).code == 5
+        await reading
+    assert b"leaving" in b"".join(lines)
+    await run.close()
+
+
+async def test_stop_ends_a_script_that_ignores_it_with_all_its_children(start: Start) -> None:
+    run = await start(
+        "import os, signal, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "if os.fork() == 0: os.setsid()\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(600)"
+    )
+    _, reading = await _ready(run)
+    async with asyncio.timeout(30):
+        await run.stop(0.3)
+        assert (await run.wait()).code == -9
+        await run.stop(0.3)  # a second time changes nothing
+        await reading  # the pipe is closed: the child in a session of its own is gone too
+    await run.close()
+    await run.close()
+
+
+async def _ready(run: RunHandle) -> tuple[list[bytes], asyncio.Task[None]]:
+    lines: list[bytes] = []
+
+    async def pump() -> None:
+        async for chunk in run.output():
+            lines.append(chunk)  # noqa: PERF401 - a comprehension would show nothing before the end
+
+    reading = asyncio.create_task(pump())
+    await until(lambda: b"ready" in b"".join(lines))
+    return lines, reading
+
+
+async def test_the_environment_is_minimal(start: Start) -> None:
+    run = await start("import json, os; print(json.dumps(dict(os.environ)))", cpu_cores=1.5)
+    environment = json.loads((await finish(run))[1])
+    job_folder = environment["TIERCEL_RUN_DIR"]
+    assert environment["HOME"] == f"{job_folder}/work"
+    assert environment["OMP_NUM_THREADS"] == environment["MKL_NUM_THREADS"] == "2"
+    assert environment["PYTHONUNBUFFERED"] == "1"
+    assert "A_SECRET" not in environment
+    expected = {"PATH", "HOME", "LANG", "TIERCEL_RUN_DIR", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "PYTHONUNBUFFERED"}
+    extra = {"PWD", "HOSTNAME", "LC_CTYPE", "LD_LIBRARY_PATH", "OPENBLAS_CORETYPE", "TZ", "SHLVL", "_", "OLDPWD"}
+    assert expected <= set(environment) <= expected | extra
+
+
+async def test_the_run_folder_is_writable_and_the_token_readable(start: Start, tmp_path: Path) -> None:
+    script = """
+import os, pathlib
+run = pathlib.Path(os.environ["TIERCEL_RUN_DIR"])
+assert pathlib.Path.cwd() == run / "work"
+for name in ("exports", "checkpoints", "work"):
+    (run / name / "made").write_text(name)
+print((run / "token").read_text())
+"""
+    code, output = await finish(await start(script))
+    assert (code, output.strip()) == (0, "t")
+    for name in ("exports", "checkpoints", "work"):
+        assert (tmp_path / "jobs" / "job" / name / "made").read_text() == name
+
+
+async def test_usage_grows(start: Start) -> None:
+    run = await start("x = bytearray(50_000_000)\nprint('ready', flush=True)\nwhile True: pass")
+    _, reading = await _ready(run)
+    before = await run.usage()
+    async with asyncio.timeout(30):
+        now = before
+        while now.cpu_seconds < before.cpu_seconds + 0.5:
+            await asyncio.sleep(0.05)
+            now = await run.usage()
+    assert now.memory_bytes > 50_000_000
+    await run.stop(0)
+    await reading
+    assert (await run.usage()).cpu_seconds >= now.cpu_seconds
+    await run.close()
+    assert (await run.usage()).cpu_seconds >= now.cpu_seconds
+
+
+async def test_a_share_can_be_changed_after_the_end_too(start: Start) -> None:
+    run = await start("")
+    await asyncio.gather(read(run), run.wait())
+    await run.apply_share(CpuShare(0.5, 0.5))
+    await run.close()
+    await run.apply_share(CpuShare(0.25))
+
+
+async def test_closing_ends_what_runs(start: Start) -> None:
+    run = await start("print('ready', flush=True)\nimport time; time.sleep(600)")
+    _, reading = await _ready(run)
+    async with asyncio.timeout(30):
+        await run.close()
+        await reading
+        await run.wait()
+
+
+async def test_a_program_that_is_not_there_says_so(start: Start) -> None:
+    run = await start("", program=Program(script="missing.py"))
+    code, output = await finish(run)
+    assert code != 0
+    assert "missing.py" in output
+
+
+async def test_the_memory_limit_kills(start: Start, runtime: Runtime, limits: Limits) -> None:
+    if runtime.name == "process" and limits.name == "cooperative":
+        pytest.skip("cooperative limits do not limit memory, and say so")
+    run = await start("x = []\nwhile True: x.append(bytearray(10_000_000))", memory_bytes=100 * 1024**2)
+    async with asyncio.timeout(60):
+        _, how = await asyncio.gather(read(run), run.wait())
+    await run.close()
+    assert how.code != 0
+    assert how.reason == "The run used more memory than its limit and was ended by the kernel."
+
+
+async def test_images(runtime: Runtime, request: pytest.FixtureRequest) -> None:
+    images = await runtime.images()
+    if runtime.name == "process":
+        assert images == ()
+    else:
+        assert request.getfixturevalue("engine").image in images
+
+
+async def test_process_needs_a_program(limits: Limits, tmp_path: Path) -> None:
+    launch = Launch(run_id="job-1", job_folder=tmp_path, program=Program())
+    with pytest.raises(RunFailedError, match="give the job a script or a module"):
+        await ProcessRuntime(limits).start(launch)

@@ -1,0 +1,272 @@
+"""A broker that does as it is told, over real gRPC, and an agent as a process of its own to go with it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+from grpc import aio
+
+from tests.support.until import until
+from tiercel.v1 import common_pb2, nodes_pb2, nodes_pb2_grpc
+
+NODE_TOKEN = "node-token"
+DEADLINE = 60.0
+
+
+@dataclass(slots=True)
+class Heard:
+    """All that an agent said over one or more streams, in order."""
+
+    hellos: list[nodes_pb2.NodeHello] = field(default_factory=list)
+    messages: list[nodes_pb2.ConnectRequest] = field(default_factory=list)
+
+    def runs(self, run_id: str) -> list[nodes_pb2.RunStatus]:
+        """What was said of a run outside of hellos."""
+        return [m.run for m in self.messages if m.HasField("run") and m.run.run_id == run_id]
+
+    def exit(self, run_id: str) -> nodes_pb2.RunStatus | None:
+        """How a run ended, as far as it was said in a message or a hello."""
+        said = [run for hello in self.hellos for run in hello.runs if run.run_id == run_id] + self.runs(run_id)
+        return next((run for run in said if run.state == nodes_pb2.RUN_STATE_EXITED), None)
+
+    def is_running(self, run_id: str) -> bool:
+        """Whether the run was said to exist."""
+        return any(run.state == nodes_pb2.RUN_STATE_RUNNING for run in self.runs(run_id))
+
+    def progress(self, run_id: str) -> list[nodes_pb2.Progress]:
+        """Reports of a run's script."""
+        return [m.progress for m in self.messages if m.HasField("progress") and m.progress.run_id == run_id]
+
+    def deliveries(self, delivery_id: str) -> list[nodes_pb2.DeliveryStatus]:
+        """What was said of a delivery outside of hellos."""
+        return [m.delivery for m in self.messages if m.HasField("delivery") and m.delivery.delivery_id == delivery_id]
+
+    def outcome(self, delivery_id: str) -> nodes_pb2.DeliveryStatus | None:
+        """What became of a delivery."""
+        final = {nodes_pb2.DELIVERY_STAGE_DELIVERED, nodes_pb2.DELIVERY_STAGE_FAILED}
+        return next((d for d in self.deliveries(delivery_id) if d.stage in final), None)
+
+    def output(self, run_id: str) -> bytes:
+        """A run's output, put together from its chunks."""
+        data = bytearray()
+        for message in self.messages:
+            if message.HasField("log") and message.log.run_id == run_id:
+                data[message.log.offset_bytes :] = message.log.data
+        return bytes(data)
+
+    def serving(self) -> nodes_pb2.ServingStatus | None:
+        """What was last said of the inference server."""
+        said = [hello.serving for hello in self.hellos] + [m.serving for m in self.messages if m.HasField("serving")]
+        return next((serving for serving in reversed(said) if serving.http), None)
+
+
+class ScriptedBroker(nodes_pb2_grpc.NodesServiceServicer):
+    """Declares what a test tells it to, and keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.heard = Heard()
+        self.tokens: list[str] = []
+        self.address = ""
+        self.connections = 0
+        self._runs: dict[str, nodes_pb2.WantedRun] = {}
+        self._deliveries: dict[str, nodes_pb2.WantedDelivery] = {}
+        self._generation = 0
+        self._changed = asyncio.Condition()
+        self._server: aio.Server | None = None
+
+    async def start(self, port: int = 0) -> None:
+        """Listen on loopback."""
+        self._server = aio.server()
+        nodes_pb2_grpc.add_NodesServiceServicer_to_server(self, self._server)
+        bound = self._server.add_insecure_port(f"127.0.0.1:{port}")
+        self.address = f"127.0.0.1:{bound}"
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """Break all streams and stop listening."""
+        if self._server is not None:
+            await self._server.stop(0)
+            self._server = None
+
+    async def want(
+        self,
+        *runs: nodes_pb2.WantedRun,
+        deliveries: Sequence[nodes_pb2.WantedDelivery] = (),
+    ) -> None:
+        """From now on this, and nothing else, is wanted."""
+        self._runs = {run.run_id: run for run in runs}
+        self._deliveries = {delivery.delivery_id: delivery for delivery in deliveries}
+        async with self._changed:
+            self._generation += 1
+            self._changed.notify_all()
+
+    async def Connect(  # noqa: N802 - the contract's name
+        self, request_iterator: AsyncIterator[nodes_pb2.ConnectRequest], context: aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[nodes_pb2.ConnectResponse]:
+        """Serve an agent."""
+        metadata = dict(context.invocation_metadata() or ())
+        self.tokens.append(str(metadata.get("authorization", "")))
+        if self.tokens[-1] != f"Bearer {NODE_TOKEN}":
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "nobody has this token")
+        first = await anext(aiter(request_iterator))
+        self.heard.hellos.append(first.hello)
+        self.connections += 1
+        epoch = self.connections
+        yield nodes_pb2.ConnectResponse(
+            welcome=nodes_pb2.Welcome(lease_epoch=epoch, lease_seconds=10, heartbeat_seconds=0.2)
+        )
+        reading = asyncio.ensure_future(self._read(request_iterator, epoch))
+        try:
+            while True:
+                wanted = self._wanted()
+                yield nodes_pb2.ConnectResponse(wanted=wanted)
+                async with self._changed:
+                    while self._generation == wanted.generation:
+                        await self._changed.wait()
+        finally:
+            reading.cancel()
+
+    def _wanted(self) -> nodes_pb2.WantedState:
+        runs = []
+        for run in self._runs.values():
+            copy = nodes_pb2.WantedRun()
+            copy.CopyFrom(run)
+            copy.log_offset_bytes = len(self.heard.output(run.run_id))
+            runs.append(copy)
+        return nodes_pb2.WantedState(generation=self._generation, runs=runs, deliveries=self._deliveries.values())
+
+    async def _read(self, requests: AsyncIterator[nodes_pb2.ConnectRequest], epoch: int) -> None:
+        async for request in requests:
+            assert request.lease_epoch == epoch
+            self.heard.messages.append(request)
+
+
+@asynccontextmanager
+async def scripted_broker() -> AsyncIterator[ScriptedBroker]:
+    """A broker that listens."""
+    broker = ScriptedBroker()
+    await broker.start()
+    try:
+        yield broker
+    finally:
+        await broker.stop()
+
+
+def wanted_run(
+    run_id: str,
+    script: str = "",
+    *,
+    module: str = "",
+    runtime: str = "process",
+    weight: float = 1.0,
+    cap_cores: float = 0.0,
+    cpu_cores: float = 1.0,
+    memory_bytes: int = 1 << 30,
+    arguments: Sequence[str] = (),
+    stop: bool = False,
+) -> nodes_pb2.WantedRun:
+    """A run to want; the job is its id without the attempt."""
+    spec = common_pb2.JobSpec(
+        name="test",
+        endpoint="line",
+        arguments=arguments,
+        metric="score",
+        direction=common_pb2.DIRECTION_MAX,
+        tiers=[common_pb2.Tier(target=0.5)],
+        resources=common_pb2.Resources(cpu_cores=cpu_cores, memory_bytes=memory_bytes),
+        runtime=runtime,
+        max_epochs=1000,
+    )
+    if script:
+        spec.script.CopyFrom(common_pb2.Script(name="train.py", content=script.encode()))
+    if module:
+        spec.module = module
+    return nodes_pb2.WantedRun(
+        run_id=run_id,
+        job_id=run_id.rpartition("-")[0],
+        tenant="tests",
+        spec=spec,
+        share=common_pb2.Share(cpu_weight=weight, cpu_cap_cores=cap_cores),
+        stop=stop,
+    )
+
+
+def wanted_delivery(run_id: str, tier: int = 1, *, version: int = 1, target: float = 0.5) -> nodes_pb2.WantedDelivery:
+    """A delivery of a run's model to the endpoint ``line``."""
+    return nodes_pb2.WantedDelivery(
+        delivery_id=f"{run_id.rpartition('-')[0]}-tier-{tier}",
+        run_id=run_id,
+        tier=tier,
+        target=target,
+        endpoint="line",
+        version=version,
+        metric="score",
+        direction=common_pb2.DIRECTION_MAX,
+    )
+
+
+@dataclass(slots=True)
+class AgentProcess:
+    """An agent as ``tiercel up`` starts it."""
+
+    state_dir: Path
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    async def wait(self) -> int:
+        """Wait until it has ended."""
+        await until(lambda: self.process.poll() is not None, seconds=DEADLINE)
+        return int(self.process.returncode)
+
+    async def kill(self) -> None:
+        """Kill it as a crash would."""
+        self.process.kill()
+        await self.wait()
+
+    async def leave(self) -> None:
+        """Ask it to leave."""
+        self.process.terminate()
+        assert await self.wait() == 0, self.log.read_text()
+
+
+@contextmanager
+def agent_process(state_dir: Path, broker: str, *flags: str, runtimes: str = "process") -> Iterator[AgentProcess]:
+    """A running agent; whatever is left of it at the end is killed, its inference server too."""
+    state_dir.mkdir(parents=True, exist_ok=True)
+    addresses, token, log = state_dir / "addresses.json", state_dir / "token", state_dir / "agent.log"
+    addresses.write_text(json.dumps({"broker": broker}))
+    token.write_text(f"{NODE_TOKEN}\n")
+    command = [sys.executable, "-m", "tiercel.trainer_agent", "--addresses-file", str(addresses)]
+    command += ["--state-dir", str(state_dir / "agent"), "--token-file", str(token), "--node-id", "testing"]
+    command += ["--runtimes", runtimes, "--http-port", "0", "--grpc-port", "0", *flags]
+    with log.open("ab") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+    try:
+        yield AgentProcess(state_dir, process, log)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(DEADLINE)
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        _end_serving(state_dir / "agent" / "serving.json")
+
+
+def _end_serving(state_file: Path) -> None:
+    """End an inference server whose agent was killed and did not come back."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        os.kill(int(json.loads(state_file.read_text())["pid"]), signal.SIGTERM)

@@ -1,0 +1,126 @@
+"""cgroup v2 on a folder that looks like one: what is written where. That the kernel obeys is tested with v1."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tiercel.trainer_agent.limits.cgroup_v2 import CgroupV2
+from tiercel.trainer_agent.limits.contract import CpuShare, Usage
+from tiercel.trainer_agent.limits.groups import LimitsUnavailableError
+
+GIBIBYTE = 1024**3
+
+
+class FakeGroups:
+    """Fills folders with the files that the kernel would."""
+
+    def __init__(self) -> None:
+        self.removed: list[str] = []
+
+    def make(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        for name in (
+            "cgroup.procs",
+            "cgroup.subtree_control",
+            "cpu.weight",
+            "cpu.max",
+            "memory.max",
+            "memory.swap.max",
+        ):
+            (folder / name).touch()
+
+    def remove(self, folder: Path) -> None:
+        self.removed.append(folder.name)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    FakeGroups().make(tmp_path)
+    (tmp_path / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
+    return tmp_path
+
+
+def make(root: Path, own: str = "/user.slice/session.scope") -> CgroupV2:
+    return CgroupV2("node", 2.0, {"": own}, root, FakeGroups())
+
+
+def test_groups_and_their_weights(root: Path) -> None:
+    limits = make(root)
+    node = root / "tiercel-node"
+    assert (root / "cgroup.subtree_control").read_text() == "+cpu +memory"
+    assert (node / "cgroup.subtree_control").read_text() == "+cpu +memory"
+    assert (node / "runs" / "cgroup.subtree_control").read_text() == "+cpu +memory"
+    weights = [int((folder / "cpu.weight").read_text()) for folder in (node, node / "control", node / "runs")]
+    assert weights == [200, 800, 100]
+    assert limits.container_parent == "/tiercel-node/runs"
+    assert limits.paces() == {}
+
+
+def test_a_run(root: Path) -> None:
+    run = make(root).open_run("job-1", cpu_cores=2.0, memory_bytes=GIBIBYTE, share=CpuShare(0.25, 0.5))
+    folder = root / "tiercel-node" / "runs" / "run-job-1"
+    assert (folder / "cpu.weight").read_text() == "2500"
+    assert (folder / "cpu.max").read_text() == "50000 100000"
+    assert (folder / "memory.max").read_text() == str(GIBIBYTE)
+    assert (folder / "memory.swap.max").read_text() == "0"
+    assert run.entry_files == (folder / "cgroup.procs",)
+    run.apply(CpuShare(1.0))
+    assert (folder / "cpu.weight").read_text() == "10000"
+    assert (folder / "cpu.max").read_text() == "max 100000"
+
+
+def test_usage_never_falls_and_outlives_the_group(root: Path) -> None:
+    run = make(root).open_run("job-1", cpu_cores=1.0, memory_bytes=0, share=CpuShare(1.0))
+    folder = root / "tiercel-node" / "runs" / "run-job-1"
+    (folder / "cpu.stat").write_text("usage_usec 2500000\nuser_usec 1\nsystem_usec 2\n")
+    (folder / "memory.current").write_text("4096\n")
+    assert run.usage() == Usage(2.5, 4096)
+    assert not run.ran_out_of_memory()
+    (folder / "memory.events").write_text("low 0\nhigh 0\nmax 3\noom 1\noom_kill 1\n")
+    assert run.ran_out_of_memory()
+    run.close()
+    assert not folder.exists()
+    assert run.usage() == Usage(2.5, 0)
+
+
+def test_protection_and_leaving(root: Path) -> None:
+    limits = make(root)
+    control = root / "tiercel-node" / "control" / "cgroup.procs"
+    limits.protect(os.getpid())
+    assert control.read_text() == str(os.getpid())
+    limits.close()
+    assert (root / "cgroup.procs").read_text() == str(os.getpid())
+    assert not (root / "tiercel-node").exists()
+
+
+def test_leftovers_are_removed(root: Path) -> None:
+    make(root).open_run("old-1", cpu_cores=1.0, memory_bytes=0, share=CpuShare(1.0))
+    again = make(root)
+    again.remove_leftovers()
+    assert list((root / "tiercel-node" / "runs").glob("run-*")) == []
+
+
+def test_only_the_own_group_is_delegated(root: Path) -> None:
+    (root / "cgroup.controllers").write_text("memory\n")
+    own = root / "user.slice"
+    FakeGroups().make(own)
+    (own / "cgroup.controllers").write_text("cpu\n")
+    limits = make(root, "/user.slice/tiercel-node/control")  # started again inside of its own group
+    assert (own / "cgroup.subtree_control").read_text() == "+cpu"
+    assert limits.container_parent is None
+    limits.open_run("job-1", cpu_cores=1.0, memory_bytes=GIBIBYTE, share=CpuShare(1.0))
+    memory = own / "tiercel-node" / "runs" / "run-job-1" / "memory.max"
+    assert memory.read_text() == ""  # the controller is not there
+
+
+def test_it_says_why_it_does_not_work(tmp_path: Path) -> None:
+    with pytest.raises(LimitsUnavailableError, match="No such file"):
+        make(tmp_path)
+    (tmp_path / "cgroup.controllers").write_text("hugetlb\n")
+    with pytest.raises(LimitsUnavailableError, match="no cpu controller"):
+        make(tmp_path)
