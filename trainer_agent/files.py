@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 _CHUNK_BYTES: Final = 1 << 20
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -91,6 +91,17 @@ def write_new(name: str, data: bytes, *, inside: int, mode: int, owner: tuple[in
         file.write(data)
 
 
+def _open_regular(name: str, inside: int) -> BinaryIO:
+    try:
+        descriptor = os.open(name, _UNTRUSTED_FILE, dir_fd=inside)
+    except OSError as error:
+        raise UntrustedFileError(f"{name} cannot be opened as a regular file ({error.strerror})") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UntrustedFileError(f"{name} is not a regular file")
+    return os.fdopen(descriptor, "rb")
+
+
 def copy_untrusted(name: str, *, inside: int, target: Path, limit_bytes: int) -> str:
     """Copy a file that somebody hostile may have made, and hash what was copied.
 
@@ -108,13 +119,7 @@ def copy_untrusted(name: str, *, inside: int, target: Path, limit_bytes: int) ->
     Raises:
         UntrustedFileError: It is missing, is not a regular file, or is too large.
     """
-    try:
-        source = os.open(name, _UNTRUSTED_FILE, dir_fd=inside)
-    except OSError as error:
-        raise UntrustedFileError(f"{name} cannot be opened as a regular file ({error.strerror})") from error
-    with open(source, "rb") as reader:  # noqa: PTH123 - a descriptor, not a path
-        if not stat.S_ISREG(os.fstat(source).st_mode):
-            raise UntrustedFileError(f"{name} is not a regular file")
+    with _open_regular(name, inside) as reader:
         digest = hashlib.sha256()
         left = limit_bytes
         with target.open("xb") as writer:

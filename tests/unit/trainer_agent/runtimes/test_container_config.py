@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tiercel.trainer_agent.limits.contract import CpuShare
+from tiercel.trainer_agent.runtimes.container_config import ContainerDefaults, container_config, share_config
+from tiercel.trainer_agent.runtimes.contract import Launch, Program
+
+DEFAULTS = ContainerDefaults("node", "node-1234", "tiercel-trainer:latest", (1000, 1000))
+LAUNCH = Launch(
+    "job-1", Path("/state/jobs/job"), Program(script="train.py", arguments=("--x", "1")), memory_bytes=1 << 30
+)
+
+
+def test_it_is_hardened() -> None:
+    config = container_config(LAUNCH, DEFAULTS)
+    host = config["HostConfig"]
+    assert config["User"] == "1000:1000"
+    assert host["NetworkMode"] == "none"
+    assert host["ReadonlyRootfs"] is True
+    assert host["CapDrop"] == ["ALL"]
+    assert host["SecurityOpt"] == ["no-new-privileges"]
+    assert host["PidsLimit"] > 0
+    assert host["Memory"] == host["MemorySwap"] == 1 << 30
+    assert host["Mounts"] == [{"Type": "bind", "Source": "/state/jobs/job", "Target": "/tiercel"}]
+    assert "Binds" not in host
+    assert "Privileged" not in host
+
+
+def test_what_runs() -> None:
+    config = container_config(LAUNCH, DEFAULTS)
+    assert (config["Entrypoint"], config["Cmd"]) == ("python", ["/tiercel/program/train.py", "--x", "1"])
+    assert config["Image"] == "tiercel-trainer:latest"
+    assert config["Labels"] == {"tiercel.node": "node", "tiercel.instance": "node-1234", "tiercel.run": "job-1"}
+    module = container_config(Launch("job-1", Path("/j"), Program(module="a.b")), DEFAULTS)
+    assert (module["Entrypoint"], module["Cmd"]) == ("python", ["-m", "a.b"])
+
+
+def test_an_image_may_run_its_own_command() -> None:
+    own = container_config(Launch("job-1", Path("/j"), Program(), image="their:1"), DEFAULTS)
+    assert own["Image"] == "their:1"
+    assert "Entrypoint" not in own
+    assert "Cmd" not in own
+    assert "Memory" not in own["HostConfig"]
+    with_arguments = container_config(Launch("job-1", Path("/j"), Program(arguments=("x",))), DEFAULTS)
+    assert "Entrypoint" not in with_arguments
+    assert with_arguments["Cmd"] == ["x"]
+
+
+@pytest.mark.parametrize(("share", "quota"), [(CpuShare(0.5), -1), (CpuShare(0.5, 0.75), 75_000)])
+def test_shares(share: CpuShare, quota: int) -> None:
+    assert share_config(share) == {"CpuShares": 131_072, "CpuPeriod": 100_000, "CpuQuota": quota}
+    launch = Launch("job-1", Path("/j"), Program(), share=share)
+    host = container_config(launch, DEFAULTS)["HostConfig"]
+    assert share_config(share).items() <= host.items()
+    assert "NanoCpus" not in host

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from tiercel.trainer_agent.errors import RunFailedError
+from tiercel.trainer_agent.job_folder import JobFolder, ScriptFile
+
+SCRIPT = ScriptFile("train.py", b"print('hello')")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> JobFolder:
+    return JobFolder(tmp_path / "jobs" / "job")
+
+
+def test_a_fresh_folder(folder: JobFolder) -> None:
+    folder.prepare(token="secret", script=SCRIPT, owner=None)
+    path = folder.path
+    assert sorted(p.name for p in path.iterdir()) == ["checkpoints", "exports", "program", "token", "work"]
+    assert (path / "token").read_text() == "secret\n"
+    assert (path / "token").stat().st_mode & 0o777 == 0o600
+    assert path.stat().st_mode & 0o777 == 0o700
+    assert (path / "program" / "train.py").read_bytes() == SCRIPT.content
+
+
+def test_the_next_attempt_keeps_checkpoints_and_gets_a_token_and_a_program_of_its_own(folder: JobFolder) -> None:
+    folder.prepare(token="one", script=SCRIPT, owner=None)
+    (folder.path / "checkpoints" / "last").touch()
+    (folder.path / "program" / "leftover.py").touch()
+    folder.prepare(token="two", script=ScriptFile("other.py", b""), owner=None)
+    assert (folder.path / "checkpoints" / "last").exists()
+    assert (folder.path / "token").read_text() == "two\n"
+    assert [p.name for p in (folder.path / "program").iterdir()] == ["other.py"]
+
+
+def test_traps_that_an_earlier_run_set_are_not_stepped_into(folder: JobFolder, tmp_path: Path) -> None:
+    folder.prepare(token="one", script=SCRIPT, owner=None)
+    victim = tmp_path / "victim"
+    victim.mkdir(mode=0o755)
+    (victim / "token").write_text("untouched")
+    path = folder.path
+    for name in ("exports", "work", "checkpoints"):
+        (path / name).rmdir()
+        (path / name).symlink_to(victim)
+    (path / "program" / "train.py").unlink()
+    (path / "program").rmdir()
+    (path / "program").symlink_to(victim)
+    (path / "token").unlink()
+    (path / "token").symlink_to(victim / "token")
+    (path / "agent.sock").mkdir()
+    folder.prepare(token="two", script=SCRIPT, owner=None)
+    assert sorted(p.name for p in victim.iterdir()) == ["token"]
+    assert (victim / "token").read_text() == "untouched"
+    assert victim.stat().st_mode & 0o777 == 0o755
+    assert not any(p.is_symlink() for p in path.iterdir())
+    assert not (path / "agent.sock").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_a_run_under_another_user_can_use_the_folder_but_not_replace_its_parts(folder: JobFolder) -> None:
+    folder.prepare(token="one", script=SCRIPT, owner=(65532, 65532))
+    path = folder.path
+    assert (path.stat().st_uid, path.stat().st_mode & 0o777) == (0, 0o711)
+    for name in ("exports", "work", "checkpoints", "token"):
+        assert (path / name).stat().st_uid == 65532
+    assert (path / "program").stat().st_uid == 0
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path / "agent.sock"))
+    folder.give_socket((65532, 65532))
+    assert (path / "agent.sock").stat().st_uid == 65532
+
+
+def test_a_folder_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "jobs").touch()
+    with pytest.raises(RunFailedError, match="The folder of the job cannot be prepared"):
+        JobFolder(tmp_path / "jobs" / "job").prepare(token="t", script=None, owner=None)
+
+
+def test_exports_that_are_over_are_removed(folder: JobFolder) -> None:
+    folder.prepare(token="t", script=None, owner=None)
+    (folder.path / "exports" / "d").mkdir()
+    (folder.path / "exports" / "d" / "model.onnx").touch()
+    folder.remove_export("d")
+    folder.remove_export("d")
+    assert list((folder.path / "exports").iterdir()) == []

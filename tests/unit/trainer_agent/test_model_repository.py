@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from tiercel.trainer_agent.errors import DeliveryFailedError
+from tiercel.trainer_agent.model_repository import ModelRepository
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    export = tmp_path / "job" / "exports" / "d"
+    export.mkdir(parents=True)
+    (export / "model.onnx").write_bytes(b"model")
+    (export / "reference.npz").write_bytes(b"reference")
+    return tmp_path / "job"
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> ModelRepository:
+    return ModelRepository(tmp_path / "models")
+
+
+def test_staged_then_published(repository: ModelRepository, job: Path) -> None:
+    assert repository.stage(job, "d") == hashlib.sha256(b"model").hexdigest()
+    repository.publish("d", "digits", 3)
+    version = repository.path / "digits" / "3"
+    assert sorted(p.name for p in version.iterdir()) == ["model.onnx", "reference.npz"]
+    repository.publish("d", "digits", 3)  # the agent died after the rename: the version is there
+    assert (version / "model.onnx").read_bytes() == b"model"
+
+
+def test_a_version_that_nobody_remembers_is_replaced(repository: ModelRepository, job: Path) -> None:
+    stale = repository.version("digits", 1)
+    stale.mkdir(parents=True)
+    (stale / "model.onnx").write_bytes(b"of an earlier life")
+    repository.stage(job, "d")
+    repository.publish("d", "digits", 1)
+    assert (stale / "model.onnx").read_bytes() == b"model"
+
+
+def test_nothing_to_publish(repository: ModelRepository) -> None:
+    with pytest.raises(DeliveryFailedError, match="lost"):
+        repository.publish("d", "digits", 1)
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "reference.npz"])
+def test_links_are_refused_and_nothing_stays_behind(repository: ModelRepository, job: Path, name: str) -> None:
+    file = job / "exports" / "d" / name
+    file.rename(job / "elsewhere")
+    file.symlink_to(job / "elsewhere")
+    with pytest.raises(DeliveryFailedError, match=f"refused: {name} cannot be opened"):
+        repository.stage(job, "d")
+    assert not repository.staged("d").exists()
+
+
+def test_a_folder_that_is_a_link_is_refused(repository: ModelRepository, job: Path) -> None:
+    (job / "exports").rename(job / "elsewhere")
+    (job / "exports").symlink_to(job / "elsewhere")
+    with pytest.raises(DeliveryFailedError, match="refused"):
+        repository.stage(job, "d")
+
+
+def test_large_files_are_refused(job: Path, tmp_path: Path) -> None:
+    small = ModelRepository(tmp_path / "models", limits_bytes=(("model.onnx", 4),))
+    with pytest.raises(DeliveryFailedError, match="larger than 4 bytes"):
+        small.stage(job, "d")
+
+
+def test_cleaning_up(repository: ModelRepository, job: Path) -> None:
+    repository.remove_staged_except(set())
+    repository.stage(job, "d")
+    repository.remove_staged_except({"d"})
+    assert repository.staged("d").exists()
+    repository.remove_staged_except(set())
+    assert not repository.staged("d").exists()
+    repository.stage(job, "d")
+    repository.publish("d", "digits", 1)
+    repository.withdraw("d", "digits", 1)
+    assert not repository.version("digits", 1).exists()

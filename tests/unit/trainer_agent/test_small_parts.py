@@ -1,0 +1,158 @@
+"""Names, back-off, logs, records and settings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tiercel.trainer_agent.backoff import Backoff
+from tiercel.trainer_agent.connection import DialError, address_from_file, token_from_file
+from tiercel.trainer_agent.errors import DeliveryFailedError, RunFailedError, SetupError
+from tiercel.trainer_agent.main import settings_from
+from tiercel.trainer_agent.names import check_delivery, check_run, is_plain
+from tiercel.trainer_agent.run_log import RunLog
+from tiercel.trainer_agent.run_records import RunRecord, RunRecords
+from tiercel.v1 import nodes_pb2
+
+NEEDED = ["--broker", "localhost:1", "--token-file", "token", "--state-dir"]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../a", "-a", ".a", "a b", "a\n", "a\x00", "ä", "a" * 129])
+def test_names_that_are_no_plain_file_names(name: str) -> None:
+    assert not is_plain(name)
+    with pytest.raises(RunFailedError, match="run id"):
+        check_run(name, "job", "train.py")
+    with pytest.raises(DeliveryFailedError):
+        check_delivery(name, "endpoint")
+    with pytest.raises(DeliveryFailedError):
+        check_delivery("job-tier-1", name)
+
+
+def test_plain_names() -> None:
+    check_run("3f2a-1", "3f2a", "train.py")
+    check_run("3f2a-1", "3f2a", "")
+    check_delivery("3f2a-tier-1", "digits.v2_x-1")
+    with pytest.raises(RunFailedError, match="script"):
+        check_run("3f2a-1", "3f2a", "../train.py")
+    with pytest.raises(DeliveryFailedError, match="lower-case"):
+        check_delivery("3f2a-tier-1", "Digits")
+
+
+def test_waits_double_up_to_a_limit_and_begin_anew() -> None:
+    longest = Backoff(0.1, 3.0, chance=lambda: 1.0)
+    assert [longest.next_seconds() for _ in range(7)] == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.0, 3.0])
+    longest.reset()
+    assert longest.next_seconds() == pytest.approx(0.1)
+    shortest = Backoff(0.1, 3.0, chance=lambda: 0.0)
+    assert shortest.next_seconds() == pytest.approx(0.05)
+
+
+def test_a_log_is_bounded_and_says_so(tmp_path: Path) -> None:
+    log = RunLog(tmp_path / "logs" / "run.log", limit_bytes=10)
+    log.append(b"12345678")
+    log.append(b"90abc")
+    log.append(b"never")
+    text = (tmp_path / "logs" / "run.log").read_bytes()
+    assert text.startswith(b"1234567890\n[tiercel: the output is longer than 10 bytes")
+    assert b"abc" not in text
+    assert b"never" not in text
+    assert log.size == len(text)
+    assert log.read(2, 3) == b"345"
+
+
+def test_a_log_goes_on_where_it_was(tmp_path: Path) -> None:
+    first = RunLog(tmp_path / "run.log")
+    first.append(b"one\n")
+    first.close()
+    first.close()
+    first.append(b"lost")
+    assert first.read(0, 10) == b""
+    second = RunLog(tmp_path / "run.log")
+    second.append(b"two\n")
+    assert second.read(0, 100) == b"one\ntwo\n"
+    second.remove()
+    assert not (tmp_path / "run.log").exists()
+
+
+def test_the_tail_is_the_last_lines(tmp_path: Path) -> None:
+    log = RunLog(tmp_path / "run.log")
+    log.append(b"".join(b"line %d\n" % number for number in range(50)) + b"\xff")
+    assert log.tail(3) == "line 48\nline 49\n\ufffd"
+
+
+def test_records_survive(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    records = RunRecords(tmp_path / "runs")
+    alive = RunRecord("a-1", "a", "process", handle={"pid": 7, "started_at": 1.5})
+    ended = RunRecord("b-1", "b", "docker", ended=True, exit_code=-9, reason="why", lost=True, cpu_seconds=2.0)
+    for record in (alive, ended):
+        records.save(record)
+    (tmp_path / "runs" / "c-1.json").write_text("{")
+    assert RunRecords(tmp_path / "runs").load() == [alive, ended]
+    assert "c-1.json" in caplog.text
+    records.remove("a-1")
+    records.remove("a-1")
+    assert records.load() == [ended]
+    status = ended.status()
+    assert (status.state, status.exit_code, status.reason) == (nodes_pb2.RUN_STATE_EXITED, -9, "why")
+    assert not alive.status().HasField("exit_code")
+
+
+def test_addresses_and_tokens(tmp_path: Path) -> None:
+    addresses, token = tmp_path / "addresses.json", tmp_path / "token"
+    with pytest.raises(DialError, match="does not say where the broker is"):
+        address_from_file(addresses)
+    with pytest.raises(DialError, match="cannot be read"):
+        token_from_file(token)
+    for wrong in ("{", "[]", "{}"):
+        addresses.write_text(wrong)
+        with pytest.raises(DialError):
+            address_from_file(addresses)
+    token.write_text("\n")
+    with pytest.raises(DialError, match="no first line"):
+        token_from_file(token)
+    addresses.write_text(json.dumps({"broker": "127.0.0.1:5"}))
+    token.write_text("secret\nsomething else\n")
+    assert address_from_file(addresses) == "127.0.0.1:5"
+    assert token_from_file(token) == "secret"
+
+
+def test_settings_come_from_flags_and_else_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TIERCEL_AGENT_NODE_ID", "from-environment")
+    monkeypatch.setenv("TIERCEL_AGENT_CPU_CORES", "1.5")
+    monkeypatch.setenv("DOCKER_HOST", "unix:///run/x.sock")
+    settings = settings_from([*NEEDED, str(tmp_path), "--runtimes", "docker, process", "--cpu-cores", "3"])
+    assert settings.node_id == "from-environment"
+    assert settings.cpu_cores == 3.0
+    assert settings.runtimes == ("docker", "process")
+    assert settings.docker_host == "unix:///run/x.sock"
+    assert settings.http_port == settings.grpc_port == 0
+
+
+def test_agents_of_one_node_id_but_two_state_directories_do_not_mix(tmp_path: Path) -> None:
+    one, two = (settings_from([*NEEDED, str(tmp_path / name), "--node-id", "box.example"]) for name in "ab")
+    assert one.instance != two.instance
+    assert one.instance.startswith("box-example-")
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--runtimes", "podman"], "--runtimes: .*'podman' is not a runtime; there are process and docker"),
+        (["--node-id", "../x"], "--node-id"),
+        (["--http-port", "70000"], "--http-port"),
+        (["--cpu-cores", "0"], "--cpu-cores"),
+        (["--addresses-file", "x"], "either --broker or --addresses-file"),
+    ],
+)
+def test_wrong_settings_name_the_flag(flags: list[str], words: str, tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match=words):
+        settings_from([*NEEDED, str(tmp_path), *flags])
+
+
+def test_missing_settings_name_the_flag() -> None:
+    with pytest.raises(SetupError, match="--state-dir"):
+        settings_from(["--broker", "localhost:1", "--token-file", "token"])
