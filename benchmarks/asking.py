@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from benchmarks.sample_images import Samples
 
+Json = dict[str, Any]
+
 HEADERS = {"Content-Type": "application/json"}
 
 
@@ -36,7 +38,7 @@ class Target:
         name: Of the endpoint.
         samples: What to ask it.
         url: Where its model is, without a slash at the end.
-        bodies: One ready-made request for each test image; empty until the endpoint has a version.
+        question: What every request has in common besides the image; empty until the endpoint has a version.
         outputs: Shape of each row of an answer, by the output's name; -1 where any size will do.
         asked: How many requests it got.
         latest_version: Highest version that answered so far; 0 before the first.
@@ -45,18 +47,24 @@ class Target:
     name: str
     samples: Samples
     url: str
-    bodies: list[bytes] = field(default_factory=list)
+    question: Json = field(default_factory=dict)
     outputs: dict[str, list[int]] = field(default_factory=dict)
     asked: int = 0
     latest_version: int = 0
+    _images: list[orjson.Fragment] = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Before the first request: done between requests, it would hold them up.
+        rows = (image.reshape(-1) for image in self.samples.images)
+        self._images = [orjson.Fragment(orjson.dumps(row, option=orjson.OPT_SERIALIZE_NUMPY)) for row in rows]
 
     @property
     def is_live(self) -> bool:
         """Whether it has a version and may be asked."""
-        return bool(self.bodies)
+        return bool(self.question)
 
     async def look(self, session: aiohttp.ClientSession) -> None:
-        """Find out whether the endpoint has a version, and prepare the requests once it has one."""
+        """Find out whether the endpoint has a version, and what to ask it once it has one."""
         async with session.get(f"{self.url}/ready") as response:
             await response.read()
             if response.status != 200:
@@ -66,7 +74,7 @@ class Target:
                 self.prepare(orjson.loads(await response.read()))
 
     def prepare(self, metadata: dict[str, Any]) -> None:
-        """Prepare the requests for a model of this metadata (Open Inference Protocol).
+        """Learn what to ask and to expect from a model's metadata (Open Inference Protocol).
 
         Raises:
             ValueError: The test images do not fit into the model's input.
@@ -76,11 +84,11 @@ class Target:
         if math.prod(row_shape) != self.samples.images[0].size:
             raise ValueError(f"images of endpoint {self.name} do not fit into {row_shape}")
         self.outputs = {each["name"]: [int(size) for size in each["shape"][1:]] for each in metadata["outputs"]}
-        about = {"name": tensor["name"], "datatype": tensor["datatype"], "shape": [1, *row_shape]}
-        rows = (image.reshape(-1) for image in self.samples.images)
-        self.bodies = [
-            orjson.dumps({"inputs": [{**about, "data": row}]}, option=orjson.OPT_SERIALIZE_NUMPY) for row in rows
-        ]
+        self.question = {"name": tensor["name"], "datatype": tensor["datatype"], "shape": [1, *row_shape]}
+
+    def body(self, number: int) -> bytes:
+        """The request about the test image of this number."""
+        return orjson.dumps({"inputs": [{**self.question, "data": self._images[number]}]})
 
     async def ask(self, session: aiohttp.ClientSession) -> Answer:
         """Send the next test image and check the answer.
@@ -90,9 +98,9 @@ class Target:
             aiohttp.ClientError: The connection broke.
             TimeoutError: It took too long.
         """
-        number = self.asked % len(self.bodies)
+        number = self.asked % len(self._images)
         self.asked += 1
-        async with session.post(f"{self.url}/infer", data=self.bodies[number], headers=HEADERS) as response:
+        async with session.post(f"{self.url}/infer", data=self.body(number), headers=HEADERS) as response:
             body = await response.read()
             status = response.status
         if status != 200:
