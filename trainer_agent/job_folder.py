@@ -64,7 +64,7 @@ class JobFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             with open_folder(self.path) as folder:
                 # A run under another user may look in but not replace what lies at the top.
-                os.fchmod(folder, 0o700 if owner is None else 0o711)
+                os.fchmod(folder, 0o700 if owner is None else 0o755)
                 for name in _WRITABLE:
                     _make_writable(name, folder, owner)
                 remove_anything(SOCKET, folder)

@@ -64,7 +64,7 @@ def test_traps_that_an_earlier_run_set_are_not_stepped_into(folder: JobFolder, t
 def test_a_run_under_another_user_can_use_the_folder_but_not_replace_its_parts(folder: JobFolder) -> None:
     folder.prepare(token="one", script=SCRIPT, owner=(65532, 65532))
     path = folder.path
-    assert (path.stat().st_uid, path.stat().st_mode & 0o777) == (0, 0o711)
+    assert (path.stat().st_uid, path.stat().st_mode & 0o777) == (0, 0o755)
     for name in ("exports", "work", "checkpoints", "token"):
         assert (path / name).stat().st_uid == 65532
     assert (path / "program").stat().st_uid == 0
