@@ -26,11 +26,8 @@ class JobTrack:
         state: Where it is.
         reason: Why, in plain words.
         points: The metric: (time, value).
-        shares: The CPU share: (time, fraction of the node), the reason of each in ``share_reasons``.
-        share_reasons: Why it had each of its shares.
-        started_at: When it first ran, or None.
+        shares: The CPU share: (time, fraction of the node).
         finished_at: When nothing happened to it any more, or None.
-        epoch: Latest epoch.
         cpu_seconds: CPU time used, as far as known.
     """
 
@@ -46,10 +43,7 @@ class JobTrack:
     reason: str = ""
     points: list[tuple[float, float]] = field(default_factory=list)
     shares: list[tuple[float, float]] = field(default_factory=list)
-    share_reasons: list[str] = field(default_factory=list)
-    started_at: float | None = None
     finished_at: float | None = None
-    epoch: int = 0
     cpu_seconds: float = 0.0
 
     @classmethod
@@ -97,18 +91,6 @@ class JobTrack:
         weights = [weight for _, weight in self.shares]
         return sum(before != after for before, after in itertools.pairwise(weights))
 
-    def progress(self) -> float:
-        """How far from its first value to its last target the metric has come, 0 to 1."""
-        return 0.0 if self.best is None else self.normalised(self.best)
-
-    def normalised(self, value: float) -> float:
-        """A metric value on the way from the first one reported (0) to the last target (1), kept within 0 and 1."""
-        first = self.points[0][1] if self.points else value
-        goal = self.tiers[-1].target
-        if first == goal:
-            return 1.0
-        return min(1.0, max(0.0, (value - first) / (goal - first)))
-
     def add(self, event: JobEvent) -> None:
         """Take in something that happened to this job."""
         at = event.at.timestamp()
@@ -117,17 +99,14 @@ class JobTrack:
                 self._enter(event.state, event.reason, at)
             case ProgressEvent():
                 self.points.append((at, event.value))
-                self.epoch, self.cpu_seconds = event.epoch, event.cpu_seconds
+                self.cpu_seconds = event.cpu_seconds
             case TierEvent():
                 self.tiers[event.tier.number - 1] = event.tier
             case ShareEvent():
                 self.shares.append((at, event.share.cpu_weight))
-                self.share_reasons.append(event.share.reason)
 
     def _enter(self, state: JobState, reason: str, at: float) -> None:
         self.state, self.reason = state, reason
-        if state is JobState.RUNNING and self.started_at is None:
-            self.started_at = at
         if state.is_final:
             self.finished_at = at
 

@@ -53,7 +53,7 @@ def test_plain_lines_tell_each_thing_once(state: DemoState) -> None:
             view.show(state)
     text = text_of(target)
     assert text.count("Digits MLP: tier 2 (accuracy 0.92) reached") == 1
-    assert text.count("mnist-vae: version 2 answers") == 1
+    assert text.count("mnist-vae: version 3 answers") == 1
 
 
 def test_plain_lines_tell_of_a_new_thing_at_once(state: DemoState) -> None:

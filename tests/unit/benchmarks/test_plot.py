@@ -14,7 +14,7 @@ from tests.support.demo_events import job_info, made_up_record, made_up_timeline
 def test_the_title_says_what_came_out() -> None:
     timeline = made_up_timeline()
     record = made_up_record(timeline)
-    assert message(timeline, record).startswith("10 of 10 tiers of 4 models went live while they trained; 0 of ")
+    assert message(timeline, record).startswith("12 of 12 tiers of 4 models went live while they trained; 0 of ")
 
 
 def test_a_picture_is_drawn(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_a_tier_that_was_not_delivered_is_told_with_the_jobs_reason(timeline: Ti
     report = report_of(timeline, record)
     (sentence,) = find_shortfalls(report)
     assert track.name in sentence
-    assert "0.96" in sentence
+    assert "0.97" in sentence
     assert "the script crashed" in sentence
     bars = {bar.name: bar for bar in build_bars(report)}
     assert not bars["tiers delivered"].holds

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import pytest
-
 from benchmarks.demo_jobs import JOBS
 from benchmarks.timeline import FirstAnswer, JobTrack, Timeline
 from tests.support.demo_events import BEGAN, job_info, made_up_timeline
@@ -36,13 +34,6 @@ def share(seconds: float, weight: float) -> ShareEvent:
 def test_the_best_value_follows_the_direction() -> None:
     assert track_of(progress(1, 0.5), progress(2, 0.4)).best == 0.5
     assert track_of(progress(1, 200), progress(2, 210), job=3).best == 200
-
-
-def test_progress_goes_from_the_first_value_to_the_last_target() -> None:
-    track = track_of(progress(1, 0.46), progress(2, 0.71))
-    assert track.progress() == pytest.approx(0.5)
-    assert track_of(progress(1, 240), progress(2, 190), job=3).progress() == pytest.approx(0.5)
-    assert track_of().progress() == 0
 
 
 def test_the_first_share_is_no_move_and_the_same_share_again_is_none() -> None:
