@@ -145,10 +145,8 @@ class Deliveries:
         request = trainer_pb2.ExportRequest(delivery_id=wanted.delivery_id, tier=wanted.tier, target=wanted.target)
         done = await run.gateway.export(request, self._export_seconds)
         exported_ns = time.time_ns()
-        sha256 = await asyncio.to_thread(self._repository.stage, run.folder.path, wanted.delivery_id)
-        if sha256 != done.sha256:
-            raise DeliveryFailedError("The model's file is not the one whose checksum the script reported.")
-        entry = LedgerEntry(wanted.delivery_id, STAGED, done.value, sha256, exported_ns)
+        await asyncio.to_thread(self._repository.stage, run.folder.path, wanted.delivery_id, done.sha256)
+        entry = LedgerEntry(wanted.delivery_id, STAGED, done.value, done.sha256, exported_ns)
         await asyncio.to_thread(self._ledger.enter, entry)
         with contextlib.suppress(OSError):  # of no use any more; the next attempt of the job does not mind them
             await asyncio.to_thread(run.folder.remove_export, wanted.delivery_id)

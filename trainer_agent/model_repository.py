@@ -36,11 +36,13 @@ class ModelRepository:
         """Where a version's files are."""
         return self.path / endpoint / str(version)
 
-    def stage(self, job_folder: Path, delivery_id: str) -> str:
+    def stage(self, job_folder: Path, delivery_id: str, sha256: str) -> None:
         """Copy what a run handed over, trusting nothing about it.
 
-        Returns:
-            SHA-256 of the ONNX file as it was copied, hexadecimal.
+        Args:
+            job_folder: The folder of the run's job.
+            delivery_id: Names the folder in it with the files.
+            sha256: What the ONNX file has to be, hexadecimal.
 
         Raises:
             DeliveryFailedError: The files are not what they should be.
@@ -48,7 +50,6 @@ class ModelRepository:
         target = self.staged(delivery_id)
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir(parents=True, mode=0o700)
-        sha256 = ""
         try:
             with (
                 open_folder(job_folder) as job,
@@ -57,12 +58,12 @@ class ModelRepository:
             ):
                 for name, limit in self.limits_bytes:
                     digest = copy_untrusted(name, inside=source, target=target / name, limit_bytes=limit)
-                    sha256 = digest if name == _MODEL else sha256
+                    if name == _MODEL and digest != sha256:
+                        raise UntrustedFileError(f"{name} is not the file whose checksum the script reported")
         except (OSError, UntrustedFileError) as error:
             shutil.rmtree(target, ignore_errors=True)
             raise DeliveryFailedError(f"The model that was handed over was refused: {error}.") from error
         sync_folder(target)
-        return sha256
 
     def publish(self, delivery_id: str, endpoint: str, version: int) -> None:
         """Put staged files in place. A version that lies there already without being staged stays.

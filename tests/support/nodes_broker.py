@@ -175,16 +175,17 @@ def wanted_run(
     cpu_cores: float = 1.0,
     memory_bytes: int = 1 << 30,
     arguments: Sequence[str] = (),
+    target: float = 0.5,
     stop: bool = False,
 ) -> nodes_pb2.WantedRun:
-    """A run to want; the job is its id without the attempt."""
+    """A run to want; the job is its id without the attempt. A trainer at its target waits to be asked for its model."""
     spec = common_pb2.JobSpec(
         name="test",
         endpoint="line",
         arguments=arguments,
         metric="score",
         direction=common_pb2.DIRECTION_MAX,
-        tiers=[common_pb2.Tier(target=0.5)],
+        tiers=[common_pb2.Tier(target=target)],
         resources=common_pb2.Resources(cpu_cores=cpu_cores, memory_bytes=memory_bytes),
         runtime=runtime,
         max_epochs=1000,

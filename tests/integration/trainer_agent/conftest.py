@@ -1,15 +1,43 @@
-"""The engine for tests that need one."""
+"""A broker that does as it is told, an agent of its own process, and an engine for tests that need one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.support.docker import DockerEngine, docker_engine
+from tests.support.nodes_broker import AgentProcess, ScriptedBroker, agent_process, scripted_broker
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "support" / "scripts"
 
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[DockerEngine]:
     with docker_engine() as running:
         yield running
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[ScriptedBroker]:
+    async with scripted_broker() as listening:
+        yield listening
+
+
+@pytest.fixture
+async def agent(broker: ScriptedBroker, tmp_path: Path) -> AsyncIterator[AgentProcess]:
+    with agent_process(tmp_path / "state", broker.address) as process:
+        yield process
+
+
+@pytest.fixture(scope="session")
+def linear() -> str:
+    """A training script that uses the trainer library."""
+    return (SCRIPTS / "linear.py").read_text()
+
+
+@pytest.fixture(scope="session")
+def raw_trainer() -> str:
+    """A training script that speaks the protocol by itself."""
+    return (SCRIPTS / "raw_trainer.py").read_text()

@@ -8,6 +8,8 @@ import pytest
 from tiercel.trainer_agent.errors import DeliveryFailedError
 from tiercel.trainer_agent.model_repository import ModelRepository
 
+SHA256 = hashlib.sha256(b"model").hexdigest()
+
 
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
@@ -24,7 +26,7 @@ def repository(tmp_path: Path) -> ModelRepository:
 
 
 def test_staged_then_published(repository: ModelRepository, job: Path) -> None:
-    assert repository.stage(job, "d") == hashlib.sha256(b"model").hexdigest()
+    repository.stage(job, "d", SHA256)
     repository.publish("d", "digits", 3)
     version = repository.path / "digits" / "3"
     assert sorted(p.name for p in version.iterdir()) == ["model.onnx", "reference.npz"]
@@ -36,7 +38,7 @@ def test_a_version_that_nobody_remembers_is_replaced(repository: ModelRepository
     stale = repository.version("digits", 1)
     stale.mkdir(parents=True)
     (stale / "model.onnx").write_bytes(b"of an earlier life")
-    repository.stage(job, "d")
+    repository.stage(job, "d", SHA256)
     repository.publish("d", "digits", 1)
     assert (stale / "model.onnx").read_bytes() == b"model"
 
@@ -52,7 +54,7 @@ def test_links_are_refused_and_nothing_stays_behind(repository: ModelRepository,
     file.rename(job / "elsewhere")
     file.symlink_to(job / "elsewhere")
     with pytest.raises(DeliveryFailedError, match=f"refused: {name} cannot be opened"):
-        repository.stage(job, "d")
+        repository.stage(job, "d", SHA256)
     assert not repository.staged("d").exists()
 
 
@@ -60,23 +62,29 @@ def test_a_folder_that_is_a_link_is_refused(repository: ModelRepository, job: Pa
     (job / "exports").rename(job / "elsewhere")
     (job / "exports").symlink_to(job / "elsewhere")
     with pytest.raises(DeliveryFailedError, match="refused"):
-        repository.stage(job, "d")
+        repository.stage(job, "d", SHA256)
 
 
 def test_large_files_are_refused(job: Path, tmp_path: Path) -> None:
     small = ModelRepository(tmp_path / "models", limits_bytes=(("model.onnx", 4),))
     with pytest.raises(DeliveryFailedError, match="larger than 4 bytes"):
-        small.stage(job, "d")
+        small.stage(job, "d", SHA256)
+
+
+def test_a_file_that_is_not_the_one_that_was_announced_is_refused(repository: ModelRepository, job: Path) -> None:
+    with pytest.raises(DeliveryFailedError, match="not the file whose checksum the script reported"):
+        repository.stage(job, "d", "0" * 64)
+    assert not repository.staged("d").exists()
 
 
 def test_cleaning_up(repository: ModelRepository, job: Path) -> None:
     repository.remove_staged_except(set())
-    repository.stage(job, "d")
+    repository.stage(job, "d", SHA256)
     repository.remove_staged_except({"d"})
     assert repository.staged("d").exists()
     repository.remove_staged_except(set())
     assert not repository.staged("d").exists()
-    repository.stage(job, "d")
+    repository.stage(job, "d", SHA256)
     repository.publish("d", "digits", 1)
     repository.withdraw("d", "digits", 1)
     assert not repository.version("digits", 1).exists()

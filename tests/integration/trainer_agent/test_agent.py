@@ -1,0 +1,279 @@
+"""An agent as a process of its own, a scripted broker over real gRPC, real training processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+from tests.support.nodes_broker import (
+    DEADLINE,
+    NODE_TOKEN,
+    AgentProcess,
+    ScriptedBroker,
+    agent_process,
+    wanted_run,
+)
+from tests.support.until import until
+from tiercel.v1 import nodes_pb2
+
+SLEEPER = "import os, time\nprint('pid', os.getpid(), flush=True)\ntime.sleep(600)"
+SHORT = ("--metric", "score", "--epochs")
+TRAIN = ("--metric", "score", "--epochs", "100000", "--step-sleep-seconds", "0.01")
+
+
+async def exit_of(broker: ScriptedBroker, run_id: str) -> nodes_pb2.RunStatus:
+    """How a run ended, once it has."""
+    await until(lambda: broker.heard.exit(run_id), seconds=DEADLINE)
+    status = broker.heard.exit(run_id)
+    assert status is not None
+    return status
+
+
+def is_gone(process: psutil.Process) -> bool:
+    """Whether a process has ended; whoever inherited it may not have noticed yet."""
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+async def running_pid(broker: ScriptedBroker, run_id: str) -> int:
+    """The process of a run that prints it."""
+    await until(lambda: broker.heard.output(run_id).endswith(b"\n"), seconds=DEADLINE)
+    return int(broker.heard.output(run_id).split()[1])
+
+
+async def test_it_says_what_the_node_is(broker: ScriptedBroker, agent: AgentProcess) -> None:
+    await until(lambda: broker.heard.hellos, seconds=DEADLINE)
+    hello = broker.heard.hellos[0]
+    assert hello.node_id == "testing"
+    assert 0 < hello.cpu_cores <= os.cpu_count()  # type: ignore[operator]  # there is at least one
+    assert hello.memory_bytes > 0
+    assert list(hello.runtimes) == ["process"]
+    assert hello.limits in {"cgroup-v2", "cgroup-v1", "cooperative"}
+    assert broker.tokens == [f"Bearer {NODE_TOKEN}"]
+    await until(broker.heard.serving, seconds=DEADLINE)
+    heartbeats = [m for m in broker.heard.messages if m.HasField("heartbeat")]
+    assert heartbeats
+    await agent.leave()
+
+
+async def test_a_run_from_its_start_to_its_end(broker: ScriptedBroker, agent: AgentProcess, linear: str) -> None:
+    await broker.want(wanted_run("job-1", linear, arguments=(*SHORT, "5"), target=2.0))
+    status = await exit_of(broker, "job-1")
+    assert status.exit_code == 0, status.log_tail
+    assert status.cpu_seconds > 0.1
+    assert status.log_tail.splitlines()[-1].startswith("mode")
+    assert not status.lost
+    assert broker.heard.output("job-1").decode().strip() == status.log_tail
+    states = [run.state for run in broker.heard.runs("job-1")]
+    assert states == [nodes_pb2.RUN_STATE_STARTING, nodes_pb2.RUN_STATE_RUNNING, nodes_pb2.RUN_STATE_EXITED]
+    progress = broker.heard.progress("job-1")
+    assert [report.sequence for report in progress] == [1, 2, 3, 4, 5]
+    assert all("score" in report.metrics and report.HasField("at") for report in progress)
+    cpu_seconds = [report.cpu_seconds for report in progress]
+    assert cpu_seconds == sorted(cpu_seconds)
+    assert cpu_seconds[0] > 0
+    # It is reported again for as long as it is wanted, and never started again.
+    await broker.want(wanted_run("job-1", linear))
+    await until(lambda: len(broker.heard.runs("job-1")) == 4)
+    assert broker.heard.runs("job-1")[-1] == status
+    await broker.want()
+    await until(lambda: not list((agent.state_dir / "agent" / "runs").iterdir()))
+
+
+async def test_what_is_not_wanted_any_more_is_stopped(broker: ScriptedBroker, agent: AgentProcess) -> None:
+    await broker.want(wanted_run("job-1", SLEEPER), wanted_run("other-1", SLEEPER))
+    pid = await running_pid(broker, "job-1")
+    await broker.want(wanted_run("other-1", SLEEPER))
+    status = await exit_of(broker, "job-1")
+    assert status.exit_code == -15
+    assert status.reason == "the broker no longer wants it"
+    assert not psutil.pid_exists(pid)
+    assert broker.heard.exit("other-1") is None
+
+
+async def test_a_trainer_is_asked_first(broker: ScriptedBroker, agent: AgentProcess, linear: str) -> None:
+    await broker.want(wanted_run("job-1", linear, arguments=TRAIN))
+    await until(lambda: broker.heard.progress("job-1"), seconds=DEADLINE)
+    await broker.want(wanted_run("job-1", linear, arguments=TRAIN, stop=True))
+    status = await exit_of(broker, "job-1")
+    assert (status.exit_code, status.reason) == (0, "the broker asked it to stop")
+    assert list((agent.state_dir / "agent" / "jobs" / "job" / "checkpoints").iterdir())
+
+
+async def test_what_cannot_be_started_says_why(broker: ScriptedBroker, agent: AgentProcess) -> None:
+    await broker.want(
+        wanted_run("none-1"),
+        wanted_run("docker-1", "pass", runtime="docker"),
+        wanted_run("gone-1", "pass", stop=True),
+    )
+    assert "give the job a script or a module" in (await exit_of(broker, "none-1")).reason
+    assert "does not offer the runtime 'docker', only process" in (await exit_of(broker, "docker-1")).reason
+    gone = await exit_of(broker, "gone-1")
+    assert (gone.reason, gone.lost) == ("the node does not know this run", True)
+    for run_id in ("none-1", "docker-1", "gone-1"):
+        status = broker.heard.exit(run_id)
+        assert status is not None
+        assert not status.HasField("exit_code")
+
+
+async def test_names_cannot_lead_out_of_the_state_directory(broker: ScriptedBroker, agent: AgentProcess) -> None:
+    evil_script = wanted_run("job-1", "pass")
+    evil_script.spec.script.name = "../../../evil.py"
+    evil_job = wanted_run("job2-1", "pass")
+    evil_job.job_id = "../../evil"
+    evil_run = wanted_run("x-1", "pass")
+    evil_run.run_id = "../../evil"
+    await broker.want(evil_script, evil_job, evil_run, wanted_run("good-1", "pass"))
+    for run_id in ("job-1", "job2-1"):
+        assert "not a plain file name" in (await exit_of(broker, run_id)).reason
+    await exit_of(broker, "good-1")
+    assert not list(agent.state_dir.parent.rglob("*evil*"))
+
+
+async def test_training_goes_on_while_the_broker_is_away_and_everything_is_told_when_it_is_back(
+    broker: ScriptedBroker, agent: AgentProcess, linear: str
+) -> None:
+    runs = (
+        wanted_run("job-1", linear, arguments=TRAIN),
+        wanted_run(
+            "short-1", "import time\nprint('one', flush=True)\ntime.sleep(1.5)\nprint('two')\nraise SystemExit(4)"
+        ),
+    )
+    await broker.want(*runs)
+    await until(lambda: broker.heard.progress("job-1") and broker.heard.output("short-1"), seconds=DEADLINE)
+    await broker.stop()
+    before = len(broker.heard.progress("job-1"))
+    records = agent.state_dir / "agent" / "runs" / "short-1.json"
+    await until(lambda: json.loads(records.read_text())["ended"], seconds=DEADLINE)
+    await broker.start()  # on another port
+    (agent.state_dir / "addresses.json").write_text(json.dumps({"broker": broker.address}))
+    await until(lambda: len(broker.heard.hellos) == 2, seconds=DEADLINE)
+    told = {run.run_id: run for run in broker.heard.hellos[1].runs}
+    assert told["job-1"].state == nodes_pb2.RUN_STATE_RUNNING
+    assert (told["short-1"].state, told["short-1"].exit_code) == (nodes_pb2.RUN_STATE_EXITED, 4)
+    await until(lambda: broker.heard.output("short-1") == b"one\ntwo\n", seconds=DEADLINE)
+    await until(lambda: len(broker.heard.progress("job-1")) > before)
+    sequences = {report.sequence for report in broker.heard.progress("job-1")}
+    assert sequences == set(range(1, max(sequences) + 1))
+
+
+async def test_a_killed_agent_leaves_nothing_that_its_next_life_does_not_clear_away(
+    broker: ScriptedBroker, tmp_path: Path
+) -> None:
+    script = f"import os\nif os.fork() == 0: os.setsid()\n{SLEEPER}"
+    with agent_process(tmp_path / "state", broker.address) as agent:
+        await broker.want(wanted_run("job-1", script))
+        await until(lambda: broker.heard.output("job-1").count(b"\n") == 2, seconds=DEADLINE)
+        pids = [int(line.split()[1]) for line in broker.heard.output("job-1").splitlines()]
+        await until(broker.heard.serving, seconds=DEADLINE)
+        serving = psutil.Process(json.loads((agent.state_dir / "agent" / "serving.json").read_text())["pid"])
+        address = broker.heard.serving()
+        await agent.kill()
+        assert all(psutil.pid_exists(pid) for pid in pids)
+        assert serving.is_running()
+        with agent_process(tmp_path / "state", broker.address) as again:
+            await until(lambda: len(broker.heard.hellos) == 2, seconds=DEADLINE)
+            (status,) = broker.heard.hellos[1].runs
+            assert status.state == nodes_pb2.RUN_STATE_EXITED
+            assert (status.reason, status.lost) == ("its agent was restarted", True)
+            await until(lambda: not any(psutil.pid_exists(pid) for pid in pids))
+            await until(lambda: any(m.HasField("serving") and m.serving.http for m in broker.heard.messages))
+            assert broker.heard.serving() == address  # the same server, adopted
+            assert serving.is_running()
+            await broker.want(wanted_run("job-2", "print('next attempt')"))
+            assert (await exit_of(broker, "job-2")).exit_code == 0
+            await again.leave()
+        assert is_gone(serving)
+
+
+async def test_leaving_stops_runs_through_no_fault_of_theirs(
+    broker: ScriptedBroker, agent: AgentProcess, linear: str
+) -> None:
+    await broker.want(wanted_run("job-1", linear, arguments=TRAIN), wanted_run("other-1", SLEEPER))
+    pid = await running_pid(broker, "other-1")
+    await until(lambda: broker.heard.progress("job-1"), seconds=DEADLINE)
+    serving = psutil.Process(json.loads((agent.state_dir / "agent" / "serving.json").read_text())["pid"])
+    await agent.leave()
+    for run_id in ("job-1", "other-1"):
+        status = await exit_of(broker, run_id)
+        assert (status.reason, status.lost) == ("the agent of its node was stopped", True)
+    assert not psutil.pid_exists(pid)
+    assert is_gone(serving)
+
+
+async def test_one_agent_for_each_state_directory(broker: ScriptedBroker, agent: AgentProcess) -> None:
+    await until(lambda: broker.heard.hellos, seconds=DEADLINE)
+    state_dir = agent.state_dir / "agent"
+    command = [sys.executable, "-m", "tiercel.trainer_agent", "--broker", broker.address, "--state-dir", str(state_dir)]
+    second = await asyncio.create_subprocess_exec(*command, "--token-file", "x", stderr=subprocess.PIPE)
+    async with asyncio.timeout(DEADLINE):
+        _, said = await second.communicate()
+    assert second.returncode == 2
+    assert f"An agent with pid {agent.process.pid} is running on {state_dir} already" in said.decode()
+    assert "--state-dir" in said.decode()
+
+
+async def test_a_wrong_token_is_said_once_and_tried_again(broker: ScriptedBroker, agent: AgentProcess) -> None:
+    await until(lambda: broker.heard.hellos, seconds=DEADLINE)
+    token = agent.state_dir / "token"
+    token.write_text("wrong\n")
+    await broker.stop()
+    await broker.start()
+    (agent.state_dir / "addresses.json").write_text(json.dumps({"broker": broker.address}))
+    await until(lambda: broker.tokens.count("Bearer wrong") >= 2, seconds=DEADLINE)
+    token.write_text(f"{NODE_TOKEN}\n")
+    await until(lambda: len(broker.heard.hellos) == 2, seconds=DEADLINE)
+    log = agent.log.read_text()
+    assert log.count("does not know this node's token") == 1
+    assert NODE_TOKEN not in log
+
+
+async def test_an_inference_server_that_dies_comes_back_on_the_same_ports(
+    broker: ScriptedBroker, agent: AgentProcess
+) -> None:
+    await until(broker.heard.serving, seconds=DEADLINE)
+    before = broker.heard.serving()
+    state_file = agent.state_dir / "agent" / "serving.json"
+    pid = json.loads(state_file.read_text())["pid"]
+    heard = len(broker.heard.messages)
+    os.kill(pid, 9)
+
+    def told() -> list[str]:
+        return [m.serving.http for m in broker.heard.messages[heard:] if m.HasField("serving")]
+
+    await until(lambda: len(told()) >= 2, seconds=DEADLINE)
+    assert told()[0] == ""
+    assert broker.heard.serving() == before
+    assert json.loads(state_file.read_text())["pid"] != pid
+
+
+async def test_output_without_end_is_cut(broker: ScriptedBroker, agent: AgentProcess) -> None:
+    await broker.want(wanted_run("job-1", "for _ in range(20): print('x' * (1 << 20))\nraise SystemExit(3)"))
+    assert (await exit_of(broker, "job-1")).exit_code == 3
+    output = broker.heard.output("job-1")
+    assert len(output) < 17 * 1024**2
+    assert output.endswith(b"the rest is not kept]\n")
+
+
+async def test_a_script_that_reports_without_end_is_slowed_down(
+    broker: ScriptedBroker, agent: AgentProcess, raw_trainer: str
+) -> None:
+    await broker.want(wanted_run("job-1", raw_trainer, arguments=("flood",)))
+    await until(lambda: len(broker.heard.progress("job-1")) == 300, seconds=DEADLINE)
+    first, last = broker.heard.progress("job-1")[0], broker.heard.progress("job-1")[-1]
+    assert last.at.ToNanoseconds() - first.at.ToNanoseconds() > 1.5e9
+    assert broker.connections == 1
+
+
+async def test_a_state_directory_whose_path_is_too_long_for_a_socket(
+    broker: ScriptedBroker, tmp_path: Path, linear: str
+) -> None:
+    with agent_process(tmp_path / ("deep" * 20) / ("deeper" * 15), broker.address):
+        await broker.want(wanted_run("job-1", linear, arguments=(*SHORT, "2"), target=2.0))
+        assert (await exit_of(broker, "job-1")).exit_code == 0
+        assert len(broker.heard.progress("job-1")) == 2

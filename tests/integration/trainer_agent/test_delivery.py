@@ -1,0 +1,168 @@
+"""From the wish for a model to a version that answers, with the real inference server."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.nodes_broker import (
+    DEADLINE,
+    AgentProcess,
+    ScriptedBroker,
+    agent_process,
+    wanted_delivery,
+    wanted_run,
+)
+from tests.support.until import until
+from tiercel.v1 import nodes_pb2
+
+TRAIN = ("--metric", "score", "--epochs", "100000", "--step-sleep-seconds", "0.01")
+DELIVERED, FAILED = nodes_pb2.DELIVERY_STAGE_DELIVERED, nodes_pb2.DELIVERY_STAGE_FAILED
+
+
+async def outcome(broker: ScriptedBroker, delivery_id: str) -> nodes_pb2.DeliveryStatus:
+    """What became of a delivery, once it is known."""
+    await until(lambda: broker.heard.outcome(delivery_id), seconds=DEADLINE)
+    status = broker.heard.outcome(delivery_id)
+    assert status is not None
+    return status
+
+
+def metadata(broker: ScriptedBroker) -> dict[str, Any]:
+    """What the inference server says of the endpoint."""
+    serving = broker.heard.serving()
+    assert serving is not None
+    with urllib.request.urlopen(f"http://{serving.http}/v2/models/line", timeout=10) as answer:
+        content: dict[str, Any] = json.load(answer)
+        return content
+
+
+async def test_a_model_is_delivered_once(broker: ScriptedBroker, tmp_path: Path, linear: str) -> None:
+    run, first = wanted_run("job-1", linear, arguments=TRAIN), wanted_delivery("job-1")
+    with agent_process(tmp_path / "state", broker.address) as agent:
+        await broker.want(run)
+        await until(lambda: any(p.metrics["score"] >= 0.5 for p in broker.heard.progress("job-1")), seconds=DEADLINE)
+        await broker.want(run, deliveries=[first])
+        status = await outcome(broker, "job-tier-1")
+        assert status.stage == DELIVERED, status.reason
+        assert status.value >= 0.5
+        stages = [delivery.stage for delivery in broker.heard.deliveries("job-tier-1")]
+        assert stages == [
+            nodes_pb2.DELIVERY_STAGE_EXPORTING,
+            nodes_pb2.DELIVERY_STAGE_LOADING,
+            DELIVERED,
+        ]
+        assert status.exported_at.ToNanoseconds() < status.delivered_at.ToNanoseconds()
+        model = agent.state_dir / "agent" / "models" / "line" / "1" / "model.onnx"
+        assert hashlib.sha256(model.read_bytes()).hexdigest() == status.sha256
+        assert metadata(broker)["versions"] == ["1"]
+        served = nodes_pb2.ServedVersion(endpoint="line", version=1)
+        await until(lambda: served in (broker.heard.serving() or nodes_pb2.ServingStatus()).versions)
+        assert not list((agent.state_dir / "agent" / "jobs" / "job" / "exports").iterdir())
+        # Wanted again, after a crash too, it is only reported again.
+        await agent.kill()
+    before = model.stat().st_mtime_ns
+    with agent_process(tmp_path / "state", broker.address) as agent:
+        await until(lambda: len(broker.heard.hellos) == 2, seconds=DEADLINE)
+        assert list(broker.heard.hellos[1].deliveries) == [status]
+        await until(lambda: len(broker.heard.deliveries("job-tier-1")) == 4, seconds=DEADLINE)
+        assert broker.heard.deliveries("job-tier-1")[-1] == status
+        assert model.stat().st_mtime_ns == before
+        await broker.want()
+        ledger = agent.state_dir / "agent" / "deliveries.json"
+        await until(lambda: json.loads(ledger.read_text()) == {"deliveries": {}})
+
+
+async def test_a_second_version_replaces_the_first(broker: ScriptedBroker, agent: AgentProcess, linear: str) -> None:
+    run = wanted_run("job-1", linear, arguments=TRAIN)
+    second = wanted_delivery("job-1", 2, version=7)
+    await broker.want(run, deliveries=[wanted_delivery("job-1")])  # before there is anything to hand over
+    assert (await outcome(broker, "job-tier-1")).stage == DELIVERED
+    await broker.want(run, deliveries=[wanted_delivery("job-1"), second])
+    assert (await outcome(broker, "job-tier-2")).stage == DELIVERED
+    assert metadata(broker)["versions"] == ["7"]
+
+
+async def test_a_lost_run_is_succeeded_by_one_that_hands_over_the_model(
+    broker: ScriptedBroker, tmp_path: Path, linear: str, raw_trainer: str
+) -> None:
+    wanted = wanted_delivery("job-1")
+    with agent_process(tmp_path / "state", broker.address) as agent:
+        run = wanted_run("job-1", raw_trainer, arguments=("silent",))
+        await broker.want(run, deliveries=[wanted])
+        await until(lambda: b"export" in broker.heard.output("job-1"), seconds=DEADLINE)
+        await agent.kill()
+    with agent_process(tmp_path / "state", broker.address):
+        await until(lambda: broker.heard.exit("job-1"), seconds=DEADLINE)
+        await broker.want(deliveries=[wanted])  # the broker lets go of the lost run before it starts the next
+        await broker.want(wanted_run("job-2", linear, arguments=TRAIN), deliveries=[wanted])
+        status = await outcome(broker, "job-tier-1")
+        assert status.stage == DELIVERED, status.reason
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [
+        ("garbage", "model"),
+        ("link", "model.onnx cannot be opened as a regular file"),
+        ("pipe", "model.onnx is not a regular file"),
+        ("wrong-sum", "not the file whose checksum the script reported"),
+        ("error", "there is no such model"),
+        ("exit", "The run ended before it handed over the model."),
+    ],
+)
+async def test_what_is_not_a_model_is_refused(
+    broker: ScriptedBroker, agent: AgentProcess, raw_trainer: str, mode: str, words: str
+) -> None:
+    run = wanted_run("job-1", raw_trainer, arguments=(mode,))
+    await broker.want(run, deliveries=[wanted_delivery("job-1")])
+    status = await outcome(broker, "job-tier-1")
+    assert status.stage == FAILED
+    assert words in status.reason
+    models = agent.state_dir / "agent" / "models"
+    assert not list(models.rglob("model.onnx"))
+    await broker.want(run, deliveries=[wanted_delivery("job-1")])
+    await until(lambda: broker.heard.deliveries("job-tier-1").count(status) == 2)
+
+
+async def test_a_run_that_is_over_has_no_model(broker: ScriptedBroker, agent: AgentProcess) -> None:
+    await broker.want(wanted_run("job-1", "pass"))
+    await until(lambda: broker.heard.exit("job-1"), seconds=DEADLINE)
+    await broker.want(wanted_run("job-1", "pass"), deliveries=[wanted_delivery("job-1")])
+    assert (await outcome(broker, "job-tier-1")).reason == "The run ended before it handed over the model."
+
+
+async def test_an_endpoint_cannot_lead_out_of_the_repository(broker: ScriptedBroker, agent: AgentProcess) -> None:
+    evil = wanted_delivery("job-1")
+    evil.endpoint = "../../evil"
+    await broker.want(deliveries=[evil])
+    assert "cannot be a folder" in (await outcome(broker, "job-tier-1")).reason
+
+
+async def test_a_server_that_is_down_is_waited_for(broker: ScriptedBroker, agent: AgentProcess, linear: str) -> None:
+    run = wanted_run("job-1", linear, arguments=TRAIN)
+    await broker.want(run)
+    await until(lambda: broker.heard.serving() and broker.heard.progress("job-1"), seconds=DEADLINE)
+    os.kill(json.loads((agent.state_dir / "agent" / "serving.json").read_text())["pid"], 9)
+    await broker.want(run, deliveries=[wanted_delivery("job-1")])
+    status = await outcome(broker, "job-tier-1")
+    assert status.stage == DELIVERED, status.reason
+
+
+async def test_what_is_no_longer_wanted_is_given_up(
+    broker: ScriptedBroker, agent: AgentProcess, raw_trainer: str
+) -> None:
+    run = wanted_run("job-1", raw_trainer, arguments=("silent",))
+    await broker.want(run, deliveries=[wanted_delivery("job-1")])
+    await until(lambda: b"export" in broker.heard.output("job-1"), seconds=DEADLINE)
+    await broker.want(run, wanted_run("seen-1", "pass"))
+    await until(lambda: broker.heard.exit("seen-1"), seconds=DEADLINE)
+    await broker.want(run, deliveries=[wanted_delivery("job-1")])
+    exporting = nodes_pb2.DeliveryStatus(delivery_id="job-tier-1", stage=nodes_pb2.DELIVERY_STAGE_EXPORTING)
+    await until(lambda: broker.heard.deliveries("job-tier-1") == [exporting, exporting])

@@ -1,0 +1,75 @@
+"""A trainer that speaks the protocol by itself, so that it can misbehave as the trainer library never would.
+
+Its argument says what it does when it is asked for its model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import queue
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+
+from tiercel.v1 import trainer_pb2, trainer_pb2_grpc
+
+mode = sys.argv[1]
+run = Path(os.environ["TIERCEL_RUN_DIR"])
+messages: queue.Queue[trainer_pb2.AttachRequest | None] = queue.Queue()
+os.chdir(run)  # a short path for the socket, however long the folder's is
+
+
+def outgoing() -> Iterator[trainer_pb2.AttachRequest]:
+    while (message := messages.get()) is not None:
+        yield message
+
+
+def hand_over(request: trainer_pb2.ExportRequest) -> trainer_pb2.ExportDone:
+    folder = run / "exports" / request.delivery_id
+    folder.mkdir(parents=True, exist_ok=True)
+    model, reference = folder / "model.onnx", folder / "reference.npz"
+    content = b"this is no model"
+    digest = hashlib.sha256(content).hexdigest()
+    match mode:
+        case "garbage":
+            model.write_bytes(content)
+        case "link":
+            Path("work/secret").write_bytes(content)
+            model.symlink_to(run / "work" / "secret")
+        case "pipe":
+            os.mkfifo(model)
+        case "wrong-sum":
+            model.write_bytes(content)
+            digest = "0" * 64
+        case "error":
+            return trainer_pb2.ExportDone(delivery_id=request.delivery_id, error="there is no such model")
+        case "exit":
+            os._exit(0)
+    reference.write_bytes(b"")
+    return trainer_pb2.ExportDone(delivery_id=request.delivery_id, value=0.9, sha256=digest)
+
+
+hello = trainer_pb2.TrainerHello(token=Path("token").read_text().strip())
+messages.put(trainer_pb2.AttachRequest(hello=hello))
+with grpc.insecure_channel("unix:agent.sock") as channel:
+    for answer in trainer_pb2_grpc.TrainerServiceStub(channel).Attach(outgoing()):
+        kind = answer.WhichOneof("message")
+        print(kind, flush=True)
+        if kind == "welcome":
+            if mode == "flood":
+                for number in range(1, 301):
+                    report = trainer_pb2.TrainerReport(sequence=number, epoch=1, metrics={"score": 0.1})
+                    messages.put(trainer_pb2.AttachRequest(report=report))
+            report = trainer_pb2.TrainerReport(sequence=1, epoch=1, metrics={"score": 0.9})
+            messages.put(trainer_pb2.AttachRequest(report=report))
+        elif kind == "export" and mode != "silent":
+            messages.put(trainer_pb2.AttachRequest(export_done=hand_over(answer.export)))
+        elif kind == "stop" and mode != "stubborn":
+            break
+    else:
+        time.sleep(600)
+messages.put(None)
