@@ -74,7 +74,9 @@ async def run_demo(options: DemoOptions, view: View) -> Outcome:
         showing = group.create_task(_show(view, state))
         state.phase = "starting Tiercel"
         tenants = [argument for tenant in TENANTS for argument in ("--tenant", tenant)]
-        async with Product(state_dir, options.output / "up.log", ["--policy", options.policy, *tenants]) as product:
+        async with Product(
+            state_dir, options.output / "up.log", ["--policy", options.policy, "--runtime", options.runtime, *tenants]
+        ) as product:
             record, timed_out = await _work(options, product, state)
             state.phase = "stopping Tiercel"
             await product.stop()
@@ -163,4 +165,5 @@ async def _refresh(clients: dict[str, Client], state: DemoState) -> None:
     """Ask for the final truth: events tell what changed, the broker what is."""
     for track in state.timeline:
         job = await clients[track.tenant].get_job(track.id)
-        track.tiers, track.cpu_seconds, track.reason = list(job.tiers), job.cpu_seconds, job.reason
+        track.tiers, track.cpu_seconds = list(job.tiers), job.cpu_seconds
+        track.reason, track.log_tail = job.reason, job.log_tail

@@ -8,6 +8,7 @@ from typing import Literal
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from matplotlib.transforms import Bbox
 
 MARGIN_PIXELS = 3.0
@@ -73,6 +74,7 @@ def _write(label: Label, taken: list[Bbox]) -> Bbox:
         fontsize=9,
         # The place is this module's business; layout must not move panels for it.
         in_layout=False,
+        path_effects=[withStroke(linewidth=2.5, foreground="white")],
     )
     for place in _PLACES:
         text.set_position(place.offset)

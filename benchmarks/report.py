@@ -70,7 +70,9 @@ def find_shortfalls(report: Json) -> list[str]:
         missing = [str(tier["target"]) for tier in job["tiers"] if tier["delivered_s"] is None]
         if missing:
             why = job["reason"] or "it was still at work"
-            sentences.append(f"Job {job['id']} ({job['name']}) did not deliver {', '.join(missing)}: {why}.")
+            last = job["log_tail"].strip().rpartition("\n")[2]
+            words = f" Its last line of output: {last}" if last else ""
+            sentences.append(f"Job {job['id']} ({job['name']}) did not deliver {', '.join(missing)}: {why}.{words}")
     requests = report["requests"]
     if not requests["total"]:
         sentences.append("The application sent no request, since no endpoint ever got a version.")
@@ -91,6 +93,7 @@ def _job(track: JobTrack, record: LoadRecord, swaps: list[float | None]) -> Json
         "direction": track.direction.value,
         "state": track.state.value,
         "reason": track.reason,
+        "log_tail": track.log_tail,
         "reallocations": track.moves,
         "cpu_seconds": round(track.cpu_seconds, 3),
         "tiers": [_tier(track, tier, swap, scores) for tier, swap in zip(track.tiers, swaps, strict=True)],

@@ -25,6 +25,7 @@ class JobTrack:
         tiers: Latest status of each, easiest first.
         state: Where it is.
         reason: Why, in plain words.
+        log_tail: Last lines of its output, if it failed.
         points: The metric: (time, value).
         shares: The CPU share: (time, fraction of the node).
         finished_at: When nothing happened to it any more, or None.
@@ -41,6 +42,7 @@ class JobTrack:
     tiers: list[TierInfo]
     state: JobState = JobState.PENDING
     reason: str = ""
+    log_tail: str = ""
     points: list[tuple[float, float]] = field(default_factory=list)
     shares: list[tuple[float, float]] = field(default_factory=list)
     finished_at: float | None = None

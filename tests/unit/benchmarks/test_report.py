@@ -77,12 +77,12 @@ def test_a_tier_that_was_not_delivered_is_told_with_the_jobs_reason(timeline: Ti
     track.tiers[-1] = dataclasses.replace(
         track.tiers[-1], state=TierState.FAILED, delivered_seconds=None, delivered_value=None, version=None
     )
-    track.state, track.reason = JobState.FAILED, "the script crashed"
+    track.state, track.reason, track.log_tail = JobState.FAILED, "the script crashed", "epoch 3\nValueError: no data\n"
     report = report_of(timeline, record)
     (sentence,) = find_shortfalls(report)
     assert track.name in sentence
     assert "0.97" in sentence
-    assert "the script crashed" in sentence
+    assert sentence.endswith("the script crashed. Its last line of output: ValueError: no data")
     bars = {bar.name: bar for bar in build_bars(report)}
     assert not bars["tiers delivered"].holds
     assert bars["the whole work"].value is None
