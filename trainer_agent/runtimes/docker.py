@@ -15,6 +15,7 @@ from aiodocker import Docker, DockerError
 from aiodocker.containers import DockerContainer
 
 from tiercel.trainer_agent.errors import RunFailedError, SetupError
+from tiercel.trainer_agent.limits.accounting import KernelAccount
 from tiercel.trainer_agent.limits.contract import CpuShare, Usage
 from tiercel.trainer_agent.runtimes.container_config import (
     LABEL_INSTANCE,
@@ -153,6 +154,8 @@ class DockerRun:
         self._docker = docker
         self._container = container
         self._usage = Usage()
+        self._account: KernelAccount | None = None
+        self._account_sought = False
         self._exit: Exit | None = None
         self._closed = False
 
@@ -207,18 +210,36 @@ class DockerRun:
                 raise RunFailedError(f"The engine does not set the share: {_sentence(error)}.") from error
 
     async def usage(self) -> Usage:
-        """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`."""
+        """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`; what the kernel counts, else the engine."""
+        if not self._account_sought:
+            self._account_sought = True
+            self._account = await self._find_account()
+        if self._account is None:
+            usage = await self._usage_by_engine()
+        else:
+            usage = self._account.usage() or self._usage
+        self._usage = Usage(max(self._usage.cpu_seconds, usage.cpu_seconds), usage.memory_bytes)
+        return self._usage
+
+    async def _find_account(self) -> KernelAccount | None:
+        """None where the engine's groups cannot be seen, for example since it runs on another machine."""
+        try:
+            pid = int((await self._container.show())["State"]["Pid"])
+        except EngineError as error:
+            _log.debug("no process id of %s: %s", self.description, error)
+            return None
+        return KernelAccount.of_process(pid, self._container.id)
+
+    async def _usage_by_engine(self) -> Usage:
         path = f"containers/{self._container.id}/stats"
         try:
-            # aiodocker's call waits a second to form a rate that nobody here needs
+            # aiodocker's call waits a second to form a rate that nobody here needs; older engines wait all the same
             stats = await self._docker._query_json(path, params={"stream": 0, "one-shot": 1})  # noqa: SLF001
         except EngineError as error:
             _log.debug("no usage of %s: %s", self.description, error)
             return self._usage
         cpu_seconds = stats.get("cpu_stats", {}).get("cpu_usage", {}).get("total_usage", 0) / 1e9
-        memory_bytes = int(stats.get("memory_stats", {}).get("usage", 0))
-        self._usage = Usage(max(self._usage.cpu_seconds, cpu_seconds), memory_bytes)
-        return self._usage
+        return Usage(cpu_seconds, int(stats.get("memory_stats", {}).get("usage", 0)))
 
     async def close(self) -> None:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`."""
