@@ -51,15 +51,7 @@ class ModelRepository:
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir(parents=True, mode=0o700)
         try:
-            with (
-                open_folder(job_folder) as job,
-                open_folder(EXPORTS, job) as exports,
-                open_folder(delivery_id, exports) as source,
-            ):
-                for name, limit in self.limits_bytes:
-                    digest = copy_untrusted(name, inside=source, target=target / name, limit_bytes=limit)
-                    if name == _MODEL and digest != sha256:
-                        raise UntrustedFileError(f"{name} is not the file whose checksum the script reported")
+            self._copy(job_folder, delivery_id, target, sha256)
         except (OSError, UntrustedFileError) as error:
             shutil.rmtree(target, ignore_errors=True)
             raise DeliveryFailedError(f"The model that was handed over was refused: {error}.") from error
@@ -93,3 +85,14 @@ class ModelRepository:
         for folder in staging.iterdir() if staging.is_dir() else ():
             if folder.name not in delivery_ids:
                 shutil.rmtree(folder, ignore_errors=True)
+
+    def _copy(self, job_folder: Path, delivery_id: str, target: Path, sha256: str) -> None:
+        with (
+            open_folder(job_folder) as job,
+            open_folder(EXPORTS, job) as exports,
+            open_folder(delivery_id, exports) as source,
+        ):
+            for name, limit in self.limits_bytes:
+                digest = copy_untrusted(name, inside=source, target=target / name, limit_bytes=limit)
+                if name == _MODEL and digest != sha256:
+                    raise UntrustedFileError(f"{name} is not the file whose checksum the script reported")

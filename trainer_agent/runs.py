@@ -27,6 +27,7 @@ from tiercel.v1 import common_pb2, nodes_pb2, trainer_pb2
 _log = logging.getLogger(__name__)
 
 _USAGE_SECONDS: Final = 1.0
+_FRESH_USAGE_SECONDS: Final = 0.02
 _LAST_OUTPUT_SECONDS: Final = 2.0
 
 
@@ -294,7 +295,9 @@ class Run:
 
     async def _take_in(self, report: trainer_pb2.TrainerReport) -> None:
         if self._handle is not None:
-            self.usage = await self._handle.usage()
+            with contextlib.suppress(TimeoutError):  # news of a tier must not wait for a slow engine
+                async with asyncio.timeout(_FRESH_USAGE_SECONDS):
+                    self.usage = await self._handle.usage()
         progress = nodes_pb2.Progress(
             run_id=self.run_id,
             sequence=report.sequence,

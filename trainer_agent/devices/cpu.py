@@ -26,7 +26,7 @@ class Capacity:
 
 def detect(cgroup_root: Path = Path("/sys/fs/cgroup"), proc: Path = Path("/proc")) -> Capacity:
     """Ask the kernel: the process's CPU affinity and the limits of the control groups it is in."""
-    groups = own_groups(proc)
+    groups = groups_of(proc)
     cores = float(len(os.sched_getaffinity(0)))
     quota = _cpu_quota(cgroup_root, groups)
     limit = _memory_limit(cgroup_root, groups)
@@ -37,10 +37,15 @@ def detect(cgroup_root: Path = Path("/sys/fs/cgroup"), proc: Path = Path("/proc"
     )
 
 
-def own_groups(proc: Path = Path("/proc")) -> dict[str, str]:
-    """Paths of this process's control groups by controller; the one of cgroup v2 has the empty name."""
+def groups_of(proc: Path = Path("/proc"), pid: int | str = "self") -> dict[str, str]:
+    """Paths of a process's control groups by controller; the one of cgroup v2 has the empty name.
+
+    Args:
+        proc: Where the process file system is.
+        pid: The process; by default this one.
+    """
     try:
-        lines = (proc / "self" / "cgroup").read_text().splitlines()
+        lines = (proc / str(pid) / "cgroup").read_text().splitlines()
     except OSError:
         return {}
     groups: dict[str, str] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from tiercel.trainer_agent.devices.cpu import own_groups
+from tiercel.trainer_agent.devices.cpu import groups_of
 from tiercel.trainer_agent.limits import groups
 from tiercel.trainer_agent.limits.cgroup_v1 import CgroupV1
 from tiercel.trainer_agent.limits.cgroup_v2 import CgroupV2
@@ -27,7 +27,7 @@ def detect(node_id: str, cpu_cores: float, root: Path = Path("/sys/fs/cgroup")) 
         cpu_cores: Cores of the node.
         root: Where control groups are mounted.
     """
-    mine = own_groups()
+    mine = groups_of()
     for kind in (CgroupV2, CgroupV1):
         limits: Limits | None = None
         try:

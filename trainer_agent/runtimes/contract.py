@@ -123,7 +123,7 @@ class RunHandle(Protocol):
         """Let ``share`` hold from now on; no effect on a run that has ended."""
 
     async def usage(self) -> Usage:
-        """What it has used so far; the last that was known once it has ended."""
+        """What it has used so far, the last that was known once it has ended; may take a second to answer."""
 
     async def close(self) -> None:
         """Give back all that it holds; ends it if need be. Doing it twice is harmless."""

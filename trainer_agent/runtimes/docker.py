@@ -16,6 +16,7 @@ from aiodocker.containers import DockerContainer
 
 from tiercel.trainer_agent.errors import RunFailedError, SetupError
 from tiercel.trainer_agent.limits.accounting import KernelAccount
+from tiercel.trainer_agent.limits.container_counters import ContainerCounters, find_counters
 from tiercel.trainer_agent.limits.contract import CpuShare, Usage
 from tiercel.trainer_agent.runtimes.container_config import (
     LABEL_INSTANCE,
@@ -104,7 +105,7 @@ class DockerRuntime:
         except EngineError as error:
             await _remove(container)
             raise RunFailedError(f"The container could not be started: {_sentence(error)}.") from error
-        return DockerRun(self._docker, container)
+        return DockerRun(self._docker, container, await _find_counters(container))
 
     async def images(self) -> Sequence[str]:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.Runtime`."""
@@ -148,11 +149,13 @@ class DockerRun:
     Args:
         docker: The engine.
         container: The container, started.
+        counters: The kernel's counters of its use, or None where only the engine can see them.
     """
 
-    def __init__(self, docker: Docker, container: DockerContainer) -> None:
+    def __init__(self, docker: Docker, container: DockerContainer, counters: ContainerCounters | None) -> None:
         self._docker = docker
         self._container = container
+        self._counters = counters
         self._usage = Usage()
         self._account: KernelAccount | None = None
         self._account_sought = False
@@ -231,21 +234,28 @@ class DockerRun:
         return KernelAccount.of_process(pid, self._container.id)
 
     async def _usage_by_engine(self) -> Usage:
-        path = f"containers/{self._container.id}/stats"
-        try:
-            # aiodocker's call waits a second to form a rate that nobody here needs; older engines wait all the same
-            stats = await self._docker._query_json(path, params={"stream": 0, "one-shot": 1})  # noqa: SLF001
-        except EngineError as error:
-            _log.debug("no usage of %s: %s", self.description, error)
-            return self._usage
-        cpu_seconds = stats.get("cpu_stats", {}).get("cpu_usage", {}).get("total_usage", 0) / 1e9
-        return Usage(cpu_seconds, int(stats.get("memory_stats", {}).get("usage", 0)))
+        used = self._counters.read() if self._counters is not None else await self._ask_engine()
+        if used is not None:
+            self._usage = Usage(max(self._usage.cpu_seconds, used.cpu_seconds), used.memory_bytes)
+        return self._usage
 
     async def close(self) -> None:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`."""
         if not self._closed:
             self._closed = True
             await _remove(self._container)
+
+    async def _ask_engine(self) -> Usage | None:
+        """What the engine measured last; it takes up to a second to say."""
+        path = f"containers/{self._container.id}/stats"
+        try:
+            # aiodocker's call waits for two measurements to form a rate that nobody here needs
+            stats = await self._docker._query_json(path, params={"stream": 0, "one-shot": 1})  # noqa: SLF001
+        except EngineError as error:
+            _log.debug("no usage of %s: %s", self.description, error)
+            return None
+        cpu_seconds = stats.get("cpu_stats", {}).get("cpu_usage", {}).get("total_usage", 0) / 1e9
+        return Usage(cpu_seconds, int(stats.get("memory_stats", {}).get("usage", 0)))
 
     async def _is_running(self) -> bool:
         if self._exit is not None:
@@ -264,6 +274,15 @@ def _exit_of(state: dict[str, Any]) -> Exit:
     if state.get("OOMKilled"):
         return Exit(code, "The run used more memory than its limit and was ended by the kernel.")
     return Exit(code, str(state.get("Error") or ""))
+
+
+async def _find_counters(container: DockerContainer) -> ContainerCounters | None:
+    try:
+        pid = int((await container.show())["State"]["Pid"])
+    except EngineError as error:
+        _log.debug("no process of container %s: %s", container.id[:12], error)
+        return None
+    return find_counters(pid) if pid else None
 
 
 async def _remove(container: DockerContainer) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tiercel.trainer_agent.devices.cpu import Capacity, detect, own_groups
+from tiercel.trainer_agent.devices.cpu import Capacity, detect, groups_of
 
 
 @pytest.fixture
@@ -46,6 +46,6 @@ def test_limits_of_cgroup_v1(tmp_path: Path, proc: Path) -> None:
     assert detect(tmp_path / "cgroup", proc).cpu_cores == len(os.sched_getaffinity(0))
 
 
-def test_own_groups(proc: Path) -> None:
+def test_groups_of(proc: Path) -> None:
     write(proc / "self" / "cgroup", "4:cpu,cpuacct:/a\n1:name=systemd:/b:c\n0::/d\n")
-    assert own_groups(proc) == {"cpu": "/a", "cpuacct": "/a", "name=systemd": "/b:c", "": "/d"}
+    assert groups_of(proc) == {"cpu": "/a", "cpuacct": "/a", "name=systemd": "/b:c", "": "/d"}
