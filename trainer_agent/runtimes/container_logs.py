@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import calendar
+import contextlib
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Final
 
 import aiohttp
@@ -44,18 +45,19 @@ class ContainerLog:
         while running:
             running = await self._is_running()
             try:
-                async for frame in self._frames(follow=running):
-                    yield self._without_timestamp(frame)
+                async with contextlib.aclosing(self._frames(follow=running)) as frames:
+                    async for frame in frames:
+                        yield self._without_timestamp(frame)
             except (DockerError, aiohttp.ClientError, TimeoutError) as error:
                 if isinstance(error, DockerError) and error.status == 404:
                     return
                 _log.info("the output of a container broke off and is taken up again: %s", error)
                 await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _frames(self, *, follow: bool) -> AsyncIterator[bytes]:
+    async def _frames(self, *, follow: bool) -> AsyncGenerator[bytes]:
         params = {"stdout": "1", "stderr": "1", "follow": str(int(follow)), "timestamps": "1", "since": self._since}
         query = self._docker._query(self._path, params=params, timeout=_STREAM)  # noqa: SLF001 - see module
-        async with query as response:
+        async with query as response, response:  # the query's own context leaves the connection open
             while True:
                 try:
                     header = await response.content.readexactly(_HEADER_BYTES)

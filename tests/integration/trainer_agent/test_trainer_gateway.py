@@ -1,0 +1,187 @@
+"""The agent's end of a run's socket, with a plain gRPC client at the other end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc import aio
+
+from tests.support.until import until
+from tiercel.trainer_agent.errors import DeliveryFailedError
+from tiercel.trainer_agent.supervision import Supervisor
+from tiercel.trainer_agent.trainer_gateway import TrainerGateway, socket_address
+from tiercel.v1 import trainer_pb2, trainer_pb2_grpc
+
+WELCOME = trainer_pb2.TrainerWelcome(run_id="job-1", metric="accuracy", max_epochs=7, cpu_cores=2.0)
+EXPORT = trainer_pb2.ExportRequest(delivery_id="job-tier-1", tier=1, target=0.9)
+DONE = trainer_pb2.ExportDone(delivery_id="job-tier-1", value=0.91, sha256="ab")
+
+
+class Gateway:
+    """A gateway that keeps what it is told."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.reports: list[trainer_pb2.TrainerReport] = []
+        self.gateway = TrainerGateway(WELCOME, "secret", self._take_in)
+
+    async def _take_in(self, report: trainer_pb2.TrainerReport) -> None:
+        self.reports.append(report)
+
+
+class Trainer:
+    """One stream of a trainer."""
+
+    def __init__(self, call: Any) -> None:
+        self._call = call
+
+    async def send(self, **message: Any) -> None:
+        await self._call.write(trainer_pb2.AttachRequest(**message))
+
+    async def receive(self) -> trainer_pb2.AttachResponse:
+        async with asyncio.timeout(10):
+            answer: trainer_pb2.AttachResponse = await self._call.read()
+        return answer
+
+    async def is_cut_off(self) -> bool:
+        return await self.receive() == aio.EOF
+
+    async def code(self) -> grpc.StatusCode:
+        async with asyncio.timeout(10):
+            code: grpc.StatusCode = await self._call.code()
+        return code
+
+
+@pytest.fixture
+async def served(tmp_path: Path) -> AsyncIterator[Gateway]:
+    served = Gateway(tmp_path)
+    await served.gateway.open(tmp_path)
+    yield served
+    await served.gateway.close(0)
+
+
+@asynccontextmanager
+async def attached(served: Gateway, token: str = "secret") -> AsyncIterator[Trainer]:
+    address, _ = socket_address(served.folder)
+    async with aio.insecure_channel(address) as channel:
+        call = trainer_pb2_grpc.TrainerServiceStub(channel).Attach()
+        trainer = Trainer(call)
+        await trainer.send(hello=trainer_pb2.TrainerHello(token=token))
+        yield trainer
+        call.cancel()
+
+
+def report(sequence: int) -> trainer_pb2.TrainerReport:
+    return trainer_pb2.TrainerReport(sequence=sequence, epoch=sequence, metrics={"accuracy": 0.5})
+
+
+async def test_reports_are_taken_in_once_and_always_acknowledged(served: Gateway) -> None:
+    async with attached(served) as trainer:
+        assert (await trainer.receive()).welcome == WELCOME
+        for sequence in (1, 2, 1, 2, 3):
+            await trainer.send(report=report(sequence))
+            assert (await trainer.receive()).report_ack.sequence == sequence
+    async with attached(served) as trainer:
+        await trainer.receive()
+        await trainer.send(report=report(3))
+        assert (await trainer.receive()).report_ack.sequence == 3
+    assert [one.sequence for one in served.reports] == [1, 2, 3]
+
+
+async def test_a_report_with_too_many_metrics_is_dropped(served: Gateway) -> None:
+    async with attached(served) as trainer:
+        await trainer.receive()
+        wide = trainer_pb2.TrainerReport(sequence=1, metrics={str(number): 1.0 for number in range(100)})
+        await trainer.send(report=wide)
+        assert (await trainer.receive()).report_ack.sequence == 1
+    assert served.reports == []
+
+
+async def test_only_who_has_the_token_is_let_in(served: Gateway) -> None:
+    async with attached(served, token="guess") as trainer:
+        assert await trainer.code() == grpc.StatusCode.UNAUTHENTICATED
+    assert not served.gateway.is_attached
+
+
+async def test_a_hello_comes_first(served: Gateway) -> None:
+    address, _ = socket_address(served.folder)
+    async with aio.insecure_channel(address) as channel:
+        call = trainer_pb2_grpc.TrainerServiceStub(channel).Attach()
+        await call.write(trainer_pb2.AttachRequest(report=report(1)))
+        assert await call.code() == grpc.StatusCode.FAILED_PRECONDITION
+    assert served.reports == []
+
+
+async def test_a_newer_stream_ends_an_older_one(served: Gateway) -> None:
+    async with attached(served) as older:
+        await older.receive()
+        async with attached(served) as newer:
+            await newer.receive()
+            assert await older.is_cut_off()
+            served.gateway.pace(0.5)
+            assert (await newer.receive()).pace.cores == 0.5
+
+
+async def test_who_attaches_again_is_told_everything_again(served: Gateway) -> None:
+    gateway = served.gateway
+    gateway.pace(0.0)  # no limit, as it was: nothing to say
+    async with Supervisor() as tasks:
+        async with attached(served) as trainer:
+            await trainer.receive()
+            gateway.pace(0.5)
+            gateway.pace(0.5)
+            export = tasks.start("export", self_check(gateway))
+            assert (await trainer.receive()).pace.cores == 0.5
+            assert (await trainer.receive()).export == EXPORT
+            gateway.stop("enough")
+            assert (await trainer.receive()).stop.reason == "enough"
+        await until(lambda: not gateway.is_attached)
+        async with attached(served) as trainer:
+            kinds = [(await trainer.receive()).WhichOneof("message") for _ in range(4)]
+            assert kinds == ["welcome", "pace", "export", "stop"]
+            await trainer.send(export_done=trainer_pb2.ExportDone(delivery_id="another"))
+            await trainer.send(export_done=DONE)
+            await export
+
+
+async def self_check(gateway: TrainerGateway) -> None:
+    assert await gateway.export(EXPORT, 10) == DONE
+
+
+async def test_a_model_that_does_not_come(served: Gateway) -> None:
+    with pytest.raises(DeliveryFailedError, match=r"did not hand over the model within 0 s"):
+        await served.gateway.export(EXPORT, 0)
+    async with attached(served) as trainer:
+        assert (await trainer.receive()).HasField("welcome")
+        served.gateway.pace(1.0)
+        assert (await trainer.receive()).HasField("pace")  # the request was forgotten
+
+
+async def test_the_end_of_the_run_ends_open_requests(served: Gateway) -> None:
+    async def ask() -> None:
+        with pytest.raises(DeliveryFailedError, match="The run ended before"):
+            await served.gateway.export(EXPORT, 60)
+
+    async with attached(served) as trainer, Supervisor() as tasks:
+        await trainer.receive()
+        tasks.start("export", ask())
+        assert (await trainer.receive()).HasField("export")
+        await served.gateway.close(0)
+    await ask()
+
+
+async def test_a_path_that_is_too_long_for_a_socket(tmp_path: Path) -> None:
+    deep = tmp_path / ("x" * 120)
+    deep.mkdir()
+    served = Gateway(deep)
+    await served.gateway.open(deep)
+    assert (deep / "agent.sock").is_socket()
+    async with attached(served) as trainer:
+        assert (await trainer.receive()).welcome == WELCOME
+    await served.gateway.close(0)

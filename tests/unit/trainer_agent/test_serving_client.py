@@ -1,0 +1,114 @@
+"""The client against a small server that speaks its part of the protocol."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from tiercel.trainer_agent.errors import DeliveryFailedError
+from tiercel.trainer_agent.serving_client import ServedModel, ServingClient, ServingUnreachableError
+
+Handler = Callable[[web.Request], Awaitable[web.Response]]
+
+
+class FakeServing:
+    """Answers what it was told to, in turn; the last for ever."""
+
+    def __init__(self) -> None:
+        self.answers: list[web.Response] = []
+        self.paths: list[str] = []
+        self.address = ""
+
+    async def handle(self, request: web.Request) -> web.Response:
+        self.paths.append(request.path)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return web.Response(status=answer.status, body=answer.body)
+
+
+@pytest.fixture
+async def serving() -> AsyncIterator[FakeServing]:
+    fake = FakeServing()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", fake.handle)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    fake.address = f"{host}:{port}"
+    yield fake
+    await runner.cleanup()
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as open_session:
+        yield open_session
+
+
+async def test_loads(serving: FakeServing, session: aiohttp.ClientSession) -> None:
+    serving.answers = [web.Response()]
+    await ServingClient(session, lambda: serving.address).load("digits")
+    assert serving.paths == ["/v2/repository/models/digits/load"]
+
+
+async def test_waits_for_a_server_that_is_down_or_busy(serving: FakeServing, session: aiohttp.ClientSession) -> None:
+    serving.answers = [web.Response(status=503, body=b'{"error": "busy"}'), web.Response()]
+    addresses = iter(["", "127.0.0.1:1"])
+    await ServingClient(session, lambda: next(addresses, serving.address)).load("digits")
+    assert len(serving.paths) == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "sentence"),
+    [
+        (422, b'{"error": "model.onnx is no ONNX model"}', "model.onnx is no ONNX model"),
+        (400, b"no JSON", "no JSON"),
+        (500, b"[]", r"\[\]"),
+        (500, b"", "refused the model without saying why"),
+    ],
+)
+async def test_a_refusal_is_passed_on(
+    serving: FakeServing, session: aiohttp.ClientSession, status: int, body: bytes, sentence: str
+) -> None:
+    serving.answers = [web.Response(status=status, body=body)]
+    with pytest.raises(DeliveryFailedError, match=sentence):
+        await ServingClient(session, lambda: serving.address).load("digits")
+    assert len(serving.paths) == 1
+
+
+async def test_gives_up_in_the_end(session: aiohttp.ClientSession) -> None:
+    with pytest.raises(DeliveryFailedError, match=r"did not answer for 0 s \(it is not running\)"):
+        await ServingClient(session, lambda: "", wait_seconds=0.0).load("digits")
+
+
+async def test_health(serving: FakeServing, session: aiohttp.ClientSession) -> None:
+    client = ServingClient(session, lambda: serving.address)
+    serving.answers = [web.Response(status=503), web.Response()]
+    assert not await client.is_ready(serving.address)
+    assert await client.is_ready(serving.address)
+    assert not await client.is_ready("127.0.0.1:1")
+
+
+async def test_what_is_served(serving: FakeServing, session: aiohttp.ClientSession) -> None:
+    client = ServingClient(session, lambda: serving.address)
+    serving.answers = [
+        web.Response(
+            body=b'[{"name": "b", "version": "2", "state": "READY"}, {"name": "a", "version": "1", "state": "READY"},'
+            b' {"name": "b", "version": "1", "state": "UNAVAILABLE"}]'
+        )
+    ]
+    assert await client.served(serving.address) == (ServedModel("a", 1), ServedModel("b", 2))
+    for wrong in (
+        web.Response(status=500),
+        web.Response(body=b"{"),
+        web.Response(body=b'[{"name": "b", "state": "READY"}]'),
+    ):
+        serving.answers = [wrong]
+        with pytest.raises(ServingUnreachableError):
+            await client.served(serving.address)
+    with pytest.raises(ServingUnreachableError):
+        await client.served("127.0.0.1:1")
