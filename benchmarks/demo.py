@@ -91,7 +91,7 @@ def _write(options: DemoOptions, outcome: Outcome, results: Path, console: Conso
 
 def _judge(options: DemoOptions, outcome: Outcome, report: dict[str, Any]) -> None:
     """Exit with 1 and sentences that say why, unless every tier was delivered and no request failed."""
-    shortfalls = find_shortfalls(report)
+    shortfalls = find_shortfalls(report, outcome.state.timeline)
     if outcome.timed_out:
         shortfalls.insert(0, f"The jobs were not done after {options.seconds_limit:.0f} s.")
     if outcome.left_over:

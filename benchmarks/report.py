@@ -63,14 +63,15 @@ def build_bars(report: Json) -> list[Bar]:
     ]
 
 
-def find_shortfalls(report: Json) -> list[str]:
+def find_shortfalls(report: Json, timeline: Timeline) -> list[str]:
     """Sentences about tiers that were not delivered and requests that failed; none when all is well."""
     sentences = []
     for job in report["jobs"]:
         missing = [str(tier["target"]) for tier in job["tiers"] if tier["delivered_s"] is None]
         if missing:
             why = job["reason"] or "it was still at work"
-            last = job["log_tail"].strip().rpartition("\n")[2]
+            # Output may name places of this machine: it is for who sees this, not for the report.
+            last = timeline.jobs[job["id"]].log_tail.strip().rpartition("\n")[2]
             words = f" Its last line of output: {last}" if last else ""
             sentences.append(f"Job {job['id']} ({job['name']}) did not deliver {', '.join(missing)}: {why}.{words}")
     requests = report["requests"]
@@ -93,7 +94,6 @@ def _job(track: JobTrack, record: LoadRecord, swaps: list[float | None]) -> Json
         "direction": track.direction.value,
         "state": track.state.value,
         "reason": track.reason,
-        "log_tail": track.log_tail,
         "reallocations": track.moves,
         "cpu_seconds": round(track.cpu_seconds, 3),
         "tiers": [_tier(track, tier, swap, scores) for tier, swap in zip(track.tiers, swaps, strict=True)],

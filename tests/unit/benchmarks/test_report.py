@@ -69,7 +69,7 @@ def test_all_bars_but_the_length_hold_for_what_went_well(timeline: Timeline, rec
 
 
 def test_nothing_fell_short_when_all_went_well(timeline: Timeline, record: LoadRecord) -> None:
-    assert find_shortfalls(report_of(timeline, record)) == []
+    assert find_shortfalls(report_of(timeline, record), timeline) == []
 
 
 def test_a_tier_that_was_not_delivered_is_told_with_the_jobs_reason(timeline: Timeline, record: LoadRecord) -> None:
@@ -79,7 +79,7 @@ def test_a_tier_that_was_not_delivered_is_told_with_the_jobs_reason(timeline: Ti
     )
     track.state, track.reason, track.log_tail = JobState.FAILED, "the script crashed", "epoch 3\nValueError: no data\n"
     report = report_of(timeline, record)
-    (sentence,) = find_shortfalls(report)
+    (sentence,) = find_shortfalls(report, timeline)
     assert track.name in sentence
     assert "0.97" in sentence
     assert sentence.endswith("the script crashed. Its last line of output: ValueError: no data")
@@ -91,7 +91,7 @@ def test_a_tier_that_was_not_delivered_is_told_with_the_jobs_reason(timeline: Ti
 def test_failed_requests_are_told_with_the_first_reason(timeline: Timeline, record: LoadRecord) -> None:
     record.add_failure(Request(timeline.began_at + 30, "digits", 0.1, None, None), "status 503")
     report = report_of(timeline, record)
-    (sentence,) = find_shortfalls(report)
+    (sentence,) = find_shortfalls(report, timeline)
     assert sentence.startswith("1 of")
     assert "status 503" in sentence
     assert not build_bars(report)[1].holds
@@ -99,7 +99,7 @@ def test_failed_requests_are_told_with_the_first_reason(timeline: Timeline, reco
 
 def test_an_application_that_never_asked_is_a_shortfall(timeline: Timeline) -> None:
     report = report_of(timeline, LoadRecord())
-    assert any("no request" in sentence for sentence in find_shortfalls(report))
+    assert any("no request" in sentence for sentence in find_shortfalls(report, timeline))
     holding = {bar.name for bar in build_bars(report) if bar.holds}
     assert "requests a second, total" not in holding
     assert "p99 of requests near a swap over p99 of the rest" not in holding
