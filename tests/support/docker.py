@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+import psutil
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -127,25 +128,39 @@ def _start(data: Path, runtime: Path, host: str) -> None:
 
 
 def _stop(runtime: Path) -> None:
-    """End an engine of ours, if one lives; it ends the containers and its own helpers."""
-    try:
-        pid = int((runtime / "pid").read_text())
-        is_ours = b"dockerd" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except (FileNotFoundError, ValueError):
-        is_ours, pid = False, 0
-    if is_ours:
-        os.kill(pid, signal.SIGTERM)
-        give_up_at = time.monotonic() + _STOP_SECONDS
-        while Path(f"/proc/{pid}/exe").is_symlink() and not _is_zombie(pid) and time.monotonic() < give_up_at:
-            time.sleep(0.05)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, 0)
+    """End an engine of ours, if one lives, and what is left of one that was killed."""
+    # The engine ends its own helper, unless it was killed; the helper holds locks that a next engine waits for.
+    for pid_file, name in ((runtime / "pid", b"dockerd"), (runtime / "exec/containerd/containerd.pid", b"containerd")):
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            pid = int(pid_file.read_text())
+            if name in Path(f"/proc/{pid}/cmdline").read_bytes():
+                _end(pid)
+    _end_containers(runtime)
     shutil.rmtree(runtime, ignore_errors=True)
 
 
+def _end_containers(runtime: Path) -> None:
+    """End containers that outlived an engine that was killed."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process.name().startswith("containerd-shim") and any(str(runtime) in word for word in process.cmdline()):
+                for one in (*process.children(recursive=True), process):
+                    one.kill()
+
+
+def _end(pid: int) -> None:
+    os.kill(pid, signal.SIGTERM)
+    give_up_at = time.monotonic() + _STOP_SECONDS
+    while not _is_zombie(pid) and time.monotonic() < give_up_at:
+        time.sleep(0.05)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, 0)
+
+
 def _is_zombie(pid: int) -> bool:
+    """Whether a process has ended."""
     with contextlib.suppress(FileNotFoundError, IndexError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     return True

@@ -22,7 +22,7 @@ from tests.support.nodes_broker import (
 from tests.support.until import until
 from tiercel.v1 import nodes_pb2
 
-SLEEPER = "import os, time\nprint('pid', os.getpid(), flush=True)\ntime.sleep(600)"
+SLEEPER = "import os, time\nos.write(1, b'pid %d\\n' % os.getpid())\ntime.sleep(600)"
 SHORT = ("--metric", "score", "--epochs")
 TRAIN = ("--metric", "score", "--epochs", "100000", "--step-sleep-seconds", "0.01")
 
