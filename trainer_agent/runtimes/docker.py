@@ -15,7 +15,6 @@ from aiodocker import Docker, DockerError
 from aiodocker.containers import DockerContainer
 
 from tiercel.trainer_agent.errors import RunFailedError, SetupError
-from tiercel.trainer_agent.limits.accounting import KernelAccount
 from tiercel.trainer_agent.limits.container_counters import ContainerCounters, find_counters
 from tiercel.trainer_agent.limits.contract import CpuShare, Usage
 from tiercel.trainer_agent.runtimes.container_config import (
@@ -157,8 +156,6 @@ class DockerRun:
         self._container = container
         self._counters = counters
         self._usage = Usage()
-        self._account: KernelAccount | None = None
-        self._account_sought = False
         self._exit: Exit | None = None
         self._closed = False
 
@@ -214,26 +211,6 @@ class DockerRun:
 
     async def usage(self) -> Usage:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`; what the kernel counts, else the engine."""
-        if not self._account_sought:
-            self._account_sought = True
-            self._account = await self._find_account()
-        if self._account is None:
-            usage = await self._usage_by_engine()
-        else:
-            usage = self._account.usage() or self._usage
-        self._usage = Usage(max(self._usage.cpu_seconds, usage.cpu_seconds), usage.memory_bytes)
-        return self._usage
-
-    async def _find_account(self) -> KernelAccount | None:
-        """None where the engine's groups cannot be seen, for example since it runs on another machine."""
-        try:
-            pid = int((await self._container.show())["State"]["Pid"])
-        except EngineError as error:
-            _log.debug("no process id of %s: %s", self.description, error)
-            return None
-        return KernelAccount.of_process(pid, self._container.id)
-
-    async def _usage_by_engine(self) -> Usage:
         used = self._counters.read() if self._counters is not None else await self._ask_engine()
         if used is not None:
             self._usage = Usage(max(self._usage.cpu_seconds, used.cpu_seconds), used.memory_bytes)
