@@ -94,11 +94,14 @@ def _own_engine() -> Iterator[str]:
     runtime = Path("/tmp") / f"tiercel-docker-{hashlib.sha256(os.fsencode(data)).hexdigest()[:12]}"
     host = f"unix://{runtime}/docker.sock"
     with (data / "lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not _answers(host):
-            _stop(runtime)
-            _start(data, runtime, host)
         fcntl.flock(lock, fcntl.LOCK_SH)
+        if not _answers(host):
+            # Only now alone: one that waited for this while it answers would wait for whoever uses it, be it itself.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not _answers(host):
+                _stop(runtime)
+                _start(data, runtime, host)
+            fcntl.flock(lock, fcntl.LOCK_SH)
         try:
             yield host
         finally:
