@@ -20,7 +20,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import psutil
 import pytest
@@ -87,27 +86,31 @@ def _why_no_engine() -> str:
 
 @contextmanager
 def _own_engine() -> Iterator[str]:
-    """An engine of ours; the lock is shared by those who use it, and held alone by whoever starts or stops it."""
+    """An engine of ours: who uses it shares one lock, who starts or stops it holds another."""
     data = REPOSITORY / "build" / "docker"
     data.mkdir(parents=True, exist_ok=True)
     # Socket paths are short, whatever the checkout's is.
     runtime = Path("/tmp") / f"tiercel-docker-{hashlib.sha256(os.fsencode(data)).hexdigest()[:12]}"
     host = f"unix://{runtime}/docker.sock"
-    with (data / "lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_SH)
-        if not _answers(host):
-            # Only now alone: one that waited for this while it answers would wait for whoever uses it, be it itself.
-            fcntl.flock(lock, fcntl.LOCK_EX)
+    with (data / "users.lock").open("a") as users:
+        with _exclusive(data / "changes.lock"):
+            fcntl.flock(users, fcntl.LOCK_SH)
             if not _answers(host):
                 _stop(runtime)
                 _start(data, runtime, host)
-            fcntl.flock(lock, fcntl.LOCK_SH)
         try:
             yield host
         finally:
-            with contextlib.suppress(BlockingIOError):  # somebody else uses it still
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with _exclusive(data / "changes.lock"), contextlib.suppress(BlockingIOError):  # somebody else uses it still
+                fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 _stop(runtime)
+
+
+@contextmanager
+def _exclusive(path: Path) -> Iterator[None]:
+    with path.open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _start(data: Path, runtime: Path, host: str) -> None:
@@ -172,12 +175,11 @@ def _is_zombie(pid: int) -> bool:
 def _ensure_image(host: str) -> str:
     """The training image of this very source, made if need be. One at a time: two would do the work twice."""
     (REPOSITORY / "build").mkdir(exist_ok=True)
-    with (REPOSITORY / "build" / "image.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        return _make_image(host, lock)
+    with _exclusive(REPOSITORY / "build" / "image.lock"):
+        return _make_image(host)
 
 
-def _make_image(host: str, _held: IO[str]) -> str:
+def _make_image(host: str) -> str:
     image = f"{IMAGE_NAME}:{_source_digest()}"
     if _client(host, "images", "--quiet", image).strip():
         return image
