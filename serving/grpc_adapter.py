@@ -143,7 +143,7 @@ async def _answer(work: Awaitable[Answer], context: Context) -> Answer:
         return await work
     except ServingError as error:
         status, message = grpc.StatusCode[error.grpc_status], error.message
-    except Exception:
+    except Exception:  # the border: one call's defect is logged and told, and never ends the server
         _logger.exception("A gRPC call failed")
         status, message = grpc.StatusCode.INTERNAL, "the server failed; its log says more"
     await context.abort(status, message)

@@ -49,7 +49,7 @@ class TaskOwner:
     async def _guarded(work: Coroutine[Any, Any, None], name: str) -> None:
         try:
             await work
-        except Exception:
+        except Exception:  # a task serves one connection or one load; the others go on
             _logger.exception("Task '%s' failed", name)
 
 

@@ -137,6 +137,7 @@ def _read_reference(path: Path, max_bytes: int) -> dict[str, Array]:
             raise ArtefactRefusedError(f"{path.name} unpacks to {unpacked} bytes; {max_bytes} are possible")
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
+    # NotImplementedError is what zipfile raises for a compression that it does not know.
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, NotImplementedError, KeyError) as error:
         raise ArtefactRefusedError(f"{path.name} cannot be read: {engine.first_line(error)}") from error
 

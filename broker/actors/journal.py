@@ -109,7 +109,7 @@ class Journal:
         for listener in self._listeners:
             try:
                 listener(event)
-            except Exception:
+            except Exception:  # news only: what is durable stands, and the other listeners still hear of it
                 logger.exception("%s could not be announced", type(event).__name__)
 
     async def wait_grown(self, sequence: int) -> int:
