@@ -45,6 +45,7 @@ _FLAGS = {
     "memory-bytes": "memory that jobs may use (default: all)",
     "http-port": "port of the inference server's REST interface (default 0: any free one)",
     "grpc-port": "port of its gRPC interface (default 0: any free one)",
+    "time-slice-seconds": "how long training computes before the kernel looks who is next, 0 to leave it to the kernel",
 }
 
 
@@ -146,7 +147,7 @@ async def _runtimes(settings: AgentSettings, limits: Limits) -> AsyncIterator[di
     runtimes: dict[str, Runtime] = {}
     try:
         for name in settings.runtimes or ("process",):
-            runtimes[name] = ProcessRuntime(limits) if name == "process" else await _docker(settings, limits)
+            runtimes[name] = _process(settings, limits) if name == "process" else await _docker(settings, limits)
         if not settings.runtimes:
             with contextlib.suppress(SetupError):  # nobody asked for it
                 runtimes["docker"] = await _docker(settings, limits)
@@ -156,6 +157,10 @@ async def _runtimes(settings: AgentSettings, limits: Limits) -> AsyncIterator[di
             await runtime.close()
 
 
+def _process(settings: AgentSettings, limits: Limits) -> ProcessRuntime:
+    return ProcessRuntime(limits, settings.time_slice_seconds)
+
+
 async def _docker(settings: AgentSettings, limits: Limits) -> DockerRuntime:
     return await DockerRuntime.connect(
         settings.docker_host,
@@ -163,6 +168,7 @@ async def _docker(settings: AgentSettings, limits: Limits) -> DockerRuntime:
         instance=settings.instance,
         image=settings.docker_image,
         cgroup_parent=limits.container_parent,
+        time_slice_seconds=settings.time_slice_seconds,
     )
 
 

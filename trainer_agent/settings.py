@@ -12,6 +12,8 @@ from typing import Annotated, Final, Self
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from tiercel.trainer_agent.limits.time_slice import LONGEST_SECONDS
+
 RUNTIMES: Final = ("process", "docker")
 _DEFAULT_DOCKER_HOST: Final = "unix:///var/run/docker.sock"
 
@@ -32,6 +34,8 @@ class AgentSettings(BaseSettings):
         memory_bytes: Memory that jobs may use, in bytes; None for all there is.
         http_port: Where the inference server's REST listens; 0 for any free port.
         grpc_port: Where its gRPC listens; 0 for any free port.
+        time_slice_seconds: How long a training process computes before the kernel looks who is next; 0 for the
+            kernel's own choice.
     """
 
     model_config = SettingsConfigDict(env_prefix="TIERCEL_AGENT_", frozen=True)
@@ -48,6 +52,7 @@ class AgentSettings(BaseSettings):
     memory_bytes: int | None = Field(default=None, gt=0)
     http_port: int = Field(default=0, ge=0, le=65535)
     grpc_port: int = Field(default=0, ge=0, le=65535)
+    time_slice_seconds: float = Field(default=0.0, ge=0, le=LONGEST_SECONDS)
 
     @field_validator("runtimes", mode="before")
     @classmethod

@@ -7,6 +7,8 @@ live broker or the simulator) keeps the state between calls and hands it in agai
 from __future__ import annotations
 
 import enum
+import types
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
@@ -38,10 +40,22 @@ class JobView:
         runtime: Runtime it asks for, or empty for any.
         image: Container image it asks for, or empty.
         node_id: Where it is placed, or empty while it waits.
-        movable: Whether it may be placed (again); a job that a node is running is not.
+        movable: Whether it may be placed freely; a job that a node is running is not.
         share: Its present share, or None.
         observations: The reports kept, oldest first; bounded.
         cpu_seconds: CPU seconds used so far.
+        name: What its tenant calls it.
+        tenant_weight: Its tenant's weight among tenants, > 0.
+        workload: Equal for jobs that train the same thing (program, arguments, metric); key of ``Snapshot.history``.
+        started_at: When it first ran, seconds since the Unix epoch, or None.
+        max_epochs: Epochs it may train at most.
+        continues: Whether it goes on after its last tier.
+        migratable: Whether a plan may send it to another node although a node runs it: it is checkpointed, stopped,
+            and goes on there. Always False for a job that is in transit or is stopping.
+        migrations: How often it was sent to another node.
+        migrated_at: When it last was, seconds since the Unix epoch, or None.
+        true_work: CPU seconds from the start at which each tier will be reached. Nobody knows that but the simulator
+            and replays of recorded runs, and no policy but an oracle may read it; else empty.
     """
 
     id: str
@@ -57,6 +71,69 @@ class JobView:
     share: Share | None = None
     observations: tuple[Observation, ...] = ()
     cpu_seconds: float = 0.0
+    name: str = ""
+    tenant_weight: float = 1.0
+    workload: str = ""
+    started_at: float | None = None
+    max_epochs: int = 0
+    continues: bool = False
+    migratable: bool = False
+    migrations: int = 0
+    migrated_at: float | None = None
+    true_work: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointView:
+    """An endpoint as a policy sees it, with what was measured of it since the last snapshot.
+
+    Attributes:
+        name: The endpoint.
+        tenant: Its owner.
+        tenant_weight: Its tenant's weight among tenants, > 0.
+        node_id: The node whose inference server answers for it.
+        objective_seconds: The delay its tenant wants (QoE objective), or None.
+        requests_per_second: Requests that arrived, answered or not.
+        delay_seconds: Mean time from arrival to answer, or None when nothing was answered.
+        cpu_cores_used: CPU seconds per second that its answers took.
+        quality: Metric of the live version where larger is better and 1 is perfect (accuracy), else None.
+        share: Its present share, or None while nothing limits it.
+    """
+
+    name: str
+    tenant: str
+    node_id: str
+    tenant_weight: float = 1.0
+    objective_seconds: float | None = None
+    requests_per_second: float = 0.0
+    delay_seconds: float | None = None
+    cpu_cores_used: float = 0.0
+    quality: float | None = None
+    share: Share | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """The metric after some work.
+
+    Attributes:
+        cpu_seconds: CPU seconds since the run's start, start-up included.
+        value: The metric.
+    """
+
+    cpu_seconds: float
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class PastRun:
+    """What an earlier job of the same workload did.
+
+    Attributes:
+        curve: Its reports, thinned, in the order of work.
+    """
+
+    curve: tuple[CurvePoint, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +164,16 @@ class Snapshot:
         trigger: Why the scheduler runs.
         jobs: Every job that has not finished.
         nodes: Every node that is online.
+        endpoints: Every endpoint that has a live version on one of these nodes.
+        history: Earlier runs by ``JobView.workload``, the latest last; bounded.
     """
 
     now: float
     trigger: Trigger
     jobs: tuple[JobView, ...]
     nodes: tuple[NodeView, ...]
+    endpoints: tuple[EndpointView, ...] = ()
+    history: Mapping[str, tuple[PastRun, ...]] = field(default_factory=lambda: types.MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +182,7 @@ class Assignment:
 
     Attributes:
         job_id: The job.
-        node_id: Where it runs.
+        node_id: Where it runs. Another node than the one that runs it is a migration, for a job that is migratable.
         share: What it may use there, with the reason.
     """
 
@@ -119,11 +200,14 @@ class Plan:
         waiting: Why a job keeps waiting, by job id. A job whose node is offline waits for that node, not for a
             decision, and is not listed.
         unreachable: Why a job's next tier is held for out of reach, by job id; the tenant is told.
+        endpoint_shares: What endpoints may use of their node, by name; one without an entry is not limited. The weights
+            of a node's jobs and of its endpoints with a share add up to at most 1.
     """
 
     assignments: tuple[Assignment, ...] = ()
     waiting: dict[str, str] = field(default_factory=dict)
     unreachable: dict[str, str] = field(default_factory=dict)
+    endpoint_shares: dict[str, Share] = field(default_factory=dict)
 
 
 StateT = TypeVar("StateT")

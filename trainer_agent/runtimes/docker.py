@@ -17,6 +17,7 @@ from aiodocker.containers import DockerContainer
 from tiercel.trainer_agent.errors import RunFailedError, SetupError
 from tiercel.trainer_agent.limits.container_counters import ContainerCounters, find_counters
 from tiercel.trainer_agent.limits.contract import CpuShare, Usage
+from tiercel.trainer_agent.limits.time_slice import set_time_slice
 from tiercel.trainer_agent.runtimes.container_config import (
     LABEL_INSTANCE,
     ContainerDefaults,
@@ -46,17 +47,26 @@ class DockerRuntime:
     Args:
         docker: The engine.
         defaults: What all containers have in common.
+        time_slice_seconds: See :func:`.set_time_slice`; without effect where the engine runs on another machine.
     """
 
     name = "docker"
 
-    def __init__(self, docker: Docker, defaults: ContainerDefaults) -> None:
+    def __init__(self, docker: Docker, defaults: ContainerDefaults, time_slice_seconds: float = 0.0) -> None:
         self._docker = docker
         self._defaults = defaults
+        self._time_slice_seconds = time_slice_seconds
 
     @classmethod
     async def connect(
-        cls, host: str, *, node_id: str, instance: str, image: str, cgroup_parent: str | None = None
+        cls,
+        host: str,
+        *,
+        node_id: str,
+        instance: str,
+        image: str,
+        cgroup_parent: str | None = None,
+        time_slice_seconds: float = 0.0,
     ) -> Self:
         """Greet the engine and be ready to start containers.
 
@@ -66,6 +76,7 @@ class DockerRuntime:
             instance: Tells agents of the same node id but another state directory apart.
             image: Image of jobs that name none.
             cgroup_parent: Control group for containers, used if the engine manages groups by plain paths.
+            time_slice_seconds: See :func:`.set_time_slice`.
 
         Raises:
             SetupError: It does not answer.
@@ -85,7 +96,7 @@ class DockerRuntime:
         uid = os.getuid() or _UNPRIVILEGED
         gid = os.getgid() if os.getuid() else _UNPRIVILEGED
         parent = cgroup_parent if info.get("CgroupDriver") == "cgroupfs" else None
-        return cls(docker, ContainerDefaults(node_id, instance, image, (uid, gid), parent))
+        return cls(docker, ContainerDefaults(node_id, instance, image, (uid, gid), parent), time_slice_seconds)
 
     @property
     def owner(self) -> tuple[int, int] | None:
@@ -104,7 +115,11 @@ class DockerRuntime:
         except EngineError as error:
             await _remove(container)
             raise RunFailedError(f"The container could not be started: {_sentence(error)}.") from error
-        return DockerRun(self._docker, container, await _find_counters(container))
+        pid = await _find_pid(container)
+        counters = find_counters(pid) if pid else None
+        if counters is not None:  # it is a process of this machine
+            set_time_slice(pid, self._time_slice_seconds)
+        return DockerRun(self._docker, container, counters)
 
     async def images(self) -> Sequence[str]:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.Runtime`."""
@@ -253,13 +268,13 @@ def _exit_of(state: dict[str, Any]) -> Exit:
     return Exit(code, str(state.get("Error") or ""))
 
 
-async def _find_counters(container: DockerContainer) -> ContainerCounters | None:
+async def _find_pid(container: DockerContainer) -> int:
+    """The container's first process as the engine's machine numbers it; 0 when it has ended."""
     try:
-        pid = int((await container.show())["State"]["Pid"])
+        return int((await container.show())["State"]["Pid"])
     except EngineError as error:
         _log.debug("no process of container %s: %s", container.id[:12], error)
-        return None
-    return find_counters(pid) if pid else None
+        return 0
 
 
 async def _remove(container: DockerContainer) -> None:

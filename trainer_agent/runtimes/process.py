@@ -16,6 +16,7 @@ import psutil
 
 from tiercel.trainer_agent.errors import RunFailedError
 from tiercel.trainer_agent.limits.contract import CpuShare, Limits, RunLimits, Usage
+from tiercel.trainer_agent.limits.time_slice import set_time_slice
 from tiercel.trainer_agent.runtimes.contract import READ_BYTES, Exit, Launch
 
 _log = logging.getLogger(__name__)
@@ -34,13 +35,15 @@ class ProcessRuntime:
 
     Args:
         limits: Enforces their shares.
+        time_slice_seconds: See :func:`.set_time_slice`.
     """
 
     name = "process"
     owner = None
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, time_slice_seconds: float = 0.0) -> None:
         self._limits = limits
+        self._time_slice_seconds = time_slice_seconds
 
     async def start(self, launch: Launch) -> ProcessRun:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.Runtime`."""
@@ -63,6 +66,7 @@ class ProcessRuntime:
         except OSError as error:
             limits.close()
             raise RunFailedError(f"The training process could not be started: {error}.") from error
+        set_time_slice(process.pid, self._time_slice_seconds)
         limits.adopt(process.pid)
         return ProcessRun(launch.run_id, process, output, limits)
 
