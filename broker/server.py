@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tiercel.broker.scheduling.registry import AnyPolicy
     from tiercel.broker.settings import BrokerSettings
     from tiercel.broker.store.contract import Store
+    from tiercel.broker.tenancy import Tenancy
 
 logger = logging.getLogger(__name__)
 
@@ -119,7 +120,7 @@ class Broker:
         publisher = await self._open_mqtt(stack)
         supervisor = await stack.enter_async_context(self._supervisor)
         journal = Journal(store, self._clock, await store.last_sequence(), [publisher.publish_nowait])
-        system = self._system = self._make_system(policy, store, journal)
+        system = self._system = self._make_system(policy, store, journal, tenancy)
         supervisor.start(publisher.run(), name="MQTT publisher")
         supervisor.start(journal.run(), name="journal")
         await system.start()
@@ -129,7 +130,7 @@ class Broker:
         await _serve(server, jobs, NodesService(system, logs, tenancy, settings))
         self.broker_address = f"{settings.host}:{port}"
 
-    def _make_system(self, policy: AnyPolicy, store: Store, journal: Journal) -> System:
+    def _make_system(self, policy: AnyPolicy, store: Store, journal: Journal, tenancy: Tenancy) -> System:
         settings = self._settings
         return System(
             store,
@@ -139,6 +140,7 @@ class Broker:
             self._supervisor,
             self._clock,
             LeaseSettings(settings.lease_seconds, settings.gone_after_seconds),
+            {tenant.name: tenant.weight for tenant in tenancy.tenants.values()},
         )
 
     async def _open_mqtt(self, stack: contextlib.AsyncExitStack) -> MqttPublisher:

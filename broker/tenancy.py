@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import math
 import os
 import re
 import secrets
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tiercel.broker.domain.errors import InvalidSpecError
-from tiercel.broker.domain.tenants import DEFAULT_MAX_ACTIVE_JOBS, Tenant
+from tiercel.broker.domain.tenants import DEFAULT_MAX_ACTIVE_JOBS, DEFAULT_WEIGHT, Tenant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -83,7 +84,12 @@ def _parse(path: Path, text: str) -> dict[str, Tenant]:
     try:
         tables = tomllib.loads(text).get("tenants", {})
         tenants = {
-            name: Tenant(name, str(table["token"]), int(table.get("max_active_jobs", DEFAULT_MAX_ACTIVE_JOBS)))
+            name: Tenant(
+                name,
+                str(table["token"]),
+                int(table.get("max_active_jobs", DEFAULT_MAX_ACTIVE_JOBS)),
+                float(table.get("weight", DEFAULT_WEIGHT)),
+            )
             for name, table in tables.items()
         }
     except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
@@ -105,6 +111,8 @@ def _check(path: Path, tenant: Tenant) -> None:
         raise _refuse(f"{path} gives {tenant.name} no token of {MIN_TOKEN_CHARACTERS} characters or more")
     if tenant.max_active_jobs < 0:
         raise _refuse(f"{path} allows {tenant.name} {tenant.max_active_jobs} active jobs; give 0 or more")
+    if not (tenant.weight > 0 and math.isfinite(tenant.weight)):
+        raise _refuse(f"{path} gives {tenant.name} a weight of {tenant.weight:g}; give more than 0, 1 is the default")
 
 
 def _refuse(message: str) -> InvalidSpecError:

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.peers import WantedRun
+from tiercel.broker.actors.run_curve import RunCurve
 from tiercel.broker.domain.events import ProgressMade
 from tiercel.broker.domain.jobs import Job, JobState, Observation, TierState
+from tiercel.broker.domain.run_records import RunRecord, workload_of
+from tiercel.broker.domain.tenants import DEFAULT_WEIGHT
 from tiercel.broker.lifecycle import job as machine
 from tiercel.broker.lifecycle.job_events import (
     AbandonDelivery,
@@ -47,10 +50,18 @@ class JobActor(Actor[JobInput]):
         clock: The time.
         peers: The other actors.
         observations: Earlier reports, oldest first.
+        tenant_weight: What its tenant's jobs are worth among those of others, > 0.
     """
 
     def __init__(
-        self, job: Job, journal: Journal, clock: Clock, peers: Peers, observations: Iterable[Observation] = ()
+        self,
+        job: Job,
+        journal: Journal,
+        clock: Clock,
+        peers: Peers,
+        observations: Iterable[Observation] = (),
+        *,
+        tenant_weight: float = DEFAULT_WEIGHT,
     ) -> None:
         super().__init__(f"job {job.id}")
         self._job = job
@@ -58,6 +69,9 @@ class JobActor(Actor[JobInput]):
         self._clock = clock
         self._peers = peers
         self._observations: deque[Observation] = deque(observations, MAX_OBSERVATIONS)
+        self._curve = RunCurve(job.spec.direction, self._observations)
+        self._tenant_weight = tenant_weight
+        self._workload = workload_of(job.tenant, job.spec)
 
     @property
     def job(self) -> Job:
@@ -72,6 +86,7 @@ class JobActor(Actor[JobInput]):
             return
         if isinstance(message, UsageMeasured):  # comes every few seconds and is not worth a transaction
             self._job = job
+            self._peers.observe_job(job.id, self._view(), job.attempts)
             return
         observation = _observation_of(before, job, message, self._clock.now())
         await self.take_step(job, effects, observation)
@@ -89,17 +104,30 @@ class JobActor(Actor[JobInput]):
             observation: What the step has learnt of the metric, if anything.
         """
         changes = [effect.change for effect in effects if isinstance(effect, Announce)]
+        record = self._record(job, observation)
         if job is not self._job or changes:
-            await self._journal.commit(Commit(job=job, changes=changes))
+            await self._journal.commit(Commit(job=job, changes=changes, run_record=record))
         self._job = job
         if observation is not None:
             self._observations.append(observation)
+            self._curve.add(observation)
+        if record is not None:
+            self._peers.remember_run(record)
         # The scheduler must see the job as it is after this step before it is asked to look.
         self._peers.observe_job(job.id, self._view(), job.attempts)
         for effect in effects:
             self._carry_out(effect)
         if is_over(job):
             self._peers.retire_job(job.id)
+
+    def _record(self, job: Job, observation: Observation | None) -> RunRecord | None:
+        """What is worth remembering of the job once it is over, and before that once it has reached its last tier."""
+        before = self._job
+        ended = job.state.is_final and not before.state.is_final
+        if not ended and (_is_topped(before) or not _is_topped(job)):
+            return None
+        points = self._curve.after(observation).points()
+        return RunRecord(job.id, self._workload, self._clock.now(), points) if points else None
 
     def _carry_out(self, effect: JobEffect) -> None:
         match effect:
@@ -134,12 +162,22 @@ class JobActor(Actor[JobInput]):
             share=job.share,
             observations=tuple(self._observations),
             cpu_seconds=job.cpu_seconds,
+            name=job.spec.name,
+            tenant_weight=self._tenant_weight,
+            workload=self._workload,
+            started_at=job.started_at,
+            max_epochs=job.spec.max_epochs,
+            continues=job.spec.continue_after_last_tier,
         )
 
 
 def is_over(job: Job) -> bool:
     """Whether nothing can happen to the job any more: final, and no delivery under way."""
     return job.state.is_final and all(tier.state is not TierState.REACHED for tier in job.tiers)
+
+
+def _is_topped(job: Job) -> bool:
+    return all(tier.state in {TierState.REACHED, TierState.DELIVERED} for tier in job.tiers)
 
 
 def observations_of(progress: Iterable[JobEvent]) -> list[Observation]:

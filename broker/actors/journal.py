@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.domain.endpoints import Delivery, Endpoint
     from tiercel.broker.domain.jobs import Job
+    from tiercel.broker.domain.run_records import RunRecord
     from tiercel.broker.store.contract import Store
 
 logger = logging.getLogger(__name__)
@@ -36,6 +37,7 @@ class Commit:
         endpoint: An endpoint's new state, or None.
         delivery: A delivery's new state, or None.
         decisions: Decisions of the scheduler.
+        run_record: What is to be remembered of the job, or None.
         news: Events that are announced but not stored, such as nodes that come and go.
     """
 
@@ -44,6 +46,7 @@ class Commit:
     endpoint: Endpoint | None = None
     delivery: Delivery | None = None
     decisions: Sequence[Decision] = ()
+    run_record: RunRecord | None = None
     news: Sequence[Event] = ()
 
 
@@ -187,6 +190,7 @@ class Journal:
         jobs = {commit.job.id: commit.job for commit in commits if commit.job is not None}
         endpoints = {commit.endpoint.name: commit.endpoint for commit in commits if commit.endpoint is not None}
         deliveries = {commit.delivery.id: commit.delivery for commit in commits if commit.delivery is not None}
+        records = {entry.run_record.job_id: entry.run_record for entry in commits if entry.run_record is not None}
         decisions = tuple(decision for commit in commits for decision in commit.decisions)
         await self._store.save(
             jobs=tuple(jobs.values()),
@@ -194,6 +198,7 @@ class Journal:
             deliveries=tuple(deliveries.values()),
             decisions=decisions,
             events=events,
+            run_records=tuple(records.values()),
         )
         self._sequence = sequence
         for event in announced:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from tiercel.broker.domain.endpoints import Delivery
     from tiercel.broker.domain.jobs import Direction, Job, TierStatus
+    from tiercel.broker.domain.run_records import RunRecord
     from tiercel.broker.lifecycle.job_events import JobInput
     from tiercel.broker.scheduling.interface import JobView, NodeView
 
@@ -72,6 +73,10 @@ class Peers(Protocol):
 
     def observe_job(self, job_id: str, view: JobView | None, attempts: int) -> None:
         """Show the scheduler a job as it is now, or (None) that it needs nothing of any node."""
+        ...
+
+    def remember_run(self, record: RunRecord) -> None:
+        """Show the scheduler what became of a job, for the next one that trains the same thing."""
         ...
 
     def retire_job(self, job_id: str) -> None:

@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from tiercel.broker.actors.history import History
 from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.domain.events import Decision
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.journal import Journal
+    from tiercel.broker.domain.run_records import RunRecord
     from tiercel.broker.lifecycle.job_events import JobInput
 
 logger = logging.getLogger(__name__)
@@ -44,6 +46,13 @@ class NodeObserved:
 
 
 @dataclass(frozen=True, slots=True)
+class RunsRemembered:
+    """What became of jobs that ended or reached their last tier, the latest last."""
+
+    records: tuple[RunRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SomethingHappened:
     """Something that should not wait for the next interval."""
 
@@ -55,7 +64,7 @@ class SchedulerTicked:
     """Time passed."""
 
 
-SchedulerMessage = JobObserved | NodeObserved | SomethingHappened | SchedulerTicked
+SchedulerMessage = JobObserved | NodeObserved | RunsRemembered | SomethingHappened | SchedulerTicked
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +123,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
         self._jobs: dict[str, JobObserved] = {}
         self._nodes: dict[str, NodeView] = {}
         self._reserved: dict[str, _Reservation] = {}
+        self._history = History()
 
     @property
     def policy_name(self) -> str:
@@ -130,6 +140,8 @@ class SchedulerActor(Actor[SchedulerMessage]):
                     self._nodes.pop(node_id, None)
                 else:
                     self._nodes[node_id] = view
+            case RunsRemembered(records):
+                self._history.add(*records)
             case SomethingHappened(trigger):
                 self._loop = loop.triggered(self._loop, trigger, self._settings, self._clock.now())
             case SchedulerTicked():
@@ -189,6 +201,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
             trigger,
             tuple(sorted(jobs, key=lambda job: job.id)),
             tuple(node for _, node in sorted(self._nodes.items())),
+            history=self._history.by_workload(),
         )
 
     async def _carry_out(self, assignments: Sequence[Assignment], trigger: Trigger) -> None:

@@ -23,27 +23,31 @@ from tiercel.broker.actors.retelling import endpoint_as_it_is, job_as_it_is
 from tiercel.broker.actors.scheduler import (
     JobObserved,
     NodeObserved,
+    RunsRemembered,
     SchedulerActor,
     SchedulerTicked,
     SomethingHappened,
 )
 from tiercel.broker.domain.endpoints import Endpoint, delivery_id
 from tiercel.broker.domain.errors import NotFoundError, OverloadedError, UnavailableError
-from tiercel.broker.domain.jobs import Job
+from tiercel.broker.domain.jobs import Job, Observation
 from tiercel.broker.domain.nodes import Node
+from tiercel.broker.domain.run_records import RUNS_KEPT_PER_WORKLOAD, WORKLOADS_KEPT
+from tiercel.broker.domain.tenants import DEFAULT_WEIGHT
 from tiercel.broker.domain.validation import validate_spec
 from tiercel.broker.lifecycle import job as job_machine
 from tiercel.broker.lifecycle.job_events import CancelRequested, JobInput, Ticked
 from tiercel.broker.scheduling.interface import Trigger
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
 
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.peers import WantedDelivery, WantedRun
     from tiercel.broker.actors.supervisor import Supervisor
     from tiercel.broker.domain.jobs import JobSpec, TierStatus
+    from tiercel.broker.domain.run_records import RunRecord
     from tiercel.broker.domain.tenants import Tenant
     from tiercel.broker.lifecycle.node import LeaseSettings
     from tiercel.broker.scheduling.interface import JobView, NodeView, Policy
@@ -70,6 +74,7 @@ class System:
         supervisor: Starts tasks.
         clock: The time.
         leases: How long a node's silence is borne.
+        tenant_weights: What the jobs of tenants are worth, by tenant; 1 where nothing is said.
     """
 
     def __init__(
@@ -81,6 +86,7 @@ class System:
         supervisor: Supervisor,
         clock: Clock,
         leases: LeaseSettings,
+        tenant_weights: Mapping[str, float] | None = None,
     ) -> None:
         self._store = store
         self._journal = journal
@@ -88,6 +94,7 @@ class System:
         self._supervisor = supervisor
         self._clock = clock
         self._leases = leases
+        self._tenant_weights = dict(tenant_weights or {})
         self._jobs: dict[str, JobActor] = {}
         self._endpoints: dict[str, EndpointActor] = {}
         self._nodes: dict[str, NodeActor] = {}
@@ -122,7 +129,7 @@ class System:
             job, effects = job_machine.create(
                 secrets.token_hex(4), tenant.name, spec, self._clock.now(), idempotency_key
             )
-            actor = JobActor(job, self._journal, self._clock, self)
+            actor = self._make_job_actor(job)
             await actor.take_step(job, effects)
             self._start_job(actor)
             return job
@@ -235,6 +242,10 @@ class System:
         """Show the scheduler a job as it is now, or (None) that it needs nothing of any node."""
         _tell_latest(self._scheduler, ("job", job_id), JobObserved(job_id, view, attempts))
 
+    def remember_run(self, record: RunRecord) -> None:
+        """Show the scheduler what became of a job, for the next one that trains the same thing."""
+        _tell(self._scheduler, RunsRemembered((record,)))
+
     def retire_job(self, job_id: str) -> None:
         """Let the actor of a job that is over end."""
         actor = self._jobs.pop(job_id, None)
@@ -260,6 +271,7 @@ class System:
         self._supervisor.start(self._tidy(), name="tidying")
 
     async def _recover(self) -> None:
+        _tell(self._scheduler, RunsRemembered(tuple(await self._store.load_run_records())))
         deliveries = await self._store.load_deliveries()
         for endpoint in await self._store.load_endpoints():
             own = [delivery for delivery in deliveries if delivery.endpoint == endpoint.name]
@@ -270,7 +282,7 @@ class System:
             if is_over(job):
                 continue
             progress = await self._store.load_progress(job.id, limit=MAX_OBSERVATIONS)
-            actor = JobActor(job, self._journal, self._clock, self, observations_of(progress))
+            actor = self._make_job_actor(job, observations_of(progress))
             self._jobs[job.id] = actor
             for event in job_as_it_is(job, self._journal.sequence, self._clock.now()):
                 self._journal.announce_nowait(event)
@@ -297,9 +309,14 @@ class System:
             try:
                 await self._store.prune_events(KEPT_PROGRESS_EVENTS)
                 await self._store.prune_decisions(KEPT_DECISIONS)
+                await self._store.prune_run_records(RUNS_KEPT_PER_WORKLOAD, WORKLOADS_KEPT)
             except UnavailableError as error:  # whoever has something to store will say so as well
                 logger.warning("old events cannot be dropped: %s", error.message)
             await self._clock.sleep(TIDY_SECONDS)
+
+    def _make_job_actor(self, job: Job, observations: Sequence[Observation] = ()) -> JobActor:
+        weight = self._tenant_weights.get(job.tenant, DEFAULT_WEIGHT)
+        return JobActor(job, self._journal, self._clock, self, observations, tenant_weight=weight)
 
     def _start_job(self, actor: JobActor) -> None:
         self._jobs[actor.job.id] = actor

@@ -10,6 +10,7 @@ from typing import Self
 from tiercel.broker.domain.endpoints import Delivery, Endpoint
 from tiercel.broker.domain.events import Decision, JobEvent
 from tiercel.broker.domain.jobs import Job
+from tiercel.broker.domain.run_records import RunRecord
 
 
 class Store(ABC):
@@ -44,11 +45,12 @@ class Store(ABC):
         endpoints: Sequence[Endpoint] = (),
         decisions: Sequence[Decision] = (),
         events: Sequence[JobEvent] = (),
+        run_records: Sequence[RunRecord] = (),
     ) -> None:
         """Save everything given, or nothing: it MUST be one atomic transaction.
 
-        Jobs, deliveries, endpoints and events replace those of the same id, name or sequence; decisions are added.
-        A job is saved with its script's content, which MUST NOT change over the job's life.
+        Jobs, deliveries, endpoints, events and run records replace those of the same id, name, sequence or job;
+        decisions are added. A job is saved with its script's content, which MUST NOT change over the job's life.
 
         Raises:
             InvalidSpecError: Another job of the tenant has the same idempotency key (field ``idempotency_key``).
@@ -95,6 +97,20 @@ class Store(ABC):
     @abstractmethod
     async def decisions_of(self, job_id: str, *, limit: int) -> list[Decision]:
         """The job's latest ``limit`` decisions, the one saved last first."""
+
+    @abstractmethod
+    async def load_run_records(self) -> list[RunRecord]:
+        """All run records by the time they were made, then by job."""
+
+    @abstractmethod
+    async def prune_run_records(self, keep_per_workload: int, keep_workloads: int) -> int:
+        """Drop run records older than the newest ``keep_per_workload`` of their workload.
+
+        Of workloads, the ``keep_workloads`` whose newest record is the newest stay; all others' records go.
+
+        Returns:
+            How many were dropped.
+        """
 
     @abstractmethod
     async def prune_events(self, keep_per_job: int) -> int:

@@ -10,6 +10,7 @@ from typing import TypeVar
 from tiercel.broker.domain.endpoints import Delivery, Endpoint
 from tiercel.broker.domain.events import Decision, JobEvent, ProgressMade
 from tiercel.broker.domain.jobs import Job
+from tiercel.broker.domain.run_records import RunRecord
 from tiercel.broker.store.contract import Store
 from tiercel.broker.store.errors import not_open, second_job_with_key
 
@@ -26,6 +27,7 @@ class _Contents:
     endpoints: dict[str, Endpoint] = field(default_factory=dict)
     events: dict[int, JobEvent] = field(default_factory=dict)
     decisions: list[Decision] = field(default_factory=list)
+    run_records: dict[str, RunRecord] = field(default_factory=dict)
     last_sequence: int = 0
 
 
@@ -52,6 +54,7 @@ class MemoryStore(Store):
         endpoints: Sequence[Endpoint] = (),
         decisions: Sequence[Decision] = (),
         events: Sequence[JobEvent] = (),
+        run_records: Sequence[RunRecord] = (),
     ) -> None:
         """Save everything given, or nothing."""
         contents = self._opened()
@@ -61,6 +64,7 @@ class MemoryStore(Store):
         contents.deliveries |= {delivery.id: delivery for delivery in deliveries}
         contents.endpoints |= {endpoint.name: endpoint for endpoint in endpoints}
         contents.decisions += decisions
+        contents.run_records |= {record.job_id: record for record in run_records}
         contents.events |= {event.sequence: event for event in events}
         contents.last_sequence = max(contents.last_sequence, *(event.sequence for event in events), 0)
 
@@ -109,6 +113,22 @@ class MemoryStore(Store):
     async def decisions_of(self, job_id: str, *, limit: int) -> list[Decision]:
         """The job's latest decisions, the one saved last first."""
         return [decision for decision in reversed(self._opened().decisions) if decision.job_id == job_id][:limit]
+
+    async def load_run_records(self) -> list[RunRecord]:
+        """All run records by the time they were made, then by job."""
+        return sorted(self._opened().run_records.values(), key=lambda record: (record.recorded_at, record.job_id))
+
+    async def prune_run_records(self, keep_per_workload: int, keep_workloads: int) -> int:
+        """Drop run records of workloads that have not run for long, and older ones of the others."""
+        records = await self.load_run_records()
+        newest = {record.workload: (record.recorded_at, record.workload) for record in records}
+        kept = set(sorted(newest, key=newest.__getitem__, reverse=True)[:keep_workloads])
+        dropped = _older(records, lambda record: record.workload, keep_per_workload)
+        gone = {record.job_id for record in dropped}
+        gone |= {record.job_id for record in records if record.workload not in kept}
+        for job_id in gone:
+            del self._contents.run_records[job_id]
+        return len(gone)
 
     async def prune_events(self, keep_per_job: int) -> int:
         """Drop progress events older than the newest ``keep_per_job`` of their job."""

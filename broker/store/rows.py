@@ -8,6 +8,7 @@ from typing import Any
 from tiercel.broker.domain.endpoints import Delivery, Endpoint
 from tiercel.broker.domain.events import Decision, JobEvent
 from tiercel.broker.domain.jobs import Job
+from tiercel.broker.domain.run_records import RunRecord
 from tiercel.broker.store.serialization import from_json, to_json
 
 
@@ -72,6 +73,16 @@ def event_row(event: JobEvent) -> dict[str, Any]:
 def decision_row(decision: Decision) -> dict[str, Any]:
     """The decision."""
     return {"job_id": decision.job_id, "at": decision.at, "content": to_json(decision)}
+
+
+def run_record_row(record: RunRecord) -> dict[str, Any]:
+    """What is remembered of a run."""
+    return {
+        "job_id": record.job_id,
+        "workload": record.workload,
+        "recorded_at": record.recorded_at,
+        "content": to_json(record),
+    }
 
 
 def _with_script(job: Job, content: bytes) -> Job:

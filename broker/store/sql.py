@@ -25,6 +25,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from tiercel.broker.domain.endpoints import Delivery, Endpoint
 from tiercel.broker.domain.events import Decision, JobEvent, ProgressMade
 from tiercel.broker.domain.jobs import Job, JobState
+from tiercel.broker.domain.run_records import RunRecord
 from tiercel.broker.store import errors, rows, tables
 from tiercel.broker.store.contract import Store
 from tiercel.broker.store.schema import ForeignSchemaError, upgrade_schema
@@ -103,6 +104,7 @@ class SqlStore(Store):
         endpoints: Sequence[Endpoint] = (),
         decisions: Sequence[Decision] = (),
         events: Sequence[JobEvent] = (),
+        run_records: Sequence[RunRecord] = (),
     ) -> None:
         """Save everything given in one transaction."""
         new_scripts = [row for row in map(rows.script_row, jobs) if row and row["job_id"] not in self._scripts_kept]
@@ -113,6 +115,7 @@ class SqlStore(Store):
                 await _put(connection, tables.deliveries, list(map(rows.delivery_row, deliveries)))
                 await _put(connection, tables.endpoints, list(map(rows.endpoint_row, endpoints)))
                 await _put(connection, tables.events, list(map(rows.event_row, events)))
+                await _put(connection, tables.run_records, list(map(rows.run_record_row, run_records)))
                 if decisions:
                     await connection.execute(tables.decisions.insert(), list(map(rows.decision_row, decisions)))
         except (IntegrityError, DataError) as error:
@@ -175,6 +178,29 @@ class SqlStore(Store):
         columns = tables.decisions.c
         query = select(columns.content).where(columns.job_id == job_id).order_by(columns.id.desc()).limit(limit)
         return await self._load(Decision, query)
+
+    async def load_run_records(self) -> list[RunRecord]:
+        """All run records by the time they were made, then by job."""
+        columns = tables.run_records.c
+        return await self._load(RunRecord, select(columns.content).order_by(columns.recorded_at, columns.job_id))
+
+    async def prune_run_records(self, keep_per_workload: int, keep_workloads: int) -> int:
+        """Drop run records of workloads that have not run for long, and older ones of the others."""
+        columns = tables.run_records.c
+        newest_first = (columns.recorded_at.desc(), columns.job_id.desc())
+        rank = func.row_number().over(partition_by=columns.workload, order_by=newest_first)
+        ranked = select(columns.job_id, rank.label("rank")).subquery()
+        old = select(ranked.c.job_id).where(ranked.c.rank > keep_per_workload)
+        latest = func.max(columns.recorded_at)
+        kept = (
+            select(columns.workload)
+            .group_by(columns.workload)
+            .order_by(latest.desc(), columns.workload.desc())
+            .limit(keep_workloads)
+        )
+        return await self._delete(
+            delete(tables.run_records).where(columns.job_id.in_(old) | columns.workload.not_in(kept))
+        )
 
     async def prune_events(self, keep_per_job: int) -> int:
         """Drop progress events older than the newest ``keep_per_job`` of their job."""

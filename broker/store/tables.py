@@ -75,6 +75,17 @@ events = Table(
     Index("events_by_tenant", "tenant", "sequence"),
 )
 
+# What is remembered of runs that are over; one row a job.
+run_records = Table(
+    "run_records",
+    metadata,
+    Column("job_id", Text, primary_key=True),
+    Column("workload", Text, nullable=False),
+    Column("recorded_at", Double, nullable=False),
+    Column("content", Text, nullable=False),
+    Index("run_records_by_workload", "workload", "recorded_at"),
+)
+
 decisions = Table(
     "decisions",
     metadata,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tiercel.broker.domain.endpoints import Delivery, DeliveryState, delivery_id
 from tiercel.broker.domain.events import Decision, JobChange, JobEvent, ProgressMade
 from tiercel.broker.domain.jobs import Direction, Job, JobSpec, JobState, Script, Tier, TierStatus
+from tiercel.broker.domain.run_records import RunRecord
 from tiercel.broker.domain.shares import Share
 
 
@@ -62,3 +63,8 @@ def stored_event(sequence: int, job_id: str = "a", *, tenant: str = "ada", chang
 def stored_decision(job_id: str, weight: float) -> Decision:
     """A decision to give the job this weight."""
     return Decision(job_id, 1.0, "fair", "arrival", "node", Share(weight, reason="equal share"))
+
+
+def stored_run_record(job_id: str, workload: str = "w", *, recorded_at: float = 1.0) -> RunRecord:
+    """What is remembered of a run."""
+    return RunRecord(job_id, workload, recorded_at, ((2.0, 0.5), (3.0, 0.75)))

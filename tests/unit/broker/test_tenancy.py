@@ -93,3 +93,17 @@ def test_an_empty_node_token_lets_nobody_in(tmp_path: Path) -> None:
     (tmp_path / "node.token").write_text("\n")
     with pytest.raises(InvalidSpecError, match="delete it to get one"):
         open_tenancy(tmp_path, [])
+
+
+def test_a_tenant_has_a_weight(tmp_path: Path) -> None:
+    path = tmp_path / "tenants.toml"
+    path.write_text(f'[tenants.alice]\ntoken = "{TOKEN}"\nweight = 2.5\n')
+    tenants = open_tenancy(tmp_path, ["bob"]).tenants
+    assert (tenants["alice"].weight, tenants["bob"].weight) == (2.5, 1.0)
+
+
+@pytest.mark.parametrize("weight", ["0", "-1", "nan", "inf"])
+def test_a_weight_that_is_none_is_refused(tmp_path: Path, weight: str) -> None:
+    (tmp_path / "tenants.toml").write_text(f'[tenants.alice]\ntoken = "{TOKEN}"\nweight = {weight}\n')
+    with pytest.raises(InvalidSpecError, match="weight"):
+        open_tenancy(tmp_path, [])

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.stored import stored_decision, stored_delivery, stored_event, stored_job
+from tests.support.stored import stored_decision, stored_delivery, stored_event, stored_job, stored_run_record
 from tiercel.broker.domain.endpoints import DeliveryState, Endpoint, Version
 from tiercel.broker.domain.errors import InvalidSpecError, UnavailableError
 from tiercel.broker.domain.events import ProgressMade, ShareChanged, StateChanged, TierChanged
@@ -29,7 +29,9 @@ async def test_everything_comes_back_after_opening_again(reopened: Callable[[], 
         stored_event(3, change=TierChanged(TierStatus(1, Tier(0.9), reached_value=0.91))),
         stored_event(4, change=ShareChanged("node", Share(0.5, 1.5, "why"))),
     ]
+    record = stored_run_record("a")
     async with reopened() as store:
+        await store.save(run_records=[record])
         await store.save(jobs=[job], deliveries=[delivery], endpoints=[ENDPOINT], decisions=[decision], events=events)
     async with reopened() as store:
         assert await store.load_jobs() == [job]
@@ -37,6 +39,7 @@ async def test_everything_comes_back_after_opening_again(reopened: Callable[[], 
         assert await store.load_endpoints() == [ENDPOINT]
         assert await store.decisions_of("a", limit=9) == [decision]
         assert await store.events_after(0) == events
+        assert await store.load_run_records() == [record]
 
 
 async def test_an_empty_store_has_nothing(store: Store) -> None:
@@ -49,6 +52,8 @@ async def test_an_empty_store_has_nothing(store: Store) -> None:
     assert await store.last_sequence() == 0
     assert await store.load_progress("a", limit=5) == []
     assert await store.decisions_of("a", limit=5) == []
+    assert await store.load_run_records() == []
+    assert await store.prune_run_records(5, 5) == 0
     assert await store.prune_events(5) == 0
     assert await store.prune_decisions(5) == 0
 
@@ -203,6 +208,25 @@ async def test_old_decisions_can_be_dropped(store: Store) -> None:
     assert await store.prune_decisions(2) == 1
     assert await store.decisions_of("a", limit=9) == [stored_decision("a", 0.3), stored_decision("a", 0.2)]
     assert await store.decisions_of("b", limit=9) == [stored_decision("b", 0.4)]
+
+
+async def test_a_job_has_one_run_record_and_they_come_by_time(store: Store) -> None:
+    first, second = stored_run_record("b", recorded_at=1.0), stored_run_record("a", recorded_at=1.0)
+    await store.save(run_records=[first, stored_run_record("c", recorded_at=0.5), second])
+    again = replace(first, recorded_at=2.0, curve=((9.0, 0.9),))
+    await store.save(run_records=[again])
+    assert await store.load_run_records() == [stored_run_record("c", recorded_at=0.5), second, again]
+
+
+async def test_old_run_records_and_workloads_that_have_not_run_for_long_can_be_dropped(store: Store) -> None:
+    names = [("a1", "a"), ("b1", "b"), ("b2", "b"), ("c1", "c"), ("a2", "a"), ("a3", "a")]
+    await store.save(
+        run_records=[stored_run_record(job, workload, recorded_at=at) for at, (job, workload) in enumerate(names)]
+    )
+    assert await store.prune_run_records(2, 2) == 3  # the oldest of a, and all of b
+    assert [record.job_id for record in await store.load_run_records()] == ["c1", "a2", "a3"]
+    assert await store.prune_run_records(2, 2) == 0
+    assert await store.prune_run_records(2, 0) == 3
 
 
 async def test_a_store_that_is_not_open_says_so(reopened: Callable[[], Store]) -> None:

@@ -1,0 +1,69 @@
+"""What is remembered of runs that are over, so that the next run of the same program can be foretold."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tiercel.broker.domain.jobs import JobSpec
+
+RUNS_KEPT_PER_WORKLOAD = 8
+"""Of each workload the latest runs are kept."""
+
+WORKLOADS_KEPT = 512
+"""So many workloads are remembered; those that ran last."""
+
+_SEED_OPTION = re.compile(r"--?(random[-_])?(seed|state)(=.*)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """How a job's metric grew with the work put into it.
+
+    Attributes:
+        job_id: The job; there is one record of it.
+        workload: See :func:`workload_of`.
+        recorded_at: When the record was made, seconds since the Unix epoch.
+        curve: Pairs of CPU seconds since the job's start, start-up included, and the best metric reported by then;
+            both in the order of the reports, thinned. The last pair is the last report.
+    """
+
+    job_id: str
+    workload: str
+    recorded_at: float
+    curve: tuple[tuple[float, float], ...]
+
+
+def workload_of(tenant: str, spec: JobSpec) -> str:
+    """A fingerprint that is equal for jobs which train the same thing.
+
+    That is: the same program of the same tenant with the same arguments, reporting the same metric. Options that only
+    seed a random number generator (``--seed 3``, ``--random-state=3``) do not count, since runs that differ in their
+    seed alone need about the same work. Runs of other tenants are kept apart: nobody shall be misled by them.
+    """
+    program = hashlib.sha256(spec.script.content).hexdigest() if spec.script is not None else spec.module
+    parts = [
+        tenant,
+        "script" if spec.script is not None else "module",
+        program,
+        spec.image,
+        _arguments_that_matter(spec.arguments),
+        spec.metric,
+        spec.direction.value,
+    ]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def _arguments_that_matter(arguments: tuple[str, ...]) -> list[str]:
+    kept: list[str] = []
+    skips_value = False
+    for argument in arguments:
+        match = _SEED_OPTION.fullmatch(argument)
+        if match is None and not skips_value:
+            kept.append(argument)
+        skips_value = match is not None and match[3] is None
+    return kept
