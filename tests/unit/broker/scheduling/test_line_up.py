@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.support.scheduling import job, node, snapshot, tiers, waiting_job
+from tiercel.broker.scheduling.interface import JobView, Plan
+from tiercel.broker.scheduling.line_up import LineSettings, LineUp, Place, line_up, plan_in_line
+
+
+def test_as_many_as_there_are_cores_share_all_but_the_floor() -> None:
+    assert line_up([1, 1, 1, 1, 1], 2).weights == pytest.approx((0.49, 0.49, 0.02 / 3, 0.02 / 3, 0.02 / 3))
+    assert line_up([1, 1, 1, 1, 1], 2).front == 2
+
+
+def test_the_last_one_in_front_gets_the_cores_that_are_left() -> None:
+    # 1, then 3 of the 4 that it asks for: 0.98 as 1 : 3
+    shares = line_up([1, 4, 1], 4)
+    assert shares.weights == pytest.approx((0.245, 0.735, 0.02))
+    assert shares.front == 2
+
+
+def test_a_job_that_can_use_more_than_the_node_counts_as_the_node() -> None:
+    assert line_up([8, 1], 4) == LineUp((0.98, 0.02), front=1)
+
+
+def test_without_others_there_is_no_floor() -> None:
+    assert line_up([1, 3], 8) == LineUp((0.25, 0.75), front=2)
+    assert line_up([], 8) == LineUp((), front=0)
+
+
+def test_so_many_at_a_time_share_by_the_cores_that_they_can_use() -> None:
+    shares = line_up([1, 3, 1], 2, at_a_time=2, floor=0.1)
+    assert shares.weights == pytest.approx((0.3, 0.6, 0.1))
+    assert shares.front == 2
+
+
+def test_only_the_eligible_come_to_the_front_unless_nobody_is() -> None:
+    shares = line_up([1, 1, 1], 2, eligible=1)
+    assert shares.weights == pytest.approx((0.98, 0.01, 0.01))
+    assert shares.front == 1
+    assert line_up([1, 1, 1], 2, eligible=0).front == 2
+
+
+def test_all_weights_add_up_to_the_capacity() -> None:
+    shares = line_up([1, 1, 1], 1, capacity=0.5)
+    assert shares.weights == pytest.approx((0.49, 0.005, 0.005))
+
+
+def by_name(view: JobView, stage: int) -> Place:
+    return Place(view.id, f"called {view.id}")
+
+
+def shares_of(plan: Plan) -> list[tuple[str, str]]:
+    return [(entry.job_id, entry.share.reason) for entry in plan.assignments]
+
+
+def test_fewer_tiers_go_first_and_jobs_that_reached_all_last() -> None:
+    jobs = [
+        job("a-done", ladder=tiers(0.5, reached=1), cpu_cores=1),
+        job("b-second", ladder=tiers(0.5, 0.9, reached=1), cpu_cores=1),
+        job("d-first", ladder=tiers(0.5, 0.9), cpu_cores=1),
+        job("c-first", cpu_cores=1),
+    ]
+    plan = plan_in_line(snapshot(jobs, [node(cpu_cores=2)]), by_name, LineSettings())
+    assert shares_of(plan) == [
+        ("c-first", "works for its tier 1, called c-first: one of 2 that run now, with 49 % of the node"),
+        ("d-first", "works for its tier 1, called d-first: one of 2 that run now, with 49 % of the node"),
+        (
+            "b-second",
+            "works for its tier 2, called b-second: 2 go before it; keeps 1 % of the node until its turn",
+        ),
+        (
+            "a-done",
+            "all its tiers are reached, called a-done: 3 go before it; keeps 1 % of the node until its turn",
+        ),
+    ]
+
+
+def test_without_tiers_first_only_the_rank_counts() -> None:
+    jobs = [job("a", ladder=tiers(0.5, reached=1)), job("b")]
+    plan = plan_in_line(snapshot(jobs), by_name, LineSettings(tier_first=False))
+    assert [name for name, _ in shares_of(plan)] == ["a", "b"]
+
+
+def test_submission_settles_ties() -> None:
+    jobs = [job("b", submitted_at=2), job("c", submitted_at=1), job("a", submitted_at=2)]
+    plan = plan_in_line(snapshot(jobs), lambda view, stage: Place(0, "like all"), LineSettings())
+    assert [name for name, _ in shares_of(plan)] == ["c", "a", "b"]
+
+
+def test_every_node_has_a_line_of_its_own_and_who_fits_nowhere_waits() -> None:
+    jobs = [job("x", node_id="a"), job("y", node_id="b"), waiting_job("w", cpu_cores=99)]
+    plan = plan_in_line(snapshot(jobs, [node("a"), node("b")]), by_name, LineSettings())
+    assert [(entry.node_id, entry.share.cpu_weight) for entry in plan.assignments] == [("a", 1.0), ("b", 1.0)]
+    assert list(plan.waiting) == ["w"]
+
+
+@pytest.mark.parametrize("fields", [{"at_a_time": 0}, {"floor": 0.0}, {"floor": 1.0}])
+def test_settings_that_make_no_sense_are_refused(fields: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        LineSettings(**fields)  # type: ignore[arg-type] # by name
