@@ -26,7 +26,7 @@ def test_options_become_settings_also_from_text(options: dict[str, Option]) -> N
 @pytest.mark.parametrize(
     ("name", "options", "field", "words"),
     [
-        ("best", {}, "policy", "choose one of fair, tradl"),
+        ("best", {}, "policy", "choose one of .*fair, .*tradl"),
         ("fair", {"weights": "eta"}, "policy.weights", "its options: none"),
         ("tradl", {"windows": 3}, "policy.windows", "alpha, beta, fresh_reports"),
         ("tradl", {"weights": "speed"}, "policy.weights", "choose one of eta, growth, gap"),
