@@ -8,7 +8,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -38,12 +38,16 @@ class Product:
         state_dir: Its state directory.
         log: File that its output is appended to.
         options: More options of ``tiercel up``.
+        environment: Variables that it gets besides those of this process.
     """
 
-    def __init__(self, state_dir: Path, log: Path, options: Sequence[str] = ()) -> None:
+    def __init__(
+        self, state_dir: Path, log: Path, options: Sequence[str] = (), environment: Mapping[str, str] | None = None
+    ) -> None:
         self.state_dir = state_dir
         self.log = log
         self._options = tuple(options)
+        self._environment = dict(environment or {})
         self._process: asyncio.subprocess.Process | None = None
 
     async def __aenter__(self) -> Self:
@@ -92,7 +96,12 @@ class Product:
         with self.log.open("ab") as log:
             # A session of its own: Ctrl-C in the terminal is for whoever started it, who then stops it in order.
             self._process = await asyncio.create_subprocess_exec(
-                *command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=os.environ | self._environment,
+                start_new_session=True,
             )
         await self._wait_addresses(before)
 
