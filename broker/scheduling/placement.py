@@ -1,7 +1,7 @@
 """Where a waiting job goes: the placement that policies share.
 
 Jobs that a node runs stay where they are. The others are taken in the order of submission, and each goes to the node
-that then has the fewest jobs per core. Memory is never promised twice.
+that then has the fewest jobs per core, or that the policy prefers. Memory is never promised twice.
 """
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tiercel.broker.scheduling.interface import JobView, NodeView, Snapshot
+
+# Orders the nodes that could take a job, the smallest first, by the job, the node, and the jobs that the node then has.
+Preference = Callable[[JobView, NodeView, Sequence[JobView]], tuple[float | str, ...]]
 
 _GIB = 1024**3
 
@@ -33,8 +36,18 @@ def submission_order(job: JobView) -> tuple[float, str]:
     return (job.submitted_at, job.id)
 
 
-def place(snapshot: Snapshot) -> Placement:
-    """Give every job that can run a node."""
+def fewest_jobs_per_core(job: JobView, node: NodeView, jobs: Sequence[JobView]) -> tuple[float | str, ...]:
+    """The node it is meant for already, then jobs per core once it is there, then the id."""
+    return (node.id != job.node_id, (len(jobs) + 1) / node.cpu_cores, node.id)
+
+
+def place(snapshot: Snapshot, preference: Preference = fewest_jobs_per_core) -> Placement:
+    """Give every job that can run a node.
+
+    Args:
+        snapshot: Jobs and nodes.
+        preference: Where a waiting job goes among the nodes that have room for it.
+    """
     rooms = {node.id: _Room(node) for node in sorted(snapshot.nodes, key=lambda node: node.id)}
     placement = Placement()
     jobs = sorted(snapshot.jobs, key=submission_order)
@@ -47,7 +60,7 @@ def place(snapshot: Snapshot) -> Placement:
             continue
         fitting = [room for room in rooms.values() if room.can_ever_hold(job) and room.has_memory_for(job)]
         if fitting:
-            room = min(fitting, key=lambda room: room.preference(job))
+            room = min(fitting, key=lambda room: preference(job, room.node, room.jobs))
             room.take(job)
             placement.node_of[job.id] = room.node.id
         else:
@@ -74,11 +87,11 @@ class _Room:
     """A node while it fills up; local to one call of :func:`place`."""
 
     node: NodeView
-    jobs: int = 0
+    jobs: list[JobView] = field(default_factory=list)
     memory_bytes: int = 0
 
     def take(self, job: JobView) -> None:
-        self.jobs += 1
+        self.jobs.append(job)
         self.memory_bytes += job.resources.memory_bytes
 
     def can_ever_hold(self, job: JobView) -> bool:
@@ -90,10 +103,6 @@ class _Room:
 
     def has_memory_for(self, job: JobView) -> bool:
         return job.resources.memory_bytes <= self.free_bytes
-
-    def preference(self, job: JobView) -> tuple[bool, float, str]:
-        """Smaller is better: the node it is meant for already, then jobs per core once it is there, then the id."""
-        return (self.node.id != job.node_id, (self.jobs + 1) / self.node.cpu_cores, self.node.id)
 
 
 def _has_runtime(node: NodeView, job: JobView) -> bool:
