@@ -107,7 +107,7 @@ class Broker:
     async def _start(self, stack: contextlib.AsyncExitStack) -> None:
         settings = self._settings
         _require_loopback(settings.host)
-        policy = create_policy(settings.policy)
+        policy = create_policy(settings.policy, settings.policy_options)
         _make_state_dir(settings.state_dir)
         stack.enter_context(state_lock(settings.state_dir))
         tenancy = open_tenancy(settings.state_dir, settings.tenants)

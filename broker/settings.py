@@ -21,6 +21,7 @@ class BrokerSettings(BaseSettings):
         mqtt_username: Name to publish under, or empty.
         mqtt_password: Its password.
         policy: Name of the scheduling policy.
+        policy_options: Of the policy, see ``scheduling/README.md``; as JSON in the environment.
         tenants: Tenants that get a token at the start if they have none.
         interval_seconds: Time between two looks of the scheduler while nothing happens; doubled up to 16-fold.
         lease_seconds: Silence after which a node counts as offline.
@@ -38,6 +39,7 @@ class BrokerSettings(BaseSettings):
     mqtt_username: str = ""
     mqtt_password: str = Field(default="", repr=False)
     policy: str = "tradl"
+    policy_options: dict[str, bool | float | str] = Field(default_factory=dict)
     tenants: tuple[str, ...] = ("default",)
     interval_seconds: float = Field(default=2.0, gt=0, allow_inf_nan=False)
     lease_seconds: float = Field(default=10.0, gt=0, allow_inf_nan=False)

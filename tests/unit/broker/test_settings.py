@@ -35,7 +35,9 @@ def test_what_cannot_work_is_refused(tmp_path: Path, changes: dict[str, Any]) ->
 
 def test_the_environment_sets_what_is_not_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIERCEL_POLICY", "fair")
+    monkeypatch.setenv("TIERCEL_POLICY_OPTIONS", '{"window": 4, "mode": "literal", "learns": true}')
     monkeypatch.setenv("TIERCEL_MQTT_PASSWORD", "hush")
     settings = BrokerSettings(state_dir=tmp_path)
     assert settings.policy == "fair"
+    assert settings.policy_options == {"window": 4, "mode": "literal", "learns": True}
     assert "hush" not in repr(settings)
