@@ -1,0 +1,71 @@
+"""Least attained service first, in a few queues: Tiresias-style.
+
+Who has used the least CPU time goes first, for nothing need be known of a job to favour the short ones that way.
+Attained service is discretised into few queues, since jobs that are nearly alike would else take turns at every
+decision; within a queue the order is that of submission (papers §7, Tiresias-L). Published for GPUs x time and two
+queues; the CPU seconds, the thresholds and that fewer tiers go first are ours. Nobody starves here for having used a
+lot, for the floor is kept, so there is no promotion between queues.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from tiercel.broker.scheduling.interface import JobView, Plan, Snapshot
+from tiercel.broker.scheduling.line_up import LineSettings, Place, plan_in_line
+
+
+@dataclass(frozen=True, slots=True)
+class LasSettings(LineSettings):
+    """What all lines have in common (see :class:`.LineSettings`), and the queues.
+
+    Attributes:
+        thresholds: CPU seconds at which a job moves on to the next queue, rising, as text: ``4/16/64``. Empty for no
+            queues: the order is that of the CPU seconds themselves.
+    """
+
+    thresholds: str = "4/16/64"
+
+    def __post_init__(self) -> None:
+        """Refuse what no run could make sense of."""
+        LineSettings.__post_init__(self)
+        bounds = self.bounds
+        if any(not after > before for before, after in zip((0.0, *bounds), bounds, strict=False)):
+            msg = "thresholds must be positive and rise"
+            raise ValueError(msg)
+
+    @property
+    def bounds(self) -> tuple[float, ...]:
+        """The thresholds in CPU seconds."""
+        return tuple(float(part) for part in self.thresholds.split("/")) if self.thresholds else ()
+
+
+@dataclass(frozen=True, slots=True)
+class LasState:
+    """Nothing to remember."""
+
+
+class LasPolicy:
+    """Runs a few at a time, those that have had the least CPU time first."""
+
+    name: str = "las"
+
+    def __init__(self, settings: LasSettings | None = None) -> None:
+        self.settings = settings or LasSettings()
+        self._bounds = self.settings.bounds
+
+    def initial_state(self) -> LasState:
+        """The state before the first call."""
+        return LasState()
+
+    def plan(self, snapshot: Snapshot, state: LasState) -> tuple[Plan, LasState]:
+        """Line the jobs of each node up by queue."""
+        return plan_in_line(snapshot, self._place, self.settings), state
+
+    def _place(self, job: JobView, stage: int) -> Place:
+        used = f"has used {job.cpu_seconds:.3g} CPU seconds"
+        if not self._bounds:
+            return Place(job.cpu_seconds, used)
+        queue = bisect_right(self._bounds, job.cpu_seconds)
+        return Place(queue, f"{used}, queue {queue + 1} of {len(self._bounds) + 1}")

@@ -1,0 +1,77 @@
+"""Shortest remaining work to the next tier first, known and not predicted: a bound, not a scheduler.
+
+Clairvoyant: it reads :attr:`.JobView.true_work`, which only the simulator fills in, or for replays of recorded runs on
+real nodes the works given as an option. What it gains over ``fifo`` is all that any prediction could (live §2, §6).
+Shortest remaining processing time minimises the mean time to a tier where jobs can use any number of cores; with jobs
+of one thread it is a good reference and no strict bound.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tiercel.broker.scheduling.interface import JobView, Plan, Snapshot
+from tiercel.broker.scheduling.ladder import reached_tiers
+from tiercel.broker.scheduling.line_up import LineSettings, Place, plan_in_line
+
+
+@dataclass(frozen=True, slots=True)
+class SrptOracleSettings(LineSettings):
+    """What all lines have in common (see :class:`.LineSettings`), and what is known of recorded runs.
+
+    Attributes:
+        works: For jobs without ``true_work``: CPU seconds from the start to each tier by the job's name, as text:
+            ``small:3.5/9;large:20/61.5``.
+    """
+
+    works: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse what no run could make sense of."""
+        LineSettings.__post_init__(self)
+        for name, works in self.works_by_name.items():
+            if not name or any(not (math.isfinite(work) and work >= 0) for work in works):
+                msg = "works must read like 'small:3.5/9;large:20/61.5', in CPU seconds"
+                raise ValueError(msg)
+
+    @property
+    def works_by_name(self) -> dict[str, tuple[float, ...]]:
+        """CPU seconds from the start to each tier."""
+        entries = (entry.rpartition(":") for entry in self.works.split(";") if entry.strip())
+        return {name.strip(): tuple(map(float, works.split("/"))) for name, _, works in entries}
+
+
+@dataclass(frozen=True, slots=True)
+class SrptOracleState:
+    """Nothing to remember."""
+
+
+class SrptOraclePolicy:
+    """Runs a few at a time, those that are nearest to their next tier first."""
+
+    name: str = "srpt-oracle"
+
+    def __init__(self, settings: SrptOracleSettings | None = None) -> None:
+        self.settings = settings or SrptOracleSettings()
+        self._works = self.settings.works_by_name
+
+    def initial_state(self) -> SrptOracleState:
+        """The state before the first call."""
+        return SrptOracleState()
+
+    def plan(self, snapshot: Snapshot, state: SrptOracleState) -> tuple[Plan, SrptOracleState]:
+        """Line the jobs of each node up by what they truly still need."""
+        return plan_in_line(snapshot, self._place, self.settings), state
+
+    def _place(self, job: JobView, stage: int) -> Place:
+        works = job.true_work or self._works.get(job.name, ())
+        reached = reached_tiers(job)
+        if reached >= len(works) or not math.isfinite(works[reached]):
+            return _UNKNOWN
+        remaining = max(works[reached] - job.cpu_seconds, 0.0)
+        return Place(remaining, f"known to need {remaining:.3g} CPU seconds more")
+
+
+# Jobs of which nothing is known come last at their stage, in the order of submission.
+_UNKNOWN = Place(math.inf, "what it still needs is not known")
