@@ -9,8 +9,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from tiercel.broker.domain.errors import InvalidSpecError
+from tiercel.broker.scheduling.dqoes import DqoesPolicy, DqoesSettings
 from tiercel.broker.scheduling.fair import FairPolicy, FairSettings
+from tiercel.broker.scheduling.fifo import FifoPolicy, FifoSettings
 from tiercel.broker.scheduling.interface import Policy
+from tiercel.broker.scheduling.las import LasPolicy, LasSettings
+from tiercel.broker.scheduling.random_order import RandomOrderPolicy, RandomOrderSettings
+from tiercel.broker.scheduling.srpt_oracle import SrptOraclePolicy, SrptOracleSettings
 from tiercel.broker.scheduling.tradl import TradlPolicy, TradlSettings
 
 Option = str | float | bool
@@ -19,10 +24,16 @@ Options = Mapping[str, Option]
 AnyPolicy = Policy[Any]
 
 _SettingsT = TypeVar("_SettingsT")
+_TRUTH = types.MappingProxyType({"true": True, "false": False})
 
 policies: Mapping[str, Callable[[Options], AnyPolicy]] = types.MappingProxyType(
     {
+        DqoesPolicy.name: lambda options: DqoesPolicy(settings_from(DqoesSettings, options)),
         FairPolicy.name: lambda options: FairPolicy(settings_from(FairSettings, options)),
+        FifoPolicy.name: lambda options: FifoPolicy(settings_from(FifoSettings, options)),
+        LasPolicy.name: lambda options: LasPolicy(settings_from(LasSettings, options)),
+        RandomOrderPolicy.name: lambda options: RandomOrderPolicy(settings_from(RandomOrderSettings, options)),
+        SrptOraclePolicy.name: lambda options: SrptOraclePolicy(settings_from(SrptOracleSettings, options)),
         TradlPolicy.name: lambda options: TradlPolicy(settings_from(TradlSettings, options)),
     }
 )
@@ -69,10 +80,12 @@ def _convert(name: str, value: Option, hint: object) -> object:
     try:
         if isinstance(target, type) and issubclass(target, enum.Enum):
             return target(value)
+        if target is bool:
+            return _TRUTH[str(value).lower()]
         if target in {int, float}:
             number = float(value)
             return _whole(number) if target is int else number
-    except (ValueError, OverflowError) as error:
+    except (ValueError, OverflowError, KeyError) as error:
         expected = _expectation(target)
         raise InvalidSpecError(
             f"The policy's option {name} is {value!r}; {expected}.", field=f"policy.{name}"
@@ -89,4 +102,6 @@ def _whole(number: float) -> int:
 def _expectation(target: object) -> str:
     if isinstance(target, type) and issubclass(target, enum.Enum):
         return f"choose one of {', '.join(str(member.value) for member in target)}"
+    if target is bool:
+        return "it must be true or false"
     return "it must be a whole number" if target is int else "it must be a number"
