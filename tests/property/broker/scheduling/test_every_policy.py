@@ -23,6 +23,9 @@ GIB = 1024**3
 VARIANTS: list[tuple[str, dict[str, Option]]] = [(name, {}) for name in sorted(policies)] + [
     ("tradl", {"weights": "growth"}),
     ("tradl", {"weights": "gap"}),
+    ("fifo", {"at_a_time": 1, "floor": 0.2}),
+    ("las", {"thresholds": "", "tier_first": False}),
+    ("srpt-oracle", {"works": "job:10/20"}),
 ]
 every_policy = pytest.mark.parametrize(("name", "options"), VARIANTS)
 
@@ -95,6 +98,8 @@ def jobs(draw: st.DrawFn, job_id: str, places: list[str]) -> JobView:
         movable=node_id == "" or draw(st.booleans()),
         share=draw(st.sampled_from([None, Share(0.5, reason="before")])),
         observations=draw(observation_series()),
+        cpu_seconds=draw(seconds),
+        true_work=draw(st.sampled_from([(), (5.0,), (5.0, 10.0, 20.0)])),
     )
 
 
