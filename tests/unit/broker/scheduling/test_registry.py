@@ -4,6 +4,7 @@ import pytest
 
 from tiercel.broker.domain.errors import InvalidSpecError
 from tiercel.broker.scheduling.fair import FairPolicy
+from tiercel.broker.scheduling.fifo import FifoPolicy, FifoSettings
 from tiercel.broker.scheduling.registry import Option, create_policy, policies
 from tiercel.broker.scheduling.tradl import TradlPolicy, TradlSettings
 from tiercel.broker.scheduling.tradl_lead import TradlWeight
@@ -23,6 +24,13 @@ def test_options_become_settings_also_from_text(options: dict[str, Option]) -> N
     assert policy.settings == TradlSettings(weights=TradlWeight.GAP, beta=1.5, window=4)
 
 
+@pytest.mark.parametrize("value", [False, "false", "False"])
+def test_yes_and_no_may_be_text(value: Option) -> None:
+    policy = create_policy("fifo", {"tier_first": value})
+    assert isinstance(policy, FifoPolicy)
+    assert policy.settings == FifoSettings(tier_first=False)
+
+
 @pytest.mark.parametrize(
     ("name", "options", "field", "words"),
     [
@@ -34,6 +42,8 @@ def test_options_become_settings_also_from_text(options: dict[str, Option]) -> N
         ("tradl", {"window": "inf"}, "policy.window", "whole number"),
         ("tradl", {"alpha": "much"}, "policy.alpha", "must be a number"),
         ("tradl", {"beta": 0.5}, "policy", "at least 1"),
+        ("fifo", {"tier_first": "maybe"}, "policy.tier_first", "true or false"),
+        ("las", {"thresholds": "many"}, "policy", "do not fit"),
     ],
 )
 def test_what_does_not_exist_or_fit_is_named(name: str, options: dict[str, Option], field: str, words: str) -> None:
