@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from tiercel.broker.domain.errors import InvalidSpecError
+from tiercel.broker.scheduling.dqoes import DqoesPolicy, DqoesSettings
 from tiercel.broker.scheduling.fair import FairPolicy, FairSettings
 from tiercel.broker.scheduling.fifo import FifoPolicy, FifoSettings
 from tiercel.broker.scheduling.interface import Policy
@@ -27,6 +28,7 @@ _TRUTH = types.MappingProxyType({"true": True, "false": False})
 
 policies: Mapping[str, Callable[[Options], AnyPolicy]] = types.MappingProxyType(
     {
+        DqoesPolicy.name: lambda options: DqoesPolicy(settings_from(DqoesSettings, options)),
         FairPolicy.name: lambda options: FairPolicy(settings_from(FairSettings, options)),
         FifoPolicy.name: lambda options: FifoPolicy(settings_from(FifoSettings, options)),
         LasPolicy.name: lambda options: LasPolicy(settings_from(LasSettings, options)),
