@@ -24,15 +24,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17tiercel/v1/common.proto\x12\ntiercel.v1\"?\n\x04Tier\x12\x0e\n\x06target\x18\x01 \x01(\x01\x12\r\n\x05value\x18\x02 \x01(\x01\x12\x18\n\x10\x64\x65\x61\x64line_seconds\x18\x03 \x01(\x01\"\'\n\x06Script\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\x0c\"4\n\tResources\x12\x11\n\tcpu_cores\x18\x01 \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\x02 \x01(\x04\"B\n\x05Share\x12\x12\n\ncpu_weight\x18\x01 \x01(\x01\x12\x15\n\rcpu_cap_cores\x18\x02 \x01(\x01\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\xfa\x02\n\x07JobSpec\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08\x65ndpoint\x18\x02 \x01(\t\x12$\n\x06script\x18\x03 \x01(\x0b\x32\x12.tiercel.v1.ScriptH\x00\x12\x10\n\x06module\x18\x04 \x01(\tH\x00\x12\r\n\x05image\x18\x05 \x01(\t\x12\x11\n\targuments\x18\x06 \x03(\t\x12\x0e\n\x06metric\x18\x07 \x01(\t\x12(\n\tdirection\x18\x08 \x01(\x0e\x32\x15.tiercel.v1.Direction\x12\x1f\n\x05tiers\x18\t \x03(\x0b\x32\x10.tiercel.v1.Tier\x12(\n\tresources\x18\n \x01(\x0b\x32\x15.tiercel.v1.Resources\x12\x0f\n\x07runtime\x18\x0b \x01(\t\x12\x12\n\nmax_epochs\x18\x0c \x01(\r\x12\x1e\n\x16report_timeout_seconds\x18\r \x01(\x01\x12 \n\x18\x63ontinue_after_last_tier\x18\x0e \x01(\x08\x42\t\n\x07program*L\n\tDirection\x12\x19\n\x15\x44IRECTION_UNSPECIFIED\x10\x00\x12\x11\n\rDIRECTION_MAX\x10\x01\x12\x11\n\rDIRECTION_MIN\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17tiercel/v1/common.proto\x12\ntiercel.v1\"?\n\x04Tier\x12\x0e\n\x06target\x18\x01 \x01(\x01\x12\r\n\x05value\x18\x02 \x01(\x01\x12\x18\n\x10\x64\x65\x61\x64line_seconds\x18\x03 \x01(\x01\"\'\n\x06Script\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\x0c\"4\n\tResources\x12\x11\n\tcpu_cores\x18\x01 \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\x02 \x01(\x04\"B\n\x05Share\x12\x12\n\ncpu_weight\x18\x01 \x01(\x01\x12\x15\n\rcpu_cap_cores\x18\x02 \x01(\x01\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\x9e\x03\n\x07JobSpec\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08\x65ndpoint\x18\x02 \x01(\t\x12$\n\x06script\x18\x03 \x01(\x0b\x32\x12.tiercel.v1.ScriptH\x00\x12\x10\n\x06module\x18\x04 \x01(\tH\x00\x12\r\n\x05image\x18\x05 \x01(\t\x12\x11\n\targuments\x18\x06 \x03(\t\x12\x0e\n\x06metric\x18\x07 \x01(\t\x12(\n\tdirection\x18\x08 \x01(\x0e\x32\x15.tiercel.v1.Direction\x12\x1f\n\x05tiers\x18\t \x03(\x0b\x32\x10.tiercel.v1.Tier\x12(\n\tresources\x18\n \x01(\x0b\x32\x15.tiercel.v1.Resources\x12\x0f\n\x07runtime\x18\x0b \x01(\t\x12\x12\n\nmax_epochs\x18\x0c \x01(\r\x12\x1e\n\x16report_timeout_seconds\x18\r \x01(\x01\x12 \n\x18\x63ontinue_after_last_tier\x18\x0e \x01(\x08\x12\"\n\x1a\x65ndpoint_objective_seconds\x18\x0f \x01(\x01\x42\t\n\x07program*L\n\tDirection\x12\x19\n\x15\x44IRECTION_UNSPECIFIED\x10\x00\x12\x11\n\rDIRECTION_MAX\x10\x01\x12\x11\n\rDIRECTION_MIN\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tiercel.v1.common_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_DIRECTION']._serialized_start=648
-  _globals['_DIRECTION']._serialized_end=724
+  _globals['_DIRECTION']._serialized_start=684
+  _globals['_DIRECTION']._serialized_end=760
   _globals['_TIER']._serialized_start=39
   _globals['_TIER']._serialized_end=102
   _globals['_SCRIPT']._serialized_start=104
@@ -42,5 +42,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SHARE']._serialized_start=199
   _globals['_SHARE']._serialized_end=265
   _globals['_JOBSPEC']._serialized_start=268
-  _globals['_JOBSPEC']._serialized_end=646
+  _globals['_JOBSPEC']._serialized_end=682
 # @@protoc_insertion_point(module_scope)

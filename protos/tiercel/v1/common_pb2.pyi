@@ -169,6 +169,7 @@ class JobSpec(_message.Message):
     MAX_EPOCHS_FIELD_NUMBER: _builtins.int
     REPORT_TIMEOUT_SECONDS_FIELD_NUMBER: _builtins.int
     CONTINUE_AFTER_LAST_TIER_FIELD_NUMBER: _builtins.int
+    ENDPOINT_OBJECTIVE_SECONDS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A label for people; need not be unique."""
     endpoint: _builtins.str
@@ -188,6 +189,10 @@ class JobSpec(_message.Message):
     """Seconds without a report after which the run counts as hung."""
     continue_after_last_tier: _builtins.bool
     """Keep training after the last tier is delivered, until max_epochs."""
+    endpoint_objective_seconds: _builtins.float
+    """Seconds that an answer of the endpoint may take, from its arrival to its last byte (QoE objective). It becomes the
+    endpoint's; 0 leaves the endpoint's as it is.
+    """
     @_builtins.property
     def script(self) -> Global___Script: ...
     @_builtins.property
@@ -213,10 +218,11 @@ class JobSpec(_message.Message):
         max_epochs: _builtins.int = ...,
         report_timeout_seconds: _builtins.float = ...,
         continue_after_last_tier: _builtins.bool = ...,
+        endpoint_objective_seconds: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["module", b"module", "program", b"program", "resources", b"resources", "script", b"script"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "continue_after_last_tier", b"continue_after_last_tier", "direction", b"direction", "endpoint", b"endpoint", "image", b"image", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "program", b"program", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "runtime", b"runtime", "script", b"script", "tiers", b"tiers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "continue_after_last_tier", b"continue_after_last_tier", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "image", b"image", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "program", b"program", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "runtime", b"runtime", "script", b"script", "tiers", b"tiers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_program: _TypeAlias = _typing.Literal["script", "module"]  # noqa: Y015
     _WhichOneofArgType_program: _TypeAlias = _typing.Literal["program", b"program"]  # noqa: Y015

@@ -896,6 +896,9 @@ class Endpoint(_message.Message):
     NODE_ID_FIELD_NUMBER: _builtins.int
     SERVING_HTTP_FIELD_NUMBER: _builtins.int
     SERVING_GRPC_FIELD_NUMBER: _builtins.int
+    OBJECTIVE_SECONDS_FIELD_NUMBER: _builtins.int
+    SHARE_FIELD_NUMBER: _builtins.int
+    LOAD_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     tenant: _builtins.str
     live_version: _builtins.int
@@ -903,8 +906,18 @@ class Endpoint(_message.Message):
     node_id: _builtins.str
     serving_http: _builtins.str
     serving_grpc: _builtins.str
+    objective_seconds: _builtins.float
+    """Seconds that an answer may take; 0 means that nobody has said."""
     @_builtins.property
     def versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___EndpointVersion]: ...
+    @_builtins.property
+    def share(self) -> _common_pb2.Share:
+        """What it may use of its node; absent while nothing limits it."""
+
+    @_builtins.property
+    def load(self) -> Global___EndpointLoad:
+        """What was measured of it last; absent while nothing was, or its node is offline."""
+
     def __init__(
         self,
         *,
@@ -915,14 +928,48 @@ class Endpoint(_message.Message):
         node_id: _builtins.str = ...,
         serving_http: _builtins.str = ...,
         serving_grpc: _builtins.str = ...,
+        objective_seconds: _builtins.float = ...,
+        share: _common_pb2.Share | None = ...,
+        load: Global___EndpointLoad | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["load", b"load", "share", b"share"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["live_version", b"live_version", "name", b"name", "node_id", b"node_id", "serving_grpc", b"serving_grpc", "serving_http", b"serving_http", "tenant", b"tenant", "versions", b"versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["live_version", b"live_version", "load", b"load", "name", b"name", "node_id", b"node_id", "objective_seconds", b"objective_seconds", "serving_grpc", b"serving_grpc", "serving_http", b"serving_http", "share", b"share", "tenant", b"tenant", "versions", b"versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Endpoint: _TypeAlias = Endpoint  # noqa: Y015
+
+@_typing.final
+class EndpointLoad(_message.Message):
+    """What requests an endpoint had in the last few seconds."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUESTS_PER_SECOND_FIELD_NUMBER: _builtins.int
+    DELAY_SECONDS_FIELD_NUMBER: _builtins.int
+    CPU_CORES_FIELD_NUMBER: _builtins.int
+    requests_per_second: _builtins.float
+    delay_seconds: _builtins.float
+    """Mean seconds from arrival to answer; absent when nothing was answered."""
+    cpu_cores: _builtins.float
+    """CPU seconds per second that its answers took."""
+    def __init__(
+        self,
+        *,
+        requests_per_second: _builtins.float = ...,
+        delay_seconds: _builtins.float | None = ...,
+        cpu_cores: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_delay_seconds", b"_delay_seconds", "delay_seconds", b"delay_seconds"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delay_seconds", b"_delay_seconds", "cpu_cores", b"cpu_cores", "delay_seconds", b"delay_seconds", "requests_per_second", b"requests_per_second"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__delay_seconds: _TypeAlias = _typing.Literal["delay_seconds"]  # noqa: Y015
+    _WhichOneofArgType__delay_seconds: _TypeAlias = _typing.Literal["_delay_seconds", b"_delay_seconds"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__delay_seconds) -> _WhichOneofReturnType__delay_seconds | None: ...
+
+Global___EndpointLoad: _TypeAlias = EndpointLoad  # noqa: Y015
 
 @_typing.final
 class ListEndpointsResponse(_message.Message):

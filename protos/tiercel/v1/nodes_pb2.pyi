@@ -222,25 +222,72 @@ class Heartbeat(_message.Message):
 
     RUNS_FIELD_NUMBER: _builtins.int
     IMAGES_FIELD_NUMBER: _builtins.int
+    ENDPOINTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunUsage]: ...
     @_builtins.property
     def images(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Container images at hand now."""
 
+    @_builtins.property
+    def endpoints(self) -> _containers.RepeatedCompositeFieldContainer[Global___EndpointUsage]:
+        """What the inference server counted since the last heartbeat; endpoints that nobody asked anything are left out."""
+
     def __init__(
         self,
         *,
         runs: _abc.Iterable[Global___RunUsage] | None = ...,
         images: _abc.Iterable[_builtins.str] | None = ...,
+        endpoints: _abc.Iterable[Global___EndpointUsage] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["images", b"images", "runs", b"runs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoints", b"endpoints", "images", b"images", "runs", b"runs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Heartbeat: _TypeAlias = Heartbeat  # noqa: Y015
+
+@_typing.final
+class EndpointUsage(_message.Message):
+    """What requests an endpoint had in a while, of all its versions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENDPOINT_FIELD_NUMBER: _builtins.int
+    SECONDS_FIELD_NUMBER: _builtins.int
+    REQUESTS_FIELD_NUMBER: _builtins.int
+    ANSWERS_FIELD_NUMBER: _builtins.int
+    DELAY_SECONDS_FIELD_NUMBER: _builtins.int
+    CPU_SECONDS_FIELD_NUMBER: _builtins.int
+    endpoint: _builtins.str
+    seconds: _builtins.float
+    """How long the while was."""
+    requests: _builtins.int
+    """Requests that arrived, answered or not."""
+    answers: _builtins.int
+    """Requests that were answered with a result."""
+    delay_seconds: _builtins.float
+    """Seconds from arrival to answer, added up over the answers."""
+    cpu_seconds: _builtins.float
+    """CPU seconds in which its model ran."""
+    def __init__(
+        self,
+        *,
+        endpoint: _builtins.str = ...,
+        seconds: _builtins.float = ...,
+        requests: _builtins.int = ...,
+        answers: _builtins.int = ...,
+        delay_seconds: _builtins.float = ...,
+        cpu_seconds: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "cpu_seconds", b"cpu_seconds", "delay_seconds", b"delay_seconds", "endpoint", b"endpoint", "requests", b"requests", "seconds", b"seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EndpointUsage: _TypeAlias = EndpointUsage  # noqa: Y015
 
 @_typing.final
 class RunUsage(_message.Message):
@@ -525,22 +572,28 @@ class WantedState(_message.Message):
     GENERATION_FIELD_NUMBER: _builtins.int
     RUNS_FIELD_NUMBER: _builtins.int
     DELIVERIES_FIELD_NUMBER: _builtins.int
+    ENDPOINTS_FIELD_NUMBER: _builtins.int
     generation: _builtins.int
     """Grows with each change within one lease epoch."""
     @_builtins.property
     def runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___WantedRun]: ...
     @_builtins.property
     def deliveries(self) -> _containers.RepeatedCompositeFieldContainer[Global___WantedDelivery]: ...
+    @_builtins.property
+    def endpoints(self) -> _containers.RepeatedCompositeFieldContainer[Global___WantedEndpoint]:
+        """What endpoints may use of the node's CPU; one that is not listed is not limited."""
+
     def __init__(
         self,
         *,
         generation: _builtins.int = ...,
         runs: _abc.Iterable[Global___WantedRun] | None = ...,
         deliveries: _abc.Iterable[Global___WantedDelivery] | None = ...,
+        endpoints: _abc.Iterable[Global___WantedEndpoint] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deliveries", b"deliveries", "generation", b"generation", "runs", b"runs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deliveries", b"deliveries", "endpoints", b"endpoints", "generation", b"generation", "runs", b"runs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -586,6 +639,29 @@ class WantedRun(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WantedRun: _TypeAlias = WantedRun  # noqa: Y015
+
+@_typing.final
+class WantedEndpoint(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENDPOINT_FIELD_NUMBER: _builtins.int
+    SHARE_FIELD_NUMBER: _builtins.int
+    endpoint: _builtins.str
+    @_builtins.property
+    def share(self) -> _common_pb2.Share: ...
+    def __init__(
+        self,
+        *,
+        endpoint: _builtins.str = ...,
+        share: _common_pb2.Share | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["share", b"share"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "share", b"share"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WantedEndpoint: _TypeAlias = WantedEndpoint  # noqa: Y015
 
 @_typing.final
 class WantedDelivery(_message.Message):
