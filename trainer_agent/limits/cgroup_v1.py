@@ -2,10 +2,12 @@
 
 Groups, in each hierarchy in use, below the group that the agent was started in::
 
-    tiercel-NODE            competes with the rest of the machine like as many processes as it has cores
-    ├── control             the agent and the inference server
-    └── runs
-        └── run-RUN         one for each run
+    tiercel-NODE            all runs together; takes what the rest of the machine leaves
+    └── run-RUN             one for each run
+    tiercel-NODE-control    the agent and the inference server
+
+The two stand side by side, since weights compare only within one group: below a common one, training would compete with
+applications on behalf of the inference server.
 """
 
 from __future__ import annotations
@@ -52,16 +54,17 @@ class CgroupV1:
     ) -> None:
         self._folders = folders or KernelGroups()
         self._root = root
-        self._node_group = groups.NODE_PREFIX + node_id
+        self._runs = groups.NODE_PREFIX + node_id
+        self._control = self._runs + groups.CONTROL_SUFFIX
         self._bases = _bases(root, own_groups)
         try:
             for base in self._unique():
-                for folder in ("", groups.CONTROL, groups.RUNS):
-                    self._folders.make(base / self._node_group / folder)
-            cpu = self._bases["cpu"] / self._node_group
-            _write(cpu / "cpu.shares", max(2, round(_ORDINARY_SHARES * cpu_cores)))
-            _write(cpu / groups.CONTROL / "cpu.shares", _ORDINARY_SHARES * groups.CONTROL_TO_RUNS)
-            _write(cpu / groups.RUNS / "cpu.shares", _ORDINARY_SHARES)
+                for folder in (self._control, self._runs):
+                    self._folders.make(base / folder)
+            cpu = self._bases["cpu"]
+            runs_shares = round(_ORDINARY_SHARES * groups.RUNS_WEIGHT_PER_CORE * cpu_cores)
+            _write(cpu / self._runs / "cpu.shares", max(2, runs_shares))
+            _write(cpu / self._control / "cpu.shares", round(_ORDINARY_SHARES * groups.CONTROL_WEIGHT))
         except OSError as error:
             raise LimitsUnavailableError(f"cgroup v1 refuses a group of our own: {error}") from error
 
@@ -69,22 +72,20 @@ class CgroupV1:
     def container_parent(self) -> str | None:
         """See :class:`~tiercel.trainer_agent.limits.contract.Limits`; only where the engine sees the same path."""
         at_top = self._bases["cpu"] == self._hierarchy("cpu")
-        return f"/{self._node_group}/{groups.RUNS}" if at_top else None
+        return f"/{self._runs}" if at_top else None
 
     def open_run(self, run_id: str, *, cpu_cores: float, memory_bytes: int, share: CpuShare) -> CgroupV1Run:
         """See :class:`~tiercel.trainer_agent.limits.contract.Limits`; the kernel needs no number of cores."""
         del cpu_cores
         name = groups.RUN_PREFIX + run_id
-        run = CgroupV1Run(
-            {key: base / self._node_group / groups.RUNS / name for key, base in self._bases.items()}, self._folders
-        )
+        run = CgroupV1Run({key: base / self._runs / name for key, base in self._bases.items()}, self._folders)
         run.prepare(memory_bytes, share)
         return run
 
     def protect(self, pid: int) -> None:
         """See :class:`~tiercel.trainer_agent.limits.contract.Limits`; memory is not limited there."""
         for key in _NEEDED:
-            _write(self._bases[key] / self._node_group / groups.CONTROL / "cgroup.procs", pid)
+            _write(self._bases[key] / self._control / "cgroup.procs", pid)
 
     def paces(self) -> Mapping[str, float]:
         """See :class:`~tiercel.trainer_agent.limits.contract.Limits`; always empty."""
@@ -93,21 +94,20 @@ class CgroupV1:
     def remove_leftovers(self) -> None:
         """See :class:`~tiercel.trainer_agent.limits.contract.Limits`."""
         for base in self._unique():
-            for folder in (base / self._node_group / groups.RUNS).glob(groups.RUN_PREFIX + "*"):
+            for folder in (base / self._runs).glob(groups.RUN_PREFIX + "*"):
                 groups.kill_all(folder)
                 self._folders.remove(folder)
 
     def close(self) -> None:
         """See :class:`~tiercel.trainer_agent.limits.contract.Limits`; processes under protection go back."""
         for key, base in self._bases.items():
-            for pid in groups.pids(base / self._node_group / groups.CONTROL):
+            for pid in groups.pids(base / self._control):
                 _move_back(base, pid, key)
-        everywhere = {base / self._node_group for base in self._unique()}
+        everywhere = {base / folder for base in self._unique() for folder in (self._control, self._runs)}
         # A container engine makes its parent group in every hierarchy there is.
-        everywhere.update(self._root.glob(f"*/{self._node_group}"))
-        for group in everywhere:
-            for folder in (group / groups.CONTROL, group / groups.RUNS, group):
-                _remove_if_possible(self._folders, folder)
+        everywhere.update(self._root.glob(f"*/{self._runs}"))
+        for folder in everywhere:
+            _remove_if_possible(self._folders, folder)
 
     def _unique(self) -> set[Path]:
         return set(self._bases.values())

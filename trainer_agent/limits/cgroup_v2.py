@@ -46,26 +46,22 @@ class CgroupV2:
     ) -> None:
         self._folders = folders or KernelGroups()
         self._root = root
-        self._node_group = groups.NODE_PREFIX + node_id
-        self._node, self._has_memory = self._make_node_group(own_groups)
-        self._control = self._node / groups.CONTROL
-        self._runs = self._node / groups.RUNS
+        self._runs_name = groups.NODE_PREFIX + node_id
+        self._runs, self._has_memory = self._make_runs_group(own_groups)
+        self._control = self._runs.with_name(self._runs_name + groups.CONTROL_SUFFIX)
         try:
-            for folder in (self._control, self._runs):
-                self._folders.make(folder)
-            _enable(self._runs, memory=self._has_memory)
-            weight = round(_ORDINARY_WEIGHT * cpu_cores)
-            _write(self._node / "cpu.weight", str(min(10_000, max(1, weight))))
-            _write(self._control / "cpu.weight", str(_ORDINARY_WEIGHT * groups.CONTROL_TO_RUNS))
-            _write(self._runs / "cpu.weight", str(_ORDINARY_WEIGHT))
+            self._folders.make(self._control)
+            runs_weight = round(_ORDINARY_WEIGHT * groups.RUNS_WEIGHT_PER_CORE * cpu_cores)
+            _write(self._runs / "cpu.weight", str(min(10_000, max(1, runs_weight))))
+            _write(self._control / "cpu.weight", str(round(_ORDINARY_WEIGHT * groups.CONTROL_WEIGHT)))
         except OSError as error:
             self.close()
-            raise LimitsUnavailableError(f"cgroup v2 refuses groups inside of {self._node}: {error}") from error
+            raise LimitsUnavailableError(f"cgroup v2 refuses groups beside {self._runs}: {error}") from error
 
     @property
     def container_parent(self) -> str | None:
         """See :class:`~tiercel.trainer_agent.limits.contract.Limits`; only where the engine sees the same path."""
-        return f"/{self._node_group}/{groups.RUNS}" if self._node.parent == self._root else None
+        return f"/{self._runs_name}" if self._runs.parent == self._root else None
 
     def open_run(self, run_id: str, *, cpu_cores: float, memory_bytes: int, share: CpuShare) -> CgroupV2Run:
         """See :class:`~tiercel.trainer_agent.limits.contract.Limits`; the kernel needs no number of cores."""
@@ -92,16 +88,16 @@ class CgroupV2:
         """See :class:`~tiercel.trainer_agent.limits.contract.Limits`; processes under protection go back."""
         for pid in groups.pids(self._control):
             try:
-                _write(self._node.parent / "cgroup.procs", str(pid))
+                _write(self._runs.parent / "cgroup.procs", str(pid))
             except OSError as error:
                 _log.debug("process %d does not leave the control group: %s", pid, error)
-        for folder in (self._control, self._runs, self._node):
+        for folder in (self._control, self._runs):
             try:
                 self._folders.remove(folder)
             except OSError as error:
                 _log.warning("the control group %s stays behind: %s", folder, error)
 
-    def _make_node_group(self, own_groups: Mapping[str, str]) -> tuple[Path, bool]:
+    def _make_runs_group(self, own_groups: Mapping[str, str]) -> tuple[Path, bool]:
         own = self._root / groups.without_own(own_groups.get("", ""))
         reasons = []
         for base in dict.fromkeys((self._root, own)):
@@ -112,12 +108,12 @@ class CgroupV2:
                     continue
                 has_memory = "memory" in controllers
                 _enable(base, memory=has_memory)
-                self._folders.make(base / self._node_group)
-                _enable(base / self._node_group, memory=has_memory)
+                self._folders.make(base / self._runs_name)
+                _enable(base / self._runs_name, memory=has_memory)
             except OSError as error:
                 reasons.append(str(error))
             else:
-                return base / self._node_group, has_memory
+                return base / self._runs_name, has_memory
         raise LimitsUnavailableError("cgroup v2 cannot be used: " + "; ".join(reasons))
 
 

@@ -10,12 +10,19 @@ from pathlib import Path
 from typing import Final, Protocol
 
 NODE_PREFIX: Final = "tiercel-"
-CONTROL: Final = "control"
-RUNS: Final = "runs"
+CONTROL_SUFFIX: Final = "-control"
 RUN_PREFIX: Final = "run-"
 
-CONTROL_TO_RUNS: Final = 8
-"""The control group's weight over all runs together: a starved controller reacts 30 times slower."""
+CONTROL_WEIGHT: Final = 4.0
+"""The weight of agent and inference server, where an ordinary process has 1."""
+
+RUNS_WEIGHT_PER_CORE: Final = 0.1
+"""The weight of all runs together, for each core of the node, where an ordinary process has 1.
+
+Training takes whatever others leave, but somebody answers to everything else on the machine: applications, the broker,
+the inference server. At the weight of an ordinary process, one that needs a core now and then waits for it ten times as
+long, and a starved controller reacts 30 times slower.
+"""
 
 _EMPTYING_SECONDS: Final = 2.0
 _EMPTYING_PAUSE_SECONDS: Final = 0.005

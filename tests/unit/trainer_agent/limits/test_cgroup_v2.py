@@ -51,19 +51,18 @@ def make(root: Path, own: str = "/user.slice/session.scope") -> CgroupV2:
 
 def test_groups_and_their_weights(root: Path) -> None:
     limits = make(root)
-    node = root / "tiercel-node"
+    runs, control = root / "tiercel-node", root / "tiercel-node-control"
     assert (root / "cgroup.subtree_control").read_text() == "+cpu +memory"
-    assert (node / "cgroup.subtree_control").read_text() == "+cpu +memory"
-    assert (node / "runs" / "cgroup.subtree_control").read_text() == "+cpu +memory"
-    weights = [int((folder / "cpu.weight").read_text()) for folder in (node, node / "control", node / "runs")]
-    assert weights == [200, 800, 100]
-    assert limits.container_parent == "/tiercel-node/runs"
+    assert (runs / "cgroup.subtree_control").read_text() == "+cpu +memory"
+    # An ordinary group has 100: training takes what others leave, and nobody keeps the inference server waiting.
+    assert [int((folder / "cpu.weight").read_text()) for folder in (runs, control)] == [20, 400]
+    assert limits.container_parent == "/tiercel-node"
     assert limits.paces() == {}
 
 
 def test_a_run(root: Path) -> None:
     run = make(root).open_run("job-1", cpu_cores=2.0, memory_bytes=GIBIBYTE, share=CpuShare(0.25, 0.5))
-    folder = root / "tiercel-node" / "runs" / "run-job-1"
+    folder = root / "tiercel-node" / "run-job-1"
     assert (folder / "cpu.weight").read_text() == "2500"
     assert (folder / "cpu.max").read_text() == "50000 100000"
     assert (folder / "memory.max").read_text() == str(GIBIBYTE)
@@ -76,7 +75,7 @@ def test_a_run(root: Path) -> None:
 
 def test_usage_never_falls_and_outlives_the_group(root: Path) -> None:
     run = make(root).open_run("job-1", cpu_cores=1.0, memory_bytes=0, share=CpuShare(1.0))
-    folder = root / "tiercel-node" / "runs" / "run-job-1"
+    folder = root / "tiercel-node" / "run-job-1"
     (folder / "cpu.stat").write_text("usage_usec 2500000\nuser_usec 1\nsystem_usec 2\n")
     (folder / "memory.current").write_text("4096\n")
     assert run.usage() == Usage(2.5, 4096)
@@ -90,7 +89,7 @@ def test_usage_never_falls_and_outlives_the_group(root: Path) -> None:
 
 def test_protection_and_leaving(root: Path) -> None:
     limits = make(root)
-    control = root / "tiercel-node" / "control" / "cgroup.procs"
+    control = root / "tiercel-node-control" / "cgroup.procs"
     limits.protect(os.getpid())
     assert control.read_text() == str(os.getpid())
     limits.close()
@@ -102,7 +101,7 @@ def test_leftovers_are_removed(root: Path) -> None:
     make(root).open_run("old-1", cpu_cores=1.0, memory_bytes=0, share=CpuShare(1.0))
     again = make(root)
     again.remove_leftovers()
-    assert list((root / "tiercel-node" / "runs").glob("run-*")) == []
+    assert list((root / "tiercel-node").glob("run-*")) == []
 
 
 def test_only_the_own_group_is_delegated(root: Path) -> None:
@@ -110,11 +109,11 @@ def test_only_the_own_group_is_delegated(root: Path) -> None:
     own = root / "user.slice"
     FakeGroups().make(own)
     (own / "cgroup.controllers").write_text("cpu\n")
-    limits = make(root, "/user.slice/tiercel-node/control")  # started again inside of its own group
+    limits = make(root, "/user.slice/tiercel-node-control")  # started again inside of its own group
     assert (own / "cgroup.subtree_control").read_text() == "+cpu"
     assert limits.container_parent is None
     limits.open_run("job-1", cpu_cores=1.0, memory_bytes=GIBIBYTE, share=CpuShare(1.0))
-    memory = own / "tiercel-node" / "runs" / "run-job-1" / "memory.max"
+    memory = own / "tiercel-node" / "run-job-1" / "memory.max"
     assert memory.read_text() == ""  # the controller is not there
 
 
