@@ -15,6 +15,7 @@ from tiercel.broker.scheduling.fifo import FifoPolicy, FifoSettings
 from tiercel.broker.scheduling.interface import Policy
 from tiercel.broker.scheduling.las import LasPolicy, LasSettings
 from tiercel.broker.scheduling.random_order import RandomOrderPolicy, RandomOrderSettings
+from tiercel.broker.scheduling.specon import SpeconPolicy, SpeconSettings
 from tiercel.broker.scheduling.srpt_oracle import SrptOraclePolicy, SrptOracleSettings
 from tiercel.broker.scheduling.tradl import TradlPolicy, TradlSettings
 
@@ -34,6 +35,7 @@ policies: Mapping[str, Callable[[Options], AnyPolicy]] = types.MappingProxyType(
         LasPolicy.name: lambda options: LasPolicy(settings_from(LasSettings, options)),
         RandomOrderPolicy.name: lambda options: RandomOrderPolicy(settings_from(RandomOrderSettings, options)),
         SrptOraclePolicy.name: lambda options: SrptOraclePolicy(settings_from(SrptOracleSettings, options)),
+        SpeconPolicy.name: lambda options: SpeconPolicy(settings_from(SpeconSettings, options)),
         TradlPolicy.name: lambda options: TradlPolicy(settings_from(TradlSettings, options)),
     }
 )
