@@ -171,7 +171,10 @@ class SchedulerActor(Actor[SchedulerMessage]):
             changed = loop.changed_assignments(plan, snapshot)
             await self._carry_out(changed, trigger)
             self._tell_verdicts(plan, snapshot)
-        self._loop = loop.ran(self._loop, trigger, self._settings, self._clock.now(), changed=bool(changed))
+        next_at = plan.next_at if plan is not None else None
+        self._loop = loop.ran(
+            self._loop, trigger, self._settings, self._clock.now(), changed=bool(changed), next_at=next_at
+        )
 
     def _ask_policy(self, snapshot: Snapshot) -> Plan | None:
         try:

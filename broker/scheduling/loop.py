@@ -2,7 +2,7 @@
 
 The pure part. Whoever owns the loop keeps a :class:`LoopState`, sleeps until :attr:`LoopState.next_at` or an event,
 asks :func:`due_trigger`, plans, and notes the run with :func:`ran`. FlowCon doubles its interval without bound (papers
-§1.3); here it is bounded.
+§1.3); here it is bounded. A policy with a rhythm of its own says when it wants to run next (:attr:`.Plan.next_at`).
 """
 
 from __future__ import annotations
@@ -68,7 +68,15 @@ def due_trigger(state: LoopState, now: float) -> Trigger | None:
     return state.pending or Trigger.INTERVAL
 
 
-def ran(state: LoopState, trigger: Trigger, settings: LoopSettings, now: float, *, changed: bool) -> LoopState:
+def ran(
+    state: LoopState,
+    trigger: Trigger,
+    settings: LoopSettings,
+    now: float,
+    *,
+    changed: bool,
+    next_at: float | None = None,
+) -> LoopState:
     """Note a run that answered ``trigger``.
 
     Args:
@@ -77,10 +85,15 @@ def ran(state: LoopState, trigger: Trigger, settings: LoopSettings, now: float, 
         settings: How often to run.
         now: When the run was done.
         changed: Whether it changed anything; see :func:`changed_assignments`.
+        next_at: When the policy itself wants to run next, or None. It is not asked more often than ten times an
+            interval.
     """
     idle = trigger is Trigger.INTERVAL and not changed
     factor = min(2 * state.factor, settings.max_factor) if idle else 1
-    return replace(state, next_at=now + factor * settings.interval_seconds, factor=factor, pending=None)
+    wait = factor * settings.interval_seconds
+    if next_at is not None:
+        wait = max(next_at - now, settings.interval_seconds / 10)
+    return replace(state, next_at=now + wait, factor=factor, pending=None)
 
 
 def changed_assignments(plan: Plan, snapshot: Snapshot, *, tolerance: float = 0.02) -> tuple[Assignment, ...]:

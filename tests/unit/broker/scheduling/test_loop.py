@@ -39,6 +39,17 @@ def test_a_run_that_changes_something_starts_the_interval_over() -> None:
     assert (state.factor, state.next_at) == (1, 2.0)
 
 
+def test_a_policy_may_have_a_rhythm_of_its_own() -> None:
+    idle = LoopState(next_at=0.0, factor=8)
+    assert ran(idle, Trigger.INTERVAL, SETTINGS, 5.0, changed=False, next_at=35.0).next_at == 35.0
+    assert ran(idle, Trigger.EXIT, SETTINGS, 5.0, changed=True, next_at=6.0).next_at == 6.0
+
+
+def test_a_policy_does_not_keep_the_loop_busy() -> None:
+    state = ran(LoopState(next_at=0.0), Trigger.INTERVAL, SETTINGS, 5.0, changed=True, next_at=1.0)
+    assert state.next_at == pytest.approx(5.2)
+
+
 @pytest.mark.parametrize("changed", [True, False])
 def test_an_event_runs_at_once_and_starts_the_interval_over(changed: bool) -> None:
     state = triggered(LoopState(next_at=30.0, factor=16), Trigger.EXIT, SETTINGS, now=5.0)
