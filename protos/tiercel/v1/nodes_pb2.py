@@ -26,7 +26,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from tiercel.v1 import common_pb2 as tiercel_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16tiercel/v1/nodes.proto\x12\ntiercel.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17tiercel/v1/common.proto\"\xd7\x02\n\x0e\x43onnectRequest\x12\x13\n\x0blease_epoch\x18\x01 \x01(\x04\x12&\n\x05hello\x18\x02 \x01(\x0b\x32\x15.tiercel.v1.NodeHelloH\x00\x12*\n\theartbeat\x18\x03 \x01(\x0b\x32\x15.tiercel.v1.HeartbeatH\x00\x12$\n\x03run\x18\x04 \x01(\x0b\x32\x15.tiercel.v1.RunStatusH\x00\x12(\n\x08progress\x18\x05 \x01(\x0b\x32\x14.tiercel.v1.ProgressH\x00\x12.\n\x08\x64\x65livery\x18\x06 \x01(\x0b\x32\x1a.tiercel.v1.DeliveryStatusH\x00\x12#\n\x03log\x18\x07 \x01(\x0b\x32\x14.tiercel.v1.LogChunkH\x00\x12,\n\x07serving\x18\x08 \x01(\x0b\x32\x19.tiercel.v1.ServingStatusH\x00\x42\t\n\x07message\"o\n\x0f\x43onnectResponse\x12&\n\x07welcome\x18\x01 \x01(\x0b\x32\x13.tiercel.v1.WelcomeH\x00\x12)\n\x06wanted\x18\x02 \x01(\x0b\x32\x17.tiercel.v1.WantedStateH\x00\x42\t\n\x07message\"\xf8\x01\n\tNodeHello\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x11\n\tcpu_cores\x18\x02 \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\x03 \x01(\x04\x12\x10\n\x08runtimes\x18\x04 \x03(\t\x12\x0e\n\x06limits\x18\x05 \x01(\t\x12\x0e\n\x06images\x18\x06 \x03(\t\x12#\n\x04runs\x18\x07 \x03(\x0b\x32\x15.tiercel.v1.RunStatus\x12.\n\ndeliveries\x18\x08 \x03(\x0b\x32\x1a.tiercel.v1.DeliveryStatus\x12*\n\x07serving\x18\t \x01(\x0b\x32\x19.tiercel.v1.ServingStatus\"m\n\tHeartbeat\x12\"\n\x04runs\x18\x01 \x03(\x0b\x32\x14.tiercel.v1.RunUsage\x12\x0e\n\x06images\x18\x02 \x03(\t\x12,\n\tendpoints\x18\x03 \x03(\x0b\x32\x19.tiercel.v1.EndpointUsage\"\x81\x01\n\rEndpointUsage\x12\x10\n\x08\x65ndpoint\x18\x01 \x01(\t\x12\x0f\n\x07seconds\x18\x02 \x01(\x01\x12\x10\n\x08requests\x18\x03 \x01(\x04\x12\x0f\n\x07\x61nswers\x18\x04 \x01(\x04\x12\x15\n\rdelay_seconds\x18\x05 \x01(\x01\x12\x13\n\x0b\x63pu_seconds\x18\x06 \x01(\x01\"E\n\x08RunUsage\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x13\n\x0b\x63pu_seconds\x18\x02 \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\x03 \x01(\x04\"\xab\x01\n\tRunStatus\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12#\n\x05state\x18\x02 \x01(\x0e\x32\x14.tiercel.v1.RunState\x12\x16\n\texit_code\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x10\n\x08log_tail\x18\x05 \x01(\t\x12\x13\n\x0b\x63pu_seconds\x18\x06 \x01(\x01\x12\x0c\n\x04lost\x18\x07 \x01(\x08\x42\x0c\n\n_exit_code\"\xdc\x01\n\x08Progress\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\r\n\x05\x65poch\x18\x03 \x01(\r\x12\x32\n\x07metrics\x18\x04 \x03(\x0b\x32!.tiercel.v1.Progress.MetricsEntry\x12&\n\x02\x61t\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0b\x63pu_seconds\x18\x06 \x01(\x01\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\xe1\x01\n\x0e\x44\x65liveryStatus\x12\x13\n\x0b\x64\x65livery_id\x18\x01 \x01(\t\x12(\n\x05stage\x18\x02 \x01(\x0e\x32\x19.tiercel.v1.DeliveryStage\x12\r\n\x05value\x18\x03 \x01(\x01\x12\x0e\n\x06sha256\x18\x04 \x01(\t\x12/\n\x0b\x65xported_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0c\x64\x65livered_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06reason\x18\x07 \x01(\t\">\n\x08LogChunk\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x14\n\x0coffset_bytes\x18\x02 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"X\n\rServingStatus\x12\x0c\n\x04http\x18\x01 \x01(\t\x12\x0c\n\x04grpc\x18\x02 \x01(\t\x12+\n\x08versions\x18\x03 \x03(\x0b\x32\x19.tiercel.v1.ServedVersion\"2\n\rServedVersion\x12\x10\n\x08\x65ndpoint\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\"P\n\x07Welcome\x12\x13\n\x0blease_epoch\x18\x01 \x01(\x04\x12\x15\n\rlease_seconds\x18\x02 \x01(\x01\x12\x19\n\x11heartbeat_seconds\x18\x03 \x01(\x01\"\xa5\x01\n\x0bWantedState\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12#\n\x04runs\x18\x02 \x03(\x0b\x32\x15.tiercel.v1.WantedRun\x12.\n\ndeliveries\x18\x03 \x03(\x0b\x32\x1a.tiercel.v1.WantedDelivery\x12-\n\tendpoints\x18\x04 \x03(\x0b\x32\x1a.tiercel.v1.WantedEndpoint\"\xa8\x01\n\tWantedRun\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x0e\n\x06tenant\x18\x03 \x01(\t\x12!\n\x04spec\x18\x04 \x01(\x0b\x32\x13.tiercel.v1.JobSpec\x12 \n\x05share\x18\x05 \x01(\x0b\x32\x11.tiercel.v1.Share\x12\x18\n\x10log_offset_bytes\x18\x06 \x01(\x04\x12\x0c\n\x04stop\x18\x07 \x01(\x08\"D\n\x0eWantedEndpoint\x12\x10\n\x08\x65ndpoint\x18\x01 \x01(\t\x12 \n\x05share\x18\x02 \x01(\x0b\x32\x11.tiercel.v1.Share\"\xb0\x01\n\x0eWantedDelivery\x12\x13\n\x0b\x64\x65livery_id\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x0c\n\x04tier\x18\x03 \x01(\r\x12\x0e\n\x06target\x18\x04 \x01(\x01\x12\x10\n\x08\x65ndpoint\x18\x05 \x01(\t\x12\x0f\n\x07version\x18\x06 \x01(\x04\x12\x0e\n\x06metric\x18\x07 \x01(\t\x12(\n\tdirection\x18\x08 \x01(\x0e\x32\x15.tiercel.v1.Direction*j\n\x08RunState\x12\x19\n\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12RUN_STATE_STARTING\x10\x01\x12\x15\n\x11RUN_STATE_RUNNING\x10\x02\x12\x14\n\x10RUN_STATE_EXITED\x10\x03*\xa2\x01\n\rDeliveryStage\x12\x1e\n\x1a\x44\x45LIVERY_STAGE_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x44\x45LIVERY_STAGE_EXPORTING\x10\x01\x12\x1a\n\x16\x44\x45LIVERY_STAGE_LOADING\x10\x02\x12\x1c\n\x18\x44\x45LIVERY_STAGE_DELIVERED\x10\x03\x12\x19\n\x15\x44\x45LIVERY_STAGE_FAILED\x10\x04\x32V\n\x0cNodesService\x12\x46\n\x07\x43onnect\x12\x1a.tiercel.v1.ConnectRequest\x1a\x1b.tiercel.v1.ConnectResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16tiercel/v1/nodes.proto\x12\ntiercel.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17tiercel/v1/common.proto\"\xd7\x02\n\x0e\x43onnectRequest\x12\x13\n\x0blease_epoch\x18\x01 \x01(\x04\x12&\n\x05hello\x18\x02 \x01(\x0b\x32\x15.tiercel.v1.NodeHelloH\x00\x12*\n\theartbeat\x18\x03 \x01(\x0b\x32\x15.tiercel.v1.HeartbeatH\x00\x12$\n\x03run\x18\x04 \x01(\x0b\x32\x15.tiercel.v1.RunStatusH\x00\x12(\n\x08progress\x18\x05 \x01(\x0b\x32\x14.tiercel.v1.ProgressH\x00\x12.\n\x08\x64\x65livery\x18\x06 \x01(\x0b\x32\x1a.tiercel.v1.DeliveryStatusH\x00\x12#\n\x03log\x18\x07 \x01(\x0b\x32\x14.tiercel.v1.LogChunkH\x00\x12,\n\x07serving\x18\x08 \x01(\x0b\x32\x19.tiercel.v1.ServingStatusH\x00\x42\t\n\x07message\"o\n\x0f\x43onnectResponse\x12&\n\x07welcome\x18\x01 \x01(\x0b\x32\x13.tiercel.v1.WelcomeH\x00\x12)\n\x06wanted\x18\x02 \x01(\x0b\x32\x17.tiercel.v1.WantedStateH\x00\x42\t\n\x07message\"\xf8\x01\n\tNodeHello\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x11\n\tcpu_cores\x18\x02 \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\x03 \x01(\x04\x12\x10\n\x08runtimes\x18\x04 \x03(\t\x12\x0e\n\x06limits\x18\x05 \x01(\t\x12\x0e\n\x06images\x18\x06 \x03(\t\x12#\n\x04runs\x18\x07 \x03(\x0b\x32\x15.tiercel.v1.RunStatus\x12.\n\ndeliveries\x18\x08 \x03(\x0b\x32\x1a.tiercel.v1.DeliveryStatus\x12*\n\x07serving\x18\t \x01(\x0b\x32\x19.tiercel.v1.ServingStatus\"m\n\tHeartbeat\x12\"\n\x04runs\x18\x01 \x03(\x0b\x32\x14.tiercel.v1.RunUsage\x12\x0e\n\x06images\x18\x02 \x03(\t\x12,\n\tendpoints\x18\x03 \x03(\x0b\x32\x19.tiercel.v1.EndpointUsage\"\x81\x01\n\rEndpointUsage\x12\x10\n\x08\x65ndpoint\x18\x01 \x01(\t\x12\x0f\n\x07seconds\x18\x02 \x01(\x01\x12\x10\n\x08requests\x18\x03 \x01(\x04\x12\x0f\n\x07\x61nswers\x18\x04 \x01(\x04\x12\x15\n\rdelay_seconds\x18\x05 \x01(\x01\x12\x13\n\x0b\x63pu_seconds\x18\x06 \x01(\x01\"E\n\x08RunUsage\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x13\n\x0b\x63pu_seconds\x18\x02 \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\x03 \x01(\x04\"\xd1\x01\n\tRunStatus\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12#\n\x05state\x18\x02 \x01(\x0e\x32\x14.tiercel.v1.RunState\x12\x16\n\texit_code\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x10\n\x08log_tail\x18\x05 \x01(\t\x12\x13\n\x0b\x63pu_seconds\x18\x06 \x01(\x01\x12\x0c\n\x04lost\x18\x07 \x01(\x08\x12\x0f\n\x07\x63\x61rried\x18\x08 \x01(\x08\x12\x13\n\x0b\x63\x61rry_error\x18\t \x01(\tB\x0c\n\n_exit_code\"\xdc\x01\n\x08Progress\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\r\n\x05\x65poch\x18\x03 \x01(\r\x12\x32\n\x07metrics\x18\x04 \x03(\x0b\x32!.tiercel.v1.Progress.MetricsEntry\x12&\n\x02\x61t\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0b\x63pu_seconds\x18\x06 \x01(\x01\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\xe1\x01\n\x0e\x44\x65liveryStatus\x12\x13\n\x0b\x64\x65livery_id\x18\x01 \x01(\t\x12(\n\x05stage\x18\x02 \x01(\x0e\x32\x19.tiercel.v1.DeliveryStage\x12\r\n\x05value\x18\x03 \x01(\x01\x12\x0e\n\x06sha256\x18\x04 \x01(\t\x12/\n\x0b\x65xported_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0c\x64\x65livered_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06reason\x18\x07 \x01(\t\">\n\x08LogChunk\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x14\n\x0coffset_bytes\x18\x02 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"X\n\rServingStatus\x12\x0c\n\x04http\x18\x01 \x01(\t\x12\x0c\n\x04grpc\x18\x02 \x01(\t\x12+\n\x08versions\x18\x03 \x03(\x0b\x32\x19.tiercel.v1.ServedVersion\"2\n\rServedVersion\x12\x10\n\x08\x65ndpoint\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\"P\n\x07Welcome\x12\x13\n\x0blease_epoch\x18\x01 \x01(\x04\x12\x15\n\rlease_seconds\x18\x02 \x01(\x01\x12\x19\n\x11heartbeat_seconds\x18\x03 \x01(\x01\"\xa5\x01\n\x0bWantedState\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12#\n\x04runs\x18\x02 \x03(\x0b\x32\x15.tiercel.v1.WantedRun\x12.\n\ndeliveries\x18\x03 \x03(\x0b\x32\x1a.tiercel.v1.WantedDelivery\x12-\n\tendpoints\x18\x04 \x03(\x0b\x32\x1a.tiercel.v1.WantedEndpoint\"\xe8\x01\n\tWantedRun\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x0e\n\x06tenant\x18\x03 \x01(\t\x12!\n\x04spec\x18\x04 \x01(\x0b\x32\x13.tiercel.v1.JobSpec\x12 \n\x05share\x18\x05 \x01(\x0b\x32\x11.tiercel.v1.Share\x12\x18\n\x10log_offset_bytes\x18\x06 \x01(\x04\x12\x0c\n\x04stop\x18\x07 \x01(\x08\x12\r\n\x05\x63\x61rry\x18\x08 \x01(\x08\x12\x16\n\x0e\x63\x61rried_run_id\x18\t \x01(\t\x12\x17\n\x0f\x64\x65livered_tiers\x18\n \x03(\r\"D\n\x0eWantedEndpoint\x12\x10\n\x08\x65ndpoint\x18\x01 \x01(\t\x12 \n\x05share\x18\x02 \x01(\x0b\x32\x11.tiercel.v1.Share\"\xb0\x01\n\x0eWantedDelivery\x12\x13\n\x0b\x64\x65livery_id\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x0c\n\x04tier\x18\x03 \x01(\r\x12\x0e\n\x06target\x18\x04 \x01(\x01\x12\x10\n\x08\x65ndpoint\x18\x05 \x01(\t\x12\x0f\n\x07version\x18\x06 \x01(\x04\x12\x0e\n\x06metric\x18\x07 \x01(\t\x12(\n\tdirection\x18\x08 \x01(\x0e\x32\x15.tiercel.v1.Direction\"b\n\x15SendCheckpointRequest\x12.\n\x06header\x18\x01 \x01(\x0b\x32\x1c.tiercel.v1.CheckpointHeaderH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x42\t\n\x07message\"\x18\n\x16SendCheckpointResponse\"9\n\x16\x46\x65tchCheckpointRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\"d\n\x17\x46\x65tchCheckpointResponse\x12.\n\x06header\x18\x01 \x01(\x0b\x32\x1c.tiercel.v1.CheckpointHeaderH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x42\t\n\x07message\"^\n\x10\x43heckpointHeader\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12)\n\x05\x66iles\x18\x03 \x03(\x0b\x32\x1a.tiercel.v1.CheckpointFile\"B\n\x0e\x43heckpointFile\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12\x0e\n\x06sha256\x18\x03 \x01(\t*j\n\x08RunState\x12\x19\n\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12RUN_STATE_STARTING\x10\x01\x12\x15\n\x11RUN_STATE_RUNNING\x10\x02\x12\x14\n\x10RUN_STATE_EXITED\x10\x03*\xa2\x01\n\rDeliveryStage\x12\x1e\n\x1a\x44\x45LIVERY_STAGE_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x44\x45LIVERY_STAGE_EXPORTING\x10\x01\x12\x1a\n\x16\x44\x45LIVERY_STAGE_LOADING\x10\x02\x12\x1c\n\x18\x44\x45LIVERY_STAGE_DELIVERED\x10\x03\x12\x19\n\x15\x44\x45LIVERY_STAGE_FAILED\x10\x04\x32\x8f\x02\n\x0cNodesService\x12\x46\n\x07\x43onnect\x12\x1a.tiercel.v1.ConnectRequest\x1a\x1b.tiercel.v1.ConnectResponse(\x01\x30\x01\x12Y\n\x0eSendCheckpoint\x12!.tiercel.v1.SendCheckpointRequest\x1a\".tiercel.v1.SendCheckpointResponse(\x01\x12\\\n\x0f\x46\x65tchCheckpoint\x12\".tiercel.v1.FetchCheckpointRequest\x1a#.tiercel.v1.FetchCheckpointResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,10 +35,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_PROGRESS_METRICSENTRY']._loaded_options = None
   _globals['_PROGRESS_METRICSENTRY']._serialized_options = b'8\001'
-  _globals['_RUNSTATE']._serialized_start=2621
-  _globals['_RUNSTATE']._serialized_end=2727
-  _globals['_DELIVERYSTAGE']._serialized_start=2730
-  _globals['_DELIVERYSTAGE']._serialized_end=2892
+  _globals['_RUNSTATE']._serialized_start=3174
+  _globals['_RUNSTATE']._serialized_end=3280
+  _globals['_DELIVERYSTAGE']._serialized_start=3283
+  _globals['_DELIVERYSTAGE']._serialized_end=3445
   _globals['_CONNECTREQUEST']._serialized_start=97
   _globals['_CONNECTREQUEST']._serialized_end=440
   _globals['_CONNECTRESPONSE']._serialized_start=442
@@ -52,29 +52,41 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RUNUSAGE']._serialized_start=1049
   _globals['_RUNUSAGE']._serialized_end=1118
   _globals['_RUNSTATUS']._serialized_start=1121
-  _globals['_RUNSTATUS']._serialized_end=1292
-  _globals['_PROGRESS']._serialized_start=1295
-  _globals['_PROGRESS']._serialized_end=1515
-  _globals['_PROGRESS_METRICSENTRY']._serialized_start=1469
-  _globals['_PROGRESS_METRICSENTRY']._serialized_end=1515
-  _globals['_DELIVERYSTATUS']._serialized_start=1518
-  _globals['_DELIVERYSTATUS']._serialized_end=1743
-  _globals['_LOGCHUNK']._serialized_start=1745
-  _globals['_LOGCHUNK']._serialized_end=1807
-  _globals['_SERVINGSTATUS']._serialized_start=1809
-  _globals['_SERVINGSTATUS']._serialized_end=1897
-  _globals['_SERVEDVERSION']._serialized_start=1899
-  _globals['_SERVEDVERSION']._serialized_end=1949
-  _globals['_WELCOME']._serialized_start=1951
-  _globals['_WELCOME']._serialized_end=2031
-  _globals['_WANTEDSTATE']._serialized_start=2034
-  _globals['_WANTEDSTATE']._serialized_end=2199
-  _globals['_WANTEDRUN']._serialized_start=2202
-  _globals['_WANTEDRUN']._serialized_end=2370
-  _globals['_WANTEDENDPOINT']._serialized_start=2372
-  _globals['_WANTEDENDPOINT']._serialized_end=2440
-  _globals['_WANTEDDELIVERY']._serialized_start=2443
-  _globals['_WANTEDDELIVERY']._serialized_end=2619
-  _globals['_NODESSERVICE']._serialized_start=2894
-  _globals['_NODESSERVICE']._serialized_end=2980
+  _globals['_RUNSTATUS']._serialized_end=1330
+  _globals['_PROGRESS']._serialized_start=1333
+  _globals['_PROGRESS']._serialized_end=1553
+  _globals['_PROGRESS_METRICSENTRY']._serialized_start=1507
+  _globals['_PROGRESS_METRICSENTRY']._serialized_end=1553
+  _globals['_DELIVERYSTATUS']._serialized_start=1556
+  _globals['_DELIVERYSTATUS']._serialized_end=1781
+  _globals['_LOGCHUNK']._serialized_start=1783
+  _globals['_LOGCHUNK']._serialized_end=1845
+  _globals['_SERVINGSTATUS']._serialized_start=1847
+  _globals['_SERVINGSTATUS']._serialized_end=1935
+  _globals['_SERVEDVERSION']._serialized_start=1937
+  _globals['_SERVEDVERSION']._serialized_end=1987
+  _globals['_WELCOME']._serialized_start=1989
+  _globals['_WELCOME']._serialized_end=2069
+  _globals['_WANTEDSTATE']._serialized_start=2072
+  _globals['_WANTEDSTATE']._serialized_end=2237
+  _globals['_WANTEDRUN']._serialized_start=2240
+  _globals['_WANTEDRUN']._serialized_end=2472
+  _globals['_WANTEDENDPOINT']._serialized_start=2474
+  _globals['_WANTEDENDPOINT']._serialized_end=2542
+  _globals['_WANTEDDELIVERY']._serialized_start=2545
+  _globals['_WANTEDDELIVERY']._serialized_end=2721
+  _globals['_SENDCHECKPOINTREQUEST']._serialized_start=2723
+  _globals['_SENDCHECKPOINTREQUEST']._serialized_end=2821
+  _globals['_SENDCHECKPOINTRESPONSE']._serialized_start=2823
+  _globals['_SENDCHECKPOINTRESPONSE']._serialized_end=2847
+  _globals['_FETCHCHECKPOINTREQUEST']._serialized_start=2849
+  _globals['_FETCHCHECKPOINTREQUEST']._serialized_end=2906
+  _globals['_FETCHCHECKPOINTRESPONSE']._serialized_start=2908
+  _globals['_FETCHCHECKPOINTRESPONSE']._serialized_end=3008
+  _globals['_CHECKPOINTHEADER']._serialized_start=3010
+  _globals['_CHECKPOINTHEADER']._serialized_end=3104
+  _globals['_CHECKPOINTFILE']._serialized_start=3106
+  _globals['_CHECKPOINTFILE']._serialized_end=3172
+  _globals['_NODESSERVICE']._serialized_start=3448
+  _globals['_NODESSERVICE']._serialized_end=3719
 # @@protoc_insertion_point(module_scope)

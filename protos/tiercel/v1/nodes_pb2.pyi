@@ -326,6 +326,8 @@ class RunStatus(_message.Message):
     LOG_TAIL_FIELD_NUMBER: _builtins.int
     CPU_SECONDS_FIELD_NUMBER: _builtins.int
     LOST_FIELD_NUMBER: _builtins.int
+    CARRIED_FIELD_NUMBER: _builtins.int
+    CARRY_ERROR_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     state: Global___RunState.ValueType
     exit_code: _builtins.int
@@ -337,6 +339,10 @@ class RunStatus(_message.Message):
     cpu_seconds: _builtins.float
     lost: _builtins.bool
     """It ended through no fault of the job, for example because its agent was restarted: start the job again."""
+    carried: _builtins.bool
+    """It was stopped in order to be moved, and the broker has its checkpoint."""
+    carry_error: _builtins.str
+    """It was stopped in order to be moved, and why its checkpoint could not be sent; plain words."""
     def __init__(
         self,
         *,
@@ -347,10 +353,12 @@ class RunStatus(_message.Message):
         log_tail: _builtins.str = ...,
         cpu_seconds: _builtins.float = ...,
         lost: _builtins.bool = ...,
+        carried: _builtins.bool = ...,
+        carry_error: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "exit_code", b"exit_code"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "cpu_seconds", b"cpu_seconds", "exit_code", b"exit_code", "log_tail", b"log_tail", "lost", b"lost", "reason", b"reason", "run_id", b"run_id", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "carried", b"carried", "carry_error", b"carry_error", "cpu_seconds", b"cpu_seconds", "exit_code", b"exit_code", "log_tail", b"log_tail", "lost", b"lost", "reason", b"reason", "run_id", b"run_id", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
@@ -610,6 +618,9 @@ class WantedRun(_message.Message):
     SHARE_FIELD_NUMBER: _builtins.int
     LOG_OFFSET_BYTES_FIELD_NUMBER: _builtins.int
     STOP_FIELD_NUMBER: _builtins.int
+    CARRY_FIELD_NUMBER: _builtins.int
+    CARRIED_RUN_ID_FIELD_NUMBER: _builtins.int
+    DELIVERED_TIERS_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     job_id: _builtins.str
     tenant: _builtins.str
@@ -617,10 +628,18 @@ class WantedRun(_message.Message):
     """How many bytes of its output the broker has."""
     stop: _builtins.bool
     """Ask it to stop; it leaves the wanted state once its exit was reported."""
+    carry: _builtins.bool
+    """With stop: the job goes on elsewhere. Send its checkpoint (SendCheckpoint), then report the exit."""
+    carried_run_id: _builtins.str
+    """It goes on from the checkpoint of this earlier run: fetch that (FetchCheckpoint), then start it. Empty for none."""
     @_builtins.property
     def spec(self) -> _common_pb2.JobSpec: ...
     @_builtins.property
     def share(self) -> _common_pb2.Share: ...
+    @_builtins.property
+    def delivered_tiers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Tiers that are delivered already, on whatever node, by number from 1."""
+
     def __init__(
         self,
         *,
@@ -631,10 +650,13 @@ class WantedRun(_message.Message):
         share: _common_pb2.Share | None = ...,
         log_offset_bytes: _builtins.int = ...,
         stop: _builtins.bool = ...,
+        carry: _builtins.bool = ...,
+        carried_run_id: _builtins.str = ...,
+        delivered_tiers: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["share", b"share", "spec", b"spec"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "log_offset_bytes", b"log_offset_bytes", "run_id", b"run_id", "share", b"share", "spec", b"spec", "stop", b"stop", "tenant", b"tenant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["carried_run_id", b"carried_run_id", "carry", b"carry", "delivered_tiers", b"delivered_tiers", "job_id", b"job_id", "log_offset_bytes", b"log_offset_bytes", "run_id", b"run_id", "share", b"share", "spec", b"spec", "stop", b"stop", "tenant", b"tenant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -704,3 +726,148 @@ class WantedDelivery(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WantedDelivery: _TypeAlias = WantedDelivery  # noqa: Y015
+
+@_typing.final
+class SendCheckpointRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HEADER_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    data: _builtins.bytes
+    """Then the content of the files, one after the other; at most 1 MiB each."""
+    @_builtins.property
+    def header(self) -> Global___CheckpointHeader:
+        """First."""
+
+    def __init__(
+        self,
+        *,
+        header: Global___CheckpointHeader | None = ...,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "header", b"header", "message", b"message"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "header", b"header", "message", b"message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["header", "data"]  # noqa: Y015
+    _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
+
+Global___SendCheckpointRequest: _TypeAlias = SendCheckpointRequest  # noqa: Y015
+
+@_typing.final
+class SendCheckpointResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SendCheckpointResponse: _TypeAlias = SendCheckpointResponse  # noqa: Y015
+
+@_typing.final
+class FetchCheckpointRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.str
+    run_id: _builtins.str
+    """The run that is about to start."""
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node_id", b"node_id", "run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FetchCheckpointRequest: _TypeAlias = FetchCheckpointRequest  # noqa: Y015
+
+@_typing.final
+class FetchCheckpointResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HEADER_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    data: _builtins.bytes
+    @_builtins.property
+    def header(self) -> Global___CheckpointHeader: ...
+    def __init__(
+        self,
+        *,
+        header: Global___CheckpointHeader | None = ...,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "header", b"header", "message", b"message"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "header", b"header", "message", b"message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["header", "data"]  # noqa: Y015
+    _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
+
+Global___FetchCheckpointResponse: _TypeAlias = FetchCheckpointResponse  # noqa: Y015
+
+@_typing.final
+class CheckpointHeader(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    FILES_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.str
+    run_id: _builtins.str
+    """The run that wrote it."""
+    @_builtins.property
+    def files(self) -> _containers.RepeatedCompositeFieldContainer[Global___CheckpointFile]: ...
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        files: _abc.Iterable[Global___CheckpointFile] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["files", b"files", "node_id", b"node_id", "run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckpointHeader: _TypeAlias = CheckpointHeader  # noqa: Y015
+
+@_typing.final
+class CheckpointFile(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    SHA256_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """A plain file name."""
+    size_bytes: _builtins.int
+    sha256: _builtins.str
+    """Of its content, hexadecimal."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        size_bytes: _builtins.int = ...,
+        sha256: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "sha256", b"sha256", "size_bytes", b"size_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckpointFile: _TypeAlias = CheckpointFile  # noqa: Y015

@@ -39,6 +39,16 @@ class NodesServiceStub(object):
                 request_serializer=tiercel_dot_v1_dot_nodes__pb2.ConnectRequest.SerializeToString,
                 response_deserializer=tiercel_dot_v1_dot_nodes__pb2.ConnectResponse.FromString,
                 _registered_method=True)
+        self.SendCheckpoint = channel.stream_unary(
+                '/tiercel.v1.NodesService/SendCheckpoint',
+                request_serializer=tiercel_dot_v1_dot_nodes__pb2.SendCheckpointRequest.SerializeToString,
+                response_deserializer=tiercel_dot_v1_dot_nodes__pb2.SendCheckpointResponse.FromString,
+                _registered_method=True)
+        self.FetchCheckpoint = channel.unary_stream(
+                '/tiercel.v1.NodesService/FetchCheckpoint',
+                request_serializer=tiercel_dot_v1_dot_nodes__pb2.FetchCheckpointRequest.SerializeToString,
+                response_deserializer=tiercel_dot_v1_dot_nodes__pb2.FetchCheckpointResponse.FromString,
+                _registered_method=True)
 
 
 class NodesServiceServicer(object):
@@ -51,6 +61,21 @@ class NodesServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SendCheckpoint(self, request_iterator, context):
+        """The checkpoint of a run that is moved to another node (WantedRun.carry), sent before its exit is reported. Answered
+        once the broker has it for good. FAILED_PRECONDITION: it is not wanted.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FetchCheckpoint(self, request, context):
+        """The checkpoint that a run goes on from (WantedRun.carried_run_id), fetched before the run is started.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_NodesServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -58,6 +83,16 @@ def add_NodesServiceServicer_to_server(servicer, server):
                     servicer.Connect,
                     request_deserializer=tiercel_dot_v1_dot_nodes__pb2.ConnectRequest.FromString,
                     response_serializer=tiercel_dot_v1_dot_nodes__pb2.ConnectResponse.SerializeToString,
+            ),
+            'SendCheckpoint': grpc.stream_unary_rpc_method_handler(
+                    servicer.SendCheckpoint,
+                    request_deserializer=tiercel_dot_v1_dot_nodes__pb2.SendCheckpointRequest.FromString,
+                    response_serializer=tiercel_dot_v1_dot_nodes__pb2.SendCheckpointResponse.SerializeToString,
+            ),
+            'FetchCheckpoint': grpc.unary_stream_rpc_method_handler(
+                    servicer.FetchCheckpoint,
+                    request_deserializer=tiercel_dot_v1_dot_nodes__pb2.FetchCheckpointRequest.FromString,
+                    response_serializer=tiercel_dot_v1_dot_nodes__pb2.FetchCheckpointResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -87,6 +122,60 @@ class NodesService(object):
             '/tiercel.v1.NodesService/Connect',
             tiercel_dot_v1_dot_nodes__pb2.ConnectRequest.SerializeToString,
             tiercel_dot_v1_dot_nodes__pb2.ConnectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SendCheckpoint(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/tiercel.v1.NodesService/SendCheckpoint',
+            tiercel_dot_v1_dot_nodes__pb2.SendCheckpointRequest.SerializeToString,
+            tiercel_dot_v1_dot_nodes__pb2.SendCheckpointResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FetchCheckpoint(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/tiercel.v1.NodesService/FetchCheckpoint',
+            tiercel_dot_v1_dot_nodes__pb2.FetchCheckpointRequest.SerializeToString,
+            tiercel_dot_v1_dot_nodes__pb2.FetchCheckpointResponse.FromString,
             options,
             channel_credentials,
             insecure,
