@@ -1,0 +1,1 @@
+"""Live experiments: the schedulers against each other, with real training."""

@@ -1,0 +1,5 @@
+"""``python -m benchmarks.scheduling --help``."""
+
+from benchmarks.scheduling.commands import app
+
+app()

@@ -1,0 +1,86 @@
+"""Arms: a policy with its options and the kernel's time slices, as one of the things that are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from tiercel.broker.domain.errors import InvalidSpecError
+from tiercel.broker.scheduling.registry import Option, create_policy
+
+LONG_SLICE_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One way to schedule.
+
+    Attributes:
+        name: Unique among arms.
+        policy: Name in the registry.
+        about: What it is, for people.
+        options: Of the policy.
+        time_slice_seconds: Kernel time slices of training processes; 0 for the kernel's own choice.
+        knows_past: Whether the broker remembers runs of the same kinds with other training seeds.
+        knows_future: Whether the policy is told the recorded CPU seconds to each tier of the very same runs.
+    """
+
+    name: str
+    policy: str
+    about: str
+    options: Mapping[str, Option] = field(default_factory=lambda: MappingProxyType({}))
+    time_slice_seconds: float = LONG_SLICE_SECONDS
+    knows_past: bool = False
+    knows_future: bool = False
+
+
+_ALL = (
+    Arm("fair", "fair", "equal weights, as Docker gives by default", time_slice_seconds=0.0),
+    Arm("fair-slices", "fair", "equal weights and 100 ms slices: the honest baseline"),
+    Arm("utility", "utility", "ours, nothing known of earlier runs"),
+    Arm("utility-history", "utility", "ours, with earlier runs of the same kinds (other seeds)", knows_past=True),
+    Arm("fifo", "fifo", "a few at a time in the order of arrival, tier 1 first"),
+    Arm("tradl", "tradl", "TRADL-style: the first tier first, the others at a floor"),
+    Arm("las", "las", "least attained service first"),
+    Arm("slaq", "slaq", "SLAQ-style: where the metric is predicted to gain most"),
+    Arm("flowcon", "flowcon", "FlowCon, work-conserving"),
+    Arm("flowcon-literal", "flowcon", "FlowCon with hard caps, as published", {"mode": "literal"}),
+    Arm("srpt-oracle", "srpt-oracle", "knows the true work of each tier: what no one can have", knows_future=True),
+    Arm("utility-plain-slices", "utility", "ours, with the kernel's own slices", time_slice_seconds=0.0),
+    Arm("random-order", "random-order", "a few at a time in random order, tier 1 first"),
+)
+
+ARMS: Mapping[str, Arm] = MappingProxyType({arm.name: arm for arm in _ALL})
+"""All arms by name. All but ``fair`` and ``utility-plain-slices`` have the same long slices."""
+
+CORE = ("fair", "fair-slices", "utility", "utility-history", "fifo")
+"""Run in every block."""
+
+WIDE = (*CORE, "tradl", "las", "slaq", "flowcon", "srpt-oracle", "utility-plain-slices")
+"""Run where there is time for more: see :data:`benchmarks.scheduling.matrix.WIDE_SCHEDULES`."""
+
+QUICK = ("fair", "fifo", "utility")
+"""Run for a sanity check; those that are missing are left out."""
+
+
+def why_missing(arm: Arm) -> str:
+    """Why an arm cannot run with this version of Tiercel; empty when it can."""
+    options = dict(arm.options)
+    if arm.knows_future:
+        # Its works are made for each schedule; here any will do.
+        options |= oracle_options({})
+    try:
+        create_policy(arm.policy, options)
+    except InvalidSpecError as error:
+        return error.message
+    return ""
+
+
+def oracle_options(works: Mapping[str, tuple[float, ...]]) -> dict[str, Option]:
+    """The option that tells an oracle the future.
+
+    Args:
+        works: CPU seconds from the start at which each tier is reached, by the job's name.
+    """
+    return {"works": ";".join(f"{name}:{'/'.join(f'{each:g}' for each in work)}" for name, work in works.items())}

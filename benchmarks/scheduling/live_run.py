@@ -1,0 +1,200 @@
+"""One schedule under one arm, with the whole product: a fresh ``tiercel up``, real training, nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import time
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.application_process import ApplicationProcess
+from benchmarks.load_record import LoadRecord
+from benchmarks.product import Product, ProductError, processes_of
+from benchmarks.scheduling.arms import Arm, oracle_options
+from benchmarks.scheduling.cpu_meter import CpuMeter, CpuReading
+from benchmarks.scheduling.follower import Follower
+from benchmarks.scheduling.kinds import KINDS
+from benchmarks.scheduling.outcome import JobOutcome, RunOutcome
+from benchmarks.scheduling.recordings import Recordings, remember
+from benchmarks.scheduling.schedules import Schedule
+from benchmarks.scheduling.served import served_of
+from tiercel import Client
+
+TENANT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSettings:
+    """How to run schedules.
+
+    Attributes:
+        folder: For state and logs of the run; its ``state`` is removed before and after.
+        runtime: ``process`` or ``docker``.
+        deadline_seconds: The jobs have to be done after so many seconds.
+        recordings: What is known of earlier runs, for arms that know the past or the future.
+        up_options: More options of ``tiercel up``, such as those of a second node.
+        environment: More variables for it.
+    """
+
+    folder: Path
+    runtime: str
+    deadline_seconds: float
+    recordings: Recordings
+    up_options: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+async def run_schedule(arm: Arm, schedule: Schedule, settings: LiveSettings, key: str) -> RunOutcome:
+    """Run a schedule under an arm.
+
+    Args:
+        arm: How to schedule.
+        schedule: What.
+        settings: Where and for how long.
+        key: Fingerprint to put into the outcome.
+
+    Raises:
+        ProductError: The product did not start, or another run uses the same folder.
+        ApplicationError: The application failed.
+        TiercelError: The broker refused something.
+        RecordingError: The arm needs recordings that are not there.
+    """
+    state_dir = fresh_state_dir(settings.folder)
+    if arm.knows_past:
+        await remember(settings.recordings, schedule, TENANT, state_dir / "broker.sqlite")
+    options = ["--policy", arm.policy, "--runtime", settings.runtime, *settings.up_options]
+    product = Product(state_dir, settings.folder / "up.log", options, environment_of(arm, schedule, settings))
+    try:
+        async with product:
+            run = await _work(schedule, product, settings)
+            await product.stop()
+            left_over = len(product.left_over())
+    finally:
+        shutil.rmtree(state_dir, ignore_errors=True)
+    return _outcome(run, arm, schedule, key, left_over)
+
+
+def environment_of(arm: Arm, schedule: Schedule, settings: LiveSettings) -> dict[str, str]:
+    """The variables that make ``tiercel up`` the arm's.
+
+    Raises:
+        RecordingError: The arm knows the future, and there is no recording that tells it.
+    """
+    options = dict(arm.options)
+    if arm.knows_future:
+        works = {job.name: settings.recordings.works(job.kind, job.training_seed) for job in schedule.jobs}
+        options |= oracle_options(works)
+    return {
+        **settings.environment,
+        "TIERCEL_POLICY_OPTIONS": json.dumps(options),
+        "TIERCEL_AGENT_TIME_SLICE_SECONDS": str(arm.time_slice_seconds),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A schedule that has come to its end, before the product is stopped."""
+
+    jobs: tuple[JobOutcome, ...]
+    used: CpuReading
+    record: LoadRecord | None
+    began_at: float
+    timed_out: bool
+
+
+async def _work(schedule: Schedule, product: Product, settings: LiveSettings) -> _Run:
+    """Everything between the product's start and its end."""
+    follower = Follower(len(schedule.jobs))
+    async with AsyncExitStack() as stack:
+        application = await _start_application(schedule, product, settings, stack)
+        client = await stack.enter_async_context(Client.from_state_dir(product.state_dir, TENANT))
+        meter = CpuMeter(product)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(follower.follow(client))]
+            if application is not None:
+                # Somebody has to read what it tells, or it would stop telling.
+                tasks.append(group.create_task(application.follow(lambda news: None)))
+            before, began_at, began = meter.read(), time.time(), time.monotonic()
+            submitting = group.create_task(_submit(schedule, client, follower, settings.runtime, began))
+            timed_out = await _wait(follower.over, settings.deadline_seconds)
+            used = meter.read().since(before)
+            submitting.cancel()
+            jobs = follower.outcomes(await follower.settle(client), began_at)
+            for task in tasks:
+                task.cancel()
+        record = await application.stop() if application is not None else None
+    return _Run(jobs, used, record, began_at, timed_out)
+
+
+async def _start_application(
+    schedule: Schedule, product: Product, settings: LiveSettings, stack: AsyncExitStack
+) -> ApplicationProcess | None:
+    rate = schedule.requests_per_second
+    if not rate:
+        return None
+    endpoints = [(job.name, KINDS[job.kind].images) for job in schedule.jobs]
+    server = product.addresses["serving_http"]
+    return await stack.enter_async_context(ApplicationProcess(server, endpoints, rate, settings.folder))
+
+
+async def _submit(schedule: Schedule, client: Client, follower: Follower, runtime: str, began: float) -> None:
+    for job in schedule.jobs:
+        await asyncio.sleep(max(0.0, began + job.at_seconds - time.monotonic()))
+        handle = await client.submit(KINDS[job.kind].spec(job.name, job.training_seed, runtime))
+        follower.add(job, await handle.refresh())
+
+
+async def _wait(over: asyncio.Event, seconds: float) -> bool:
+    """Wait until nothing happens to any job any more; returns whether that takes too long."""
+    try:
+        async with asyncio.timeout(seconds):
+            await over.wait()
+    except TimeoutError:
+        return True
+    return False
+
+
+def _outcome(run: _Run, arm: Arm, schedule: Schedule, key: str, left_over: int) -> RunOutcome:
+    ends = [job.submitted_seconds + job.finished_seconds for job in run.jobs if job.finished_seconds is not None]
+    makespan = max(ends, default=0.0)
+    served = None
+    if run.record is not None:
+        served = served_of(run.record, {job.name for job in schedule.jobs}, run.began_at, makespan)
+    known = [*run.used.processes.values(), run.used.bench, *(job.cpu_seconds for job in run.jobs)]
+    if run.record is not None:
+        known.append(run.record.cpu_seconds)
+    return RunOutcome(
+        arm=arm.name,
+        schedule=schedule.name,
+        repetition=schedule.repetition,
+        key=key,
+        jobs=run.jobs,
+        makespan_seconds=round(makespan, 3),
+        broker_cpu_seconds=round(run.used.processes.get("broker", 0.0), 3),
+        agent_cpu_seconds=round(run.used.processes.get("agent", 0.0), 3),
+        serving_cpu_seconds=round(run.used.processes.get("serving", 0.0), 3),
+        foreign_cpu_seconds=round(max(0.0, run.used.machine - sum(known)), 2),
+        steal_seconds=round(run.used.steal, 2),
+        timed_out=run.timed_out,
+        left_over=left_over,
+        served=served,
+    )
+
+
+def fresh_state_dir(folder: Path) -> Path:
+    """An empty state directory in a folder.
+
+    Raises:
+        ProductError: Another run uses it.
+    """
+    state_dir = folder.resolve() / "state"
+    if running := processes_of(state_dir):
+        pids = ", ".join(str(process.pid) for process in running)
+        raise ProductError(f"Another run uses {folder} (processes {pids}); let it end, or choose another folder")
+    shutil.rmtree(state_dir, ignore_errors=True)
+    state_dir.mkdir(parents=True)
+    return state_dir
