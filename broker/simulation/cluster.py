@@ -1,0 +1,106 @@
+"""How a node's CPU is divided among what runs on it, and what running side by side costs."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+# The weight of the inference server, and that of all runs together for each core of the node, where an ordinary process
+# has 1: what the agent gives its two groups.
+SERVING_WEIGHT = 4.0
+RUNS_WEIGHT_PER_CORE = 0.1
+
+
+def water_fill(weights: Sequence[float], ceilings: Sequence[float], cores: float) -> list[float]:
+    """Divide cores by weight, but give nobody more than it can use; what that leaves flows to the others.
+
+    Weighted max-min fairness by progressive filling (Bertsekas and Gallager, Data Networks, 6.5.2). Work-conserving:
+    either the cores are used up or everybody has its ceiling.
+
+    Args:
+        weights: Each one's part under contention, > 0; only ratios matter.
+        ceilings: Cores that each can use at most, >= 0: its threads, its hard cap, or what it has to do.
+        cores: What there is.
+
+    Returns:
+        Cores of each.
+    """
+    count = len(weights)
+    if math.fsum(ceilings) <= cores:
+        return list(ceilings)
+    given = [0.0] * count
+    order = sorted(range(count), key=lambda index: ceilings[index] / weights[index])
+    left, weight_left = cores, math.fsum(weights)
+    for position, index in enumerate(order):
+        weight = weights[index]
+        # The last one takes what is left: subtracted weights need not add up to nothing.
+        part = left if position == count - 1 else left * min(1.0, weight / weight_left)
+        given[index] = min(ceilings[index], part)
+        left = max(left - given[index], 0.0)
+        weight_left = max(weight_left - weight, weight * 1e-12)
+    return given
+
+
+class PenaltyModel(enum.Enum):
+    """How much of its CPU time a job loses where it shares cores."""
+
+    LINEAR = "linear"
+    HARMONIC = "harmonic"
+
+
+@dataclass(frozen=True, slots=True)
+class Colocation:
+    """The co-location penalty: what a CPU second is worth while more threads want to run than there are cores.
+
+    * ``linear``: ``1 - penalty * (1 - s)``, s = share of one core that a thread gets. Fitted to real training processes
+      (live.md 5.3) with 0.28; with scheduler slices of 100 ms it is about 0.06.
+    * ``harmonic``: ``1 / (1 + penalty * (k - 1))``, k = threads per core (papers 1.7); live.md found it to fit worse.
+
+    Attributes:
+        penalty: The parameter, >= 0 (linear: < 1).
+        model: Which formula.
+    """
+
+    penalty: float = 0.28
+    model: PenaltyModel = PenaltyModel.LINEAR
+
+    def __post_init__(self) -> None:
+        """Refuse penalties that leave nothing."""
+        if self.penalty < 0 or (self.model is PenaltyModel.LINEAR and self.penalty >= 1):
+            msg = f"a co-location penalty of {self.penalty} makes no sense; give 0 <= penalty < 1"
+            raise ValueError(msg)
+
+    def efficiency(self, core_share: float, threads: int, cores: float) -> float:
+        """Work done per CPU second.
+
+        Args:
+            core_share: What one thread of the job gets, in cores, at most 1.
+            threads: Threads on the node that want to run.
+            cores: The node's cores.
+        """
+        if threads <= cores:
+            return 1.0
+        if self.model is PenaltyModel.LINEAR:
+            return 1.0 - self.penalty * (1.0 - min(core_share, 1.0))
+        return 1.0 / (1.0 + self.penalty * (threads / cores - 1.0))
+
+
+NO_PENALTY = Colocation(0.0)
+SLICED = Colocation(0.06)
+"""With scheduler slices of 100 ms (live.md 5.3)."""
+
+
+def cores_for_runs(node_cores: float, serving_cores: float) -> float:
+    """Cores that are left for runs beside an inference server that nothing limits.
+
+    The server gets what it needs first, as live, but not all of a node: the group of the runs has a weight of its own.
+
+    Args:
+        node_cores: The node's.
+        serving_cores: What the server would use.
+    """
+    runs_weight = RUNS_WEIGHT_PER_CORE * node_cores
+    least = node_cores * runs_weight / (runs_weight + SERVING_WEIGHT)
+    return max(node_cores - serving_cores, least)

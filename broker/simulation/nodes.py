@@ -1,0 +1,108 @@
+"""A node while it is simulated: who gets how much of it, and when something happens on it next."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from tiercel.broker.scheduling.interface import NodeView
+from tiercel.broker.simulation.cluster import Colocation, cores_for_runs, water_fill
+from tiercel.broker.simulation.endpoints import SimulatedEndpoint
+from tiercel.broker.simulation.running import SimulatedJob, Usage
+
+# A run that was not given a share yet, or whose weight is nothing in floating point, still is a process.
+_LEAST_WEIGHT = 1e-9
+
+
+@dataclass(slots=True, eq=False)
+class SimulatedNode:
+    """A node, the runs on it and the endpoints it answers for.
+
+    Attributes:
+        view: What policies see of it.
+        colocation: What sharing its cores costs.
+        record_usage: Whether runs note what they got.
+        runs: The jobs that have a run here, in the order they came.
+        endpoints: The endpoints whose requests are answered here.
+        version: Grows with each change; what was foretold before a change is void.
+    """
+
+    view: NodeView
+    colocation: Colocation
+    record_usage: bool = False
+    runs: list[SimulatedJob] = field(default_factory=list)
+    endpoints: list[SimulatedEndpoint] = field(default_factory=list)
+    version: int = 0
+
+    @property
+    def next_at(self) -> float:
+        """When the next run on it reports, or counts as hanging."""
+        return min((min(run.due_at, run.hangs_at) for run in self.runs), default=math.inf)
+
+    def reallocate(self, now: float) -> None:
+        """Divide the node anew, since shares, runs or requests changed."""
+        for run in self.runs:
+            run.advance(now)
+        for endpoint in self.endpoints:
+            endpoint.advance(now)
+        serving = self._serve_unlimited(now) if self.endpoints else 0.0
+        limited = [endpoint for endpoint in self.endpoints if endpoint.share is not None and endpoint.is_open(now)]
+        self._share(limited, cores_for_runs(self.view.cpu_cores, serving), now)
+
+    def _serve_unlimited(self, now: float) -> float:
+        """Give endpoints without a share what they need first; returns what they use."""
+        free = [endpoint for endpoint in self.endpoints if endpoint.share is None and endpoint.is_open(now)]
+        if not free:
+            return 0.0
+        beside = math.fsum(run.ceiling for run in self.runs)
+        beside += math.fsum(endpoint.wanted_cores for endpoint in self.endpoints if endpoint.share is not None)
+        # Runs keep a little even of a node whose inference server could use all of it; see cores_for_runs.
+        least = min(beside, cores_for_runs(self.view.cpu_cores, self.view.cpu_cores))
+        weights = [1.0] * len(free)
+        return _grant(free, weights, [endpoint.wanted_cores for endpoint in free], self.view.cpu_cores - least, 0)
+
+    def _share(self, limited: list[SimulatedEndpoint], cores: float, now: float) -> None:
+        """Divide ``cores`` among the runs and the endpoints that have a share."""
+        runs = self.runs
+        weights = [max(run.job.share.cpu_weight if run.job.share else 0.0, _LEAST_WEIGHT) for run in runs]
+        ceilings = [run.ceiling for run in runs]
+        threads = sum(run.threads for run in runs if not run.halted)
+        if limited:
+            weights += [endpoint.share.cpu_weight if endpoint.share else 1.0 for endpoint in limited]
+            ceilings += [endpoint.wanted_cores for endpoint in limited]
+            threads += sum(math.ceil(endpoint.wanted_cores) for endpoint in limited if endpoint.load.clients)
+        given = water_fill(weights, ceilings, cores)
+        if limited:
+            _grant(limited, weights, ceilings, cores, len(runs))
+        for run, granted in zip(runs, given, strict=False):
+            self._set_speed(run, granted, threads, now)
+
+    def _set_speed(self, run: SimulatedJob, cores: float, threads: int, now: float) -> None:
+        share = cores / run.threads
+        efficiency = self.colocation.efficiency(share, threads, self.view.cpu_cores)
+        if self.record_usage and (cores != run.cores or not run.usage):
+            weight = run.job.share.cpu_weight if run.job.share else 0.0
+            run.usage.append(Usage(now, cores, weight, self.view.id))
+        run.cores, run.efficiency = cores, efficiency
+        run.find_due()
+
+
+def _grant(
+    endpoints: list[SimulatedEndpoint], weights: list[float], ceilings: list[float], cores: float, first: int
+) -> float:
+    """Say of each endpoint what it may use: what it would get if requests came without end, others being as they are.
+
+    Args:
+        endpoints: Those from index ``first`` on.
+        weights: Of all who compete.
+        ceilings: What each of them would use.
+        cores: What they compete for.
+        first: Index of the first endpoint.
+
+    Returns:
+        What they use.
+    """
+    for index, endpoint in enumerate(endpoints, start=first):
+        wishes = [*ceilings[:index], endpoint.ceiling, *ceilings[index + 1 :]]
+        endpoint.cores = water_fill(weights, wishes, cores)[index]
+    return math.fsum(endpoint.used_cores for endpoint in endpoints)

@@ -1,0 +1,233 @@
+"""What a simulation found."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from tiercel.broker.domain.jobs import JobState
+from tiercel.broker.simulation.running import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class TierOutcome:
+    """What became of a tier. Seconds count from the job's arrival.
+
+    Attributes:
+        target: The target.
+        reached_seconds: Until the report that reached it, or None.
+        delivered_seconds: Until its version answered, or None.
+        true_work: CPU seconds that a run alone on a node needs to reach it, start-up included; None: it never would.
+    """
+
+    target: float
+    reached_seconds: float | None
+    delivered_seconds: float | None
+    true_work: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutcome:
+    """What became of a job. Times are seconds from the start of the simulation.
+
+    Attributes:
+        id: The job.
+        name: What its tenant calls it.
+        workload: What it trained.
+        tenant: Its owner.
+        arrived_at: When it was submitted.
+        started_at: When it first ran, or None.
+        finished_at: When it was over.
+        state: How it ended.
+        reason: In words.
+        tiers: Its ladder.
+        nodes: Where its runs were, in order.
+        cpu_seconds: CPU seconds that it used, of all its runs.
+        alone_seconds: Seconds that what it trained would have taken on a node of its own, start-up included.
+        cpu_cores: Cores that it could use.
+        migrations: How often it was sent to another node.
+        usage: What it got over time, if that was recorded.
+    """
+
+    id: str
+    name: str
+    workload: str
+    tenant: str
+    arrived_at: float
+    started_at: float | None
+    finished_at: float
+    state: JobState
+    reason: str
+    tiers: tuple[TierOutcome, ...]
+    nodes: tuple[str, ...]
+    cpu_seconds: float
+    alone_seconds: float
+    cpu_cores: float
+    migrations: int
+    usage: tuple[Usage, ...] = ()
+
+    @property
+    def completion_seconds(self) -> float:
+        """From arrival to the end."""
+        return self.finished_at - self.arrived_at
+
+    @property
+    def slowdown(self) -> float:
+        """Completion against what it would have taken on a node of its own (finish-time fairness, Themis)."""
+        return self.completion_seconds / self.alone_seconds if self.alone_seconds > 0 else 1.0
+
+    def time_to_tier(self, number: int) -> float | None:
+        """Seconds from arrival to tier ``number`` (1 is the first), or None when it was not reached."""
+        return self.tiers[number - 1].reached_seconds if number <= len(self.tiers) else None
+
+
+@dataclass(frozen=True, slots=True)
+class ClassCount:
+    """Endpoints by DQoES class at a moment (papers 4.2, with a tolerance of 10 %).
+
+    Attributes:
+        at: Seconds from the start of the simulation.
+        over: Class G: answered faster than the objective by more than the tolerance.
+        satisfied: Class S: within the tolerance.
+        under: Class B: slower by more than the tolerance.
+    """
+
+    at: float
+    over: int
+    satisfied: int
+    under: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointOutcome:
+    """What became of an endpoint's requests until the scenario's duration was over.
+
+    Attributes:
+        name: The endpoint.
+        requests: Requests that came.
+        answered: Those answered.
+        in_objective: Those answered within the objective; all that were answered where there is none.
+        mean_delay_seconds: Mean time to an answer, or None when nothing was answered.
+        cpu_seconds: What its answers took.
+        served_quality: Accuracy of the answer, summed over the requests answered within the objective.
+    """
+
+    name: str
+    requests: float
+    answered: float
+    in_objective: float
+    mean_delay_seconds: float | None
+    cpu_seconds: float
+    served_quality: float
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One pass of the policy.
+
+    Attributes:
+        at: Seconds from the start of the simulation.
+        jobs: Jobs in the snapshot.
+        changed: Assignments that were carried out.
+        seconds: How long the policy took on this machine; of all that is in a result, the only thing that differs from
+            one run to the next.
+    """
+
+    at: float
+    jobs: int
+    changed: int
+    seconds: float = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a simulation found; equal for the same scenario, policy and seed.
+
+    Attributes:
+        scenario: The scenario's name.
+        policy: The policy's name.
+        seed: The seed.
+        jobs: Every job, by arrival.
+        endpoints: Every endpoint that had requests, by name.
+        class_counts: Endpoints by class over time, one entry a step; only those with an objective count.
+        decisions: Every pass of the policy.
+        ended_at: Seconds from the start of the simulation.
+    """
+
+    scenario: str
+    policy: str
+    seed: int
+    jobs: tuple[JobOutcome, ...]
+    endpoints: tuple[EndpointOutcome, ...]
+    class_counts: tuple[ClassCount, ...]
+    decisions: tuple[Decision, ...]
+    ended_at: float
+
+    def times_to_tier(self, number: int) -> tuple[float, ...]:
+        """Seconds from arrival to tier ``number`` of the jobs that reached it, by arrival."""
+        times = (job.time_to_tier(number) for job in self.jobs)
+        return tuple(time for time in times if time is not None)
+
+    def mean_time_to_tier(self, number: int) -> float:
+        """Mean over the jobs that reached tier ``number``; NaN when none did.
+
+        Tiers that no CPU could have reached are missing for every policy alike; see :meth:`missed_tiers` for others.
+        """
+        return mean(self.times_to_tier(number))
+
+    def missed_tiers(self) -> int:
+        """Tiers that a run of the job would have reached, and that were not."""
+        tiers = (tier for job in self.jobs for tier in job.tiers)
+        return sum(tier.true_work is not None and tier.reached_seconds is None for tier in tiers)
+
+    @property
+    def makespan(self) -> float:
+        """Seconds from the first arrival to the end of the last job."""
+        if not self.jobs:
+            return 0.0
+        return max(job.finished_at for job in self.jobs) - min(job.arrived_at for job in self.jobs)
+
+    @property
+    def mean_completion(self) -> float:
+        """Mean seconds from arrival to the end; NaN without jobs."""
+        return mean(job.completion_seconds for job in self.jobs)
+
+    @property
+    def migrations(self) -> int:
+        """How often jobs were sent to another node."""
+        return sum(job.migrations for job in self.jobs)
+
+    @property
+    def served_quality(self) -> float:
+        """Accuracy of the answers, summed over all requests answered within their objective."""
+        return math.fsum(endpoint.served_quality for endpoint in self.endpoints)
+
+    def mean_satisfied(self, *, from_part: float = 0.6) -> float:
+        """Endpoints in class S in the mean over the last part of the time (papers 4.4: the last 40 %)."""
+        counts = self.class_counts[int(len(self.class_counts) * from_part) :]
+        return mean(count.satisfied for count in counts)
+
+    def decision_seconds(self) -> tuple[float, ...]:
+        """How long each pass of the policy took, sorted."""
+        return tuple(sorted(decision.seconds for decision in self.decisions))
+
+    def finish_ratios(self, baseline: Result) -> tuple[float, ...]:
+        """Each job's completion time against that under another policy (finish-time ratio; 1.5: half as long again)."""
+        return self._ratios(baseline, lambda job: job.completion_seconds)
+
+    def tier_ratios(self, number: int, baseline: Result) -> tuple[float, ...]:
+        """Each job's time to a tier against that under another policy, where both reached it."""
+        return self._ratios(baseline, lambda job: job.time_to_tier(number))
+
+    def _ratios(self, baseline: Result, measure: Callable[[JobOutcome], float | None]) -> tuple[float, ...]:
+        others = {job.id: measure(job) for job in baseline.jobs}
+        pairs = ((measure(job), others.get(job.id)) for job in self.jobs)
+        return tuple(mine / other for mine, other in pairs if mine is not None and other is not None and other > 0)
+
+
+def mean(values: Iterable[float]) -> float:
+    """The mean, or NaN of nothing."""
+    known = list(values)
+    return statistics.fmean(known) if known else math.nan

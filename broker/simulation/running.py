@@ -1,0 +1,225 @@
+"""A job while it is simulated: what its machine knows, and what its run really does."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from tiercel.broker.domain.jobs import Job, JobState, Observation, TierState
+from tiercel.broker.domain.shares import Share
+from tiercel.broker.lifecycle.job_end import MAX_LOST_RUNS
+from tiercel.broker.scheduling.interface import JobView
+from tiercel.broker.simulation.curves import Trajectory
+from tiercel.broker.simulation.workload import PlannedJob
+
+# Reports that a policy sees of a job, as live.
+MAX_OBSERVATIONS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a job used from some moment on.
+
+    Attributes:
+        at: Seconds from the start of the simulation.
+        cores: CPU seconds per second.
+        weight: The weight of its share.
+        node_id: Where.
+    """
+
+    at: float
+    cores: float
+    weight: float
+    node_id: str
+
+
+@dataclass(slots=True, eq=False)
+class SimulatedJob:
+    """A job of a simulation. CPU and work go on at constant speed between two calls of :meth:`advance`.
+
+    Attributes:
+        planned: What was planned of it.
+        job: What its machine knows.
+        trajectory: What it will report.
+        tier_reports: Index of the report that reaches each tier, or None.
+        reports_every: Every so manyth report is told.
+        meant_for: Node that it is meant for while it waits, or empty.
+        cores: CPU seconds per second that its run gets.
+        efficiency: Work done per CPU second.
+        startup_left: CPU seconds of start-up left of the present run.
+        trained: CPU seconds of training done, as if alone.
+        run_cpu: CPU seconds of the present run.
+        synced_at: When all of that was true.
+        next_report: Index of the next report.
+        told: Reports of the present run that were told.
+        due_at: When the next report comes if nothing changes.
+        halted: Whether the run trains no more: it stops, or is checkpointed.
+        destination: Where it is being sent, or empty.
+        destination_share: What it may use there.
+        migrations: How often it was sent elsewhere.
+        migrated_at: When it last was, or None.
+        nodes: Where it ran, in order.
+    """
+
+    planned: PlannedJob
+    job: Job
+    trajectory: Trajectory
+    tier_reports: tuple[int | None, ...]
+    reports_every: int = 1
+    meant_for: str = ""
+    cores: float = 0.0
+    efficiency: float = 1.0
+    startup_left: float = 0.0
+    trained: float = 0.0
+    run_cpu: float = 0.0
+    synced_at: float = 0.0
+    next_report: int = 0
+    told: int = 0
+    due_at: float = math.inf
+    halted: bool = False
+    destination: str = ""
+    destination_share: Share | None = None
+    migrations: int = 0
+    migrated_at: float | None = None
+    nodes: list[str] = field(default_factory=list)
+    usage: list[Usage] = field(default_factory=list)
+    observations: list[Observation] = field(default_factory=list)
+    view: JobView | None = None
+
+    @property
+    def threads(self) -> int:
+        """Threads that want to run."""
+        return max(1, math.ceil(self.planned.workload.resources.cpu_cores))
+
+    @property
+    def ceiling(self) -> float:
+        """Cores that its run can use at most now."""
+        if self.halted:
+            return 0.0
+        cores = self.planned.workload.resources.cpu_cores
+        cap = self.job.share.cpu_cap_cores if self.job.share is not None else None
+        return cores if cap is None else min(cores, cap)
+
+    @property
+    def visible(self) -> bool:
+        """Whether the scheduler has anything to do with it; as the actors see it."""
+        job = self.job
+        return job.run_active or (job.state is JobState.PENDING and job.stop_outcome is None)
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU seconds of all its runs, as its node measures them."""
+        job = self.job
+        return job.finished_runs_cpu_seconds + self.run_cpu if job.run_active else job.cpu_seconds
+
+    def begin_run(self, now: float) -> None:
+        """A new run starts up; it goes on where the last one was."""
+        self.startup_left = self.planned.workload.startup_cpu_seconds
+        self.run_cpu = 0.0
+        self.told = 0
+        self.synced_at = now
+        self.halted = False
+
+    def advance(self, now: float) -> None:
+        """Let time pass at the present speed."""
+        seconds = now - self.synced_at
+        self.synced_at = now
+        if seconds <= 0 or self.cores <= 0:
+            return
+        used = self.cores * seconds
+        self.run_cpu += used
+        work = used * self.efficiency
+        startup = min(work, self.startup_left)
+        self.startup_left -= startup
+        self.trained += work - startup
+
+    def arrive_at_report(self) -> None:
+        """The run is exactly where it reports; sums of many small steps are not."""
+        self.startup_left = 0.0
+        self.trained = self.trajectory.work[self.next_report]
+
+    def plan_report(self) -> None:
+        """Choose what is told next: the report that reaches a tier, the last one, or every so manyth."""
+        index = self.next_report
+        last = len(self.trajectory.work) - 1
+        told = min(index + self.reports_every - 1, last)
+        for tier in self.tier_reports:
+            if tier is not None and index <= tier < told:
+                told = tier
+        self.next_report = told
+
+    def find_due(self) -> None:
+        """Work out when the next report comes at the present speed."""
+        speed = self.cores * self.efficiency
+        if speed <= 0 or self.next_report >= len(self.trajectory.work):
+            self.due_at = math.inf
+            return
+        left = self.startup_left + self.trajectory.work[self.next_report] - self.trained
+        self.due_at = self.synced_at + max(left, 0.0) / speed
+
+    @property
+    def hangs_at(self) -> float:
+        """When its silence will count as hanging."""
+        job = self.job
+        if job.state is not JobState.RUNNING or job.last_heard_at is None or job.stop_outcome is not None:
+            return math.inf
+        return job.last_heard_at + job.spec.report_timeout_seconds
+
+    def present(self, now: float) -> JobView:
+        """What policies see of it; kept until something changes."""
+        if self.view is None:
+            self.view = self._view(now)
+        return self.view
+
+    def _view(self, now: float) -> JobView:
+        self.advance(now)
+        job, planned = self.job, self.planned
+        sent = bool(self.destination)
+        return JobView(
+            id=job.id,
+            tenant=job.tenant,
+            submitted_at=job.submitted_at,
+            direction=job.spec.direction,
+            tiers=job.tiers,
+            resources=job.spec.resources,
+            runtime=job.spec.runtime,
+            image=job.spec.image,
+            node_id=self.destination or (job.node_id if job.run_active else self.meant_for),
+            movable=not job.run_active and not sent,
+            share=self.destination_share if sent else job.share,
+            observations=tuple(self.observations),
+            cpu_seconds=self.cpu_seconds,
+            name=job.spec.name,
+            tenant_weight=planned.tenant_weight,
+            workload=planned.workload.name,
+            started_at=job.started_at,
+            max_epochs=job.spec.max_epochs,
+            continues=job.spec.continue_after_last_tier,
+            migratable=self._migratable() and not sent,
+            migrations=self.migrations,
+            migrated_at=self.migrated_at,
+            true_work=self._true_work(),
+        )
+
+    def _migratable(self) -> bool:
+        job = self.job
+        running = job.state is JobState.RUNNING and job.stop_outcome is None
+        return running and not self.halted and job.attempts < MAX_LOST_RUNS
+
+    def _true_work(self) -> tuple[float, ...]:
+        """CPU seconds at which each tier will be reached, if the job has cores to itself from now on."""
+        used = self.cpu_seconds
+        before = self.startup_left if self.job.run_active else self.planned.workload.startup_cpu_seconds
+        return tuple(
+            math.inf
+            if index is None
+            else self._cpu_when_reached(number)
+            if self.job.tiers[number].state not in {TierState.PENDING, TierState.UNREACHABLE}
+            else used + before + self.trajectory.work[index] - self.trained
+            for number, index in enumerate(self.tier_reports)
+        )
+
+    def _cpu_when_reached(self, number: int) -> float:
+        target = self.job.tiers[number].tier.target
+        reaches = self.job.spec.direction.reaches
+        return next((seen.cpu_seconds for seen in self.observations if reaches(seen.value, target)), 0.0)

@@ -1,0 +1,101 @@
+"""What is simulated: nodes, jobs, endpoints, and how the machines behave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tiercel.broker.scheduling.interface import NodeView, PastRun
+from tiercel.broker.scheduling.loop import LoopSettings
+from tiercel.broker.simulation.cluster import Colocation
+from tiercel.broker.simulation.endpoints import EndpointLoad
+from tiercel.broker.simulation.workload import JobSource, ListedJobs
+
+GIB = 1024**3
+
+
+class SimulationError(Exception):
+    """A scenario cannot be simulated, or a policy brought it to a standstill."""
+
+
+class UnsoundPlanError(SimulationError):
+    """A policy made a plan that the live broker would refuse."""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineSettings:
+    """How nodes, agents and the inference server behave.
+
+    Attributes:
+        colocation: What sharing cores costs.
+        spawn_seconds: From an assignment until the run exists.
+        stop_seconds: From asking a run to stop until it is gone; it trains no more meanwhile.
+        delivery_seconds: From reaching a tier until its version answers (export, verify, load, warm).
+        checkpoint_seconds: From the decision to migrate until the run is gone from its node; on the other one it starts
+            up anew and goes on where it was.
+        migrations: Whether jobs may be sent to other nodes at all.
+    """
+
+    colocation: Colocation = field(default_factory=Colocation)
+    spawn_seconds: float = 0.0
+    stop_seconds: float = 0.1
+    delivery_seconds: float = 0.5
+    checkpoint_seconds: float = 1.0
+    migrations: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """Everything a simulation depends on besides the policy and the seed.
+
+    Attributes:
+        nodes: Where jobs run.
+        jobs: What runs.
+        name: What reports call it.
+        endpoints: What is asked.
+        machines: How nodes behave.
+        loop: How often the policy is asked.
+        duration_seconds: Simulate at least so long; 0: until the last job is over. With endpoints it must be given.
+        random_placement: Meant nodes of arriving jobs are drawn, and policies that place with ``placement.place`` go
+            by that while it has room: an initial placement that is the same for all of them (papers 3.3).
+        reports_every: Only every so manyth report is told, besides those that reach a tier and the last one. Times to
+            tiers stay exact; policies see less.
+        step_seconds: How often loads and delays of endpoints are looked up.
+        measurement_noise: Standard deviation of the logarithm of what is measured of endpoints.
+        history: Earlier runs that are known from the beginning, by workload.
+        record_usage: Keep what each job used over time.
+        check_plans: Refuse unsound plans as the live broker does, with an exception.
+    """
+
+    nodes: tuple[NodeView, ...]
+    jobs: JobSource = field(default_factory=lambda: ListedJobs(()))
+    name: str = "scenario"
+    endpoints: tuple[EndpointLoad, ...] = ()
+    machines: MachineSettings = field(default_factory=MachineSettings)
+    loop: LoopSettings = field(default_factory=lambda: LoopSettings(interval_seconds=1.0))
+    duration_seconds: float = 0.0
+    random_placement: bool = False
+    reports_every: int = 1
+    step_seconds: float = 1.0
+    measurement_noise: float = 0.02
+    history: Mapping[str, tuple[PastRun, ...]] = field(default_factory=dict)
+    record_usage: bool = False
+    check_plans: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse what could not end."""
+        if not self.nodes:
+            msg = "a scenario needs a node"
+            raise ValueError(msg)
+        if self.reports_every < 1 or self.step_seconds <= 0:
+            msg = "reports_every must be at least 1 and step_seconds positive"
+            raise ValueError(msg)
+        if self.endpoints and self.duration_seconds <= 0:
+            msg = "with endpoints, duration_seconds must say how long to simulate"
+            raise ValueError(msg)
+
+
+def equal_nodes(count: int, cpu_cores: float = 2.0, memory_bytes: int = 64 * GIB) -> tuple[NodeView, ...]:
+    """So many nodes that are all alike."""
+    width = len(str(count))
+    return tuple(NodeView(f"node{number:0{width}}", cpu_cores, memory_bytes) for number in range(1, count + 1))

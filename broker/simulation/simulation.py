@@ -1,0 +1,406 @@
+"""The discrete-event simulation: a virtual clock, the live broker's policies, loop and job machine, simulated machines.
+
+Between two events everything goes on at constant speed, so the next report of a run is known exactly. An event changes
+the shares of few nodes; only those are worked out anew.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from tiercel.broker.domain.jobs import JobState, Observation, TierState
+from tiercel.broker.lifecycle import job as machine
+from tiercel.broker.lifecycle.job_events import (
+    AbandonDelivery,
+    Assigned,
+    DeclareRun,
+    DeliveryEnded,
+    JobEffect,
+    JobInput,
+    KeptWaiting,
+    ReachJudged,
+    Reported,
+    RequestDelivery,
+    Reschedule,
+    Reshared,
+    RunExited,
+    RunIsAlive,
+    Ticked,
+)
+from tiercel.broker.scheduling.interface import Assignment, JobView, Snapshot, Trigger
+from tiercel.broker.scheduling.placement import can_hold
+from tiercel.broker.scheduling.registry import AnyPolicy, Options, create_policy
+from tiercel.broker.simulation.memory import Memory
+from tiercel.broker.simulation.nodes import SimulatedNode
+from tiercel.broker.simulation.outcomes import outcome_of
+from tiercel.broker.simulation.randomness import stream
+from tiercel.broker.simulation.result import JobOutcome, Result
+from tiercel.broker.simulation.running import SimulatedJob
+from tiercel.broker.simulation.scenario import Scenario, SimulationError
+from tiercel.broker.simulation.scheduler import Decided, SimulatedScheduler
+from tiercel.broker.simulation.serving import Serving
+from tiercel.broker.simulation.workload import PlannedJob
+
+# Passes in a row that place nothing while nothing runs and nothing will arrive: the policy will never place it.
+_IDLE_PASSES = 200
+
+
+def simulate(scenario: Scenario, policy: AnyPolicy | str, seed: int = 0, options: Options | None = None) -> Result:
+    """Simulate a scenario under a policy.
+
+    The same scenario, policy and seed give the same result, and for one seed every policy meets the same jobs, noise
+    and requests.
+
+    Args:
+        scenario: What to simulate.
+        policy: The policy, or its name.
+        seed: Chooses jobs, arrivals, noise and requests among those that the scenario allows.
+        options: The policy's options, if it is given by name.
+
+    Raises:
+        InvalidSpecError: There is no such policy or option.
+        SimulationError: A job fits on no node, or the policy leaves jobs waiting for ever.
+        UnsoundPlanError: The policy made a plan that the live broker would refuse.
+    """
+    chosen = create_policy(policy, options) if isinstance(policy, str) else policy
+    return Simulation(scenario, chosen, seed).run()
+
+
+class Simulation:
+    """One simulation; see :func:`simulate`.
+
+    Args:
+        scenario: What to simulate.
+        policy: Decides.
+        seed: See :func:`simulate`.
+    """
+
+    def __init__(self, scenario: Scenario, policy: AnyPolicy, seed: int) -> None:
+        self._scenario = scenario
+        self._machines = scenario.machines
+        self._policy_name = policy.name
+        self._seed = seed
+        self._now = 0.0
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._event_count = 0
+        self._letters: deque[tuple[SimulatedJob, JobInput]] = deque()
+        self._nodes = {
+            view.id: SimulatedNode(view, self._machines.colocation, scenario.record_usage) for view in scenario.nodes
+        }
+        self._node_views = tuple(sorted(scenario.nodes, key=lambda view: view.id))
+        self._stirred: dict[str, SimulatedNode] = {}
+        self._planned = deque(sorted(scenario.jobs.draw(seed), key=lambda planned: planned.arrives_at))
+        self._id_width = len(str(len(self._planned)))
+        self._active: dict[str, SimulatedJob] = {}
+        self._outcomes: list[JobOutcome] = []
+        self._memory = Memory(scenario.history)
+        self._serving = Serving(scenario, self._nodes, seed)
+        self._scheduler = SimulatedScheduler(policy, scenario.loop, check_plans=scenario.check_plans)
+        self._wakes_at = math.inf
+        self._runs = 0
+        self._idle_passes = 0
+        self._arrived = 0
+
+    def run(self) -> Result:
+        """Run it to the end."""
+        self._refuse_hopeless_jobs()
+        if self._planned:
+            self._at(self._planned[0].arrives_at, self._arrive)
+        if self._scenario.endpoints:
+            self._at(0.0, self._step_endpoints)
+        while self._goes_on():
+            self._next_moment()
+        self._serving.finish(self._now)
+        return Result(
+            scenario=self._scenario.name,
+            policy=self._policy_name,
+            seed=self._seed,
+            jobs=tuple(sorted(self._outcomes, key=lambda outcome: outcome.id)),
+            endpoints=self._serving.outcomes(),
+            class_counts=tuple(self._serving.class_counts),
+            decisions=tuple(self._scheduler.decisions),
+            ended_at=self._now,
+        )
+
+    # --- Time ---------------------------------------------------------------------------------------------------------
+
+    def _goes_on(self) -> bool:
+        return bool(self._active or self._planned or self._now < self._scenario.duration_seconds)
+
+    def _at(self, when: float, action: Callable[[], None]) -> None:
+        self._event_count += 1
+        heapq.heappush(self._events, (when, self._event_count, action))
+
+    def _next_moment(self) -> None:
+        """Everything that happens at the next moment at which anything does."""
+        self._wake_scheduler()
+        self._now = self._events[0][0]
+        while self._events and self._events[0][0] <= self._now:
+            heapq.heappop(self._events)[2]()
+            self._deliver_letters()
+        self._settle_nodes()
+        decided = self._scheduler.decide(self._now, self._observe)
+        if decided is not None:
+            self._carry_out(decided)
+            self._settle_nodes()
+
+    def _wake_scheduler(self) -> None:
+        when = max(self._scheduler.next_at, self._now)
+        if when < self._wakes_at:
+            self._wakes_at = when
+            self._at(when, partial(self._wake, when))
+
+    def _wake(self, when: float) -> None:
+        """Let the moment come; whether the policy is due is seen at its end."""
+        if when == self._wakes_at:
+            self._wakes_at = math.inf
+
+    def _settle_nodes(self) -> None:
+        """Divide anew what was stirred, and foretell when something happens there next."""
+        stirred, self._stirred = self._stirred, {}
+        for node in stirred.values():
+            node.reallocate(self._now)
+            self._foretell(node)
+
+    def _foretell(self, node: SimulatedNode) -> None:
+        node.version += 1
+        when = node.next_at
+        if when < math.inf:
+            self._at(max(when, self._now), partial(self._node_is_due, node, node.version))
+
+    def _stir(self, node_id: str) -> None:
+        self._stirred[node_id] = self._nodes[node_id]
+
+    # --- Jobs ---------------------------------------------------------------------------------------------------------
+
+    def _refuse_hopeless_jobs(self) -> None:
+        for workload in {planned.workload.resources: planned.workload for planned in self._planned}.values():
+            view = JobView("", "", 0.0, workload.direction, (), workload.resources)
+            if not any(can_hold(node, view) for node in self._node_views):
+                raise SimulationError(f"jobs of workload {workload.name} fit on no node: {workload.resources}")
+
+    def _arrive(self) -> None:
+        planned = self._planned.popleft()
+        if self._planned:
+            self._at(self._planned[0].arrives_at, self._arrive)
+        self._arrived += 1
+        job_id = f"job{self._arrived:0{self._id_width}}"
+        sim, effects = self._new_job(planned, job_id)
+        self._active[job_id] = sim
+        self._carry_out_effects(sim, effects)
+
+    def _new_job(self, planned: PlannedJob, job_id: str) -> tuple[SimulatedJob, Sequence[JobEffect]]:
+        workload = planned.workload
+        source = stream(self._seed, "job", self._arrived)
+        spec = workload.spec(planned.name or f"{workload.name}-{self._arrived}", planned.endpoint or job_id)
+        job, effects = machine.create(job_id, planned.tenant, spec, self._now)
+        trajectory = workload.run(source)
+        reached = tuple(trajectory.first_reaching(tier.target, workload.direction) for tier in workload.tiers)
+        meant_for = source.choice(self._node_views).id if self._scenario.random_placement else ""
+        sim = SimulatedJob(planned, job, trajectory, reached, self._scenario.reports_every, meant_for)
+        sim.plan_report()
+        return sim, effects
+
+    def _deliver_letters(self) -> None:
+        while self._letters:
+            sim, letter = self._letters.popleft()
+            self._step(sim, letter)
+
+    def _step(self, sim: SimulatedJob, letter: JobInput) -> None:
+        """One step of a job's machine, and what follows from it."""
+        before = sim.job
+        job, effects = machine.handle(before, letter, self._now)
+        if job is before and not effects:
+            return
+        sim.job, sim.view = job, None
+        if isinstance(letter, Reported) and job.last_sequence != before.last_sequence:
+            value = letter.metrics[job.spec.metric]
+            sim.observations.append(Observation(letter.at, letter.epoch, value, job.cpu_seconds))
+        self._carry_out_effects(sim, effects)
+        if job.state.is_final and all(tier.state is not TierState.REACHED for tier in job.tiers):
+            self._retire(sim)
+
+    def _retire(self, sim: SimulatedJob) -> None:
+        if self._active.pop(sim.job.id, None) is None:
+            return
+        workload = sim.planned.workload
+        self._memory.add(workload.name, workload.direction, sim.observations)
+        self._serving.forget(sim.job.spec.endpoint)
+        self._outcomes.append(outcome_of(sim))
+
+    def _carry_out_effects(self, sim: SimulatedJob, effects: Sequence[JobEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case Reschedule(trigger):
+                    self._scheduler.trigger(Trigger(trigger), self._now)
+                case DeclareRun():
+                    self._declare_run(sim)
+                case RequestDelivery(tier) if sim.job.run_active:
+                    when = self._now + self._machines.delivery_seconds
+                    self._at(when, partial(self._delivered, sim, tier.number, sim.job.attempts))
+                case AbandonDelivery(tier, reason):
+                    self._letters.append((sim, DeliveryEnded(tier.number, None, None, self._now, reason)))
+                case _:
+                    pass  # news for people, and runs that are gone already
+
+    # --- Runs ---------------------------------------------------------------------------------------------------------
+
+    def _declare_run(self, sim: SimulatedJob) -> None:
+        """The node hears what is wanted of the job's run."""
+        job = sim.job
+        if job.stop_outcome is not None:
+            self._halt(sim)
+            self._at(self._now + self._machines.stop_seconds, partial(self._run_is_gone, sim, job.run_id, ""))
+        elif job.state is JobState.STARTING and job.last_heard_at is None and len(sim.nodes) < job.attempts:
+            sim.nodes.append(job.node_id)
+            self._at(self._now + self._machines.spawn_seconds, partial(self._run_begins, sim, job.run_id))
+        else:
+            self._stir(job.node_id)
+
+    def _run_begins(self, sim: SimulatedJob, run_id: str) -> None:
+        if sim.job.run_id != run_id or not sim.job.run_active or sim.job.stop_outcome is not None:
+            return
+        sim.begin_run(self._now)
+        self._nodes[sim.job.node_id].runs.append(sim)
+        self._runs += 1
+        self._stir(sim.job.node_id)
+        self._letters.append((sim, RunIsAlive(run_id)))
+
+    def _halt(self, sim: SimulatedJob) -> None:
+        sim.advance(self._now)
+        sim.halted = True
+        sim.due_at = math.inf
+        self._stir(sim.job.node_id)
+
+    def _run_is_gone(self, sim: SimulatedJob, run_id: str, destination: str) -> None:
+        """The run has ended: by itself, when asked to, or (``destination``) to go on on another node."""
+        job = sim.job
+        if job.run_id != run_id or not job.run_active:
+            return
+        node = self._nodes[job.node_id]
+        if sim in node.runs:
+            node.runs.remove(sim)
+            self._runs -= 1
+        sim.cores, sim.due_at = 0.0, math.inf
+        self._stir(node.view.id)
+        moved = bool(destination) and job.stop_outcome is None
+        words = f"it moves to node {destination}" if moved else ""
+        self._letters.append((sim, RunExited(run_id, 0, words, cpu_seconds=sim.run_cpu, lost=moved)))
+        share = sim.destination_share
+        sim.destination, sim.destination_share, sim.view = "", None, None
+        if moved and share is not None:
+            self._letters.append((sim, Assigned(destination, share, job.attempts + 1)))
+
+    def _node_is_due(self, node: SimulatedNode, version: int) -> None:
+        """A run of the node reports, or hangs."""
+        if node.version != version:
+            return
+        for sim in list(node.runs):
+            if sim.due_at <= self._now:
+                self._report(sim, node)
+            elif sim.hangs_at <= self._now:
+                self._letters.append((sim, Ticked()))
+                self._stir(node.view.id)
+        self._deliver_letters()
+        if node.view.id not in self._stirred:
+            self._foretell(node)
+
+    def _report(self, sim: SimulatedJob, node: SimulatedNode) -> None:
+        sim.advance(self._now)
+        sim.arrive_at_report()
+        index = sim.next_report
+        sim.told += 1
+        metrics = {sim.job.spec.metric: sim.trajectory.values[index]}
+        report = Reported(sim.job.run_id, sim.told, index + 1, metrics, self._now, sim.run_cpu)
+        self._letters.append((sim, report))
+        sim.next_report = index + 1
+        if sim.next_report < len(sim.trajectory.work):
+            sim.plan_report()
+            sim.find_due()
+            return
+        self._halt(sim)
+        self._at(self._now, partial(self._run_is_gone, sim, sim.job.run_id, ""))
+        self._stir(node.view.id)
+
+    def _delivered(self, sim: SimulatedJob, number: int, attempt: int) -> None:
+        """A tier's version answers, unless the run that should hand it over is gone from its node."""
+        job = sim.job
+        tier = job.tiers[number - 1]
+        if job.attempts != attempt or not job.node_id or tier.state is not TierState.REACHED:
+            return
+        version = self._serving.deliver(job, tier, self._now)
+        self._step(sim, DeliveryEnded(number, version, tier.reached_value, self._now))
+        self._stir(job.node_id)
+
+    # --- Decisions ----------------------------------------------------------------------------------------------------
+
+    def _observe(self, trigger: Trigger) -> Snapshot:
+        now = self._now
+        jobs = tuple([sim.present(now) for sim in self._active.values() if sim.visible])
+        endpoints = self._serving.views(now)
+        return Snapshot(now, trigger, jobs, self._node_views, endpoints, self._memory.by_workload())
+
+    def _carry_out(self, decided: Decided) -> None:
+        for assignment in decided.changed:
+            self._assign(assignment)
+        for name in self._serving.reshare(decided.plan.endpoint_shares):
+            self._stir(name)
+        for job_id, reason in decided.plan.waiting.items():
+            self._tell(job_id, KeptWaiting(reason))
+        self._tell_verdicts(decided)
+        self._deliver_letters()
+        self._watch_for_standstill(decided)
+
+    def _assign(self, assignment: Assignment) -> None:
+        sim = self._active[assignment.job_id]
+        job = sim.job
+        if sim.destination:
+            sim.destination_share, sim.view = assignment.share, None
+        elif not job.run_active:
+            self._tell(job.id, Assigned(assignment.node_id, assignment.share, job.attempts + 1))
+        elif assignment.node_id == job.node_id:
+            self._tell(job.id, Reshared(job.run_id, assignment.share))
+        elif self._machines.migrations:
+            self._send_elsewhere(sim, assignment)
+
+    def _send_elsewhere(self, sim: SimulatedJob, assignment: Assignment) -> None:
+        """Checkpoint and stop the run; it goes on where the plan says."""
+        self._halt(sim)
+        sim.destination, sim.destination_share, sim.view = assignment.node_id, assignment.share, None
+        sim.migrations += 1
+        sim.migrated_at = self._now
+        gone = partial(self._run_is_gone, sim, sim.job.run_id, assignment.node_id)
+        self._at(self._now + self._machines.checkpoint_seconds, gone)
+
+    def _tell(self, job_id: str, letter: JobInput) -> None:
+        sim = self._active.get(job_id)
+        if sim is not None:
+            self._letters.append((sim, letter))
+
+    def _tell_verdicts(self, decided: Decided) -> None:
+        unreachable = decided.plan.unreachable
+        for view in decided.snapshot.jobs:
+            reason = unreachable.get(view.id, "")
+            held = any(tier.state is TierState.UNREACHABLE for tier in view.tiers)
+            if bool(reason) != held:
+                self._tell(view.id, ReachJudged(reason))
+
+    def _watch_for_standstill(self, decided: Decided) -> None:
+        stands = bool(self._active) and not (self._runs or self._planned or decided.changed)
+        self._idle_passes = self._idle_passes + 1 if stands else 0
+        if self._idle_passes > _IDLE_PASSES:
+            waiting = ", ".join(list(self._active)[:5])
+            raise SimulationError(f"policy {self._policy_name} leaves jobs waiting though nothing runs: {waiting}")
+
+    # --- Endpoints ----------------------------------------------------------------------------------------------------
+
+    def _step_endpoints(self) -> None:
+        for node_id in self._serving.step(self._now):
+            self._stir(node_id)
+        if self._now < self._scenario.duration_seconds:
+            following = min(self._now + self._scenario.step_seconds, self._scenario.duration_seconds)
+            self._at(following, self._step_endpoints)

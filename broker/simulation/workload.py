@@ -1,0 +1,153 @@
+"""What simulated jobs do: start-up, learning curve, tiers, and how one run differs from the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from tiercel.broker.domain.jobs import Direction, JobSpec, Resources, Tier
+from tiercel.broker.simulation.arrivals import Arrivals
+from tiercel.broker.simulation.curves import Curve, Trajectory
+from tiercel.broker.simulation.randomness import Random, log_normal, stream
+
+# No simulated run hangs unless a scenario says what counts as hanging.
+_NO_TIMEOUT_SECONDS = 1e9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """A training script with its arguments, as far as a scheduler can tell.
+
+    Attributes:
+        name: Jobs of one name train the same thing: the key of what is remembered of earlier runs.
+        curve: How it learns.
+        tiers: Targets, from the easiest to the hardest.
+        direction: Whether a larger or a smaller metric is better.
+        startup_cpu_seconds: CPU seconds before training begins (imports, data), in every run anew.
+        epoch_cpu_seconds: CPU seconds of training between two reports; recorded curves have their own.
+        max_epochs: Reports it makes at most.
+        continue_after_last_tier: Whether it trains on until ``max_epochs``.
+        noise: Standard deviation of what is added to each reported value.
+        speed_spread: How much a job's need of CPU differs from run to run: standard deviation of its logarithm, which
+            for small values is the coefficient of variation (live.md 1: 0.01 to 0.21).
+        resources: What it may use at most; it has as many threads as cores, rounded up.
+        report_timeout_seconds: Silence after which a run counts as hung.
+    """
+
+    name: str
+    curve: Curve
+    tiers: tuple[Tier, ...]
+    direction: Direction = Direction.MAX
+    startup_cpu_seconds: float = 2.0
+    epoch_cpu_seconds: float = 1.0
+    max_epochs: int = 100
+    continue_after_last_tier: bool = False
+    noise: float = 0.0
+    speed_spread: float = 0.0
+    resources: Resources = field(default_factory=Resources)
+    report_timeout_seconds: float = _NO_TIMEOUT_SECONDS
+
+    def __post_init__(self) -> None:
+        """Refuse what no job could be."""
+        if not self.tiers or self.max_epochs < 1 or self.epoch_cpu_seconds <= 0:
+            msg = f"workload {self.name}: it needs a tier, at least one epoch, and epochs that take CPU time"
+            raise ValueError(msg)
+        if min(self.startup_cpu_seconds, self.noise, self.speed_spread) < 0:
+            msg = f"workload {self.name}: start-up, noise and spread cannot be negative"
+            raise ValueError(msg)
+
+    def spec(self, name: str, endpoint: str) -> JobSpec:
+        """What a tenant would submit."""
+        return JobSpec(
+            name=name,
+            endpoint=endpoint,
+            metric="metric",
+            direction=self.direction,
+            tiers=self.tiers,
+            module=self.name,
+            resources=self.resources,
+            max_epochs=self.max_epochs,
+            report_timeout_seconds=self.report_timeout_seconds,
+            continue_after_last_tier=self.continue_after_last_tier,
+        )
+
+    def run(self, source: Random) -> Trajectory:
+        """What one job of it will report."""
+        factor = log_normal(source, self.speed_spread)
+        trajectory = self.curve.trajectory(
+            self.max_epochs, self.epoch_cpu_seconds, self.startup_cpu_seconds, self.noise, source
+        )
+        if factor == 1.0:
+            return trajectory
+        return replace(trajectory, work=tuple(factor * work for work in trajectory.work))
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedJob:
+    """A job that will be submitted.
+
+    Attributes:
+        arrives_at: Seconds from the start of the simulation.
+        workload: What it does.
+        name: What its tenant calls it.
+        tenant: Its owner.
+        tenant_weight: Its tenant's weight among tenants, > 0.
+        endpoint: The endpoint that it feeds; empty for one of its own.
+    """
+
+    arrives_at: float
+    workload: Workload
+    name: str = ""
+    tenant: str = "tenant"
+    tenant_weight: float = 1.0
+    endpoint: str = ""
+
+
+class JobSource(Protocol):
+    """Where a scenario's jobs come from."""
+
+    def draw(self, seed: int) -> Sequence[PlannedJob]:
+        """The jobs of one simulation, the same for the same seed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ListedJobs:
+    """Exactly these jobs, whatever the seed."""
+
+    jobs: tuple[PlannedJob, ...]
+
+    def draw(self, seed: int) -> Sequence[PlannedJob]:
+        """The jobs of one simulation; see :class:`JobSource`."""
+        del seed
+        return self.jobs
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnJobs:
+    """So many jobs, each of a workload that is drawn.
+
+    Attributes:
+        workloads: What they are drawn from.
+        count: How many.
+        arrivals: When they come.
+        each_equally: Every workload as often as every other (plus or minus one) and only the order is drawn; else
+            each job is drawn on its own.
+    """
+
+    workloads: tuple[Workload, ...]
+    count: int
+    arrivals: Arrivals
+    each_equally: bool = True
+
+    def draw(self, seed: int) -> Sequence[PlannedJob]:
+        """The jobs of one simulation; see :class:`JobSource`."""
+        source = stream(seed, "workloads")
+        if self.each_equally:
+            drawn = [self.workloads[index % len(self.workloads)] for index in range(self.count)]
+            source.shuffle(drawn)
+        else:
+            drawn = source.choices(self.workloads, k=self.count)
+        times = self.arrivals.times(self.count, stream(seed, "arrivals"))
+        return [PlannedJob(at, workload) for at, workload in zip(times, drawn, strict=True)]
