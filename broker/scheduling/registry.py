@@ -12,6 +12,7 @@ from tiercel.broker.domain.errors import InvalidSpecError
 from tiercel.broker.scheduling.dqoes import DqoesPolicy, DqoesSettings
 from tiercel.broker.scheduling.fair import FairPolicy, FairSettings
 from tiercel.broker.scheduling.fifo import FifoPolicy, FifoSettings
+from tiercel.broker.scheduling.flowcon import FlowconPolicy, FlowconSettings
 from tiercel.broker.scheduling.interface import Policy
 from tiercel.broker.scheduling.las import LasPolicy, LasSettings
 from tiercel.broker.scheduling.random_order import RandomOrderPolicy, RandomOrderSettings
@@ -32,6 +33,7 @@ policies: Mapping[str, Callable[[Options], AnyPolicy]] = types.MappingProxyType(
         DqoesPolicy.name: lambda options: DqoesPolicy(settings_from(DqoesSettings, options)),
         FairPolicy.name: lambda options: FairPolicy(settings_from(FairSettings, options)),
         FifoPolicy.name: lambda options: FifoPolicy(settings_from(FifoSettings, options)),
+        FlowconPolicy.name: lambda options: FlowconPolicy(settings_from(FlowconSettings, options)),
         LasPolicy.name: lambda options: LasPolicy(settings_from(LasSettings, options)),
         RandomOrderPolicy.name: lambda options: RandomOrderPolicy(settings_from(RandomOrderSettings, options)),
         SrptOraclePolicy.name: lambda options: SrptOraclePolicy(settings_from(SrptOracleSettings, options)),

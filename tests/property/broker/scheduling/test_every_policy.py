@@ -24,6 +24,9 @@ VARIANTS: list[tuple[str, dict[str, Option]]] = [(name, {}) for name in sorted(p
     ("tradl", {"weights": "growth"}),
     ("tradl", {"weights": "gap"}),
     ("fifo", {"at_a_time": 1, "floor": 0.2}),
+    ("flowcon", {"mode": "literal", "interval": 1.0}),
+    ("flowcon", {"rule": "multiplicative", "scale_free": True, "interval": 1.0, "alpha": 0.0}),
+    ("flowcon", {"no_update": True}),
     ("las", {"thresholds": "", "tier_first": False}),
     ("srpt-oracle", {"works": "job:10/20"}),
 ]
@@ -104,15 +107,15 @@ def jobs(draw: st.DrawFn, job_id: str, places: list[str]) -> JobView:
 
 
 def passes(policy: AnyPolicy, snapshot: Snapshot) -> list[Plan]:
-    """Plans of successive passes, each of which sees some more of every job's reports."""
+    """Plans of successive passes, each of which comes later and sees some more of every job's reports."""
     state = policy.initial_state()
     plans = []
-    for part in (0.4, 0.7, 1.0, 1.0):
+    for now, part in ((16.0, 0.4), (28.0, 0.7), (40.0, 1.0), (snapshot.now, 1.0)):
         seen = tuple(
             dataclasses.replace(job, observations=job.observations[: math.ceil(part * len(job.observations))])
             for job in snapshot.jobs
         )
-        plan, state = policy.plan(dataclasses.replace(snapshot, jobs=seen), state)
+        plan, state = policy.plan(dataclasses.replace(snapshot, now=now, jobs=seen), state)
         plans.append(plan)
     return plans
 
