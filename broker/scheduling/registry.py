@@ -19,6 +19,7 @@ from tiercel.broker.scheduling.random_order import RandomOrderPolicy, RandomOrde
 from tiercel.broker.scheduling.specon import SpeconPolicy, SpeconSettings
 from tiercel.broker.scheduling.srpt_oracle import SrptOraclePolicy, SrptOracleSettings
 from tiercel.broker.scheduling.tradl import TradlPolicy, TradlSettings
+from tiercel.broker.scheduling.utility import UtilityPolicy, UtilitySettings
 
 Option = str | float | bool
 Options = Mapping[str, Option]
@@ -39,6 +40,7 @@ policies: Mapping[str, Callable[[Options], AnyPolicy]] = types.MappingProxyType(
         SrptOraclePolicy.name: lambda options: SrptOraclePolicy(settings_from(SrptOracleSettings, options)),
         SpeconPolicy.name: lambda options: SpeconPolicy(settings_from(SpeconSettings, options)),
         TradlPolicy.name: lambda options: TradlPolicy(settings_from(TradlSettings, options)),
+        UtilityPolicy.name: lambda options: UtilityPolicy(settings_from(UtilitySettings, options)),
     }
 )
 

@@ -1,0 +1,370 @@
+"""Our own policy: CPU goes where it buys the most utility per second (DESIGN §5).
+
+One currency prices everything. A job is worth ``value of its next tier x tenant's weight`` times the chance per CPU
+second that it gets there: the Gittins index of a forecast that comes from earlier runs of the same program, from its
+own curve or from what other jobs needed (:mod:`.learning_curves`). With forecasts that are sure this is shortest
+remaining work first, with none it is close to least attained service, and a job that may never get there is worth
+little without being given up. Tiers beyond the first are discounted, so that a first usable model comes before a
+better one.
+
+Who is worth most runs, as many at a time as there are cores, and everybody else keeps a small floor: a live trial
+showed that this is where most of the gain lies, whatever the order (live §3). Around that:
+
+* the order changes only for a clear difference (``hysteresis``);
+* new jobs keep a larger floor until they have shown something (``exploration``);
+* a tier out of reach loses its place in line, its tenant is told, progress brings it back (:mod:`.utility_outlook`);
+* nobody is kept waiting for much longer than under equal sharing (:mod:`.utility_guard`);
+* waiting jobs go where the least work is left, running ones move where a node would idle (:mod:`.utility_moves`);
+* endpoints with a delay objective are priced in the same currency (:mod:`.utility_serving`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tiercel.broker.domain.shares import Share
+from tiercel.broker.scheduling.interface import (
+    Assignment,
+    EndpointView,
+    JobView,
+    NodeView,
+    Plan,
+    Snapshot,
+)
+from tiercel.broker.scheduling.placement import jobs_by_node, place
+from tiercel.broker.scheduling.utility_guard import Account, Claimant, FairClock, advanced, fair_finishes, late
+from tiercel.broker.scheduling.utility_moves import MoveSettings, choose_move, least_work_left
+from tiercel.broker.scheduling.utility_outlook import (
+    JobRecord,
+    OutlookSettings,
+    looked_at,
+    new_record,
+    next_status,
+    renewed,
+    samples_of,
+    stage_of,
+    staleness,
+)
+from tiercel.broker.scheduling.utility_reasons import Standing, sentence
+from tiercel.broker.scheduling.utility_serving import EndpointRecord, Serving, ServingSettings, serve
+
+# Works of jobs that reached their first tier under this policy: a prior for programs that never ran before.
+_SAMPLES_KEPT = 64
+_NO_ROOM = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class UtilitySettings:
+    """How the utility policy behaves.
+
+    Attributes:
+        later_tiers: What each further tier counts relative to the one before, in (0, 1].
+        floor: What all jobs that are not in front get together, a fraction of their node in (0, 1).
+        exploration: A job without any report gets this times the floor of others, >= 1.
+        hysteresis: A job in front stays there unless another is worth this fraction more, >= 0.
+        urgency: What a deadline adds to a tier's worth when there is just enough time left, a factor >= 0.
+        guard_ratio: Nobody shall need longer than this times what equal sharing would take; 0 switches that off.
+        guard_margin: Seconds of time to spare below which a job counts as late, >= 0.
+        migrate: Whether running jobs may be sent to other nodes.
+        migration_seconds: What a migration costs besides the job's start-up, CPU seconds, >= 0.
+        migration_gain: A migration must gain this times what it costs, >= 1.
+        cooldown_seconds: From one migration to the next, of a job as of the cluster, >= 0.
+        max_migrations: Of one job; 0 for no limit.
+        prior_seconds: See :class:`.OutlookSettings`.
+        prior_spread: See :class:`.OutlookSettings`.
+        refit_growth: See :class:`.OutlookSettings`.
+        fits_per_pass: See :class:`.OutlookSettings`.
+        doubt: See :class:`.OutlookSettings`.
+        verdicts: See :class:`.OutlookSettings`.
+        use_history: See :class:`.OutlookSettings`.
+        use_curve: See :class:`.OutlookSettings`.
+        answers_per_value: See :class:`.ServingSettings`.
+        headroom: See :class:`.ServingSettings`.
+        training_floor: See :class:`.ServingSettings`.
+    """
+
+    later_tiers: float = 0.05
+    floor: float = 0.02
+    exploration: float = 2.0
+    hysteresis: float = 0.1
+    urgency: float = 1.0
+    guard_ratio: float = 1.5
+    guard_margin: float = 1.0
+    migrate: bool = True
+    migration_seconds: float = 2.0
+    migration_gain: float = 2.0
+    cooldown_seconds: float = 10.0
+    max_migrations: int = 3
+    prior_seconds: float = OutlookSettings().prior_seconds
+    prior_spread: float = OutlookSettings().prior_spread
+    refit_growth: float = OutlookSettings().refit_growth
+    fits_per_pass: int = OutlookSettings().fits_per_pass
+    doubt: float = OutlookSettings().doubt
+    verdicts: int = OutlookSettings().verdicts
+    use_history: bool = OutlookSettings().use_history
+    use_curve: bool = OutlookSettings().use_curve
+    answers_per_value: float = ServingSettings().answers_per_value
+    headroom: float = ServingSettings().headroom
+    training_floor: float = ServingSettings().training_floor
+
+    def __post_init__(self) -> None:
+        """Refuse what no run could make sense of."""
+        if not (
+            0 < self.floor < 1 and 0 < self.later_tiers <= 1 and 0 < self.training_floor < 1 and 0 < self.doubt < 1
+        ):
+            msg = "floor, later_tiers, training_floor and doubt must be between 0 and 1"
+            raise ValueError(msg)
+        if min(self.exploration, self.migration_gain, self.headroom, self.fits_per_pass, self.verdicts) < 1:
+            msg = "exploration, migration_gain, headroom, fits_per_pass and verdicts must be at least 1"
+            raise ValueError(msg)
+        least = (self.hysteresis, self.urgency, self.guard_ratio, self.guard_margin, self.prior_spread)
+        if min(*least, self.migration_seconds, self.cooldown_seconds, self.max_migrations) < 0:
+            msg = "no option may be negative"
+            raise ValueError(msg)
+        if min(self.prior_seconds, self.refit_growth, self.answers_per_value) <= 0:
+            msg = "prior_seconds, refit_growth and answers_per_value must be more than 0"
+            raise ValueError(msg)
+
+    @property
+    def outlook(self) -> OutlookSettings:
+        """The part about forecasts."""
+        return OutlookSettings(
+            self.prior_seconds,
+            self.prior_spread,
+            self.refit_growth,
+            self.fits_per_pass,
+            self.doubt,
+            self.verdicts,
+            self.use_history,
+            self.use_curve,
+        )
+
+    @property
+    def serving(self) -> ServingSettings:
+        """The part about endpoints."""
+        return ServingSettings(self.answers_per_value, self.headroom, self.training_floor)
+
+    @property
+    def moves(self) -> MoveSettings:
+        """The part about migrations."""
+        return MoveSettings(self.migration_seconds, self.migration_gain, self.cooldown_seconds, self.max_migrations)
+
+
+@dataclass(frozen=True, slots=True)
+class UtilityState:
+    """What is remembered between passes.
+
+    Attributes:
+        records: By job.
+        front: Jobs that ran in front.
+        samples: CPU seconds that jobs needed to their first tier, the latest last.
+        fair: The virtual cluster with equal shares.
+        endpoints: By endpoint.
+        moved_at: When the last job was sent elsewhere, seconds since the Unix epoch.
+    """
+
+    records: Mapping[str, JobRecord] = field(default_factory=dict)
+    front: frozenset[str] = frozenset()
+    samples: tuple[float, ...] = ()
+    fair: FairClock = field(default_factory=FairClock)
+    endpoints: Mapping[str, EndpointRecord] = field(default_factory=dict)
+    moved_at: float = -math.inf
+
+
+class UtilityPolicy:
+    """Runs what is worth most per CPU second; see the module's description."""
+
+    name: str = "utility"
+
+    def __init__(self, settings: UtilitySettings | None = None) -> None:
+        self.settings = settings or UtilitySettings()
+        self._outlook = self.settings.outlook
+        self._serving = self.settings.serving
+        self._moves = self.settings.moves
+
+    def initial_state(self) -> UtilityState:
+        """Nothing is known of any job."""
+        return UtilityState()
+
+    def plan(self, snapshot: Snapshot, state: UtilityState) -> tuple[Plan, UtilityState]:
+        """Renew what is held of jobs, place them, and share each node by worth."""
+        records, samples = self._observe(snapshot, state)
+        placement = place(snapshot, least_work_left(records))
+        fair, due = self._fair(snapshot, state.fair, records)
+        groups = jobs_by_node(snapshot, placement)
+        moved, move = state.moved_at, None
+        if self.settings.migrate:
+            move = choose_move(snapshot, groups, records, state.moved_at, self._moves)
+        if move is not None:
+            moved = snapshot.now
+            groups[move.source] = [job for job in groups[move.source] if job.id != move.job.id]
+            groups.setdefault(move.target, []).append(move.job)
+        endpoints = _endpoints_by_node(snapshot)
+        assignments: list[Assignment] = []
+        endpoint_shares: dict[str, Share] = {}
+        endpoint_records: dict[str, EndpointRecord] = {}
+        front: set[str] = set()
+        for node in sorted(snapshot.nodes, key=lambda node: node.id):
+            jobs = groups.get(node.id, [])
+            standings = self._line(jobs, records, node, snapshot.now, due, state.front)
+            serving = self._serve(endpoints.get(node.id, ()), node, standings, state.endpoints)
+            endpoint_shares |= serving.shares
+            endpoint_records |= serving.records
+            weights, ahead = self._weights(standings, node, serving.capacity)
+            front.update(standing.job.id for standing in standings[:ahead])
+            for position, (standing, weight) in enumerate(zip(standings, weights, strict=True)):
+                reason = sentence(standing, position, ahead, weight)
+                if move is not None and standing.job.id == move.job.id:
+                    reason = f"{move.reason}; {reason}"
+                assignments.append(Assignment(standing.job.id, node.id, Share(weight, reason=reason)))
+        unreachable = {name: record.unreachable for name, record in sorted(records.items()) if record.unreachable}
+        plan = Plan(tuple(assignments), placement.waiting, unreachable, endpoint_shares)
+        records = _with_fronts(records, state.front, front, snapshot.now)
+        return plan, UtilityState(records, frozenset(front), samples, fair, endpoint_records, moved)
+
+    def _observe(self, snapshot: Snapshot, state: UtilityState) -> tuple[dict[str, JobRecord], tuple[float, ...]]:
+        """Records of all jobs, those renewed that have the most news."""
+        samples = list(state.samples)
+        records: dict[str, JobRecord] = {}
+        stale: list[tuple[float, str, JobView]] = []
+        fresh: list[JobView] = []
+        for job in snapshot.jobs:
+            record = state.records.get(job.id)
+            if record is None or record.stage != stage_of(job):
+                fresh.append(job)
+                continue
+            records[job.id] = looked_at(job, record)
+            grown = staleness(job, record)
+            if grown >= self.settings.refit_growth and next_status(job) is not None:
+                stale.append((-grown, job.id, job))
+        fresh.sort(key=lambda job: job.id)
+        known = samples or (samples_of(snapshot.history) if fresh and snapshot.history else ())
+        for job in fresh:
+            earlier = state.records.get(job.id)
+            runs = snapshot.history.get(job.workload, ()) if job.workload else ()
+            records[job.id] = record = new_record(job, earlier, runs, known, self._outlook)
+            if earlier is not None and earlier.stage == 0 and record.reached_spent > 0:
+                samples.append(record.reached_spent)
+        stale.sort(key=lambda entry: entry[:2])
+        for _, job_id, job in stale[: self.settings.fits_per_pass]:
+            records[job_id] = renewed(job, records[job_id], known, self._outlook)
+        return records, tuple(samples[-_SAMPLES_KEPT:])
+
+    def _fair(
+        self, snapshot: Snapshot, clock: FairClock, records: Mapping[str, JobRecord]
+    ) -> tuple[FairClock, dict[str, float]]:
+        """The virtual cluster now, and when each job must be over."""
+        ratio = self.settings.guard_ratio
+        if not ratio or not snapshot.nodes:
+            return clock, {}
+        cores = sum(node.cpu_cores for node in snapshot.nodes)
+        jobs = {
+            job.id: Account(job.submitted_at, 0.0, job.resources.cpu_cores, job.cpu_seconds + records[job.id].to_end)
+            for job in snapshot.jobs
+        }
+        clock = advanced(clock, snapshot.now, cores, jobs)
+        finishes = fair_finishes(clock, cores)
+        return clock, {
+            job.id: job.submitted_at + ratio * (finishes[job.id] - job.submitted_at) for job in snapshot.jobs
+        }
+
+    def _line(
+        self,
+        jobs: Sequence[JobView],
+        records: Mapping[str, JobRecord],
+        node: NodeView,
+        now: float,
+        due: Mapping[str, float],
+        front: frozenset[str],
+    ) -> list[Standing]:
+        """The jobs of a node, those first that shall run."""
+        standings = [self._standing(job, records[job.id], node, now, job.id in front) for job in jobs]
+        claimants = [
+            Claimant(entry.job.id, due[entry.job.id], entry.record.to_end, min(entry.cores, node.cpu_cores))
+            for entry in standings
+            if due and entry.job.id in due and not entry.record.unreachable
+        ]
+        lifted = {name: place for place, name in enumerate(late(claimants, now, node.cpu_cores, self._margin))}
+        if lifted:
+            standings = [
+                replace(entry, lifted=lifted[entry.job.id]) if entry.job.id in lifted else entry for entry in standings
+            ]
+        standings.sort(key=lambda entry: entry.rank)
+        return standings
+
+    @property
+    def _margin(self) -> float:
+        return self.settings.guard_margin
+
+    def _standing(self, job: JobView, record: JobRecord, node: NodeView, now: float, in_front: bool) -> Standing:
+        status = next_status(job)
+        cores = max(min(record.usable, job.resources.cpu_cores), 1e-3)
+        if status is None:
+            worth = job.tenant_weight / record.to_end
+        else:
+            worth = status.tier.value * job.tenant_weight * self.settings.later_tiers**record.stage
+            worth *= record.outlook.rate
+            if status.tier.deadline_seconds is not None:
+                left = job.submitted_at + status.tier.deadline_seconds - now
+                needed = record.outlook.expected / min(cores, node.cpu_cores)
+                if left >= needed > 0:
+                    worth *= 1 + self.settings.urgency * needed / left
+        if in_front:
+            worth *= 1 + self.settings.hysteresis
+        return Standing(job, record, status, cores, worth)
+
+    def _serve(
+        self,
+        endpoints: Sequence[EndpointView],
+        node: NodeView,
+        standings: Sequence[Standing],
+        records: Mapping[str, EndpointRecord],
+    ) -> Serving:
+        if not endpoints:
+            return Serving({}, {}, 1.0)
+        worth = max((entry.worth for entry in standings if entry.status is not None), default=0.0)
+        if standings and worth <= 0:
+            worth = 1e-9
+        return serve(endpoints, node, worth, records, self._serving)
+
+    def _weights(self, standings: Sequence[Standing], node: NodeView, capacity: float) -> tuple[list[float], int]:
+        """The weights of jobs in line, and how many of them are in front."""
+        eligible = sum(not entry.record.unreachable for entry in standings) or len(standings)
+        granted: list[float] = []
+        left = node.cpu_cores * capacity
+        for entry in standings[:eligible]:
+            if left <= _NO_ROOM:
+                break
+            granted.append(min(entry.cores, left))
+            left -= granted[-1]
+        ahead, total = len(granted), sum(granted)
+        rest = standings[ahead:]
+        claims = [self.settings.exploration if entry.is_new else 1.0 for entry in rest]
+        floor = capacity * self.settings.floor if rest else 0.0
+        if not granted:
+            return [], 0
+        weights = [part / total * (capacity - floor) for part in granted]
+        scale = floor / sum(claims) if claims else 0.0
+        return weights + [claim * scale for claim in claims], ahead
+
+
+def _endpoints_by_node(snapshot: Snapshot) -> dict[str, list[EndpointView]]:
+    groups: dict[str, list[EndpointView]] = {}
+    for view in sorted(snapshot.endpoints, key=lambda view: view.name):
+        if view.objective_seconds is not None:
+            groups.setdefault(view.node_id, []).append(view)
+    return groups
+
+
+def _with_fronts(
+    records: dict[str, JobRecord], before: frozenset[str], front: set[str], now: float
+) -> dict[str, JobRecord]:
+    """Records that know since when their jobs have been in front."""
+    for name in front - before:
+        records[name] = replace(records[name], front_since=now)
+    for name in before - front:
+        if name in records:
+            records[name] = replace(records[name], front_since=None)
+    return records

@@ -1,0 +1,143 @@
+"""The finish-time guard: nobody is kept waiting for much longer than equal sharing would have kept it.
+
+Beside the real cluster a virtual one is kept, in which all jobs share all cores equally, as Docker's default would. It
+says when each job would be over there (as the virtual time of fair queueing does; Friedman and Henderson's fair sojourn
+protocol orders jobs by it). A job must be over within ``ratio`` times that, counted from its submission (Themis' finish
+time fairness, papers §7). While everybody can still make it, the order is left to what is worth most; once the jobs
+that are due next need all that is left of their time, they go first, the earliest due first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A job in the virtual cluster.
+
+    Attributes:
+        submitted_at: When it came, seconds since the Unix epoch.
+        attained: CPU seconds that equal sharing would have given it by now.
+        cores: Cores that it can use.
+        total: CPU seconds that it needs altogether, as far as one can tell; what it took, once it is really over.
+    """
+
+    submitted_at: float
+    attained: float
+    cores: float
+    total: float
+
+
+@dataclass(frozen=True, slots=True)
+class FairClock:
+    """The virtual cluster.
+
+    Attributes:
+        at: When it was looked at last, seconds since the Unix epoch, or None.
+        accounts: Jobs that are there, by id: those that are really there, and others that are only virtually left.
+    """
+
+    at: float | None = None
+    accounts: Mapping[str, Account] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """A job that has a right to be over in time.
+
+    Attributes:
+        job_id: The job.
+        due: When it must be over, seconds since the Unix epoch.
+        remaining: CPU seconds that it needs till then.
+        cores: Cores that it can use.
+    """
+
+    job_id: str
+    due: float
+    remaining: float
+    cores: float
+
+
+def advanced(clock: FairClock, now: float, cores: float, jobs: Mapping[str, Account]) -> FairClock:
+    """The virtual cluster now.
+
+    Args:
+        clock: The cluster as it was.
+        now: Seconds since the Unix epoch.
+        cores: All cores that there are.
+        jobs: Those that are really there, with what they need altogether by the latest estimate; what they attained
+            is not read.
+    """
+    seconds = max(now - clock.at, 0.0) if clock.at is not None else 0.0
+    active = {name: account for name, account in clock.accounts.items() if account.attained < account.total}
+    share = _equal_share([account.cores for account in active.values()], cores)
+    accounts: dict[str, Account] = {}
+    for name, account in clock.accounts.items():
+        known = jobs.get(name)
+        if known is None and name not in active:
+            continue  # over in both clusters
+        attained = account.attained + (seconds * min(share, account.cores) if name in active else 0.0)
+        total = known.total if known is not None else account.total
+        accounts[name] = Account(account.submitted_at, attained, account.cores, total)
+    for name, known in jobs.items():
+        if name not in accounts:
+            accounts[name] = Account(known.submitted_at, 0.0, known.cores, known.total)
+    return FairClock(now, accounts)
+
+
+def fair_finishes(clock: FairClock, cores: float) -> dict[str, float]:
+    """When each job is over under equal sharing if no more jobs come, seconds since the Unix epoch."""
+    now = clock.at or 0.0
+    finishes: dict[str, float] = {}
+    left: list[tuple[float, str]] = []
+    for name, account in clock.accounts.items():
+        if account.attained >= account.total:
+            part = account.total / account.attained if account.attained > 0 else 1.0
+            finishes[name] = account.submitted_at + (now - account.submitted_at) * part
+        else:
+            # Seconds that it needs if it runs at its full width; those of different widths are treated alike.
+            left.append(((account.total - account.attained) / account.cores, name))
+    left.sort()
+    widths = sum(clock.accounts[name].cores for _, name in left)
+    at, done = now, 0.0
+    for need, name in left:
+        at += (need - done) * max(widths / cores, 1.0)
+        done = need
+        finishes[name] = at
+        widths -= clock.accounts[name].cores
+    return finishes
+
+
+def late(claimants: Sequence[Claimant], now: float, cores: float, margin: float) -> list[str]:
+    """The jobs of a node that must go first now, the earliest due first.
+
+    Args:
+        claimants: Its jobs.
+        now: Seconds since the Unix epoch.
+        cores: Its cores.
+        margin: Seconds of time to spare under which a job counts as late.
+    """
+    ordered = sorted(claimants, key=lambda claimant: (claimant.due, claimant.job_id))
+    demand = 0.0
+    last = -1
+    for index, claimant in enumerate(ordered):
+        demand += claimant.remaining
+        alone = claimant.remaining / claimant.cores
+        if claimant.due - now - max(demand / cores, alone) < margin:
+            last = index
+    return [claimant.job_id for claimant in ordered[: last + 1]]
+
+
+def _equal_share(widths: Sequence[float], cores: float) -> float:
+    """Cores for each of those that can use more than that, when all are treated alike."""
+    if sum(widths) <= cores:
+        return cores
+    left, count = cores, len(widths)
+    for width in sorted(widths):
+        if width * count >= left:
+            return left / count
+        left -= width
+        count -= 1
+    return cores

@@ -1,0 +1,135 @@
+"""Which node a job is best off on under the utility policy: where it starts, and whether it is worth moving later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tiercel.broker.scheduling.interface import JobView, NodeView, Snapshot
+from tiercel.broker.scheduling.placement import Preference, can_hold
+from tiercel.broker.scheduling.utility_outlook import JobRecord
+
+
+@dataclass(frozen=True, slots=True)
+class MoveSettings:
+    """When a running job is moved.
+
+    Attributes:
+        seconds: What it costs besides the job's start-up, CPU seconds.
+        gain: It must gain this times what it costs.
+        cooldown_seconds: From one to the next, of a job as of the cluster.
+        max_migrations: Of one job; 0 for no limit.
+    """
+
+    seconds: float = 2.0
+    gain: float = 2.0
+    cooldown_seconds: float = 10.0
+    max_migrations: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A job that is sent elsewhere, and why, in words for its tenant."""
+
+    job: JobView
+    source: str
+    target: str
+    reason: str
+
+
+@dataclass(slots=True)
+class _Load:
+    """A node with what is left to do there; local to one call of :func:`choose_move`."""
+
+    node: NodeView
+    jobs: Sequence[JobView]
+    work: float
+    wanted: float
+    memory_bytes: int
+
+    @property
+    def seconds(self) -> float:
+        return self.work / self.node.cpu_cores
+
+
+def least_work_left(records: Mapping[str, JobRecord]) -> Preference:
+    """Waiting jobs go to the node that they are meant for, else to where the work is done soonest."""
+
+    def preference(job: JobView, node: NodeView, jobs: Sequence[JobView]) -> tuple[float | str, ...]:
+        work = sum(records[other.id].to_end for other in jobs) + records[job.id].to_end
+        return (node.id != job.node_id, work / node.cpu_cores, (len(jobs) + 1) / node.cpu_cores, node.id)
+
+    return preference
+
+
+def choose_move(
+    snapshot: Snapshot,
+    groups: Mapping[str, Sequence[JobView]],
+    records: Mapping[str, JobRecord],
+    moved_at: float,
+    settings: MoveSettings,
+) -> Move | None:
+    """The one move that evens out the work best, or None when none gains enough.
+
+    A move gains by what the longest of the two nodes' queues becomes shorter. It must be worth its cost several times,
+    and after it the order of the two nodes must still be the same or nearly so, so that the job never comes back.
+    """
+    now = snapshot.now
+    if len(snapshot.nodes) < 2 or now - moved_at < settings.cooldown_seconds:
+        return None
+    if not any(job.migratable for job in snapshot.jobs):
+        return None
+    loads = [_load(node, groups.get(node.id, ()), records) for node in snapshot.nodes]
+    loads.sort(key=lambda load: (load.seconds, load.node.id))
+    target = loads[0]
+    best: tuple[float, str] | None = None
+    chosen: tuple[JobView, _Load] | None = None
+    for source in reversed(loads[1:]):
+        if source.wanted <= source.node.cpu_cores:
+            continue  # everybody there runs already
+        for job in source.jobs:
+            gain = _gain(job, source, target, records[job.id], now, settings)
+            if gain is not None and (best is None or (gain, job.id) > best):
+                best, chosen = (gain, job.id), (job, source)
+        if chosen is not None:
+            break
+    if chosen is None or best is None:
+        return None
+    job, source = chosen
+    reason = (
+        f"moved from {source.node.id} to {target.node.id}, where {target.seconds:.0f} s of work are left "
+        f"against {source.seconds:.0f} s"
+    )
+    return Move(job, source.node.id, target.node.id, reason)
+
+
+def _load(node: NodeView, jobs: Sequence[JobView], records: Mapping[str, JobRecord]) -> _Load:
+    return _Load(
+        node,
+        jobs,
+        sum(records[job.id].to_end for job in jobs if not records[job.id].unreachable),
+        sum(job.resources.cpu_cores for job in jobs),
+        sum(job.resources.memory_bytes for job in jobs),
+    )
+
+
+def _gain(
+    job: JobView, source: _Load, target: _Load, record: JobRecord, now: float, settings: MoveSettings
+) -> float | None:
+    """Seconds that a move gains, or None when it is not worth it."""
+    if (
+        not job.migratable
+        or record.unreachable
+        or (settings.max_migrations and job.migrations >= settings.max_migrations)
+    ):
+        return None
+    if job.migrated_at is not None and now - job.migrated_at < settings.cooldown_seconds:
+        return None
+    if target.memory_bytes + job.resources.memory_bytes > target.node.memory_bytes or not can_hold(target.node, job):
+        return None
+    cost = settings.seconds + record.startup
+    work = record.to_end
+    there = max((target.work + work + cost) / target.node.cpu_cores, work + cost)
+    here = (source.work - work) / source.node.cpu_cores
+    gain = source.seconds - max(there, here)
+    return gain if gain > settings.gain * cost / target.node.cpu_cores else None

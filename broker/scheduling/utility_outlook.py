@@ -1,0 +1,358 @@
+"""What the utility policy holds of each job between passes: forecasts, and whether the next tier is within reach.
+
+Forecasts are made anew only when the work behind them has grown by a tenth, and only so many in one pass, so that a
+thousand jobs cost no more than the few that have news. In between they are looked at again, which is cheap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tiercel.broker.domain.jobs import Direction, TierState, TierStatus
+from tiercel.broker.scheduling.interface import JobView, PastRun
+from tiercel.broker.scheduling.learning_curves import (
+    MIN_POINTS,
+    Forecast,
+    Outlook,
+    PastCurve,
+    Source,
+    forecast_from_curve,
+    forecast_from_history,
+    forecast_from_samples,
+    look_ahead,
+    mixed,
+    past_curve,
+)
+
+_NOT_REACHED = frozenset({TierState.PENDING, TierState.UNREACHABLE})
+# From the work to one tier to that of the next, while nothing is known: small and large factors.
+_NEXT_TIER_FACTORS = (1.3, 2.0, 3.5)
+_REACH_MIN_REPORTS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class OutlookSettings:
+    """How forecasts are made.
+
+    Attributes:
+        prior_seconds: CPU seconds to a first tier while nothing at all is known, > 0; it hardly matters.
+        prior_spread: Standard deviation of its logarithm, >= 0.
+        refit_growth: A forecast is renewed when the work behind it has grown by this fraction, > 0.
+        fits_per_pass: Forecasts renewed in one pass at most, >= 1; the others wait for the next one.
+        doubt: A tier is out of reach when its forecast gives it at most this chance, in (0, 1).
+        verdicts: So many forecasts in a row must say so, >= 1.
+        use_history: Whether earlier runs of the same program count.
+        use_curve: Whether a job's own curve counts for its first tier; for later ones it always does.
+    """
+
+    prior_seconds: float = 5.0
+    prior_spread: float = 0.8
+    refit_growth: float = 0.1
+    fits_per_pass: int = 16
+    doubt: float = 0.1
+    verdicts: int = 3
+    use_history: bool = True
+    use_curve: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """What is held of a job.
+
+    Attributes:
+        job_id: The job.
+        stage: Tiers it had reached; the rest is made anew once that changes.
+        forecast: Of the CPU seconds to its next tier.
+        outlook: The forecast after ``seen_spent``.
+        seen_spent: CPU seconds for which the outlook was made.
+        fitted_spent: CPU seconds at the report up to which the forecast was made.
+        end: CPU seconds from the start after which the job is expected to be over.
+        reached_spent: CPU seconds after which it reached its latest tier, 0 before the first.
+        startup: CPU seconds at its first report, 0 before.
+        past: Earlier runs of the same program.
+        streak: Forecasts in a row that contradict what is held of the next tier.
+        unreachable: Why the next tier is out of reach, or empty.
+        best: Best quality (larger is better) when the tier went out of reach.
+        usable: Cores that it was seen to be able to use, at most what it asks for.
+        front_since: When it last came to the front, or None while it is not there.
+    """
+
+    job_id: str
+    stage: int
+    forecast: Forecast
+    outlook: Outlook
+    seen_spent: float
+    fitted_spent: float
+    end: float
+    reached_spent: float
+    startup: float
+    past: tuple[PastCurve, ...]
+    streak: int = 0
+    unreachable: str = ""
+    best: float = -math.inf
+    usable: float = math.inf
+    front_since: float | None = None
+
+    @property
+    def to_end(self) -> float:
+        """CPU seconds that the job is expected to need until it is over."""
+        return max(self.end - self.seen_spent, self.outlook.expected if not self.unreachable else 0.0, 1e-3)
+
+
+def next_status(job: JobView) -> TierStatus | None:
+    """The easiest tier that is not reached, or None."""
+    for status in job.tiers:
+        if status.state in _NOT_REACHED:
+            return status
+    return None
+
+
+def stage_of(job: JobView) -> int:
+    """How many tiers are reached."""
+    for index, status in enumerate(job.tiers):
+        if status.state in _NOT_REACHED:
+            return index
+    return len(job.tiers)
+
+
+def staleness(job: JobView, record: JobRecord) -> float:
+    """By what fraction the work behind a forecast has grown; 0 without a report since."""
+    if not job.observations:
+        return 0.0
+    latest = job.observations[-1].cpu_seconds
+    return (latest - record.fitted_spent) / max(record.fitted_spent, 1e-3) if latest > record.fitted_spent else 0.0
+
+
+def looked_at(job: JobView, record: JobRecord) -> JobRecord:
+    """The record after the work that the job has done since, without any new forecast."""
+    spent = job.cpu_seconds
+    if abs(spent - record.seen_spent) <= 0.01 * record.outlook.expected:
+        return record
+    return replace(record, outlook=look_ahead(record.forecast, spent), seen_spent=spent)
+
+
+def new_record(
+    job: JobView,
+    earlier: JobRecord | None,
+    runs: Sequence[PastRun],
+    samples: Sequence[float],
+    settings: OutlookSettings,
+) -> JobRecord:
+    """A record of a job that is new, or that has reached a tier.
+
+    Args:
+        job: The job.
+        earlier: Its record before, or None.
+        runs: Earlier runs of the same program.
+        samples: CPU seconds that other jobs needed to their first tier.
+        settings: How forecasts are made.
+    """
+    past = earlier.past if earlier is not None else ()
+    if earlier is None and settings.use_history:
+        past = tuple(curve for run in runs if (curve := past_curve(run, job.direction)) is not None)
+    stage, spent = stage_of(job), job.cpu_seconds
+    reached_spent = _spent_at_latest_tier(job, stage)
+    forecast = _forecast(job, past, reached_spent, samples, settings)
+    status = next_status(job)
+    told_before = status.reason if status is not None and status.state is TierState.UNREACHABLE else ""
+    return JobRecord(
+        job_id=job.id,
+        stage=stage,
+        forecast=forecast,
+        outlook=look_ahead(forecast, spent),
+        seen_spent=spent,
+        fitted_spent=job.observations[-1].cpu_seconds if job.observations else 0.0,
+        end=_end_of(job, past, forecast),
+        reached_spent=reached_spent,
+        startup=job.observations[0].cpu_seconds if job.observations else 0.0,
+        past=past,
+        unreachable=told_before if earlier is None else "",
+        best=_best_quality(job) if told_before else -math.inf,
+        usable=earlier.usable if earlier is not None else job.resources.cpu_cores,
+        front_since=earlier.front_since if earlier is not None else None,
+    )
+
+
+def renewed(job: JobView, record: JobRecord, samples: Sequence[float], settings: OutlookSettings) -> JobRecord:
+    """The record with a new forecast and a new look at whether the next tier is within reach."""
+    forecast = _forecast(job, record.past, record.reached_spent, samples, settings)
+    record = replace(
+        record,
+        forecast=forecast,
+        outlook=look_ahead(forecast, job.cpu_seconds),
+        seen_spent=job.cpu_seconds,
+        fitted_spent=job.observations[-1].cpu_seconds,
+        end=_end_of(job, record.past, forecast),
+        startup=record.startup or job.observations[0].cpu_seconds,
+        usable=_usable_cores(job, record),
+    )
+    return _judged(job, record, settings)
+
+
+def _forecast(
+    job: JobView, past: Sequence[PastCurve], reached_spent: float, samples: Sequence[float], settings: OutlookSettings
+) -> Forecast:
+    status = next_status(job)
+    if status is None:
+        return Forecast((), (), 1.0, Source.PRIOR)
+    sign = 1.0 if job.direction is Direction.MAX else -1.0
+    target = status.tier.target
+    if past:
+        best, at = _best_report(job)
+        from_history = forecast_from_history(past, sign * target, at, best)
+        if from_history is not None and not _outlived(from_history, job.cpu_seconds):
+            return from_history
+    prior = _prior(reached_spent, samples, settings)
+    if len(job.observations) < MIN_POINTS or not (settings.use_curve or reached_spent > 0):
+        return prior
+    curve = forecast_from_curve(job.observations, job.direction, target, job.cpu_seconds)
+    if curve is None:
+        return prior
+    points = len(job.observations)
+    return mixed(curve, prior, points / (points + 4.0)) if not _outlived(prior, job.cpu_seconds) else curve
+
+
+def _outlived(forecast: Forecast, spent: float) -> bool:
+    return not forecast.totals or spent > forecast.totals[-1]
+
+
+def _prior(reached_spent: float, samples: Sequence[float], settings: OutlookSettings) -> Forecast:
+    if reached_spent > 0:
+        return forecast_from_samples(_NEXT_TIER_FACTORS, 0.3, reached_spent)
+    if samples:
+        return forecast_from_samples(samples, settings.prior_spread / math.sqrt(len(samples)))
+    return forecast_from_samples((settings.prior_seconds,), settings.prior_spread)
+
+
+def _end_of(job: JobView, past: Sequence[PastCurve], forecast: Forecast) -> float:
+    """CPU seconds from the start after which the job will be over: at its last tier, or after its last epoch."""
+    spent = job.cpu_seconds
+    most = _work_of_all_epochs(job)
+    if job.continues or next_status(job) is None:
+        if most is not None:
+            return most
+        return max(max((curve.spent[-1] for curve in past), default=0.0), 2 * spent)
+    last = job.tiers[-1].tier.target
+    if stage_of(job) < len(job.tiers) - 1:
+        best, at = _best_report(job)
+        later = forecast_from_history(past, _quality(job.direction, last), at, best) if past else None
+        if later is None and len(job.observations) >= MIN_POINTS:
+            later = forecast_from_curve(job.observations, job.direction, last, spent)
+        if later is None:
+            steps = len(job.tiers) - 1 - stage_of(job)
+            guess = spent + look_ahead(forecast, spent).expected * 2.0**steps
+            return guess if most is None else min(guess, most)
+        forecast = later
+    outlook = look_ahead(forecast, spent)
+    total = spent + outlook.expected
+    if most is None:
+        return total
+    return min((1 - outlook.never) * total + outlook.never * most, most)
+
+
+def _work_of_all_epochs(job: JobView) -> float | None:
+    """CPU seconds from the start to its last epoch; None while its pace is unknown."""
+    if len(job.observations) < 2 or job.max_epochs <= 0:
+        return None
+    first, last = job.observations[0], job.observations[-1]
+    epochs = last.epoch - first.epoch
+    if epochs <= 0 or last.cpu_seconds <= first.cpu_seconds:
+        return None
+    pace = (last.cpu_seconds - first.cpu_seconds) / epochs
+    return last.cpu_seconds + max(job.max_epochs - last.epoch, 0) * pace
+
+
+def _judged(job: JobView, record: JobRecord, settings: OutlookSettings) -> JobRecord:
+    """Whether the next tier is within reach, after a new forecast."""
+    status = next_status(job)
+    if status is None:
+        return record
+    if record.unreachable:
+        quality = _best_quality(job)
+        gap = _quality(job.direction, status.tier.target) - record.best
+        if quality > record.best + 0.1 * gap:
+            return replace(record, streak=0, unreachable="", best=-math.inf)
+        return record
+    if len(job.observations) < _REACH_MIN_REPORTS or not _hopeless(job, status, record, settings):
+        return record if record.streak == 0 else replace(record, streak=0)
+    if record.streak + 1 < settings.verdicts:
+        return replace(record, streak=record.streak + 1)
+    words = (
+        f"tier {status.number} (target {status.tier.target:.4g}) looks out of reach: the curve of "
+        f"{len(job.observations)} reports levels off before it"
+    )
+    return replace(record, streak=0, unreachable=words, best=_best_quality(job))
+
+
+def _hopeless(job: JobView, status: TierStatus, record: JobRecord, settings: OutlookSettings) -> bool:
+    """Whether a job levels off below its target.
+
+    Its curve must say so, and it must have come less than a tenth of the gap nearer in the later half of its reports.
+    """
+    quality = [_quality(job.direction, seen.value) for seen in job.observations if math.isfinite(seen.value)]
+    if not quality:
+        return False
+    half = len(quality) // 2
+    before, best = max(quality[:half], default=-math.inf), max(quality)
+    gap = _quality(job.direction, status.tier.target) - best
+    if best - before > 0.1 * gap:
+        return False
+    curve = forecast_from_curve(job.observations, job.direction, status.tier.target, job.cpu_seconds)
+    return curve is None or curve.never >= 1 - settings.doubt
+
+
+def _usable_cores(job: JobView, record: JobRecord) -> float:
+    """Cores that a job in front was seen to use, a little more to be safe; what it asks for while that is unknown."""
+    asked = job.resources.cpu_cores
+    if record.front_since is None:
+        return record.usable
+    seen = [report for report in job.observations[-8:] if report.at >= record.front_since]
+    if len(seen) < 4 or seen[-1].at <= seen[0].at:
+        return record.usable
+    used = (seen[-1].cpu_seconds - seen[0].cpu_seconds) / (seen[-1].at - seen[0].at)
+    return asked if used >= 0.7 * asked else max(1.2 * used, 0.1 * asked)
+
+
+def _spent_at_latest_tier(job: JobView, stage: int) -> float:
+    if stage == 0:
+        return 0.0
+    target = job.tiers[stage - 1].tier.target
+    for seen in job.observations:
+        if job.direction.reaches(seen.value, target):
+            return seen.cpu_seconds
+    return job.cpu_seconds
+
+
+def _best_report(job: JobView) -> tuple[float | None, float]:
+    """The best quality so far and the CPU seconds after which it was first reported."""
+    best, at = -math.inf, 0.0
+    for seen in job.observations:
+        quality = _quality(job.direction, seen.value)
+        if quality > best:
+            best, at = quality, seen.cpu_seconds
+    return (best, at) if math.isfinite(best) else (None, 0.0)
+
+
+def _best_quality(job: JobView) -> float:
+    return max((_quality(job.direction, seen.value) for seen in job.observations), default=-math.inf)
+
+
+def _quality(direction: Direction, value: float) -> float:
+    if not math.isfinite(value):
+        return -math.inf
+    return value if direction is Direction.MAX else -value
+
+
+def samples_of(history: Mapping[str, tuple[PastRun, ...]], limit: int = 32) -> tuple[float, ...]:
+    """What programs needed to come nine tenths of their way: a prior for those that never ran before."""
+    works: list[float] = []
+    for workload in sorted(history)[:limit]:
+        run = history[workload][-1] if history[workload] else None
+        if run is None or len(run.curve) < 2:
+            continue
+        first, last = run.curve[0].value, run.curve[-1].value
+        goal = first + 0.9 * (last - first)
+        works += [point.cpu_seconds for point in run.curve if (point.value - goal) * (last - first) >= 0][:1]
+    return tuple(work for work in works if work > 0)
