@@ -1,0 +1,5 @@
+"""``python -m tiercel.broker.simulation``."""
+
+from tiercel.broker.simulation.command_line import app
+
+app()

@@ -1,0 +1,229 @@
+"""Ready-made scenarios: jobs like those measured live, alike, mixed or heavy-tailed, with or without endpoints.
+
+Presets are what benchmarks start from; each is a plain :class:`.Scenario`, to be changed with ``dataclasses.replace``.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tiercel.broker.domain.jobs import Tier
+from tiercel.broker.simulation.arrivals import Arrivals, Poisson
+from tiercel.broker.simulation.cluster import Colocation
+from tiercel.broker.simulation.curves import Family, FamilyCurve
+from tiercel.broker.simulation.endpoints import EndpointLoad
+from tiercel.broker.simulation.randomness import stream
+from tiercel.broker.simulation.requests import BurstyRate, ConstantRate, SinusoidalRate
+from tiercel.broker.simulation.scenario import MachineSettings, Scenario, equal_nodes
+from tiercel.broker.simulation.workload import DrawnJobs, Workload
+
+# Parts of the way from start to plateau at which the tiers are (live.md 1).
+TIER_GAINS = (0.88, 0.985)
+_START, _PLATEAU = 0.1, 0.98
+_REPORTS = 16
+
+
+def workload(
+    name: str,
+    family: Family,
+    first_tier_work: float,
+    *,
+    startup_cpu_seconds: float = 2.0,
+    speed_spread: float = 0.1,
+    noise: float = 0.003,
+    hopeless: bool = False,
+    trains_on: bool = False,
+) -> Workload:
+    """A workload with two tiers whose curve is at tier 1 after so much work.
+
+    Args:
+        name: See :class:`.Workload`.
+        family: Its curve's shape.
+        first_tier_work: CPU seconds of training to tier 1.
+        startup_cpu_seconds: See :class:`.Workload`.
+        speed_spread: See :class:`.Workload`.
+        noise: See :class:`.Workload`.
+        hopeless: Whether tier 2 is beyond the plateau.
+        trains_on: Whether it trains on after tier 2, for a fifth of its budget.
+    """
+    unit = FamilyCurve(family, _START, _PLATEAU, scale=1.0)
+    targets = tuple(_START + gain * (_PLATEAU - _START) for gain in TIER_GAINS)
+    units = [unit.work_to(target) or 1.0 for target in targets]
+    scale = first_tier_work / units[0]
+    ladder = (targets[0], _PLATEAU + 0.015) if hopeless else targets
+    return Workload(
+        name=name,
+        curve=replace(unit, scale=scale),
+        tiers=tuple(Tier(target) for target in ladder),
+        startup_cpu_seconds=startup_cpu_seconds,
+        epoch_cpu_seconds=units[1] * scale / _REPORTS,
+        # The slowest run still gets there: the spread is in CPU per report, not in the number of reports.
+        max_epochs=round(1.25 * _REPORTS),
+        continue_after_last_tier=trains_on,
+        noise=noise,
+        speed_spread=speed_spread,
+    )
+
+
+def measured_kinds(*, hopeless: int = 0, trains_on: bool = False) -> tuple[Workload, ...]:
+    """Seven kinds with the works to tier 1 and the spreads of live.md 1, and as many hopeless ones as wanted.
+
+    Their tiers 2 differ as the families do: 2 (exponential) to 9 times (hyperbolic) the work of tier 1.
+    """
+    kinds = (
+        ("logreg", Family.HYPERBOLIC, 0.54, 0.01),
+        ("dmlp", Family.EXPONENTIAL, 1.31, 0.06),
+        ("mlp", Family.EXPONENTIAL, 1.86, 0.04),
+        ("gru", Family.SIGMOID, 3.15, 0.21),
+        ("vae", Family.EXPONENTIAL, 3.62, 0.12),
+        ("scnn", Family.EXPONENTIAL, 4.34, 0.03),
+        ("lcnn", Family.EXPONENTIAL, 8.0, 0.11),
+    )
+    good = [
+        workload(name, family, work, speed_spread=spread, trains_on=trains_on) for name, family, work, spread in kinds
+    ]
+    bad = [
+        workload(f"{name}-hopeless", family, work, speed_spread=spread, hopeless=True)
+        for name, family, work, spread in kinds[3 : 3 + hopeless]
+    ]
+    return (*good, *bad)
+
+
+def heavy_tailed_kinds(count: int = 24, *, shape: float = 1.1, seed: int = 0) -> tuple[Workload, ...]:
+    """Kinds whose work to tier 1 is Pareto-distributed: a few hold most of the work, as in traces of real clusters.
+
+    Args:
+        count: How many.
+        shape: Of the Pareto distribution; the smaller, the heavier the tail.
+        seed: Draws them.
+    """
+    source = stream(seed, "heavy-tailed kinds")
+    families = (Family.EXPONENTIAL, Family.HYPERBOLIC, Family.SIGMOID)
+    works = [min(source.paretovariate(shape), 100.0) for _ in range(count)]
+    return tuple(workload(f"heavy{number}", families[number % 3], work) for number, work in enumerate(works))
+
+
+def alike_kinds() -> tuple[Workload, ...]:
+    """One kind: jobs that only chance tells apart."""
+    return (workload("alike", Family.EXPONENTIAL, 4.0),)
+
+
+def mean_work(workloads: Sequence[Workload]) -> float:
+    """CPU seconds that a job of these needs in the mean, alone: start-up and training to the last tier or the end."""
+    return statistics.fmean(_work(each) for each in workloads)
+
+
+def _work(each: Workload) -> float:
+    budget = each.max_epochs * each.epoch_cpu_seconds
+    curve = each.curve
+    if each.continue_after_last_tier or not isinstance(curve, FamilyCurve):
+        return each.startup_cpu_seconds + budget
+    needed = curve.work_to(each.tiers[-1].target)
+    return each.startup_cpu_seconds + (budget if needed is None else min(needed, budget))
+
+
+def training(
+    workloads: Sequence[Workload],
+    jobs: int,
+    nodes: int,
+    *,
+    cores: float = 2.0,
+    load: float = 1.0,
+    arrivals: Arrivals | None = None,
+    penalty: float = Colocation().penalty,
+    name: str = "training",
+) -> Scenario:
+    """Jobs drawn from workloads on equal nodes.
+
+    Args:
+        workloads: What the jobs are drawn from.
+        jobs: How many.
+        nodes: How many.
+        cores: Of each node.
+        load: CPU time that arrives, as a part of what the nodes have; for the default arrivals.
+        arrivals: When they come; None: a Poisson process with that load.
+        penalty: Of co-location (live.md 5.3: 0.28; with scheduler slices of 100 ms about 0.06).
+        name: Of the scenario.
+    """
+    rate = load * nodes * cores / mean_work(workloads)
+    return Scenario(
+        name=name,
+        nodes=equal_nodes(nodes, cores),
+        jobs=DrawnJobs(tuple(workloads), jobs, arrivals or Poisson(rate)),
+        machines=MachineSettings(colocation=Colocation(penalty)),
+    )
+
+
+def alike_jobs(jobs: int = 50, nodes: int = 4, *, load: float = 1.0) -> Scenario:
+    """Jobs of one kind: what an order can gain without prediction is all there is to gain."""
+    return training(alike_kinds(), jobs, nodes, name="alike", load=load)
+
+
+def mixed_jobs(jobs: int = 50, nodes: int = 4, *, load: float = 1.0, hopeless: int = 1) -> Scenario:
+    """Jobs of the kinds that were measured live, some of them hopeless."""
+    return training(measured_kinds(hopeless=hopeless), jobs, nodes, name="mixed", load=load)
+
+
+def heavy_tailed_jobs(jobs: int = 50, nodes: int = 4, *, load: float = 1.0) -> Scenario:
+    """Jobs of kinds whose works differ by orders of magnitude."""
+    return training(heavy_tailed_kinds(), jobs, nodes, name="heavy-tailed", load=load)
+
+
+def with_endpoints(scenario: Scenario, *, load: float = 0.3, duration_seconds: float = 300.0) -> Scenario:
+    """The same jobs, each feeding an endpoint of its own kind, which applications ask from the start.
+
+    Args:
+        scenario: What else there is; its jobs must be drawn.
+        load: CPU time that requests want in the mean, as a part of what the nodes have.
+        duration_seconds: How long requests come.
+    """
+    nodes = scenario.nodes
+    per_node = load * nodes[0].cpu_cores
+    work = 0.02
+    mean = per_node / work
+    rates = (
+        ConstantRate(mean),
+        SinusoidalRate(mean, 0.6 * mean, duration_seconds / 3),
+        BurstyRate(0.6 * mean, 2.2 * mean, 0.25),
+    )
+    endpoints = tuple(
+        EndpointLoad(
+            name=f"endpoint{number}",
+            work_cpu_seconds=work,
+            rate=rates[number % len(rates)],
+            objective_seconds=0.1,
+            node_id=node.id,
+            quality=0.6,
+        )
+        for number, node in enumerate(nodes)
+    )
+    return replace(scenario, endpoints=endpoints, duration_seconds=duration_seconds, name=f"{scenario.name}+endpoints")
+
+
+def closed_endpoints(
+    objectives: Sequence[float], *, nodes: int = 1, alone_seconds: float = 3.0, opens_every: float = 0.0
+) -> Scenario:
+    """The experiment of DQoES (papers 4.3, 4.4): models of equal work that answer one batch after the other.
+
+    Args:
+        objectives: Seconds that a batch of each may take; spread over the nodes in turn.
+        nodes: How many, with one core each.
+        alone_seconds: CPU seconds of a batch.
+        opens_every: Seconds from one model's first batch to the next model's.
+    """
+    cluster = equal_nodes(nodes, 1.0)
+    endpoints = tuple(
+        EndpointLoad(
+            name=f"model{number:03}",
+            work_cpu_seconds=alone_seconds,
+            clients=1,
+            objective_seconds=objective,
+            node_id=cluster[number % nodes].id,
+            quality=1.0,
+            opens_at=number * opens_every,
+        )
+        for number, objective in enumerate(objectives)
+    )
+    return Scenario(name="closed endpoints", nodes=cluster, endpoints=endpoints, duration_seconds=1000.0)
