@@ -34,12 +34,11 @@ class FairPolicy:
     def plan(self, snapshot: Snapshot, state: FairState) -> tuple[Plan, FairState]:
         """Share each node equally among its jobs."""
         placement = place(snapshot)
-        assignments = tuple(
-            Assignment(job.id, node_id, Share(cpu_weight=1 / len(jobs), reason=_reason(len(jobs) - 1)))
-            for node_id, jobs in jobs_by_node(snapshot, placement).items()
-            for job in jobs
-        )
-        return Plan(assignments=assignments, waiting=placement.waiting), state
+        assignments: list[Assignment] = []
+        for node_id, jobs in jobs_by_node(snapshot, placement).items():
+            share = Share(cpu_weight=1 / len(jobs), reason=_reason(len(jobs) - 1))
+            assignments += [Assignment(job.id, node_id, share) for job in jobs]
+        return Plan(assignments=tuple(assignments), waiting=placement.waiting), state
 
 
 def _reason(others: int) -> str:
