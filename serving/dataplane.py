@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tiercel import __version__
+from tiercel.serving.accounts import ModelShare
 from tiercel.serving.errors import InvalidRequestError, ServingError
 from tiercel.serving.executor import Call, Executor
 from tiercel.serving.registry import LoadedVersion, Registry
@@ -78,6 +79,7 @@ class DataPlane:
         self._registry = registry
         self._executor = executor
         self._timeout = timeout
+        self._began = time.perf_counter()
 
     def submit(self, request: InferRequest, on_answer: Answered) -> None:
         """Answer a request now or later; called on the event loop.
@@ -94,7 +96,8 @@ class DataPlane:
             on_answer(error)
             return
         begin = time.perf_counter()
-        statistics = loaded.statistics
+        statistics, account = loaded.statistics, loaded.account
+        account.requests += 1
 
         def answered(result: list[Array] | ServingError, compute: float) -> None:
             total = time.perf_counter() - begin
@@ -106,13 +109,15 @@ class DataPlane:
             specs = loaded.outputs
             tensors = [OutputTensor(specs[name], array) for name, array in zip(names, result, strict=True)]
             on_answer(InferResult(loaded.model, loaded.version_text, tensors))
+            account.answered(time.perf_counter() - begin)
 
         timeout = self._timeout if request.timeout is None else min(self._timeout, request.timeout)
         elements = sum(feed.size for feed in feeds.values())
         size = sum(feed.nbytes for feed in feeds.values())
         loaded.acquire()
         try:
-            self._executor.submit(Call(loaded.session, feeds, names, elements, size, timeout, answered, loaded.release))
+            call = Call(loaded.session, feeds, names, elements, size, timeout, answered, loaded.release, account)
+            self._executor.submit(call)
         except ServingError as error:
             loaded.release()
             statistics.fail.add(0.0)
@@ -136,6 +141,18 @@ class DataPlane:
 
         self.submit(request, on_answer)
         return await answer
+
+    def usage(self) -> dict[str, Any]:
+        """What the requests of each model took since the server began, and what they may take."""
+        return {
+            "uptime_seconds": time.perf_counter() - self._began,
+            "models": [account.as_json() for account in self._registry.accounts()],
+        }
+
+    def declare_shares(self, shares: dict[str, ModelShare]) -> None:
+        """Models may use this much from now on; those not named are not limited."""
+        self._registry.declare_shares(shares)
+        self._executor.shares_changed(limited=bool(shares))
 
     def is_ready(self) -> bool:
         """Whether all models that were on disk at the start have been tried."""

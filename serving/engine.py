@@ -160,18 +160,20 @@ class Session:
         inputs: Specifications by name.
         outputs: Specifications by name, in the model's order.
         inline_elements: Input elements up to which it is cheaper to run on the event loop than to change threads.
+        threads: Threads that one run may use.
 
     Raises:
         ArtefactRefusedError: The model cannot be served.
     """
 
-    __slots__ = ("_session", "inline_elements", "inputs", "outputs")
+    __slots__ = ("_session", "inline_elements", "inputs", "outputs", "threads")
 
     def __init__(self, model: bytes | str, threads: int = 1) -> None:
         self._session = open_session(model, threads)
         self.inputs = tensor_specs(self._session.get_inputs(), "input")
         self.outputs = tensor_specs(self._session.get_outputs(), "output")
         self.inline_elements = -1
+        self.threads = threads
 
     def warm_up(self, shapes: Mapping[str, Sequence[int]]) -> WarmUp:
         """Run a few times, so that no request pays for first-run allocations, and measure the fastest run."""

@@ -152,7 +152,7 @@ class Lifecycle:
         except BaseException:
             record.set_status(version, VersionState.UNAVAILABLE, "loading it was broken off")
             raise
-        old = record.flip(LoadedVersion(record.name, version, session))
+        old = record.flip(LoadedVersion(record.name, version, session, record.account))
         _logger.info("Version %d of model '%s' is live", version, record.name)
         self._retire(old, record, f"replaced by version {version}")
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import time
 from dataclasses import dataclass, field
 
+from tiercel.serving.accounts import UNLIMITED, Account, ModelShare
 from tiercel.serving.engine import Session
 from tiercel.serving.errors import InvalidRequestError, NotFoundError, NotReadyError
 from tiercel.serving.model_statistics import ModelStatistics
@@ -42,12 +44,14 @@ class LoadedVersion:
         model: Name of the model.
         version: Its number.
         session: A warm session.
+        account: The model's; one of its own when none is given.
     """
 
     __slots__ = (
         "_drained",
         "_retired",
         "_session",
+        "account",
         "in_flight",
         "model",
         "outputs",
@@ -56,7 +60,8 @@ class LoadedVersion:
         "version_text",
     )
 
-    def __init__(self, model: str, version: int, session: Session) -> None:
+    def __init__(self, model: str, version: int, session: Session, account: Account | None = None) -> None:
+        self.account = account if account is not None else Account(model)
         self.model = model
         self.version = version
         self.version_text = str(version)
@@ -107,9 +112,11 @@ class ModelRecord:
         name: Its name.
         live: The version that answers, or None.
         history: Status of the versions that were tried, the oldest dropped.
+        account: What its requests took, and what they may take.
     """
 
     name: str
+    account: Account
     live: LoadedVersion | None = None
     history: dict[int, VersionStatus] = field(default_factory=dict)
 
@@ -156,15 +163,32 @@ class Registry:
 
     def __init__(self) -> None:
         self._records: dict[str, ModelRecord] = {}
+        self._shares: dict[str, ModelShare] = {}
         self.ready = False
 
     def record(self, name: str) -> ModelRecord:
         """The record of this model, made when there was none."""
-        return self._records.setdefault(name, ModelRecord(name))
+        found = self._records.get(name)
+        if found is None:
+            account = Account(name, share=UNLIMITED)
+            account.declare(self._shares.get(name, UNLIMITED), time.perf_counter())
+            found = self._records[name] = ModelRecord(name, account)
+        return found
 
     def known(self, name: str) -> ModelRecord | None:
         """The record of this model, or None."""
         return self._records.get(name)
+
+    def accounts(self) -> list[Account]:
+        """The accounts of all models that are known."""
+        return [record.account for record in self._records.values()]
+
+    def declare_shares(self, shares: dict[str, ModelShare]) -> None:
+        """These are the shares from now on, also of models that come later; models not named are not limited."""
+        self._shares = shares
+        now = time.perf_counter()
+        for name, record in self._records.items():
+            record.account.declare(shares.get(name, UNLIMITED), now)
 
     def live(self, name: str, version: str = "") -> LoadedVersion:
         """The version that answers.

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 import orjson
 
+from tiercel.serving.accounts import read_shares
 from tiercel.serving.dataplane import DataPlane, InferResult
 from tiercel.serving.errors import (
     InvalidRequestError,
@@ -46,7 +47,7 @@ class Route:
     @property
     def method(self) -> bytes:
         """The HTTP method that fits."""
-        return b"POST" if self.action in {"infer", "index", "load", "unload"} else b"GET"
+        return b"POST" if self.action in {"infer", "index", "load", "unload", "shares"} else b"GET"
 
 
 _SERVER_ROUTES = {
@@ -54,6 +55,8 @@ _SERVER_ROUTES = {
     ("v2", "health", "live"): Route("live"),
     ("v2", "health", "ready"): Route("ready"),
     ("v2", "repository", "index"): Route("index"),
+    ("v2", "usage"): Route("usage"),
+    ("v2", "shares"): Route("shares"),
 }
 _MODEL_ACTIONS = {"ready": "model_ready", "infer": "infer", "stats": "statistics"}
 
@@ -112,12 +115,14 @@ class Routes:
             "ready": self._ready,
             "model_ready": self._model_ready,
             "metadata": lambda route: json_response(plane.model_metadata(route.model, route.version)),
+            "usage": lambda _: json_response(plane.usage()),
             "statistics": lambda route: json_response(plane.model_statistics(route.model, route.version)),
         }
         self._slow: dict[str, Callable[[Route, HttpRequest], Awaitable[HttpResponse]]] = {
             "index": self._index,
             "load": self._load,
             "unload": self._unload,
+            "shares": self._shares,
         }
 
     def handle(self, request: HttpRequest, respond: Respond) -> None:
@@ -183,6 +188,12 @@ class Routes:
         _refuse_web_page(request)
         await self._lifecycle.unload(found.model)
         return json_response({"name": found.model, "state": "UNAVAILABLE"})
+
+    async def _shares(self, _: Route, request: HttpRequest) -> HttpResponse:
+        _refuse_web_page(request)
+        shares = read_shares(_body_object(request))
+        self._plane.declare_shares(shares)
+        return json_response({"models": len(shares)})
 
 
 def _body_object(request: HttpRequest) -> dict[str, Any]:

@@ -20,6 +20,8 @@ from tiercel.serving.rest.routes import Route, route
         (b"/v2/models/a%2Fb/versions/3/infer", Route("infer", "a/b", "3")),
         (b"/v2/models/m%20n/versions/3/ready", Route("model_ready", "m n", "3")),
         (b"/v2/repository/index", Route("index")),
+        (b"/v2/usage", Route("usage")),
+        (b"/v2/shares", Route("shares")),
         (b"/v2/repository/models/m/load", Route("load", "m")),
         (b"/v2/repository/models/m/unload", Route("unload", "m")),
     ],
@@ -49,7 +51,8 @@ def test_there_is_nothing_else(target: bytes) -> None:
 
 
 def test_methods() -> None:
-    assert {action: Route(action).method for action in ("infer", "load", "live", "metadata")} == {
+    assert {action: Route(action).method for action in ("infer", "load", "live", "metadata", "shares")} == {
+        "shares": b"POST",
         "infer": b"POST",
         "load": b"POST",
         "live": b"GET",

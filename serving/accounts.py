@@ -1,0 +1,185 @@
+"""What each model's requests took, and what it may take: one account a model, kept through all its versions.
+
+Everything here is used on the event loop only. CPU is that of running models, not of reading and writing requests.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tiercel.serving.errors import InvalidRequestError, OverloadedError
+
+if TYPE_CHECKING:
+    from tiercel.serving.executor import PendingCall
+
+# How much of its cap a model may save up while nobody asks it: as long as a period of the kernel's own caps.
+_SAVED_SECONDS = 0.1
+# Weight of the latest call in the mean of what calls cost.
+_COST_WEIGHT = 0.2
+# CPU of calls on the event loop is measured once in so many: to read the clock costs as much as a small model.
+_SAMPLED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShare:
+    """What a model may use.
+
+    Attributes:
+        cpu_weight: Its claim on the inference threads where several models wait for them, in (0, 1].
+        cpu_cap_cores: CPU seconds per second that running it may take, or None for no limit.
+    """
+
+    cpu_weight: float = 1.0
+    cpu_cap_cores: float | None = None
+
+
+UNLIMITED = ModelShare()
+
+
+@dataclass(slots=True)
+class Room:
+    """How many calls and input bytes may wait or run.
+
+    Attributes:
+        max_calls: Calls at most.
+        max_bytes: Input bytes at most; one call is always let in.
+    """
+
+    max_calls: int
+    max_bytes: int
+    calls: int = 0
+    bytes: int = 0
+
+    def take(self, size: int) -> None:
+        """Let a call in.
+
+        Raises:
+            OverloadedError: There is no room.
+        """
+        if self.calls >= self.max_calls or (self.calls and self.bytes + size > self.max_bytes):
+            raise OverloadedError(f"{self.calls} requests are waiting already; try again in a moment")
+        self.calls += 1
+        self.bytes += size
+
+    def give_back(self, size: int) -> None:
+        """A call left."""
+        self.calls -= 1
+        self.bytes -= size
+
+
+@dataclass(slots=True, eq=False)
+class Account:
+    """One model's.
+
+    Attributes:
+        name: The model.
+        requests: Requests that made sense and arrived, answered or not.
+        answers: Requests that were answered with a result.
+        delay_seconds: From arrival until the answer was handed to the transport, added up over the answers.
+        cpu_seconds: CPU that running the model took.
+        share: What it may use.
+        waiting: Calls that wait for their turn, in order.
+        tag: Virtual time at which its next call's turn is; see :class:`~tiercel.serving.turns.Turns`.
+        cost: CPU seconds that a call is expected to take.
+        room: Of its own, while it has a cap; else its calls take room that all models share.
+    """
+
+    name: str = ""
+    requests: int = 0
+    answers: int = 0
+    delay_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    share: ModelShare = UNLIMITED
+    waiting: OrderedDict[PendingCall, None] = field(default_factory=OrderedDict)
+    tag: float = 0.0
+    cost: float = 0.0
+    room: Room | None = None
+    _tokens: float = 0.0
+    _refilled_at: float = 0.0
+    _unsampled: int = 0
+
+    def answered(self, delay_seconds: float) -> None:
+        """Count an answer."""
+        self.answers += 1
+        self.delay_seconds += delay_seconds
+
+    def declare(self, share: ModelShare, now: float) -> None:
+        """It may use this much from ``now`` on; said again it changes nothing."""
+        if self.share.cpu_cap_cores is None and share.cpu_cap_cores is not None:
+            self._tokens, self._refilled_at = share.cpu_cap_cores * _SAVED_SECONDS, now
+        self.refill(now)
+        self.share = share
+
+    def may_run(self, now: float) -> bool:
+        """Whether it has CPU time left at ``now``, seconds of any steady clock."""
+        if self.share.cpu_cap_cores is None:
+            return True
+        self.refill(now)
+        return self._tokens > 0
+
+    def seconds_until_it_may(self) -> float:
+        """How long after the last look it may run again."""
+        cap = self.share.cpu_cap_cores
+        return 0.0 if cap is None or self._tokens > 0 else -self._tokens / cap + 1e-4
+
+    def refill(self, now: float) -> None:
+        """Earn the CPU time of the time since the last look."""
+        cap = self.share.cpu_cap_cores
+        if cap is not None:
+            self._tokens = min(self._tokens + (now - self._refilled_at) * cap, cap * _SAVED_SECONDS)
+            self._refilled_at = now
+
+    def charge(self, cpu_seconds: float) -> None:
+        """A call took this much CPU."""
+        self.cpu_seconds += cpu_seconds
+        self._tokens -= cpu_seconds
+        self.cost += _COST_WEIGHT * (cpu_seconds - self.cost) if self.cost else cpu_seconds
+
+    def is_sampled(self) -> bool:
+        """Whether the CPU of the next call on the event loop is to be measured; the others are charged the mean."""
+        self._unsampled -= 1
+        if self._unsampled > 0:
+            return False
+        self._unsampled = _SAMPLED
+        return True
+
+    def as_json(self) -> dict[str, Any]:
+        """For whoever watches the server."""
+        return {
+            "name": self.name,
+            "requests": self.requests,
+            "answers": self.answers,
+            "delay_seconds": self.delay_seconds,
+            "cpu_seconds": self.cpu_seconds,
+            "waiting": len(self.waiting),
+            "cpu_weight": self.share.cpu_weight,
+            "cpu_cap_cores": self.share.cpu_cap_cores,
+        }
+
+
+def read_shares(content: Mapping[str, Any]) -> dict[str, ModelShare]:
+    """Shares by model from ``{"models": {"NAME": {"cpu_weight": 0.5, "cpu_cap_cores": 1.5}}}``; both may be left out.
+
+    Raises:
+        InvalidRequestError: It is something else.
+    """
+    models = content.get("models")
+    if not isinstance(models, dict) or set(content) != {"models"}:
+        raise InvalidRequestError('the body must be {"models": {NAME: {"cpu_weight": ..., "cpu_cap_cores": ...}}}')
+    return {name: _read_share(name[:100], entry) for name, entry in models.items()}
+
+
+def _read_share(name: str, entry: object) -> ModelShare:
+    if not isinstance(entry, dict) or not set(entry) <= {"cpu_weight", "cpu_cap_cores"}:
+        raise InvalidRequestError(f"models.{name}: it must be an object with cpu_weight and cpu_cap_cores")
+    weight, cap = entry.get("cpu_weight", 1.0), entry.get("cpu_cap_cores")
+    if type(weight) not in {int, float} or not 0 < weight <= 1:
+        raise InvalidRequestError(f"models.{name}.cpu_weight must be above 0 and at most 1")
+    if cap is not None and (type(cap) not in {int, float} or not 0 < cap < 1e9):
+        raise InvalidRequestError(
+            f"models.{name}.cpu_cap_cores must be a number of cores above 0, or null for no limit"
+        )
+    return ModelShare(float(weight), None if cap is None else float(cap))
