@@ -25,6 +25,7 @@ from tiercel.broker.progress.publisher import MqttPublisher
 from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.scheduling.registry import create_policy
 from tiercel.broker.state_lock import state_lock
+from tiercel.broker.store.checkpoints import CheckpointStore
 from tiercel.broker.store.logs import RunLogs
 from tiercel.broker.store.sql import SqlStore, sqlite_url
 from tiercel.broker.tenancy import open_tenancy
@@ -117,20 +118,23 @@ class Broker:
         stack.push_async_callback(server.stop, STOP_GRACE_SECONDS)
         store = await stack.enter_async_context(SqlStore(sqlite_url(settings.state_dir / "broker.sqlite")))
         logs = RunLogs(settings.state_dir / "logs")
+        carried = CheckpointStore(settings.state_dir / "checkpoints")
         publisher = await self._open_mqtt(stack)
         supervisor = await stack.enter_async_context(self._supervisor)
         journal = Journal(store, self._clock, await store.last_sequence(), [publisher.publish_nowait])
-        system = self._system = self._make_system(policy, store, journal, tenancy)
+        system = self._system = self._make_system(policy, store, journal, tenancy, carried)
         supervisor.start(publisher.run(), name="MQTT publisher")
         supervisor.start(journal.run(), name="journal")
         await system.start()
         jobs = JobsService(system, journal, store, logs, tenancy)
         # On the way out streams end first, before what they stand on.
         stack.push_async_callback(server.stop, STOP_GRACE_SECONDS)
-        await _serve(server, jobs, NodesService(system, logs, tenancy, settings))
+        await _serve(server, jobs, NodesService(system, logs, tenancy, settings, carried))
         self.broker_address = f"{settings.host}:{port}"
 
-    def _make_system(self, policy: AnyPolicy, store: Store, journal: Journal, tenancy: Tenancy) -> System:
+    def _make_system(
+        self, policy: AnyPolicy, store: Store, journal: Journal, tenancy: Tenancy, carried: CheckpointStore
+    ) -> System:
         settings = self._settings
         return System(
             store,
@@ -141,6 +145,7 @@ class Broker:
             self._clock,
             LeaseSettings(settings.lease_seconds, settings.gone_after_seconds),
             {tenant.name: tenant.weight for tenant in tenancy.tenants.values()},
+            carried,
         )
 
     async def _open_mqtt(self, stack: contextlib.AsyncExitStack) -> MqttPublisher:

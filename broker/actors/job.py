@@ -19,14 +19,17 @@ from tiercel.broker.lifecycle.job_events import (
     AbandonDelivery,
     Announce,
     DeclareRun,
+    DropCheckpoint,
     JobEffect,
     JobInput,
+    RefuseMove,
     Reported,
     RequestDelivery,
     Reschedule,
     UsageMeasured,
     WithdrawRun,
 )
+from tiercel.broker.lifecycle.job_move import may_move
 from tiercel.broker.scheduling.interface import JobView
 
 if TYPE_CHECKING:
@@ -86,7 +89,7 @@ class JobActor(Actor[JobInput]):
             return
         if isinstance(message, UsageMeasured):  # comes every few seconds and is not worth a transaction
             self._job = job
-            self._peers.observe_job(job.id, self._view(), job.attempts)
+            self._observe()
             return
         observation = _observation_of(before, job, message, self._clock.now())
         await self.take_step(job, effects, observation)
@@ -114,9 +117,11 @@ class JobActor(Actor[JobInput]):
         if record is not None:
             self._peers.remember_run(record)
         # The scheduler must see the job as it is after this step before it is asked to look.
-        self._peers.observe_job(job.id, self._view(), job.attempts)
+        self._observe()
         for effect in effects:
             self._carry_out(effect)
+        if job.state.is_final:
+            self._peers.drop_checkpoint(job.id)
         if is_over(job):
             self._peers.retire_job(job.id)
 
@@ -136,18 +141,29 @@ class JobActor(Actor[JobInput]):
             case AbandonDelivery(tier, reason):
                 self._peers.abandon_delivery(self._job, tier, reason)
             case DeclareRun():
-                self._peers.declare_run(WantedRun(self._job, stop=self._job.stop_outcome is not None))
+                self._peers.declare_run(WantedRun(self._job))
             case WithdrawRun(node_id, run_id):
                 self._peers.withdraw_run(node_id, run_id)
+            case RefuseMove():
+                self._peers.refuse_move(self._job.id)
+            case DropCheckpoint():
+                self._peers.drop_checkpoint(self._job.id)
             case Reschedule(trigger):
                 self._peers.reschedule(trigger)
             case Announce():
                 pass  # the journal has announced it
 
+    def _observe(self) -> None:
+        job = self._job
+        self._peers.observe_job(job.id, self._view(), job.attempts, leaving=job.node_id if job.is_moving else "")
+
     def _view(self) -> JobView | None:
         job = self._job
         if not (job.run_active or (job.state is JobState.PENDING and job.stop_outcome is None)):
             return None
+        # Policies see a job that is being moved where it goes.
+        move = job.move if job.is_moving else None
+        home = job.node_id if job.run_active else job.checkpoint_node
         return JobView(
             id=job.id,
             tenant=job.tenant,
@@ -157,9 +173,9 @@ class JobActor(Actor[JobInput]):
             resources=job.spec.resources,
             runtime=job.spec.runtime,
             image=job.spec.image,
-            node_id=job.node_id if job.run_active else "",
+            node_id=move.node_id if move is not None else home,
             movable=not job.run_active,
-            share=job.share,
+            share=move.share if move is not None else job.share,
             observations=tuple(self._observations),
             cpu_seconds=job.cpu_seconds,
             name=job.spec.name,
@@ -168,6 +184,9 @@ class JobActor(Actor[JobInput]):
             started_at=job.started_at,
             max_epochs=job.spec.max_epochs,
             continues=job.spec.continue_after_last_tier,
+            migratable=may_move(job),
+            migrations=job.migrations,
+            migrated_at=job.migrated_at,
         )
 
 

@@ -15,10 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WantedRun:
-    """A run that a node shall have; ``stop`` asks it to end the run."""
+    """A run that a node shall have."""
 
     job: Job
-    stop: bool
+
+    @property
+    def stop(self) -> bool:
+        """Whether the node shall end it."""
+        return self.job.stop_outcome is not None or self.job.is_moving
 
     @property
     def run_id(self) -> str:
@@ -71,8 +75,23 @@ class Peers(Protocol):
         """Tell the node that it may forget a delivery."""
         ...
 
-    def observe_job(self, job_id: str, view: JobView | None, attempts: int) -> None:
-        """Show the scheduler a job as it is now, or (None) that it needs nothing of any node."""
+    def observe_job(self, job_id: str, view: JobView | None, attempts: int, *, leaving: str = "") -> None:
+        """Show the scheduler a job as it is now, or (None) that it needs nothing of any node.
+
+        Args:
+            job_id: The job.
+            view: What a policy may see of it.
+            attempts: Number of its latest run.
+            leaving: While it is moved: the node that it leaves, and where it still holds what it was given.
+        """
+        ...
+
+    def refuse_move(self, job_id: str) -> None:
+        """Tell the scheduler that the job cannot be moved now."""
+        ...
+
+    def drop_checkpoint(self, job_id: str) -> None:
+        """Remove the checkpoint that the broker may hold for the job."""
         ...
 
     def remember_run(self, record: RunRecord) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.domain.events import Decision
 from tiercel.broker.domain.jobs import TierState
-from tiercel.broker.lifecycle.job_events import Assigned, KeptWaiting, ReachJudged, Reshared
+from tiercel.broker.lifecycle.job_events import Assigned, KeptWaiting, MoveOrdered, ReachJudged, Reshared
 from tiercel.broker.scheduling import loop
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Policy, Snapshot, Trigger
 from tiercel.broker.scheduling.loop import LoopSettings
@@ -30,11 +31,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class JobObserved:
-    """A job as it is now; ``view`` is None when it needs nothing of any node."""
+    """A job as it is now; ``view`` is None when it needs nothing of any node.
+
+    ``leaving`` is the node that it leaves while it is moved.
+    """
 
     job_id: str
     view: JobView | None
     attempts: int
+    leaving: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,13 @@ class RunsRemembered:
 
 
 @dataclass(frozen=True, slots=True)
+class MoveRefused:
+    """A job cannot be moved now."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class SomethingHappened:
     """Something that should not wait for the next interval."""
 
@@ -64,18 +76,24 @@ class SchedulerTicked:
     """Time passed."""
 
 
-SchedulerMessage = JobObserved | NodeObserved | RunsRemembered | SomethingHappened | SchedulerTicked
+SchedulerMessage = JobObserved | NodeObserved | RunsRemembered | MoveRefused | SomethingHappened | SchedulerTicked
 
 
 @dataclass(frozen=True, slots=True)
 class _Reservation:
-    """What was decided for a job and is not confirmed yet; ``attempt`` is the number of the run that it is about."""
+    """What was decided for a job and is not confirmed yet.
+
+    ``attempt`` is the number of the run that it is about; ``moves``: a job that runs goes to another node.
+    """
 
     assignment: Assignment
     attempt: int
+    moves: bool = False
 
     def is_open(self, observed: JobObserved, view: JobView) -> bool:
         """Whether the job, as it is seen now, has not taken it in yet."""
+        if self.moves and observed.leaving and view.node_id == self.assignment.node_id:
+            return not self.assignment.share.same_limits(view.share)
         if observed.attempts != self.attempt:
             return observed.attempts < self.attempt
         return not (view.movable or self.assignment.share.same_limits(view.share))
@@ -87,7 +105,8 @@ class _Reservation:
         if observed.attempts == self.attempt:
             return (reshared,)
         # The second one counts if the job has been told of the placement already, with another share.
-        return (Assigned(node_id, share, self.attempt), reshared)
+        order = MoveOrdered if self.moves else Assigned
+        return (order(node_id, share, self.attempt), reshared)
 
 
 class SchedulerActor(Actor[SchedulerMessage]):
@@ -135,13 +154,12 @@ class SchedulerActor(Actor[SchedulerMessage]):
         match message:
             case JobObserved():
                 self._observe_job(message)
-            case NodeObserved(node_id, view):
-                if view is None:
-                    self._nodes.pop(node_id, None)
-                else:
-                    self._nodes[node_id] = view
+            case NodeObserved():
+                self._observe_node(message)
             case RunsRemembered(records):
                 self._history.add(*records)
+            case MoveRefused(job_id):
+                self._free_move(job_id)
             case SomethingHappened(trigger):
                 self._loop = loop.triggered(self._loop, trigger, self._settings, self._clock.now())
             case SchedulerTicked():
@@ -159,6 +177,16 @@ class SchedulerActor(Actor[SchedulerMessage]):
             self._jobs[message.job_id] = message
         if reservation is not None and (message.view is None or not reservation.is_open(message, message.view)):
             del self._reserved[message.job_id]
+
+    def _observe_node(self, message: NodeObserved) -> None:
+        if message.view is None:
+            self._nodes.pop(message.node_id, None)
+        else:
+            self._nodes[message.node_id] = message.view
+
+    def _free_move(self, job_id: str) -> None:
+        if job_id in self._reserved and self._reserved[job_id].moves:
+            del self._reserved[job_id]
 
     async def _plan(self, trigger: Trigger) -> None:
         if trigger is Trigger.INTERVAL:
@@ -190,20 +218,26 @@ class SchedulerActor(Actor[SchedulerMessage]):
 
     def _snapshot(self, trigger: Trigger) -> Snapshot:
         jobs = []
+        held_bytes: Counter[str] = Counter()
         for job_id, observed in self._jobs.items():
             view = observed.view
             if view is None:
                 continue
             reservation = self._reserved.get(job_id)
+            leaving = observed.leaving
             if reservation is not None:
                 assignment = reservation.assignment
-                view = replace(view, node_id=assignment.node_id, share=assignment.share, movable=False)
+                leaving = leaving or (view.node_id if reservation.moves else "")
+                view = replace(
+                    view, node_id=assignment.node_id, share=assignment.share, movable=False, migratable=False
+                )
+            held_bytes[leaving] += view.resources.memory_bytes
             jobs.append(view)
         return Snapshot(
             self._clock.now(),
             trigger,
             tuple(sorted(jobs, key=lambda job: job.id)),
-            tuple(node for _, node in sorted(self._nodes.items())),
+            tuple(_without(node, held_bytes[node_id]) for node_id, node in sorted(self._nodes.items())),
             history=self._history.by_workload(),
         )
 
@@ -221,9 +255,13 @@ class SchedulerActor(Actor[SchedulerMessage]):
     def _reserve(self, assignment: Assignment) -> None:
         observed = self._jobs[assignment.job_id]
         earlier = self._reserved.get(assignment.job_id)
-        placement = observed.view is not None and observed.view.movable
-        attempt = earlier.attempt if earlier is not None else observed.attempts + placement
-        self._reserved[assignment.job_id] = _Reservation(assignment, attempt)
+        if earlier is not None:
+            self._reserved[assignment.job_id] = replace(earlier, assignment=assignment)
+            return
+        view = observed.view
+        places = view is not None and view.movable
+        moves = view is not None and not view.movable and view.node_id != assignment.node_id
+        self._reserved[assignment.job_id] = _Reservation(assignment, observed.attempts + (places or moves), moves)
 
     def _tell_reserved(self, job_id: str) -> None:
         for message in self._reserved[job_id].messages(self._jobs[job_id]):
@@ -237,3 +275,8 @@ class SchedulerActor(Actor[SchedulerMessage]):
             held_for_unreachable = any(tier.state is TierState.UNREACHABLE for tier in job.tiers)
             if bool(reason) != held_for_unreachable:
                 self._tell_job(job.id, ReachJudged(reason))
+
+
+def _without(node: NodeView, held_bytes: int) -> NodeView:
+    """The node without the memory that jobs hold there which leave it: free once their exit is confirmed."""
+    return replace(node, memory_bytes=max(node.memory_bytes - held_bytes, 0)) if held_bytes else node

@@ -22,6 +22,7 @@ from tiercel.broker.actors.node import (
 from tiercel.broker.actors.retelling import endpoint_as_it_is, job_as_it_is
 from tiercel.broker.actors.scheduler import (
     JobObserved,
+    MoveRefused,
     NodeObserved,
     RunsRemembered,
     SchedulerActor,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from tiercel.broker.lifecycle.node import LeaseSettings
     from tiercel.broker.scheduling.interface import JobView, NodeView, Policy
     from tiercel.broker.scheduling.loop import LoopSettings
+    from tiercel.broker.store.checkpoints import CheckpointStore
     from tiercel.broker.store.contract import Store
 
 logger = logging.getLogger(__name__)
@@ -75,6 +77,7 @@ class System:
         clock: The time.
         leases: How long a node's silence is borne.
         tenant_weights: What the jobs of tenants are worth, by tenant; 1 where nothing is said.
+        checkpoints: Checkpoints of jobs that are moved; None where nobody asks for any.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class System:
         clock: Clock,
         leases: LeaseSettings,
         tenant_weights: Mapping[str, float] | None = None,
+        checkpoints: CheckpointStore | None = None,
     ) -> None:
         self._store = store
         self._journal = journal
@@ -94,6 +98,7 @@ class System:
         self._supervisor = supervisor
         self._clock = clock
         self._leases = leases
+        self._checkpoints = checkpoints
         self._tenant_weights = dict(tenant_weights or {})
         self._jobs: dict[str, JobActor] = {}
         self._endpoints: dict[str, EndpointActor] = {}
@@ -206,6 +211,18 @@ class System:
         else:
             self.withdraw_delivery(message.node_id, message.delivery_id)
 
+    def expects_checkpoint(self, node_id: str, run_id: str) -> bool:
+        """Whether a run of the node is being moved, so that its checkpoint is wanted."""
+        actor = self._jobs.get(run_id.rpartition("-")[0])
+        return actor is not None and actor.job.is_moving and (actor.job.node_id, actor.job.run_id) == (node_id, run_id)
+
+    def carried_run_of(self, node_id: str, run_id: str) -> str:
+        """The earlier run from whose checkpoint a run of the node goes on, or empty."""
+        actor = self._jobs.get(run_id.rpartition("-")[0])
+        if actor is None or not actor.job.run_active or (actor.job.node_id, actor.job.run_id) != (node_id, run_id):
+            return ""
+        return actor.job.carried_run
+
     # --- Peers --------------------------------------------------------------------------------------------------------
 
     def tell_job(self, job_id: str, message: JobInput) -> None:
@@ -238,9 +255,18 @@ class System:
         """Tell the node that it may forget a delivery."""
         _tell(self._open_node(node_id), DeliveryWithdrawn(delivery_id))
 
-    def observe_job(self, job_id: str, view: JobView | None, attempts: int) -> None:
+    def observe_job(self, job_id: str, view: JobView | None, attempts: int, *, leaving: str = "") -> None:
         """Show the scheduler a job as it is now, or (None) that it needs nothing of any node."""
-        _tell_latest(self._scheduler, ("job", job_id), JobObserved(job_id, view, attempts))
+        _tell_latest(self._scheduler, ("job", job_id), JobObserved(job_id, view, attempts, leaving))
+
+    def refuse_move(self, job_id: str) -> None:
+        """Tell the scheduler that the job cannot be moved now."""
+        _tell(self._scheduler, MoveRefused(job_id))
+
+    def drop_checkpoint(self, job_id: str) -> None:
+        """Remove the checkpoint that the broker may hold for the job."""
+        if self._checkpoints is not None:
+            self._checkpoints.drop(job_id)
 
     def remember_run(self, record: RunRecord) -> None:
         """Show the scheduler what became of a job, for the next one that trains the same thing."""
@@ -289,6 +315,9 @@ class System:
             # Before its task starts: nothing else may touch it meanwhile.
             await actor.resume()
             self._start_job(actor)
+        if self._checkpoints is not None:
+            jobs = [actor.job for actor in self._jobs.values()]
+            self._checkpoints.keep_only({job.id for job in jobs if job.carried_run or job.is_moving})
         # A node that connects must at once be told everything that is wanted of it: what it is not told of, it stops.
         for endpoint_actor in list(self._endpoints.values()):
             await endpoint_actor.wait_idle()

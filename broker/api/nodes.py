@@ -12,11 +12,13 @@ import grpc
 from tiercel.broker.actors.endpoint import DeliveryHeard
 from tiercel.broker.actors.node import NodeHeard
 from tiercel.broker.actors.supervisor import run_until_one_ends
+from tiercel.broker.api import checkpoints
 from tiercel.broker.api.auth import require_node
 from tiercel.broker.api.errors import translated_errors
 from tiercel.broker.api.translation import direction_to_wire, seconds_of, share_to_wire, spec_to_wire
 from tiercel.broker.domain.endpoints import DeliveryState
 from tiercel.broker.domain.errors import InvalidSpecError, LeaseLostError
+from tiercel.broker.domain.jobs import TierState
 from tiercel.broker.domain.nodes import Node
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
 from tiercel.broker.lifecycle.job_events import Reported, RunExited, RunIsAlive, UsageMeasured
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.peers import WantedDelivery, WantedRun
     from tiercel.broker.actors.system import System
     from tiercel.broker.settings import BrokerSettings
+    from tiercel.broker.store.checkpoints import CheckpointStore
     from tiercel.broker.store.logs import RunLogs
     from tiercel.broker.tenancy import Tenancy
 
@@ -53,13 +56,17 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         logs: Output of runs.
         tenancy: Who may call.
         settings: Leases and heartbeats.
+        carried: Checkpoints of jobs that are moved.
     """
 
-    def __init__(self, system: System, logs: RunLogs, tenancy: Tenancy, settings: BrokerSettings) -> None:
+    def __init__(
+        self, system: System, logs: RunLogs, tenancy: Tenancy, settings: BrokerSettings, carried: CheckpointStore
+    ) -> None:
         self._system = system
         self._logs = logs
         self._tenancy = tenancy
         self._settings = settings
+        self._carried = carried
 
     # A coroutine that writes, not a generator that yields: when the client vanishes the call's task is cancelled where
     # it waits, whereas a generator would be closed later and elsewhere, with its two directions still running.
@@ -85,6 +92,25 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
                 raise LeaseLostError(f"a newer stream of node {actor.node.id} took over")
             if not actor.node.online:
                 raise LeaseLostError(f"the lease of node {actor.node.id} ran out; connect again")
+
+    async def SendCheckpoint(  # noqa: N802 - the contract's name
+        self, request_iterator: AsyncIterator[nodes_pb2.SendCheckpointRequest], context: Context
+    ) -> nodes_pb2.SendCheckpointResponse:
+        """Take in the checkpoint of a run that is moved to another node."""
+        async with translated_errors(context):
+            require_node(context, self._tenancy)
+            await checkpoints.take_in(aiter(request_iterator), self._system, self._carried)
+        return nodes_pb2.SendCheckpointResponse()
+
+    async def FetchCheckpoint(  # type: ignore[override]  # noqa: N802 - see Connect; the contract's name
+        self, request: nodes_pb2.FetchCheckpointRequest, context: Context
+    ) -> None:
+        """Give an agent the checkpoint that its run goes on from."""
+        async with translated_errors(context):
+            require_node(context, self._tenancy)
+            checkpoint = checkpoints.wanted_by(request, self._system, self._carried)
+            async for response in checkpoints.give_out(checkpoint, request.node_id, self._carried):
+                await context.write(response)
 
     async def _write(self, context: Context, actor: NodeActor, epoch: int) -> None:
         generation = 0
@@ -151,6 +177,9 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
                 log_tail=run.log_tail,
                 cpu_seconds=run.cpu_seconds,
                 lost=run.lost,
+                # The node's word is not enough: a job goes on elsewhere only from what is here.
+                carried=run.carried and self._carried.find(run.run_id) is not None,
+                carry_error=run.carry_error,
             )
             await self._system.deliver_to_job(run.run_id, message)
 
@@ -198,6 +227,9 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
             share=share_to_wire(job.share) if job.share is not None else None,
             log_offset_bytes=self._logs.size(run.run_id),
             stop=run.stop,
+            carry=job.is_moving,
+            carried_run_id=job.carried_run,
+            delivered_tiers=[tier.number for tier in job.tiers if tier.state is TierState.DELIVERED],
         )
 
 

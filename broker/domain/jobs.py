@@ -177,6 +177,19 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True)
+class Move:
+    """Where a job goes on once its present run has saved a checkpoint and is gone.
+
+    Attributes:
+        node_id: The node.
+        share: What it may use there.
+    """
+
+    node_id: str
+    share: Share
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """A job as its actor knows it. Times are seconds since the Unix epoch.
 
@@ -205,6 +218,12 @@ class Job:
         run_active: Whether its present run may exist; what it holds is free only once this is False.
         last_heard_at: When its present run last showed progress, or None.
         idempotency_key: The client's key, or empty.
+        lost_runs: How many of its runs were lost through no fault of its own; being moved is not being lost.
+        move: Where it is being moved, or None.
+        carried_run: Run whose checkpoint the broker holds for the present run, or for the next one; else empty.
+        checkpoint_node: While it waits: node that has its newest checkpoint, or empty.
+        migrations: How often it was moved.
+        migrated_at: When it last was, or None.
     """
 
     id: str
@@ -231,8 +250,19 @@ class Job:
     run_active: bool = False
     last_heard_at: float | None = None
     idempotency_key: str = ""
+    lost_runs: int = 0
+    move: Move | None = None
+    carried_run: str = ""
+    checkpoint_node: str = ""
+    migrations: int = 0
+    migrated_at: float | None = None
 
     @property
     def run_id(self) -> str:
         """Id of the present run; empty before the first."""
         return f"{self.id}-{self.attempts}" if self.attempts else ""
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether its present run is being stopped so that it goes on elsewhere."""
+        return self.move is not None and self.run_active and self.stop_outcome is None

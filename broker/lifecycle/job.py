@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from tiercel.broker.domain.errors import IllegalTransitionError
 from tiercel.broker.domain.events import ShareChanged, StateChanged, TierChanged
-from tiercel.broker.domain.jobs import Job, JobState, TierState, TierStatus
-from tiercel.broker.lifecycle import job_end, job_run
+from tiercel.broker.domain.jobs import Job, JobState, Move, TierState, TierStatus
+from tiercel.broker.lifecycle import job_end, job_move, job_run
 from tiercel.broker.lifecycle.job_events import (
     Announce,
     Assigned,
@@ -23,6 +23,7 @@ from tiercel.broker.lifecycle.job_events import (
     JobEffect,
     JobInput,
     KeptWaiting,
+    MoveOrdered,
     NodeGone,
     NodeSilent,
     ReachJudged,
@@ -73,6 +74,8 @@ def handle(job: Job, event: JobInput, now: float) -> Step:  # noqa: C901 - one c
     match event:
         case Assigned():
             return _assigned(job, event)
+        case MoveOrdered():
+            return job_move.move_ordered(job, event)
         case Reshared(run_id, share):
             return _reshared(job, run_id, share)
         case KeptWaiting(reason):
@@ -114,6 +117,7 @@ def _assigned(job: Job, event: Assigned) -> Step:
         return job, ()
     if job.state is not JobState.PENDING:
         raise IllegalTransitionError(f"job {job.id}", job.state.value, event)
+    words = f"starting on node {event.node_id}{_from_what(job, event.node_id)}"
     job = replace(
         job,
         attempts=event.attempt,
@@ -122,15 +126,29 @@ def _assigned(job: Job, event: Assigned) -> Step:
         share=event.share,
         last_sequence=0,
         last_heard_at=None,
+        checkpoint_node="",
     )
-    job, effects = enter(job, JobState.STARTING, f"starting on node {event.node_id}")
+    job, effects = enter(job, JobState.STARTING, words)
     share = Announce(ShareChanged(event.node_id, event.share))
     # What an earlier run reached and could not hand over is delivered from this one.
     return job, (*effects, share, DeclareRun(), *request_deliveries(job))
 
 
+def _from_what(job: Job, node_id: str) -> str:
+    """What the next run begins with, where that is not plain."""
+    if job.carried_run:
+        return " from the checkpoint that the broker holds"
+    if job.checkpoint_node and job.checkpoint_node != node_id:
+        return f" from the beginning: its checkpoint is on node {job.checkpoint_node}"
+    return ""
+
+
 def _reshared(job: Job, run_id: str, share: Share) -> Step:
-    if run_id != job.run_id or not job.run_active or share.same_limits(job.share):
+    if run_id != job.run_id or not job.run_active:
+        return job, ()
+    if job.move is not None and job.is_moving:  # the scheduler sees it where it goes
+        return (job if share == job.move.share else replace(job, move=Move(job.move.node_id, share))), ()
+    if share.same_limits(job.share):
         return job, ()
     return replace(job, share=share), (Announce(ShareChanged(job.node_id, share)), DeclareRun())
 

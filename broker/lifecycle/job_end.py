@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.broker.domain.events import TierChanged
 from tiercel.broker.domain.jobs import Job, JobState, TierState, TierStatus
+from tiercel.broker.lifecycle import job_move
 from tiercel.broker.lifecycle.job_events import Announce, DeclareRun, JobEffect, Reschedule, WithdrawRun
 from tiercel.broker.lifecycle.job_steps import (
     Step,
@@ -19,6 +20,7 @@ from tiercel.broker.lifecycle.job_steps import (
 )
 
 if TYPE_CHECKING:
+    from tiercel.broker.domain.jobs import Move
     from tiercel.broker.lifecycle.job_events import DeliveryEnded, RunExited
 
 # Runs of a job that may be lost before it fails.
@@ -33,9 +35,11 @@ def cancel_requested(job: Job, now: float) -> Step:
     if not job.run_active or job.state is JobState.DISCONNECTED:
         words = "cancelled; its node will stop it when it answers again" if job.run_active else "cancelled"
         effects: list[JobEffect] = [WithdrawRun(job.node_id, job.run_id)] if job.node_id else []
-        if not job.node_id:  # what it had reached is with no node
+        if not job.node_id or job.move is not None:  # what it had reached is with no node, or waits for another run
             effects.extend(abandon_deliveries(job, words))
-        job = replace(job, run_active=False, stop_outcome=JobState.CANCELLED, stop_reason=words, finished_at=now)
+        job = replace(
+            job, run_active=False, move=None, stop_outcome=JobState.CANCELLED, stop_reason=words, finished_at=now
+        )
         job, more = enter(job, JobState.CANCELLED, words)
         return job, (*effects, *more, Reschedule("exit"))
     if job.stop_outcome is not None:  # it is ending already, and how it ends says more
@@ -57,16 +61,28 @@ def run_exited(job: Job, event: RunExited, now: float) -> Step:
         return job, (WithdrawRun(job.node_id, event.run_id),) if job.node_id else ()
     withdraw = WithdrawRun(job.node_id, job.run_id)
     job = replace(with_cpu(job, event.cpu_seconds), run_active=False)
+    if job.move is not None and job_move.was_stopped_to_move(job, event):
+        job, effects = _left_to_move(job, job.move, event, now)
+        return job, (withdraw, *effects)
     if job.stop_outcome is None and event.lost:
-        job, effects = requeue(job, event.reason or "its run was lost", now)
+        job, effects = requeue(job, event.reason or "its run was lost", now, checkpoint_node=job.node_id)
         return job, (withdraw, *effects)
     if job.stop_outcome is None:
         outcome, reason = _outcome_of_exit(event)
         job = replace(job, stop_outcome=outcome, stop_reason=reason)
     if job.stop_outcome is JobState.FAILED:
         job = replace(job, log_tail=event.log_tail[-MAX_LOG_TAIL_CHARACTERS:])
-    job, effects = _finish_when_settled(job, now)
-    return job, (withdraw, *effects, Reschedule("exit"))
+    # A node waits with what it was asked to deliver from a run that is to be moved for the run's successor.
+    stranded = job.move is not None and job.stop_outcome is not JobState.COMPLETED
+    abandoned = abandon_deliveries(job, job.stop_reason) if stranded else ()
+    job, effects = _finish_when_settled(replace(job, move=None), now)
+    return job, (withdraw, *effects, *abandoned, Reschedule("exit"))
+
+
+def _left_to_move(job: Job, move: Move, event: RunExited, now: float) -> Step:
+    if event.carried:
+        return job_move.go_on_elsewhere(job, move, now)
+    return _wait_again(job, job_move.failed_words(job, event), checkpoint_node=job.node_id)
 
 
 def _outcome_of_exit(event: RunExited) -> tuple[JobState, str]:
@@ -78,15 +94,37 @@ def _outcome_of_exit(event: RunExited) -> tuple[JobState, str]:
     return JobState.FAILED, f"the script {how}" + (f": {event.reason}" if event.reason else "")
 
 
-def requeue(job: Job, reason: str, now: float) -> Step:
-    """Start again, wherever there is room: the run is gone through no fault of the job."""
-    job = replace(job, run_active=False, finished_runs_cpu_seconds=job.cpu_seconds)
-    if job.attempts >= MAX_LOST_RUNS:
-        words = f"its run was lost {job.attempts} times, the last time because {reason}"
+def requeue(job: Job, reason: str, now: float, *, checkpoint_node: str = "") -> Step:
+    """Start again, wherever there is room: the run is gone through no fault of the job.
+
+    Args:
+        job: The job.
+        reason: Why its run is gone.
+        now: Seconds since the Unix epoch.
+        checkpoint_node: Node that has its newest checkpoint, or empty if that is gone too.
+    """
+    job = replace(job, run_active=False, lost_runs=job.lost_runs + 1)
+    if job.lost_runs >= MAX_LOST_RUNS:
+        words = f"its run was lost {job.lost_runs} times, the last time because {reason}"
         abandoned = abandon_deliveries(job, words)
-        job, effects = _settle(job, JobState.FAILED, words, now)
+        job, effects = _settle(replace(job, move=None), JobState.FAILED, words, now)
         return job, (*effects, *abandoned, Reschedule("exit"))
-    job = replace(job, node_id="", share=None, stop_outcome=None, stop_reason="")
+    return _wait_again(job, reason, checkpoint_node=checkpoint_node)
+
+
+def _wait_again(job: Job, reason: str, *, checkpoint_node: str) -> Step:
+    job = replace(
+        job,
+        run_active=False,
+        finished_runs_cpu_seconds=job.cpu_seconds,
+        node_id="",
+        share=None,
+        stop_outcome=None,
+        stop_reason="",
+        move=None,
+        # What the broker holds serves on every node; what a node holds serves there.
+        checkpoint_node="" if job.carried_run else checkpoint_node,
+    )
     job, effects = enter(job, JobState.PENDING, f"{reason}; it starts again from its last checkpoint")
     # Their node cannot carry them out any more; the next one will.
     return job, (*effects, *request_deliveries(job), Reschedule("exit"))
@@ -104,7 +142,7 @@ def node_gone(job: Job, node_id: str, now: float) -> Step:
         job, effects = requeue(job, words, now)
         return job, (withdraw, *effects)
     abandoned = abandon_deliveries(job, words)
-    job, effects = _finish_when_settled(replace(job, run_active=False), now)
+    job, effects = _finish_when_settled(replace(job, run_active=False, move=None), now)
     return job, (withdraw, *effects, *abandoned, Reschedule("exit"))
 
 

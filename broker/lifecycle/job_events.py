@@ -22,6 +22,15 @@ class Assigned:
 
 
 @dataclass(frozen=True, slots=True)
+class MoveOrdered:
+    """The scheduler sends a job that runs to another node; ``attempt`` is the number of the run that begins there."""
+
+    node_id: str
+    share: Share
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
 class Reshared:
     """The scheduler changed what a run may use."""
 
@@ -88,6 +97,8 @@ class RunExited:
         log_tail: Last lines of its output.
         cpu_seconds: What it used.
         lost: It ended through no fault of the job.
+        carried: It was stopped to be moved, and the broker has its checkpoint.
+        carry_error: It was stopped to be moved, and why its checkpoint could not be sent.
     """
 
     run_id: str
@@ -96,6 +107,8 @@ class RunExited:
     log_tail: str = ""
     cpu_seconds: float = 0.0
     lost: bool = False
+    carried: bool = False
+    carry_error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +148,7 @@ class Ticked:
 
 JobInput = (
     Assigned
+    | MoveOrdered
     | Reshared
     | KeptWaiting
     | ReachJudged
@@ -192,10 +206,22 @@ class WithdrawRun:
 
 
 @dataclass(frozen=True, slots=True)
+class RefuseMove:
+    """Tell the scheduler that the job cannot be moved now, so that it frees what it reserved."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropCheckpoint:
+    """Nobody needs the checkpoint that the broker may hold for the job."""
+
+
+@dataclass(frozen=True, slots=True)
 class Reschedule:
     """Have the scheduler look at once; ``trigger`` is the value of a scheduling Trigger."""
 
     trigger: str
 
 
-JobEffect = Announce | RequestDelivery | AbandonDelivery | DeclareRun | WithdrawRun | Reschedule
+JobEffect = (
+    Announce | RequestDelivery | AbandonDelivery | DeclareRun | WithdrawRun | RefuseMove | DropCheckpoint | Reschedule
+)

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 from tiercel.broker.domain.events import ProgressMade, TierChanged
 from tiercel.broker.domain.jobs import Job, JobState, TierState
 from tiercel.broker.lifecycle.job_end import fail_running, run_exited
-from tiercel.broker.lifecycle.job_events import Announce, JobEffect, RequestDelivery, Reschedule, RunExited
+from tiercel.broker.lifecycle.job_events import (
+    Announce,
+    DropCheckpoint,
+    JobEffect,
+    RequestDelivery,
+    Reschedule,
+    RunExited,
+)
+from tiercel.broker.lifecycle.job_move import moving_words
 from tiercel.broker.lifecycle.job_steps import Step, enter, with_cpu, with_tier
 
 if TYPE_CHECKING:
@@ -30,9 +38,14 @@ def run_is_alive(job: Job, run_id: str, now: float) -> Step:
         started_at=job.started_at if job.started_at is not None else now,
         last_heard_at=now,
     )
+    effects: tuple[JobEffect, ...] = ()
+    if started.carried_run:  # it has what it goes on from
+        started, effects = replace(started, carried_run=""), (DropCheckpoint(),)
     if job.stop_outcome is not None:
-        return enter(started, JobState.STOPPING, job.stop_reason)
-    return enter(started, JobState.RUNNING, "")
+        started, entered = enter(started, JobState.STOPPING, job.stop_reason)
+    else:
+        started, entered = enter(started, JobState.RUNNING, moving_words(started))
+    return started, (*entered, *effects)
 
 
 def run_unknown(job: Job, run_id: str, now: float) -> Step:
@@ -113,6 +126,8 @@ def _bad_metric_words(job: Job, event: Reported, value: float | None) -> str:
 def ticked(job: Job, now: float) -> Step:
     """Time passed: a run that has been silent for too long hangs."""
     if job.state is not JobState.RUNNING or job.last_heard_at is None or job.stop_outcome is not None:
+        return job, ()
+    if job.move is not None:  # it was told to stop, and its node sees to it that it does
         return job, ()
     silent_seconds = now - job.last_heard_at
     if silent_seconds <= job.spec.report_timeout_seconds:

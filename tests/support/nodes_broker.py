@@ -80,6 +80,8 @@ class ScriptedBroker(nodes_pb2_grpc.NodesServiceServicer):
         self.tokens: list[str] = []
         self.address = ""
         self.connections = 0
+        self.checkpoints: dict[str, list[nodes_pb2.SendCheckpointRequest]] = {}
+        self.refuses_checkpoints = False
         self._runs: dict[str, nodes_pb2.WantedRun] = {}
         self._deliveries: dict[str, nodes_pb2.WantedDelivery] = {}
         self._generation = 0
@@ -111,6 +113,33 @@ class ScriptedBroker(nodes_pb2_grpc.NodesServiceServicer):
         async with self._changed:
             self._generation += 1
             self._changed.notify_all()
+
+    async def SendCheckpoint(  # noqa: N802 - the contract's name
+        self,
+        request_iterator: AsyncIterator[nodes_pb2.SendCheckpointRequest],
+        context: aio.ServicerContext[Any, Any],
+    ) -> nodes_pb2.SendCheckpointResponse:
+        """Take in the checkpoint of a run, unless they are refused."""
+        sent = [request async for request in request_iterator]
+        if self.refuses_checkpoints:
+            await context.abort(grpc.StatusCode.NOT_FOUND, "no checkpoint is wanted")
+        self.checkpoints[sent[0].header.run_id] = sent
+        return nodes_pb2.SendCheckpointResponse()
+
+    async def FetchCheckpoint(  # noqa: N802 - the contract's name
+        self, request: nodes_pb2.FetchCheckpointRequest, context: aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[nodes_pb2.FetchCheckpointResponse]:
+        """Give out what was taken in of the run that the asking one goes on from."""
+        wanted = self._runs.get(request.run_id)
+        sent = self.checkpoints.get(wanted.carried_run_id) if wanted is not None else None
+        if sent is None:
+            await context.abort(grpc.StatusCode.NOT_FOUND, "there is no such checkpoint")
+            return
+        for message in sent:
+            part = message.WhichOneof("message")
+            yield nodes_pb2.FetchCheckpointResponse(
+                header=message.header if part == "header" else None, data=message.data if part == "data" else None
+            )
 
     async def Connect(  # noqa: N802 - the contract's name
         self, request_iterator: AsyncIterator[nodes_pb2.ConnectRequest], context: aio.ServicerContext[Any, Any]

@@ -63,7 +63,7 @@ class NodesServiceServicer(object):
 
     def SendCheckpoint(self, request_iterator, context):
         """The checkpoint of a run that is moved to another node (WantedRun.carry), sent before its exit is reported. Answered
-        once the broker has it for good. FAILED_PRECONDITION: it is not wanted.
+        once the broker has it for good. NOT_FOUND: it is not wanted.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -38,7 +38,7 @@ class NodesServiceStub:
     """The first message is a hello. A newer stream of the same node ends an older one (ABORTED)."""
     SendCheckpoint: _grpc.StreamUnaryMultiCallable[_nodes_pb2.SendCheckpointRequest, _nodes_pb2.SendCheckpointResponse]
     """The checkpoint of a run that is moved to another node (WantedRun.carry), sent before its exit is reported. Answered
-    once the broker has it for good. FAILED_PRECONDITION: it is not wanted.
+    once the broker has it for good. NOT_FOUND: it is not wanted.
     """
     FetchCheckpoint: _grpc.UnaryStreamMultiCallable[_nodes_pb2.FetchCheckpointRequest, _nodes_pb2.FetchCheckpointResponse]
     """The checkpoint that a run goes on from (WantedRun.carried_run_id), fetched before the run is started."""
@@ -50,7 +50,7 @@ class NodesServiceAsyncStub(NodesServiceStub):
     """The first message is a hello. A newer stream of the same node ends an older one (ABORTED)."""
     SendCheckpoint: _aio.StreamUnaryMultiCallable[_nodes_pb2.SendCheckpointRequest, _nodes_pb2.SendCheckpointResponse]  # type: ignore[assignment]
     """The checkpoint of a run that is moved to another node (WantedRun.carry), sent before its exit is reported. Answered
-    once the broker has it for good. FAILED_PRECONDITION: it is not wanted.
+    once the broker has it for good. NOT_FOUND: it is not wanted.
     """
     FetchCheckpoint: _aio.UnaryStreamMultiCallable[_nodes_pb2.FetchCheckpointRequest, _nodes_pb2.FetchCheckpointResponse]  # type: ignore[assignment]
     """The checkpoint that a run goes on from (WantedRun.carried_run_id), fetched before the run is started."""
@@ -71,7 +71,7 @@ class NodesServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_nodes_pb2.SendCheckpointResponse, _abc.Awaitable[_nodes_pb2.SendCheckpointResponse]]:
         """The checkpoint of a run that is moved to another node (WantedRun.carry), sent before its exit is reported. Answered
-        once the broker has it for good. FAILED_PRECONDITION: it is not wanted.
+        once the broker has it for good. NOT_FOUND: it is not wanted.
         """
 
     @_abc_1.abstractmethod

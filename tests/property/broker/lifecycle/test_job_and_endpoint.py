@@ -28,6 +28,7 @@ from tiercel.broker.lifecycle.job_events import (
     DeliveryEnded,
     JobInput,
     KeptWaiting,
+    MoveOrdered,
     NodeGone,
     NodeSilent,
     ReachJudged,
@@ -78,6 +79,11 @@ class JobAndEndpoint(RuleBasedStateMachine):
         if self.job.state is JobState.PENDING:
             self.tell(Assigned(node, Share(0.5, None, "half"), self.job.attempts + 1))
 
+    @rule(node=NODES)
+    def move(self, node: str) -> None:
+        """The scheduler sends it to another node, or to the same one, whether it can go or not."""
+        self.tell(MoveOrdered(node, Share(0.25, None, "moved"), self.job.attempts + 1))
+
     @rule(weight=st.sampled_from([0.1, 0.5, 1.0]))
     def reshare(self, weight: float) -> None:
         self.tell(Reshared(self.job.run_id, Share(weight, None, "why")))
@@ -101,9 +107,10 @@ class JobAndEndpoint(RuleBasedStateMachine):
     def use(self, seconds: float) -> None:
         self.tell(UsageMeasured(self.job.run_id, seconds))
 
-    @rule(code=st.sampled_from([None, 0, 1, -9]), lost=st.booleans())
-    def exit(self, code: int | None, *, lost: bool) -> None:
-        self.tell(RunExited(self.job.run_id, code, lost=lost))
+    @rule(code=st.sampled_from([None, 0, 1, -9]), lost=st.booleans(), carried=st.booleans())
+    def exit(self, code: int | None, *, lost: bool, carried: bool) -> None:
+        """The broker takes a checkpoint of a job that is being moved only."""
+        self.tell(RunExited(self.job.run_id, code, lost=lost, carried=carried and self.job.is_moving))
 
     @rule(node=NODES)
     def node_silent(self, node: str) -> None:
@@ -250,7 +257,13 @@ class JobAndEndpoint(RuleBasedStateMachine):
 
     @invariant()
     def attempts_are_bounded(self) -> None:
-        assert self.job.attempts <= MAX_LOST_RUNS
+        assert self.job.lost_runs <= MAX_LOST_RUNS
+
+    @invariant()
+    def a_move_ends_with_its_run_and_what_is_carried_is_from_an_earlier_one(self) -> None:
+        assert self.job.move is None or self.job.run_active
+        assert self.job.carried_run != self.job.run_id or not self.job.carried_run
+        assert self.job.attempts >= self.job.migrations + self.job.lost_runs
 
     @invariant()
     def one_delivery_and_one_version_for_each_tier(self) -> None:

@@ -1,0 +1,74 @@
+"""Checkpoints of jobs that are moved: taken from the agent that has one, given to the agent that goes on from it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tiercel.broker.domain.errors import InvalidSpecError, NotFoundError
+from tiercel.broker.store.checkpoints import CheckpointFile
+from tiercel.v1 import nodes_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tiercel.broker.actors.system import System
+    from tiercel.broker.store.checkpoints import Checkpoint, CheckpointStore
+
+# Of an agent that sends nothing more; it tries again.
+SILENCE_SECONDS = 30.0
+
+
+async def take_in(
+    requests: AsyncIterator[nodes_pb2.SendCheckpointRequest], system: System, store: CheckpointStore
+) -> None:
+    """Take in the checkpoint of a run that is being moved.
+
+    Raises:
+        NotFoundError: No such checkpoint is wanted.
+        InvalidSpecError: It is not what was announced, too large, or did not come.
+    """
+    first = await _next(requests)
+    if first is None or not first.HasField("header"):
+        raise InvalidSpecError("header: the first message must be one", field="header")
+    header = first.header
+    if not system.expects_checkpoint(header.node_id, header.run_id):
+        raise NotFoundError(f"run_id: no checkpoint of run {header.run_id!r} is wanted of this node", field="run_id")
+    files = [CheckpointFile(file.name, file.size_bytes, file.sha256) for file in header.files]
+    with store.begin(header.run_id, files) as writer:
+        while (request := await _next(requests)) is not None:
+            writer.write(request.data)
+        await asyncio.to_thread(writer.finish)
+
+
+def wanted_by(request: nodes_pb2.FetchCheckpointRequest, system: System, store: CheckpointStore) -> Checkpoint:
+    """The checkpoint that a run goes on from.
+
+    Raises:
+        NotFoundError: It goes on from none, or that is not here.
+    """
+    checkpoint = store.find(system.carried_run_of(request.node_id, request.run_id))
+    if checkpoint is None:
+        raise NotFoundError(f"run_id: there is no checkpoint for run {request.run_id!r}", field="run_id")
+    return checkpoint
+
+
+async def give_out(
+    checkpoint: Checkpoint, node_id: str, store: CheckpointStore
+) -> AsyncIterator[nodes_pb2.FetchCheckpointResponse]:
+    """What the agent is sent, in order."""
+    files = [nodes_pb2.CheckpointFile(name=f.name, size_bytes=f.size_bytes, sha256=f.sha256) for f in checkpoint.files]
+    header = nodes_pb2.CheckpointHeader(node_id=node_id, run_id=checkpoint.run_id, files=files)
+    yield nodes_pb2.FetchCheckpointResponse(header=header)
+    pieces = store.read(checkpoint.run_id)
+    while piece := await asyncio.to_thread(next, pieces, b""):
+        yield nodes_pb2.FetchCheckpointResponse(data=piece)
+
+
+async def _next(requests: AsyncIterator[nodes_pb2.SendCheckpointRequest]) -> nodes_pb2.SendCheckpointRequest | None:
+    try:
+        async with asyncio.timeout(SILENCE_SECONDS):
+            return await anext(requests, None)
+    except TimeoutError:
+        message = f"data: nothing came for {SILENCE_SECONDS:g} s; send the checkpoint again"
+        raise InvalidSpecError(message, field="data") from None

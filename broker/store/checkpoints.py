@@ -1,0 +1,216 @@
+"""Checkpoints on their way from one node to another: one file a job, whole or not there.
+
+What nodes say of a checkpoint is believed no further than it was checked: names are plain, sizes are bounded and added
+up, and the content has the hash that was announced. A path is made of the job's id alone, and that the broker has made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, BinaryIO, Self
+
+from tiercel.broker.domain.errors import InvalidSpecError, NotFoundError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CHUNK_BYTES = 256 * 1024
+MAX_FILES = 16
+# Of one checkpoint; the broker holds at most one for each job, and only while the job is being moved.
+MAX_CHECKPOINT_BYTES = 1024**3
+_MAX_MANIFEST_BYTES = 64 * 1024
+_JOB_ID = re.compile(r"[0-9a-z]{1,32}")
+_RUN_ID = re.compile(r"([0-9a-z]{1,32})-[0-9]{1,9}")
+_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFile:
+    """A file of a checkpoint.
+
+    Attributes:
+        name: A plain file name.
+        size_bytes: Its size.
+        sha256: Of its content, hexadecimal.
+    """
+
+    name: str
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint that is here as a whole.
+
+    Attributes:
+        run_id: The run that wrote it.
+        files: Its files, in the order of their content.
+    """
+
+    run_id: str
+    files: tuple[CheckpointFile, ...]
+
+
+class CheckpointStore:
+    """Keeps checkpoints in a folder while jobs are moved.
+
+    Args:
+        folder: Where the files are; made when missing.
+        limit_bytes: The largest checkpoint that is taken.
+    """
+
+    def __init__(self, folder: Path, limit_bytes: int = MAX_CHECKPOINT_BYTES) -> None:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._folder = folder
+        self._limit_bytes = limit_bytes
+
+    def begin(self, run_id: str, files: Sequence[CheckpointFile]) -> CheckpointWriter:
+        """Begin to take in the checkpoint of a run; it replaces what is held of the same job once it is whole.
+
+        Raises:
+            InvalidSpecError: What is announced is not taken; says why.
+        """
+        match = _RUN_ID.fullmatch(run_id)
+        if match is None:
+            raise _refuse("header.run_id", f"{run_id!r} is not the id of a run")
+        _check_files(files, self._limit_bytes)
+        return CheckpointWriter(self._folder, match[1], Checkpoint(run_id, tuple(files)))
+
+    def find(self, run_id: str) -> Checkpoint | None:
+        """What is held of a run, or None."""
+        path = self._path(run_id.rpartition("-")[0])
+        if path is None or not path.exists():
+            return None
+        with path.open("rb") as file:
+            checkpoint = _read_manifest(file)
+        return checkpoint if checkpoint.run_id == run_id else None
+
+    def read(self, run_id: str) -> Iterator[bytes]:
+        """The content of its files, one after the other, in pieces of up to 256 KiB.
+
+        Raises:
+            NotFoundError: It is not here.
+        """
+        path = self._path(run_id.rpartition("-")[0])
+        if path is None or self.find(run_id) is None:
+            raise NotFoundError(f"run_id: there is no checkpoint of run {run_id!r}", field="run_id")
+        with path.open("rb") as file:
+            _read_manifest(file)
+            while piece := file.read(CHUNK_BYTES):
+                yield piece
+
+    def drop(self, job_id: str) -> None:
+        """Remove what is held of a job, if anything."""
+        path = self._path(job_id)
+        if path is not None:
+            path.unlink(missing_ok=True)
+
+    def keep_only(self, job_ids: Collection[str]) -> None:
+        """Remove what belongs to no job that could need it, and what was never finished."""
+        for path in self._folder.iterdir():
+            if path.name not in job_ids:
+                path.unlink()
+
+    def _path(self, job_id: str) -> Path | None:
+        return self._folder / job_id if _JOB_ID.fullmatch(job_id) else None
+
+
+class CheckpointWriter:
+    """Takes in one checkpoint; leaving its ``with`` block before :meth:`finish` leaves nothing behind.
+
+    Args:
+        folder: Where the files are.
+        job_id: The job; made by the broker.
+        checkpoint: What was announced.
+    """
+
+    def __init__(self, folder: Path, job_id: str, checkpoint: Checkpoint) -> None:
+        self._target = folder / job_id
+        self._scratch = folder / f".{job_id}.{os.getpid()}.part"
+        self._checkpoint = checkpoint
+        self._left = list(checkpoint.files)
+        self._file: BinaryIO = self._scratch.open("wb")
+        self._missing = 0
+        self._digest = hashlib.sha256()
+
+    def __enter__(self) -> Self:
+        manifest = {"run_id": self._checkpoint.run_id, "files": [asdict(file) for file in self._checkpoint.files]}
+        self._file.write(json.dumps(manifest).encode() + b"\n")
+        self._next_file()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+        self._scratch.unlink(missing_ok=True)
+
+    def write(self, data: bytes) -> None:
+        """Take in what comes next.
+
+        Raises:
+            InvalidSpecError: It is more than was announced, or not what was announced.
+        """
+        self._file.write(data)
+        while data:
+            if not self._left:
+                raise _refuse("data", "there is more of it than was announced")
+            part, data = data[: self._missing], data[self._missing :]
+            self._digest.update(part)
+            self._missing -= len(part)
+            self._close_files_that_are_whole()
+
+    def finish(self) -> None:
+        """Put it in place for good; blocks while the disk writes.
+
+        Raises:
+            InvalidSpecError: Something is missing.
+        """
+        if self._left:
+            raise _refuse("data", f"{self._left[0].name} ends {self._missing} bytes too early")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._scratch.replace(self._target)
+        folder = os.open(self._target.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def _next_file(self) -> None:
+        self._digest = hashlib.sha256()
+        self._missing = self._left[0].size_bytes if self._left else 0
+        self._close_files_that_are_whole()
+
+    def _close_files_that_are_whole(self) -> None:
+        if self._left and not self._missing:
+            file = self._left.pop(0)
+            if self._digest.hexdigest() != file.sha256:
+                raise _refuse("data", f"{file.name} is not what was announced: its SHA-256 differs")
+            self._next_file()
+
+
+def _check_files(files: Sequence[CheckpointFile], limit_bytes: int) -> None:
+    names = {file.name for file in files}
+    if not files or len(files) > MAX_FILES or len(names) < len(files):
+        raise _refuse("header.files", f"a checkpoint has 1 to {MAX_FILES} files, each with a name of its own")
+    for file in files:
+        if not _FILE_NAME.fullmatch(file.name) or not _SHA256.fullmatch(file.sha256):
+            raise _refuse("header.files", f"{file.name[:128]!r} needs a plain file name and a SHA-256")
+    total = sum(file.size_bytes for file in files)
+    if total > limit_bytes:
+        raise _refuse("header.files", f"the checkpoint has {total} bytes; at most {limit_bytes} are carried")
+
+
+def _read_manifest(file: BinaryIO) -> Checkpoint:
+    manifest = json.loads(file.readline(_MAX_MANIFEST_BYTES))
+    return Checkpoint(manifest["run_id"], tuple(CheckpointFile(**entry) for entry in manifest["files"]))
+
+
+def _refuse(field: str, message: str) -> InvalidSpecError:
+    return InvalidSpecError(f"{field}: {message}", field=field)
