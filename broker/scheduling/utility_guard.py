@@ -22,12 +22,14 @@ class Account:
         attained: CPU seconds that equal sharing would have given it by now.
         cores: Cores that it can use.
         total: CPU seconds that it needs altogether, as far as one can tell; what it took, once it is really over.
+        over_at: When it was over there, seconds since the Unix epoch, or None while it is not.
     """
 
     submitted_at: float
     attained: float
     cores: float
     total: float
+    over_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +80,15 @@ def advanced(clock: FairClock, now: float, cores: float, jobs: Mapping[str, Acco
         known = jobs.get(name)
         if known is None and name not in active:
             continue  # over in both clusters
-        attained = account.attained + (seconds * min(share, account.cores) if name in active else 0.0)
+        speed = min(share, account.cores) if name in active else 0.0
+        attained = account.attained + seconds * speed
         total = known.total if known is not None else account.total
-        accounts[name] = Account(account.submitted_at, attained, account.cores, total)
+        over_at = account.over_at
+        if attained < total:
+            over_at = None
+        elif over_at is None:
+            over_at = now - (min((attained - total) / speed, seconds) if speed > 0 else 0.0)
+        accounts[name] = Account(account.submitted_at, attained, account.cores, total, over_at)
     for name, known in jobs.items():
         if name not in accounts:
             accounts[name] = Account(known.submitted_at, 0.0, known.cores, known.total)
@@ -93,9 +101,8 @@ def fair_finishes(clock: FairClock, cores: float) -> dict[str, float]:
     finishes: dict[str, float] = {}
     left: list[tuple[float, str]] = []
     for name, account in clock.accounts.items():
-        if account.attained >= account.total:
-            part = account.total / account.attained if account.attained > 0 else 1.0
-            finishes[name] = account.submitted_at + (now - account.submitted_at) * part
+        if account.over_at is not None:
+            finishes[name] = account.over_at
         else:
             # Seconds that it needs if it runs at its full width; those of different widths are treated alike.
             left.append(((account.total - account.attained) / account.cores, name))

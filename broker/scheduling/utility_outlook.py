@@ -98,7 +98,8 @@ class JobRecord:
     @property
     def to_end(self) -> float:
         """CPU seconds that the job is expected to need until it is over."""
-        return max(self.end - self.seen_spent, self.outlook.expected if not self.unreachable else 0.0, 1e-3)
+        to_tier = self.outlook.expected if self.forecast.totals and not self.unreachable else 0.0
+        return max(self.end - self.seen_spent, to_tier, 1e-3)
 
 
 def next_status(job: JobView) -> TierStatus | None:
