@@ -5,7 +5,8 @@ from __future__ import annotations
 from tiercel.broker.domain.jobs import TierState, TierStatus
 from tiercel.broker.scheduling.interface import JobView
 
-_NOT_REACHED = frozenset({TierState.PENDING, TierState.UNREACHABLE})
+# A tuple and no set: looking for one of two by identity is faster than hashing.
+_NOT_REACHED = (TierState.PENDING, TierState.UNREACHABLE)
 
 
 def reached_tiers(job: JobView) -> int:
