@@ -12,6 +12,10 @@ from tiercel.broker.scheduling.registry import Option, create_policy
 LONG_SLICE_SECONDS = 0.1
 
 
+FLOWCON: Mapping[str, Option] = MappingProxyType({"interval": 3.0, "alpha": 0.1})
+"""FlowCon's defaults are for jobs of minutes. A trial chose these for jobs of seconds (its alpha has a unit)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Arm:
     """One way to schedule.
@@ -44,8 +48,8 @@ _ALL = (
     Arm("tradl", "tradl", "TRADL-style: the first tier first, the others at a floor"),
     Arm("las", "las", "least attained service first"),
     Arm("slaq", "slaq", "SLAQ-style: where the metric is predicted to gain most"),
-    Arm("flowcon", "flowcon", "FlowCon, work-conserving"),
-    Arm("flowcon-literal", "flowcon", "FlowCon with hard caps, as published", {"mode": "literal"}),
+    Arm("flowcon", "flowcon", "FlowCon, work-conserving, its interval scaled to these jobs", FLOWCON),
+    Arm("flowcon-literal", "flowcon", "FlowCon with hard caps, as published", {**FLOWCON, "mode": "literal"}),
     Arm("srpt-oracle", "srpt-oracle", "knows the true work of each tier: what no one can have", knows_future=True),
     Arm("utility-plain-slices", "utility", "ours, with the kernel's own slices", time_slice_seconds=0.0),
     Arm("random-order", "random-order", "a few at a time in random order, tier 1 first"),

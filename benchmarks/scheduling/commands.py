@@ -1,21 +1,171 @@
-"""The command line of the live experiments."""
+"""Live experiments: the schedulers against each other, with real training processes and the whole product."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import signal
+from collections.abc import Coroutine
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import psutil
 import typer
 from rich.console import Console
 
+from benchmarks.application_process import ApplicationError
+from benchmarks.bars import plain_line
+from benchmarks.product import ProductError
+from benchmarks.results import RESULTS, Bar, Result, describe_machine, write_result
+from benchmarks.scheduling.arms import ARMS, why_missing
+from benchmarks.scheduling.derive import derive
+from benchmarks.scheduling.figures import make_bars, make_figures, sanity_bars
 from benchmarks.scheduling.kinds import KINDS
+from benchmarks.scheduling.live_run import LiveSettings, run_schedule
+from benchmarks.scheduling.matrix import (
+    Block,
+    Budget,
+    Run,
+    arms_of,
+    deadline_seconds,
+    expected_seconds,
+    make_blocks,
+    run_blocks,
+    schedules_of,
+)
+from benchmarks.scheduling.outcome import RunOutcome
+from benchmarks.scheduling.plots import draw_all
+from benchmarks.scheduling.progress import Teller
 from benchmarks.scheduling.record import record, runs_to_record
-from benchmarks.scheduling.recordings import FOLDER, Recording
+from benchmarks.scheduling.recordings import FOLDER, Recording, RecordingError, Recordings
+from benchmarks.scheduling.schedules import SCHEDULES
+from benchmarks.scheduling.tables import make_section, write_section
+from tiercel import TiercelError
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False)
 BUILD = Path("build/scheduling")
+DOCUMENT = Path(__file__).parents[2] / "docs" / "results.md"
+PLOTS = DOCUMENT.parent / "plots"
+INTERRUPTED = 130
+EXPECTED_ERRORS = (ProductError, ApplicationError, TiercelError, RecordingError)
+REPETITIONS = 20
+"""More than any budget allows for."""
+
+
+class Runtime(StrEnum):
+    """What runs the training scripts."""
+
+    PROCESS = "process"
+    DOCKER = "docker"
+
+
+@app.command()
+def run(
+    quick: Annotated[bool, typer.Option("--quick", help="A few small runs, for sanity and not for timing.")] = False,
+    minutes: Annotated[float | None, typer.Option(help="As many blocks as fit; all when left out.", min=0)] = None,
+    repetitions: Annotated[int | None, typer.Option(help="Of each schedule at most.", min=1)] = None,
+    arm: Annotated[list[str] | None, typer.Option(help="Run this arm; repeatable.")] = None,
+    schedule: Annotated[list[str] | None, typer.Option(help="Run this schedule; repeatable.")] = None,
+    seed: Annotated[int, typer.Option(help="Of schedules and orders.")] = 0,
+    runtime: Annotated[Runtime, typer.Option(help="Run jobs as processes or in containers.")] = Runtime.PROCESS,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Forget runs of an earlier time.")] = False,
+    output: Annotated[Path | None, typer.Option(help="Folder of runs and logs.")] = None,
+    results: Annotated[Path, typer.Option(help="Folder of result files.")] = RESULTS,
+) -> None:
+    """Run the policies against each other; what was interrupted goes on where it stopped."""
+    console = Console()
+    folder = output or BUILD / ("quick" if quick else "live")
+    names = tuple(schedule or schedules_of(quick=quick))
+    missing = _check(names, tuple(arm or ()))
+    wanted = {name: [each for each in arm or arms_of(name, quick=quick) if each not in missing] for name in names}
+    for name, why in missing.items():
+        console.print(f"Left out: {name}. {why}", style="yellow", markup=False)
+    if fresh:
+        for path in folder.glob("*.json"):
+            path.unlink()
+    times = repetitions or (1 if quick or minutes is None else REPETITIONS)
+    blocks = make_blocks(names, times, lambda name: [ARMS[each] for each in wanted[name]], seed)
+    recordings = Recordings.read()
+    outcomes = _until_end(_run_all(blocks, folder, recordings, runtime.value, minutes, console), console)
+    if quick:
+        _finish_quick(outcomes, sum(map(len, blocks)), missing, recordings, results, console)
+    else:
+        write_live(outcomes, recordings, missing, results, console)
+
+
+def _check(schedules: tuple[str, ...], arms: tuple[str, ...]) -> dict[str, str]:
+    """Refuse what there is not; returns arms that cannot run with the reason."""
+    for name in schedules:
+        if name not in SCHEDULES:
+            raise typer.BadParameter(f"there is no schedule {name!r}; choose of {', '.join(SCHEDULES)}")
+    for name in arms:
+        if name not in ARMS:
+            raise typer.BadParameter(f"there is no arm {name!r}; choose of {', '.join(ARMS)}")
+    return {name: why for name, each in ARMS.items() if (not arms or name in arms) and (why := why_missing(each))}
+
+
+async def _run_all(
+    blocks: list[Block], folder: Path, recordings: Recordings, runtime: str, minutes: float | None, console: Console
+) -> list[RunOutcome]:
+    cores = psutil.cpu_count() or 1
+
+    async def carry_out(each: Run) -> RunOutcome:
+        seconds = deadline_seconds(each.schedule, recordings, cores)
+        settings = LiveSettings(folder / "product", runtime, seconds, recordings)
+        return await run_schedule(each.arm, each.schedule, settings, each.key)
+
+    def expect(each: Run) -> float:
+        return expected_seconds(each.schedule, recordings, cores)
+
+    budget = Budget(None if minutes is None else 60.0 * minutes)
+    with Teller(console, blocks, minutes) as teller:
+        return await run_blocks(blocks, folder, carry_out, expect, budget, teller.tell)
+
+
+def _finish_quick(
+    outcomes: list[RunOutcome],
+    planned: int,
+    missing: dict[str, str],
+    recordings: Recordings,
+    results: Path,
+    console: Console,
+) -> None:
+    bars = sanity_bars(outcomes, planned)
+    figures = make_figures(outcomes, recordings, psutil.cpu_count() or 1, missing)
+    write_result("scheduling-quick", command=_command(quick=True), figures=figures, bars=bars, folder=results)
+    _tell_bars("scheduling-quick", bars, console)
+    if not all(bar.holds for bar in bars):
+        raise typer.Exit(1)
+
+
+def write_live(
+    outcomes: list[RunOutcome], recordings: Recordings, missing: dict[str, str], results: Path, console: Console
+) -> None:
+    """Write the result file, the plots and the section of the document."""
+    figures = make_figures(outcomes, recordings, psutil.cpu_count() or 1, missing)
+    bars = make_bars(outcomes, figures)
+    command = _command(quick=False)
+    path = write_result("scheduling-live", command=command, figures=figures, bars=bars, folder=results)
+    if results == RESULTS:
+        plots = [f"plots/{each.name}" for each in draw_all(outcomes, PLOTS)]
+        section = make_section(figures, bars, command=command, machine=describe_machine(), plots=plots)
+        write_section(DOCUMENT, section)
+    _tell_bars("scheduling-live", bars, console)
+    console.print(f"Result: {path}", markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Option(help="Folder of runs.")] = BUILD / "live",
+    results: Annotated[Path, typer.Option(help="Folder of result files.")] = RESULTS,
+) -> None:
+    """Make result file, tables and plots again from runs that are there."""
+    outcomes = [RunOutcome.read(path) for path in sorted(folder.glob("*.json"))]
+    if not outcomes:
+        typer.echo(f"Error: there are no runs in {folder}; 'python -m benchmarks.scheduling run' makes some.", err=True)
+        raise typer.Exit(1)
+    write_live(outcomes, Recordings.read(), _check((), ()), results, Console())
 
 
 @app.command("record")
@@ -23,17 +173,70 @@ def record_command(
     kind: Annotated[list[str] | None, typer.Option(help="Record this kind only; repeatable.")] = None,
     output: Annotated[Path, typer.Option(help="Folder of recordings.")] = FOLDER,
 ) -> None:
-    """Run each kind of job alone, with each training seed, and keep what it did."""
+    """Run each kind of job alone, with each training seed, and keep what it did: a few minutes on a quiet machine."""
     console = Console()
     runs = runs_to_record(kind or tuple(KINDS))
 
     def tell(made: Recording) -> None:
         made.write(output)
-        console.print(made.kind, made.training_seed, made.cpu_seconds, made.startup_cpu_seconds, made.works())
+        works = ", ".join(f"{work:.1f}" for work in made.works())
+        name = f"{made.kind} seed {made.training_seed}"
+        console.print(f"{name}: tiers after {works} of {made.cpu_seconds:.1f} CPU seconds", highlight=False)
 
-    asyncio.run(record(runs, BUILD / "record", psutil.cpu_count() or 1, tell))
+    _until_end(record(runs, BUILD / "record", psutil.cpu_count() or 1, tell), console)
 
 
-@app.callback()
-def main() -> None:
-    pass
+@app.command("derive")
+def derive_command(
+    kind: Annotated[list[str] | None, typer.Option(help="Derive for this kind only; repeatable.")] = None,
+) -> None:
+    """Train each kind for long and tell where its tiers belong, to be written into ``kinds.py``."""
+    for name in kind or tuple(KINDS):
+        found = derive(KINDS[name])
+        typer.echo(json.dumps({"kind": name, "targets": found.targets, "max_epochs": found.max_epochs}))
+
+
+@app.command("list")
+def list_command() -> None:
+    """Tell which schedules and arms there are."""
+    for name, recipe in SCHEDULES.items():
+        typer.echo(f"{name:<22} {recipe.about}")
+    typer.echo("")
+    for name, each in ARMS.items():
+        why = why_missing(each)
+        typer.echo(f"{name:<22} {each.about}{f' (missing: {why})' if why else ''}")
+
+
+def _command(*, quick: bool) -> str:
+    return f"make bench-scheduling{'-quick' if quick else ''}"
+
+
+def _tell_bars(name: str, bars: list[Bar], console: Console) -> None:
+    result = Result(name, "", "", tuple(bars))
+    for bar in bars:
+        console.print(plain_line(result, bar), markup=False, highlight=False, soft_wrap=True)
+
+
+def _until_end(work: Coroutine[Any, Any, Any], console: Console) -> Any:
+    """Run something that starts the product; an interrupt tidies up and ends with 130."""
+
+    async def guarded() -> Any:
+        task = asyncio.current_task()
+        if task is not None:
+            # As Ctrl-C: tidy up, then end.
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await work
+
+    try:
+        return asyncio.run(guarded())
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        typer.echo("Stopped before the end; nothing is left running, and finished runs are kept.", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    except Exception as error:
+        cause: BaseException = error
+        while isinstance(cause, BaseExceptionGroup):
+            cause = cause.exceptions[0]
+        if not isinstance(cause, EXPECTED_ERRORS):
+            raise
+        console.print(f"Error: {cause}", markup=False)
+        raise typer.Exit(1) from None

@@ -34,12 +34,14 @@ class Follower:
     cpu_seconds: dict[str, list[float]] = field(default_factory=dict)
     over: asyncio.Event = field(default_factory=asyncio.Event)
     _scheduled: dict[str, ScheduledJob] = field(default_factory=dict)
+    _ended: dict[str, asyncio.Event] = field(default_factory=dict)
 
     def add(self, scheduled: ScheduledJob, job: JobInfo) -> None:
-        """Begin to follow a job; its events must not have been streamed yet, or are told again by the broker."""
+        """Begin to follow a job that was just submitted; its first events may be told before, and do not matter."""
         self.timeline.submitted(job)
         self.cpu_seconds[job.id] = []
         self._scheduled[job.id] = scheduled
+        self._ended[job.id] = asyncio.Event()
 
     async def follow(self, client: Client) -> None:
         """Take in events until cancelled."""
@@ -50,6 +52,8 @@ class Follower:
                     self.cpu_seconds[event.job_id].append(event.cpu_seconds)
                 if len(self.timeline.jobs) == self.expected and self.timeline.is_over:
                     self.over.set()
+                if event.job_id in self._ended and self.timeline.jobs[event.job_id].state.is_final:
+                    self._ended[event.job_id].set()
 
     async def settle(self, client: Client) -> dict[str, JobInfo]:
         """Wait for deliveries that are under way, and ask for the final truth; jobs by id."""
@@ -63,8 +67,7 @@ class Follower:
 
     async def wait_seen(self, job_id: str) -> None:
         """Wait until the event of a job's end was taken in."""
-        while not self.timeline.jobs[job_id].state.is_final:
-            await asyncio.sleep(_POLL_SECONDS)
+        await self._ended[job_id].wait()
 
     def outcome(self, job: JobInfo, began_at: float) -> JobOutcome:
         """What became of a job.

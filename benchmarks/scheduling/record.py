@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import shutil
 import statistics
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +23,7 @@ JOB_SECONDS = 120.0
 """A run alone has to be done after so many seconds."""
 
 CPU_TICK = 0.001
-"""The least step between the CPU seconds of two reports: they come out of a counter that may stand still for a while."""
+"""The least step between the CPU seconds of two reports: they come out of a counter that may stand still."""
 
 
 def runs_to_record(kinds: Sequence[str] = tuple(KINDS)) -> list[ScheduledJob]:
@@ -102,7 +103,7 @@ def recording_of(outcome: JobOutcome, started_seconds: float) -> Recording:
     if outcome.state != "completed" or outcome.finished_seconds is None or len(outcome.points) < 2:
         raise RecordingError(f"{outcome.name} ended as {outcome.state} ({outcome.reason}); there is nothing to record")
     curve = tuple(_rising((point.cpu_seconds, point.value) for point in outcome.points))
-    steps = [after[0] - before[0] for before, after in zip(curve, curve[1:], strict=False)]
+    steps = [after[0] - before[0] for before, after in itertools.pairwise(curve)]
     return Recording(
         kind=outcome.kind,
         training_seed=outcome.training_seed,

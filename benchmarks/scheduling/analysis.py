@@ -1,0 +1,157 @@
+"""From outcomes to figures: per policy, paired by block, with intervals."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from benchmarks.scheduling.outcome import JobOutcome, RunOutcome
+from benchmarks.scheduling.recordings import Recordings
+
+BOOTSTRAP_SAMPLES = 4000
+BOOTSTRAP_SEED = 1
+INTERVAL = 0.95
+
+Measure = Callable[[RunOutcome], float | None]
+"""From a run to a figure of which less is better, or None where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """How much lower a figure is under one arm than under another, paired by block.
+
+    Attributes:
+        mean: Mean over blocks of 1 - arm / baseline; larger is better.
+        low: Lower end of the bootstrap interval (95 %) of that mean; None with fewer than 3 blocks.
+        high: Its upper end.
+        blocks: How many blocks both ran in.
+        wins: In how many the arm was better.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+    blocks: int
+    wins: int
+
+
+def by_block(outcomes: Iterable[RunOutcome]) -> dict[str, dict[str, RunOutcome]]:
+    """Complete runs by block and arm; a run that missed a tier does not compare."""
+    blocks: dict[str, dict[str, RunOutcome]] = {}
+    for outcome in outcomes:
+        if outcome.complete:
+            blocks.setdefault(outcome.block, {})[outcome.arm] = outcome
+    return blocks
+
+
+def gain(outcomes: Sequence[RunOutcome], arm: str, baseline: str, measure: Measure) -> Gain | None:
+    """How much lower a figure is under an arm than under a baseline; None when no block has both."""
+    gains = []
+    for runs in by_block(outcomes).values():
+        if arm not in runs or baseline not in runs:
+            continue
+        mine, theirs = measure(runs[arm]), measure(runs[baseline])
+        if mine is not None and theirs:
+            gains.append(1.0 - mine / theirs)
+    if not gains:
+        return None
+    low, high = bootstrap_interval(gains) if len(gains) > 2 else (None, None)
+    return Gain(statistics.fmean(gains), low, high, len(gains), sum(each > 0 for each in gains))
+
+
+def bootstrap_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Holds the mean of 95 % of samples drawn with replacement; always the same for the same values."""
+    generator = random.Random(BOOTSTRAP_SEED)
+    means = sorted(statistics.fmean(generator.choices(values, k=len(values))) for _ in range(BOOTSTRAP_SAMPLES))
+    tail = (1.0 - INTERVAL) / 2.0
+    return means[math.floor(tail * len(means))], means[math.ceil((1.0 - tail) * len(means)) - 1]
+
+
+def time_to_tier(number: int) -> Measure:
+    """Mean over jobs of the seconds from submission to the report that reached tier ``number``."""
+    return lambda run: _mean(job.reached_seconds[number - 1] for job in run.jobs)
+
+
+def time_to_delivery(number: int) -> Measure:
+    """Mean over jobs of the seconds from submission to the first answer of tier ``number``'s version."""
+    return lambda run: _mean(job.delivered_seconds[number - 1] for job in run.jobs)
+
+
+def finish(run: RunOutcome) -> float | None:
+    """Mean over jobs of the seconds from submission to the end of the budget."""
+    return _mean(job.finished_seconds for job in run.jobs)
+
+
+def makespan(run: RunOutcome) -> float | None:
+    """Seconds from the schedule's beginning to the end of the last job."""
+    return run.makespan_seconds
+
+
+MEASURES: Mapping[str, Measure] = {
+    "tier 1": time_to_tier(1),
+    "tier 2": time_to_tier(2),
+    "tier 1 answers": time_to_delivery(1),
+    "tier 2 answers": time_to_delivery(2),
+    "finish": finish,
+    "makespan": makespan,
+}
+"""Figures of a run, in seconds; less is better."""
+
+
+def worst_ratio(
+    outcomes: Sequence[RunOutcome], arm: str, baseline: str, of_job: Callable[[JobOutcome], float | None]
+) -> float | None:
+    """The largest ratio of a job's time to its time under the baseline in the same block, over all blocks."""
+    return max(job_ratios(outcomes, arm, baseline, of_job), default=None)
+
+
+def job_ratios(
+    outcomes: Sequence[RunOutcome], arm: str, baseline: str, of_job: Callable[[JobOutcome], float | None]
+) -> list[float]:
+    """Each job's time against its time under the baseline in the same block."""
+    ratios = []
+    for runs in by_block(outcomes).values():
+        if arm in runs and baseline in runs:
+            theirs = {job.name: of_job(job) for job in runs[baseline].jobs}
+            pairs = ((of_job(job), theirs.get(job.name)) for job in runs[arm].jobs)
+            ratios += [mine / other for mine, other in pairs if mine is not None and other]
+    return ratios
+
+
+def cpu_against_alone(run: RunOutcome, recordings: Recordings) -> float | None:
+    """CPU seconds of all jobs against what the recordings needed alone: what sharing cores costs. None if unknown."""
+    alone = [recordings.runs.get((job.kind, job.training_seed)) for job in run.jobs]
+    known = [each.cpu_seconds for each in alone if each is not None]
+    return sum(job.cpu_seconds for job in run.jobs) / sum(known) if known and len(known) == len(alone) else None
+
+
+def controller_cores(run: RunOutcome) -> float:
+    """Cores that broker and agent used while the schedule ran."""
+    return (run.broker_cpu_seconds + run.agent_cpu_seconds) / max(run.makespan_seconds, 1e-9)
+
+
+def served_quality(runs: Mapping[str, RunOutcome]) -> dict[str, float]:
+    """Per arm of a block: mean over seconds and endpoints of accuracy x in-objective, up to the end of the longest.
+
+    After the end of its last job an arm goes on as in its last whole seconds.
+    """
+    served = {arm: run.served.quality for arm, run in runs.items() if run.served is not None}
+    if not served:
+        return {}
+    horizon = max(len(quality) for quality in served.values())
+    endpoints = len(next(iter(runs.values())).jobs)
+    means = {}
+    for arm, quality in served.items():
+        # The last second is cut off where the last job ended.
+        whole = quality[:-1] or (0.0,)
+        last = statistics.fmean(whole[-3:])
+        means[arm] = (math.fsum(whole) + last * (horizon - len(whole))) / (horizon * endpoints)
+    return means
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None

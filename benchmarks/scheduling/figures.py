@@ -1,0 +1,217 @@
+"""The figures and the bars of a result file, made of outcomes."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from benchmarks.results import Bar
+from benchmarks.scheduling.analysis import (
+    MEASURES,
+    Gain,
+    by_block,
+    controller_cores,
+    cpu_against_alone,
+    gain,
+    job_ratios,
+    served_quality,
+)
+from benchmarks.scheduling.arms import ARMS
+from benchmarks.scheduling.fidelity import fidelity
+from benchmarks.scheduling.outcome import JobOutcome, RunOutcome
+from benchmarks.scheduling.recordings import Recordings
+
+Json = dict[str, Any]
+BASELINES = ("fair", "fair-slices", "fifo")
+OURS = ("utility", "utility-history")
+
+
+def make_figures(
+    outcomes: Sequence[RunOutcome], recordings: Recordings, cores: int, missing: Mapping[str, str]
+) -> Json:
+    """Everything that was measured.
+
+    Args:
+        outcomes: All runs.
+        recordings: Of each kind alone.
+        cores: Of the machine.
+        missing: Arms that could not run, with the reason.
+    """
+    idle = [run for run in outcomes if run.served is None]
+    arms = [name for name in ARMS if any(run.arm == name for run in outcomes)]
+    return {
+        "runs": len(outcomes),
+        "incomplete_runs": [f"{run.block} {run.arm}" for run in outcomes if not run.complete],
+        "blocks": sorted({run.block for run in outcomes}),
+        "missing_arms": dict(missing),
+        "arms": {name: _arm_figures(name, idle, recordings) for name in arms},
+        "gains": {
+            baseline: {
+                name: {measure: _gain_json(gain(idle, name, baseline, of_run)) for measure, of_run in MEASURES.items()}
+                for name in arms
+                if name != baseline
+            }
+            for baseline in BASELINES
+            if baseline in arms
+        },
+        "served": _served(outcomes),
+        "fidelity": _fidelity(idle, recordings, cores),
+        "table": [_row(run, recordings) for run in outcomes],
+    }
+
+
+def make_bars(outcomes: Sequence[RunOutcome], figures: Json) -> list[Bar]:
+    """What the live experiments have to show; blocks with requests beside the jobs count for served quality only."""
+    bars = []
+    for arm in OURS:
+        bars += [
+            Bar(f"time to tier 1, {arm} below fair", _percent(figures, "fair", arm, "tier 1"), ">= 45", "%"),
+            Bar(
+                f"time to tier 1, {arm} below fair-slices",
+                _percent(figures, "fair-slices", arm, "tier 1"),
+                ">= 40",
+                "%",
+            ),
+            Bar(f"time to tier 1, {arm} below fifo", _percent(figures, "fifo", arm, "tier 1"), ">= 5", "%"),
+            Bar("the same, lower end of its interval", _percent(figures, "fifo", arm, "tier 1", "low"), "> 0", "%"),
+            Bar(f"makespan, {arm} below fair", _percent(figures, "fair", arm, "makespan"), ">= 0", "%"),
+            Bar(f"mean finish, {arm} below fair", _percent(figures, "fair", arm, "finish"), ">= 0", "%"),
+            Bar(f"worst finish of a job, {arm} against fair", _of_arm(figures, arm, "worst_finish"), "<= 1.5"),
+        ]
+    return [*bars, *_common_bars(outcomes, figures)]
+
+
+def sanity_bars(outcomes: Sequence[RunOutcome], planned: int) -> list[Bar]:
+    """What any run has to show, however slow the machine is."""
+    jobs = [job for run in outcomes for job in run.jobs]
+    delivered = sum(each is not None for job in jobs for each in job.delivered_seconds)
+    tiers = sum(len(job.targets) for job in jobs)
+    return [
+        Bar("runs that came to their end", sum(run.complete for run in outcomes), f"== {planned}"),
+        Bar("tiers delivered", delivered, f"== {tiers}"),
+        Bar("processes left behind", sum(run.left_over for run in outcomes), "== 0"),
+    ]
+
+
+def _common_bars(outcomes: Sequence[RunOutcome], figures: Json) -> list[Bar]:
+    worst = [
+        -gains["makespan"]["mean"] * 100.0
+        for gains in figures["gains"].get("fair", {}).values()
+        if gains["makespan"] is not None
+    ]
+    served = figures["served"]["quality"]
+    best = max((quality for arm, quality in served.items() if arm not in OURS), default=None)
+    ours = max((served[arm] for arm in OURS if arm in served), default=None)
+    ahead = None if best is None or ours is None else (ours / best - 1.0) * 100.0
+    return [
+        Bar("longest makespan of any policy above fair's", max(worst, default=None), "<= 2", "%"),
+        Bar("served quality, utility above the best other", ahead, "> 0", "%"),
+        Bar("simulator, median error of a job's time to tier 1", figures["fidelity"]["median_percent"], "<= 10", "%"),
+        *sanity_bars(outcomes, len(outcomes)),
+    ]
+
+
+def _percent(figures: Json, baseline: str, arm: str, measure: str, field: str = "mean") -> float | None:
+    found = figures["gains"].get(baseline, {}).get(arm, {}).get(measure)
+    return None if found is None or found[field] is None else round(found[field] * 100.0, 2)
+
+
+def _of_arm(figures: Json, arm: str, name: str) -> float | None:
+    value: float | None = figures["arms"].get(arm, {}).get(name)
+    return value
+
+
+def _arm_figures(arm: str, outcomes: Sequence[RunOutcome], recordings: Recordings) -> Json:
+    runs = [run for run in outcomes if run.arm == arm and run.complete]
+    ratios = job_ratios(outcomes, arm, "fair", _finish_of) if arm != "fair" else []
+    tier_ratios = job_ratios(outcomes, arm, "fair", _tier_1_of) if arm != "fair" else []
+    against_alone = [each for run in runs if (each := cpu_against_alone(run, recordings)) is not None]
+    return {
+        "about": ARMS[arm].about,
+        "time_slice_seconds": ARMS[arm].time_slice_seconds,
+        "runs": len(runs),
+        "seconds": {name: _mean([each for run in runs if (each := of_run(run))]) for name, of_run in MEASURES.items()},
+        "worst_finish": _max(ratios),
+        "median_finish": _rounded(statistics.median(ratios)) if ratios else None,
+        "worst_tier_1": _max(tier_ratios),
+        "cpu_against_alone": _mean(against_alone),
+        "controller_cores": _mean([controller_cores(run) for run in runs]),
+        "foreign_cpu_seconds": _max([run.foreign_cpu_seconds or 0.0 for run in runs]),
+    }
+
+
+def _finish_of(job: JobOutcome) -> float | None:
+    return job.finished_seconds
+
+
+def _tier_1_of(job: JobOutcome) -> float | None:
+    return job.reached_seconds[0]
+
+
+def _served(outcomes: Sequence[RunOutcome]) -> Json:
+    quality: dict[str, list[float]] = {}
+    for runs in by_block(outcomes).values():
+        for arm, value in served_quality(runs).items():
+            quality.setdefault(arm, []).append(value)
+    loaded = [run for run in outcomes if run.served is not None]
+    return {
+        "quality": {arm: _mean(values) for arm, values in quality.items()},
+        "requests": sum(run.served.requests for run in loaded if run.served is not None),
+        "failed": sum(run.served.failed for run in loaded if run.served is not None),
+        "p99_ms": {f"{run.block} {run.arm}": _rounded(run.served.p99_ms) for run in loaded if run.served is not None},
+    }
+
+
+def _fidelity(outcomes: Sequence[RunOutcome], recordings: Recordings, cores: int) -> Json:
+    arms = sorted({run.arm for run in outcomes})
+    found = {arm: fidelity([run for run in outcomes if run.arm == arm], recordings, cores) for arm in arms}
+    total = fidelity(outcomes, recordings, cores)
+    return {
+        "runs": total.runs,
+        "median_percent": _hundredfold(total.median),
+        "p90_percent": _hundredfold(total.p90),
+        "by_arm": {
+            arm: {"median_percent": _hundredfold(each.median), "runs": each.runs} for arm, each in found.items()
+        },
+    }
+
+
+def _row(run: RunOutcome, recordings: Recordings) -> Json:
+    return {
+        "block": run.block,
+        "arm": run.arm,
+        "complete": run.complete,
+        "jobs": {
+            job.name: {"tiers": job.reached_seconds, "finish": job.finished_seconds, "cpu": job.cpu_seconds}
+            for job in run.jobs
+        },
+        "makespan": run.makespan_seconds,
+        "cpu_against_alone": _rounded(cpu_against_alone(run, recordings)),
+        "controller_cores": _rounded(controller_cores(run)),
+        "foreign_cpu_seconds": run.foreign_cpu_seconds,
+        "steal_seconds": run.steal_seconds,
+    }
+
+
+def _gain_json(found: Gain | None) -> Json | None:
+    if found is None:
+        return None
+    return {name: _rounded(value) if isinstance(value, float) else value for name, value in asdict(found).items()}
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return _rounded(statistics.fmean(values)) if values else None
+
+
+def _max(values: Sequence[float]) -> float | None:
+    return _rounded(max(values)) if values else None
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+def _hundredfold(value: float | None) -> float | None:
+    return None if value is None else round(100.0 * value, 2)

@@ -1,0 +1,209 @@
+"""Which runs there are, in which order, and the running of them: blocks of a schedule, all arms in each.
+
+A block is a schedule with a repetition. All arms run in it, in an order of its own that is drawn at random, so that a
+machine that gets slower or faster over time favours none of them. Each run is kept in a file at once: what was
+interrupted goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from benchmarks.scheduling.arms import CORE, QUICK, WIDE, Arm
+from benchmarks.scheduling.kinds import KINDS
+from benchmarks.scheduling.outcome import RunOutcome
+from benchmarks.scheduling.recordings import Recordings
+from benchmarks.scheduling.schedules import SCHEDULES, Schedule, make_schedule
+
+WIDE_SCHEDULES = ("at-once", "random")
+"""In these all arms run; elsewhere the core ones."""
+
+QUICK_SCHEDULES = ("small",)
+
+START_STOP_SECONDS = 9.0
+"""What a run takes beyond its schedule: the product's start and its end."""
+
+BUSY_FACTOR = 1.25
+"""How much longer the jobs take together than their CPU seconds alone, spread evenly over all cores."""
+
+DEADLINE_FACTOR, LEAST_DEADLINE_SECONDS = 4.0, 120.0
+"""A run is given up after so many times the expected seconds."""
+
+_GUESSED_CPU_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """An arm in a block."""
+
+    schedule: Schedule
+    arm: Arm
+
+    @property
+    def key(self) -> str:
+        """Fingerprint of everything that decides what is run."""
+        kinds = {job.kind: asdict(KINDS[job.kind]) for job in self.schedule.jobs}
+        asked = {"schedule": asdict(self.schedule), "arm": _what_decides(self.arm), "kinds": kinds}
+        return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+    def path(self, folder: Path) -> Path:
+        """Where its outcome is kept."""
+        return folder / f"{self.schedule.block}.{self.arm.name}.json"
+
+    def load(self, folder: Path) -> RunOutcome | None:
+        """Its outcome, if it was run before as it would be now."""
+        try:
+            outcome = RunOutcome.read(self.path(folder))
+        except (OSError, ValueError):
+            return None
+        return outcome if outcome.key == self.key else None
+
+
+def _what_decides(arm: Arm) -> dict[str, object]:
+    fields = {name: getattr(arm, name) for name in arm.__slots__ if name not in {"about", "options"}}
+    return fields | {"options": dict(arm.options)}
+
+
+Block = tuple[Run, ...]
+"""Runs of the same schedule, each under another arm."""
+
+
+def make_block(schedule: Schedule, arms: Iterable[Arm], seed: int) -> Block:
+    """The runs of a block, in the order in which they run.
+
+    Args:
+        schedule: Of all of them.
+        arms: In any order.
+        seed: Together with the block it decides the order.
+    """
+    runs = [Run(schedule, arm) for arm in sorted(arms, key=lambda arm: arm.name)]
+    random.Random(f"{seed}/{schedule.block}").shuffle(runs)
+    return tuple(runs)
+
+
+def make_blocks(names: Sequence[str], repetitions: int, arms: Callable[[str], Iterable[Arm]], seed: int) -> list[Block]:
+    """Blocks of all schedules, repetition by repetition.
+
+    Args:
+        names: Of the schedules.
+        repetitions: Of each.
+        arms: Those of a schedule's name.
+        seed: Of schedules and orders.
+    """
+    return [
+        make_block(make_schedule(name, repetition, seed), arms(name), seed)
+        for repetition in range(repetitions)
+        for name in names
+    ]
+
+
+def arms_of(schedule: str, *, quick: bool) -> tuple[str, ...]:
+    """Names of the arms that run in blocks of a schedule when nothing else was asked for."""
+    if quick:
+        return QUICK
+    return WIDE if schedule in WIDE_SCHEDULES else CORE
+
+
+def schedules_of(*, quick: bool) -> tuple[str, ...]:
+    """Names of the schedules that run when nothing else was asked for."""
+    return QUICK_SCHEDULES if quick else tuple(name for name in SCHEDULES if name not in QUICK_SCHEDULES)
+
+
+def expected_seconds(schedule: Schedule, recordings: Recordings, cores: int) -> float:
+    """About how long a run of a schedule takes, the product's start and end included."""
+    works = [
+        recording.cpu_seconds if (recording := recordings.runs.get((job.kind, job.training_seed))) else None
+        for job in schedule.jobs
+    ]
+    total = sum(_GUESSED_CPU_SECONDS if work is None else work for work in works)
+    last = max(job.at_seconds for job in schedule.jobs)
+    return max(total * BUSY_FACTOR / cores, last + _GUESSED_CPU_SECONDS) + START_STOP_SECONDS
+
+
+def deadline_seconds(schedule: Schedule, recordings: Recordings, cores: int) -> float:
+    """When a run of a schedule is given up."""
+    return max(LEAST_DEADLINE_SECONDS, DEADLINE_FACTOR * expected_seconds(schedule, recordings, cores))
+
+
+@dataclass(slots=True)
+class Budget:
+    """Time that the blocks may take.
+
+    Attributes:
+        seconds: In total, or None for as long as it takes.
+        clock: Seconds that never jump.
+    """
+
+    seconds: float | None
+    clock: Callable[[], float] = time.monotonic
+    _began: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._began = self.clock()
+
+    def allows(self, seconds: float) -> bool:
+        """Whether there is as much time left."""
+        return self.seconds is None or self.clock() - self._began + seconds <= self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How far a matrix has come.
+
+    Attributes:
+        run: What was just finished, or None for a block that is left out for want of time.
+        outcome: What it left.
+        again: Whether it was kept from an earlier time.
+        block: Name of the block.
+    """
+
+    block: str
+    run: Run | None = None
+    outcome: RunOutcome | None = None
+    again: bool = False
+
+
+async def run_blocks(
+    blocks: Sequence[Block],
+    folder: Path,
+    carry_out: Callable[[Run], Awaitable[RunOutcome]],
+    expect: Callable[[Run], float],
+    budget: Budget,
+    tell: Callable[[Step], None],
+) -> list[RunOutcome]:
+    """Run blocks, as many as there is time for; a block that was begun is finished.
+
+    Args:
+        blocks: In the order in which they run.
+        folder: Where outcomes are kept.
+        carry_out: Does a run.
+        expect: About how many seconds a run takes.
+        budget: How long all may take.
+        tell: Called after each run.
+
+    Returns:
+        The outcomes of all runs that were finished, earlier ones included.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    outcomes = []
+    for block in blocks:
+        kept = {run.arm.name: run.load(folder) for run in block}
+        left = sum(expect(run) for run in block if kept[run.arm.name] is None)
+        name = block[0].schedule.block
+        if left and not budget.allows(left):
+            tell(Step(name))
+            continue
+        for run in block:
+            earlier = kept[run.arm.name]
+            outcome = earlier or await carry_out(run)
+            if earlier is None:
+                outcome.write(run.path(folder))
+            outcomes.append(outcome)
+            tell(Step(name, run, outcome, again=earlier is not None))
+    return outcomes

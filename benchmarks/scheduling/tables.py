@@ -1,0 +1,180 @@
+"""The section of ``docs/results.md`` that the live experiments write: between markers, made of the result file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from benchmarks.bars import shown_goal, shown_value
+from benchmarks.results import Bar
+from benchmarks.scheduling.schedules import SCHEDULES
+
+Json = dict[str, Any]
+BEGIN, END = "<!-- scheduling-live: begin -->", "<!-- scheduling-live: end -->"
+MEASURES = ("tier 1", "tier 2", "finish", "makespan")
+
+
+def write_section(document: Path, text: str) -> None:
+    """Put a text between the markers of a document, or at its end when there are none.
+
+    Raises:
+        ValueError: There is one marker without the other.
+    """
+    content = document.read_text(encoding="utf-8")
+    if (BEGIN in content) != (END in content):
+        raise ValueError(f"{document.name} has one of the markers {BEGIN} and {END} without the other")
+    section = f"{BEGIN}\n{text.strip()}\n{END}"
+    if BEGIN in content:
+        before, _, rest = content.partition(BEGIN)
+        content = before + section + rest.partition(END)[2]
+    else:
+        content = f"{content.rstrip()}\n\n{section}\n"
+    document.write_text(content, encoding="utf-8")
+
+
+def make_section(figures: Json, bars: list[Bar], *, command: str, machine: Json, plots: list[str]) -> str:
+    """The section's text.
+
+    Args:
+        figures: Of the result file.
+        bars: Of the result file.
+        command: What makes it again.
+        machine: Where it was made.
+        plots: Files beside the document that show more.
+    """
+    schedules = dict.fromkeys(block.rpartition("-")[0] for block in figures["blocks"])
+    about = (
+        f"`{command}`; {figures['runs']} runs of the whole product with real training processes on "
+        f"{machine['cores']} cores ({machine['cpu']}, Linux {machine['kernel']}). Every arm met the same jobs at the "
+        "same times; their order within a block was drawn at random. "
+        "All arms but `fair` and `utility-plain-slices` give training 100 ms time slices."
+    )
+    head = [
+        "## Schedulers, live",
+        "",
+        about,
+        "",
+        *(f"* `{name}`: {SCHEDULES[name].about}" for name in schedules if name in SCHEDULES),
+        "",
+    ]
+    parts = [head, _bars(bars), _gains(figures, "fair"), _gains(figures, "fair-slices"), _gains(figures, "fifo")]
+    parts += [_arms(figures), _served(figures), _fidelity(figures), _left_out(figures)]
+    parts.append([f"![{name}]({name})" for name in plots])
+    return "\n".join("\n".join(part) + "\n" for part in parts if part)
+
+
+def _bars(bars: list[Bar]) -> list[str]:
+    rows = [
+        f"| {bar.name} | {shown_value(bar)} | {shown_goal(bar)} | {'yes' if bar.holds else '**no**'} |" for bar in bars
+    ]
+    return ["### Bars", "", "| measured | value | goal | holds |", "| --- | --- | --- | --- |", *rows]
+
+
+def _gains(figures: Json, baseline: str) -> list[str]:
+    gains = figures["gains"].get(baseline, {})
+    rows = [
+        f"| {arm} | {found['tier 1']['blocks']} | {' | '.join(_gain(found[name]) for name in MEASURES)} |"
+        for arm, found in gains.items()
+        if found["tier 1"] is not None
+    ]
+    if not rows:
+        return []
+    return [
+        f"### Below `{baseline}`",
+        "",
+        "Mean over blocks of 1 - policy / baseline of a run's mean, with its 95 % bootstrap interval; more is better.",
+        "",
+        f"| policy | blocks | {' | '.join(MEASURES)} |",
+        f"| --- | --- |{' --- |' * len(MEASURES)}",
+        *rows,
+    ]
+
+
+def _gain(found: Json | None) -> str:
+    if found is None:
+        return "-"
+    interval = "" if found["low"] is None else f" ({100 * found['low']:.1f} … {100 * found['high']:.1f})"
+    return f"{100 * found['mean']:.1f} %{interval}"
+
+
+def _arms(figures: Json) -> list[str]:
+    rows = []
+    for arm, found in figures["arms"].items():
+        seconds = found["seconds"]
+        cells = [*(_number(seconds[name], 1) for name in MEASURES), _number(found["worst_tier_1"], 2)]
+        cells += [_number(found[name], 2) for name in ("worst_finish", "cpu_against_alone")]
+        rows.append(f"| {arm} | {found['runs']} | {' | '.join(cells)} | {_number(found['controller_cores'], 3)} |")
+    columns = [
+        *(f"{name}, s" for name in MEASURES),
+        "worst tier 1",
+        "worst finish",
+        "CPU vs alone",
+        "controller, cores",
+    ]
+    note = (
+        "Seconds are means over runs of the mean over jobs, from a job's submission. Policies that ran in other blocks "
+        "do not compare here; the tables above pair them. Worst: of any job, against the same job under `fair`."
+    )
+    return [
+        "### Each policy",
+        "",
+        note,
+        "",
+        f"| policy | runs | {' | '.join(columns)} |",
+        f"| --- | --- |{' --- |' * len(columns)}",
+        *rows,
+    ]
+
+
+def _served(figures: Json) -> list[str]:
+    served = figures["served"]
+    if not served["quality"]:
+        return []
+    best_first = sorted(served["quality"].items(), key=lambda item: -item[1])
+    rows = [f"| {arm} | {quality:.4f} |" for arm, quality in best_first]
+    note = (
+        f"{served['requests']} requests in all, {served['failed']} failed. Accuracy of the answers that came within "
+        "50 ms, as a mean over time and endpoints; an endpoint without a version counts 0."
+    )
+    return [
+        "### Served quality",
+        "",
+        note,
+        "",
+        "| policy | quality |",
+        "| --- | --- |",
+        *rows,
+    ]
+
+
+def _fidelity(figures: Json) -> list[str]:
+    found = figures["fidelity"]
+    if not found["runs"]:
+        return []
+    rows = [
+        f"| {arm} | {each['runs']} | {_number(each['median_percent'], 1)} % |" for arm, each in found["by_arm"].items()
+    ]
+    note = (
+        f"{found['runs']} runs replayed from recordings of each kind alone: a job's time to tier 1 is off by "
+        f"{_number(found['median_percent'], 1)} % in the median and by {_number(found['p90_percent'], 1)} % at the 90th "
+        "percentile."
+    )
+    return [
+        "### The simulator against these runs",
+        "",
+        note,
+        "",
+        "| policy | runs | median error |",
+        "| --- | --- | --- |",
+        *rows,
+    ]
+
+
+def _left_out(figures: Json) -> list[str]:
+    lines = [f"* `{arm}` did not run: {why}" for arm, why in figures["missing_arms"].items()]
+    lines += [f"* not complete, and left out of every comparison: {run}" for run in figures["incomplete_runs"]]
+    return ["### Left out", "", *lines] if lines else []
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
