@@ -144,7 +144,7 @@ class Agent:
 
     def heartbeat(self) -> nodes_pb2.Heartbeat:
         """What the broker has to know from time to time."""
-        return nodes_pb2.Heartbeat(runs=self._runs.usages(), images=self._images)
+        return nodes_pb2.Heartbeat(runs=self._runs.usages(), images=self._images, endpoints=self._serving.take_usage())
 
     def kept_progress(self) -> Sequence[nodes_pb2.Progress]:
         """Reports that the broker may have missed."""
@@ -156,6 +156,7 @@ class Agent:
             return
         runs = {run.run_id: run for run in wanted.runs if is_plain(run.run_id)}
         deliveries = {delivery.delivery_id: delivery for delivery in wanted.deliveries}
+        self._serving.want_shares({each.endpoint: _share(each.share) for each in wanted.endpoints})
         wanted_runs = {key: reconciler.WantedRun(_share(run.share), run.stop) for key, run in runs.items()}
         actions = reconciler.reconcile_runs(wanted_runs, self._runs.actual())
         actions += reconciler.reconcile_deliveries(deliveries, self._deliveries.under_way(), self._deliveries.ended())

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import aiohttp
 
+from tiercel.trainer_agent.endpoint_usage import ServingUsage, Totals
 from tiercel.trainer_agent.errors import DeliveryFailedError
+from tiercel.trainer_agent.limits.contract import CpuShare
 
 _log = logging.getLogger(__name__)
 
@@ -104,6 +106,48 @@ class ServingClient:
         except (aiohttp.ClientError, TimeoutError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise ServingUnreachableError(str(error) or type(error).__name__) from error
         return tuple(sorted(found, key=lambda model: (model.endpoint, model.version)))
+
+    async def usage(self, address: str) -> ServingUsage:
+        """What the requests of each endpoint took so far.
+
+        Raises:
+            ServingUnreachableError: Nothing answers, or a server that does not count.
+        """
+        url = f"http://{address}/v2/usage"
+        try:
+            async with self._session.get(url, timeout=_INDEX) as response:
+                if response.status != _OK:
+                    raise ServingUnreachableError(f"{url} answered {response.status}")
+                content = await response.json(content_type=None)
+            totals = {
+                str(line["name"]): Totals(
+                    int(line["requests"]),
+                    int(line["answers"]),
+                    float(line["delay_seconds"]),
+                    float(line["cpu_seconds"]),
+                )
+                for line in content["models"]
+            }
+            return ServingUsage(float(content["uptime_seconds"]), totals)
+        except (aiohttp.ClientError, TimeoutError, ValueError, TypeError, KeyError) as error:
+            raise ServingUnreachableError(str(error) or type(error).__name__) from error
+
+    async def declare_shares(self, address: str, shares: Mapping[str, CpuShare]) -> None:
+        """Say what endpoints may use from now on; those not named are not limited.
+
+        Raises:
+            ServingUnreachableError: Nothing answers, or the server does not take it.
+        """
+        url = f"http://{address}/v2/shares"
+        models = {
+            name: {"cpu_weight": share.weight, "cpu_cap_cores": share.cap_cores} for name, share in shares.items()
+        }
+        try:
+            async with self._session.post(url, json={"models": models}, timeout=_INDEX) as response:
+                if response.status != _OK:
+                    raise ServingUnreachableError(_error_in(await response.text()))
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise ServingUnreachableError(str(error) or type(error).__name__) from error
 
     async def _load_once(self, endpoint: str) -> None:
         address = self._address()

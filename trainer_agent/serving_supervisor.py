@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from tiercel.trainer_agent import serving_process
 from tiercel.trainer_agent.backoff import Backoff
+from tiercel.trainer_agent.endpoint_usage import UsageMeter
+from tiercel.trainer_agent.limits.contract import CpuShare
 from tiercel.trainer_agent.serving_client import ServedModel, ServingClient, ServingUnreachableError
 from tiercel.trainer_agent.serving_process import ServingPlaces, ServingState
 from tiercel.trainer_agent.supervision import is_locked
@@ -72,6 +74,11 @@ class ServingSupervisor:
         self._served: tuple[ServedModel, ...] = ()
         self._child: asyncio.subprocess.Process | None = None
         self._backoff = Backoff(0.2, 5.0)
+        self._meter = UsageMeter()
+        self._last_complaint = ""
+        # None: nobody has said what is wanted, or what this server was told.
+        self._wanted_shares: dict[str, CpuShare] | None = None
+        self._declared_shares: dict[str, CpuShare] | None = None
 
     def address(self) -> str:
         """Where REST answers, ``host:port``, or empty while it does not."""
@@ -83,6 +90,14 @@ class ServingSupervisor:
             return nodes_pb2.ServingStatus()
         versions = [nodes_pb2.ServedVersion(endpoint=one.endpoint, version=one.version) for one in self._served]
         return nodes_pb2.ServingStatus(http=self._state.http, grpc=self._state.grpc, versions=versions)
+
+    def want_shares(self, shares: Mapping[str, CpuShare]) -> None:
+        """Endpoints may use this much, on whatever server there is; those not named are not limited."""
+        self._wanted_shares = dict(shares)
+
+    def take_usage(self) -> list[nodes_pb2.EndpointUsage]:
+        """What the requests of endpoints took since this was last asked."""
+        return self._meter.take()
 
     async def run(self) -> None:
         """Keep a server alive until cancelled. It is left running then; see :meth:`stop`."""
@@ -180,10 +195,27 @@ class ServingSupervisor:
             else:
                 last_heard = clock()
                 self._note(served)
+                await self._look_after_shares(state)
             await self._wait_a_moment()
         if clock() - began > _SILENCE_SECONDS:
             self._backoff.reset()
         _log.warning("the inference server with pid %d is gone and is started again", state.pid)
+
+    async def _look_after_shares(self, state: ServingState) -> None:
+        """Tell the server what is wanted unless it knows, and read what it counted."""
+        wanted = self._wanted_shares
+        try:
+            if wanted is not None and wanted != self._declared_shares:
+                await self._client.declare_shares(state.http, wanted)
+                self._declared_shares = wanted
+            self._meter.note(await self._client.usage(state.http))
+        except ServingUnreachableError as error:  # tried again at the next look
+            self._complain_once(error)
+
+    def _complain_once(self, error: ServingUnreachableError) -> None:
+        if str(error) != self._last_complaint:
+            self._last_complaint = str(error)
+            _log.warning("the inference server cannot be told what endpoints may use: %s", error)
 
     async def _wait_a_moment(self) -> None:
         """Until it is time to look again, or our own child has ended."""
@@ -201,6 +233,7 @@ class ServingSupervisor:
 
     def _enter(self, state: ServingState) -> None:
         self._state = state
+        self._declared_shares = None
         self._ports = state.ports
         try:
             self._protect(state.pid)

@@ -66,6 +66,11 @@ class Heard:
                 data[message.log.offset_bytes :] = message.log.data
         return bytes(data)
 
+    def usage(self, endpoint: str) -> list[nodes_pb2.EndpointUsage]:
+        """What was said of an endpoint's requests."""
+        beats = [message.heartbeat for message in self.messages if message.HasField("heartbeat")]
+        return [usage for beat in beats for usage in beat.endpoints if usage.endpoint == endpoint]
+
     def serving(self) -> nodes_pb2.ServingStatus | None:
         """What was last said of the inference server."""
         said = [hello.serving for hello in self.hellos] + [m.serving for m in self.messages if m.HasField("serving")]
@@ -84,6 +89,7 @@ class ScriptedBroker(nodes_pb2_grpc.NodesServiceServicer):
         self.refuses_checkpoints = False
         self._runs: dict[str, nodes_pb2.WantedRun] = {}
         self._deliveries: dict[str, nodes_pb2.WantedDelivery] = {}
+        self._endpoints: tuple[nodes_pb2.WantedEndpoint, ...] = ()
         self._generation = 0
         self._changed = asyncio.Condition()
         self._server: aio.Server | None = None
@@ -106,10 +112,12 @@ class ScriptedBroker(nodes_pb2_grpc.NodesServiceServicer):
         self,
         *runs: nodes_pb2.WantedRun,
         deliveries: Sequence[nodes_pb2.WantedDelivery] = (),
+        endpoints: Sequence[nodes_pb2.WantedEndpoint] = (),
     ) -> None:
         """From now on this, and nothing else, is wanted."""
         self._runs = {run.run_id: run for run in runs}
         self._deliveries = {delivery.delivery_id: delivery for delivery in deliveries}
+        self._endpoints = tuple(endpoints)
         async with self._changed:
             self._generation += 1
             self._changed.notify_all()
@@ -174,7 +182,9 @@ class ScriptedBroker(nodes_pb2_grpc.NodesServiceServicer):
             copy.CopyFrom(run)
             copy.log_offset_bytes = len(self.heard.output(run.run_id))
             runs.append(copy)
-        return nodes_pb2.WantedState(generation=self._generation, runs=runs, deliveries=self._deliveries.values())
+        return nodes_pb2.WantedState(
+            generation=self._generation, runs=runs, deliveries=self._deliveries.values(), endpoints=self._endpoints
+        )
 
     async def _read(self, requests: AsyncIterator[nodes_pb2.ConnectRequest], epoch: int) -> None:
         async for request in requests:

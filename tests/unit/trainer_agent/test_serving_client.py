@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import aiohttp
 import pytest
 from aiohttp import web
 
+from tiercel.trainer_agent.endpoint_usage import ServingUsage, Totals
 from tiercel.trainer_agent.errors import DeliveryFailedError
+from tiercel.trainer_agent.limits.contract import CpuShare
 from tiercel.trainer_agent.serving_client import ServedModel, ServingClient, ServingUnreachableError
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
@@ -20,10 +23,12 @@ class FakeServing:
     def __init__(self) -> None:
         self.answers: list[web.Response] = []
         self.paths: list[str] = []
+        self.bodies: list[str] = []
         self.address = ""
 
     async def handle(self, request: web.Request) -> web.Response:
         self.paths.append(request.path)
+        self.bodies.append(await request.text())
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         return web.Response(status=answer.status, body=answer.body)
 
@@ -112,3 +117,37 @@ async def test_what_is_served(serving: FakeServing, session: aiohttp.ClientSessi
             await client.served(serving.address)
     with pytest.raises(ServingUnreachableError):
         await client.served("127.0.0.1:1")
+
+
+async def test_what_requests_took(serving: FakeServing, session: aiohttp.ClientSession) -> None:
+    client = ServingClient(session, lambda: serving.address)
+    serving.answers = [
+        web.Response(
+            body=b'{"uptime_seconds": 2.5, "models": [{"name": "a", "requests": 3, "answers": 2, "delay_seconds": 0.5,'
+            b' "cpu_seconds": 0.25, "waiting": 1}]}'
+        )
+    ]
+    assert await client.usage(serving.address) == ServingUsage(2.5, {"a": Totals(3, 2, 0.5, 0.25)})
+    for wrong in (
+        web.Response(status=404),
+        web.Response(body=b"{"),
+        web.Response(body=b"[]"),
+        web.Response(body=b'{"uptime_seconds": 1, "models": [{"name": "a"}]}'),
+    ):
+        serving.answers = [wrong]
+        with pytest.raises(ServingUnreachableError):
+            await client.usage(serving.address)
+
+
+async def test_shares_are_declared_as_a_whole(serving: FakeServing, session: aiohttp.ClientSession) -> None:
+    client = ServingClient(session, lambda: serving.address)
+    serving.answers = [web.Response(), web.Response(status=400, body=b'{"error": "models.a: no"}')]
+    await client.declare_shares(serving.address, {"a": CpuShare(0.5, 1.5), "b": CpuShare(0.25)})
+    assert serving.paths == ["/v2/shares"]
+    assert json.loads(serving.bodies[0]) == {
+        "models": {"a": {"cpu_weight": 0.5, "cpu_cap_cores": 1.5}, "b": {"cpu_weight": 0.25, "cpu_cap_cores": None}}
+    }
+    with pytest.raises(ServingUnreachableError, match=r"models\.a: no"):
+        await client.declare_shares(serving.address, {})
+    with pytest.raises(ServingUnreachableError):
+        await client.declare_shares("127.0.0.1:1", {})

@@ -1,0 +1,89 @@
+"""Shares and usage of endpoints, from a scripted broker through a real agent to a real inference server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.support import onnx_models
+from tests.support.nodes_broker import DEADLINE, AgentProcess, ScriptedBroker, agent_process
+from tests.support.until import until
+from tiercel.v1 import common_pb2, nodes_pb2
+
+
+@pytest.fixture
+def agent(broker: ScriptedBroker, tmp_path: Path) -> Iterator[AgentProcess]:
+    """An agent whose inference server has a model already."""
+    onnx_models.put(tmp_path / "state" / "agent" / "models", "line", 1, onnx_models.plus(1.0))
+    with agent_process(tmp_path / "state", broker.address) as running:
+        yield running
+
+
+def wanted(endpoint: str, weight: float, cap_cores: float = 0.0) -> nodes_pb2.WantedEndpoint:
+    share = common_pb2.Share(cpu_weight=weight, cpu_cap_cores=cap_cores, reason="a test wants it")
+    return nodes_pb2.WantedEndpoint(endpoint=endpoint, share=share)
+
+
+async def told(broker: ScriptedBroker, endpoint: str = "line") -> dict[str, Any]:
+    """What the inference server knows of an endpoint; nothing while it is away."""
+    serving = broker.heard.serving()
+    if serving is None:
+        return {}
+    try:
+        async with aiohttp.ClientSession() as session, session.get(f"http://{serving.http}/v2/usage") as response:
+            lines = (await response.json())["models"]
+    except aiohttp.ClientError:
+        return {}
+    return next((line for line in lines if line["name"] == endpoint), {})
+
+
+async def until_told(broker: ScriptedBroker, cap_cores: float | None, weight: float) -> None:
+    async with asyncio.timeout(DEADLINE):
+        line: dict[str, Any] = {}
+        while not line or (line["cpu_cap_cores"], line["cpu_weight"]) != (cap_cores, weight):
+            line = await told(broker)
+
+
+async def test_shares_reach_the_server_and_outlive_it_and_the_agent(
+    broker: ScriptedBroker, agent: AgentProcess, tmp_path: Path
+) -> None:
+    await until(broker.heard.serving, seconds=DEADLINE)
+    await broker.want(endpoints=[wanted("line", 0.25, 0.5), wanted("other", 0.5)])
+    await until_told(broker, 0.5, 0.25)
+    state_file = agent.state_dir / "agent" / "serving.json"
+    os.kill(json.loads(state_file.read_text())["pid"], 9)
+    await until_told(broker, 0.5, 0.25)
+    await agent.kill()
+    assert (await told(broker))["cpu_cap_cores"] == 0.5
+    with agent_process(tmp_path / "state", broker.address) as again:
+        await until(lambda: len(broker.heard.hellos) == 2, seconds=DEADLINE)
+        await broker.want(endpoints=[wanted("line", 0.75)])
+        await until_told(broker, None, 0.75)
+        await broker.want()
+        await until_told(broker, None, 1.0)
+        await again.leave()
+
+
+async def test_heartbeats_say_what_requests_took(broker: ScriptedBroker, agent: AgentProcess) -> None:
+    await until(lambda: (serving := broker.heard.serving()) and serving.versions, seconds=DEADLINE)
+    address = broker.heard.serving()
+    assert address is not None
+    await until(lambda: len([m for m in broker.heard.messages if m.HasField("heartbeat")]) > 5, seconds=DEADLINE)
+    assert broker.heard.usage("line") == []
+    url = f"http://{address.http}/v2/models/line/infer"
+    body = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}]}
+    async with aiohttp.ClientSession() as session:
+        for _ in range(20):
+            async with session.post(url, json=body) as response:
+                assert response.status == 200
+    await until(lambda: sum(usage.answers for usage in broker.heard.usage("line")) == 20, seconds=DEADLINE)
+    said = broker.heard.usage("line")
+    assert sum(usage.requests for usage in said) == 20
+    assert all(usage.seconds > 0 and usage.delay_seconds > 0 and usage.cpu_seconds > 0 for usage in said)

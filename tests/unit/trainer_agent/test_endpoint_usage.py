@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from tiercel.trainer_agent.endpoint_usage import ServingUsage, Totals, UsageMeter
+from tiercel.v1 import nodes_pb2
+
+
+def usage(uptime: float, **requests: int) -> ServingUsage:
+    """Every request was answered in 0.5 s and took 0.25 s of CPU."""
+    return ServingUsage(uptime, {name: Totals(n, n, n * 0.5, n * 0.25) for name, n in requests.items()})
+
+
+def told(meter: UsageMeter) -> dict[str, tuple[float, int, int, float, float]]:
+    return {
+        each.endpoint: (each.seconds, each.requests, each.answers, each.delay_seconds, each.cpu_seconds)
+        for each in meter.take()
+    }
+
+
+def test_what_was_counted_before_the_first_look_is_not_told() -> None:
+    meter = UsageMeter()
+    assert told(meter) == {}
+    meter.note(usage(100.0, a=50))
+    assert told(meter) == {}
+
+
+def test_the_change_since_the_last_question_is_told_over_several_looks() -> None:
+    meter = UsageMeter()
+    meter.note(usage(100.0, a=50))
+    meter.note(usage(101.0, a=52))
+    meter.note(usage(102.0, a=54, b=2))
+    assert told(meter) == {"a": (2.0, 4, 4, 2.0, 1.0), "b": (2.0, 2, 2, 1.0, 0.5)}
+    assert told(meter) == {}
+
+
+def test_endpoints_that_nobody_asked_are_left_out() -> None:
+    meter = UsageMeter()
+    meter.note(usage(1.0, a=5, b=5))
+    meter.note(usage(2.0, a=5, b=6))
+    assert list(told(meter)) == ["b"]
+
+
+def test_a_new_server_begins_anew() -> None:
+    meter = UsageMeter()
+    meter.note(usage(100.0, a=50))
+    meter.note(usage(101.0, a=60))
+    meter.note(usage(0.5, a=3))
+    assert told(meter) == {}
+    meter.note(usage(1.5, a=4))
+    assert told(meter) == {"a": (1.0, 1, 1, 0.5, 0.25)}
+
+
+def test_a_request_that_is_not_answered_yet_is_told() -> None:
+    meter = UsageMeter()
+    meter.note(ServingUsage(1.0, {}))
+    meter.note(ServingUsage(2.0, {"a": Totals(requests=1)}))
+    assert meter.take() == [nodes_pb2.EndpointUsage(endpoint="a", seconds=1.0, requests=1)]
