@@ -26,8 +26,13 @@ demo: $(STAMP) ## Train, ship, hot-swap and serve real models on this machine, w
 	@$(BIN)/python -m benchmarks.demo $(DEMO_FLAGS)
 
 .PHONY: test
-test: $(STAMP) ## Run every test
+test: $(STAMP) ## Run every test (TEST_FLAGS="tests/unit -k tradl" for some)
+ifdef TEST_FLAGS
 	@$(BIN)/python -m pytest $(TEST_FLAGS)
+else
+	@$(BIN)/python -m pytest --numprocesses logical --dist loadfile -m "not alone"
+	@$(BIN)/python -m pytest -m alone
+endif
 
 .PHONY: lint
 lint: $(STAMP) protos-check ## Style, types, architecture and the contract

@@ -36,7 +36,7 @@ from tiercel.trainer_agent.runtimes.process import ProcessRuntime
 from tiercel.trainer_agent.supervision import Supervisor
 from tiercel.v1 import nodes_pb2
 
-pytestmark = [pytest.mark.timeout(600)]  # the first session makes the image
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(600)]  # the first session makes the image
 
 GIBIBYTE = 1024**3
 # The parent group weighs as much as a process for each core of the node: enough of them, and other work on the machine

@@ -9,6 +9,8 @@ import pytest
 
 from tests.support.trainer_service import StartScript, StartServer
 
+pytestmark = pytest.mark.alone
+
 WINDOW_SECONDS = 3.0
 ATTEMPTS = 5
 
