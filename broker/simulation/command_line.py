@@ -162,6 +162,7 @@ def _finite(value: object) -> object:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+_PLAIN_WIDTH = 160
 _COLUMNS = (
     ("POLICY", "policy", ""),
     ("TIER 1", "mean_time_to_tier_1_seconds", ".1f"),
@@ -189,7 +190,10 @@ def _print_table(scenario: Scenario, seed: int, summaries: list[Json]) -> None:
         table.add_column(heading, justify="right" if form else "left")
     for summary in summaries:
         table.add_row(*(_cell(summary[name], form) for _, name, form in _COLUMNS))
-    Console(soft_wrap=True).print(table)
+    console = Console()
+    if not console.is_terminal:  # a file or a pipe has no width that would be worth cutting columns for
+        console = Console(width=_PLAIN_WIDTH)
+    console.print(table)
 
 
 def _cell(value: Any, form: str) -> str:

@@ -172,10 +172,10 @@ def heavy_tailed_jobs(jobs: int = 50, nodes: int = 4, *, load: float = 1.0) -> S
 
 
 def with_endpoints(scenario: Scenario, *, load: float = 0.3, duration_seconds: float = 300.0) -> Scenario:
-    """The same jobs, each feeding an endpoint of its own kind, which applications ask from the start.
+    """The same jobs, and on every node an endpoint with a poor version, which the first jobs to arrive make better.
 
     Args:
-        scenario: What else there is; its jobs must be drawn.
+        scenario: What else there is; drawn jobs feed the endpoints, one each.
         load: CPU time that requests want in the mean, as a part of what the nodes have.
         duration_seconds: How long requests come.
     """
@@ -195,11 +195,15 @@ def with_endpoints(scenario: Scenario, *, load: float = 0.3, duration_seconds: f
             rate=rates[number % len(rates)],
             objective_seconds=0.1,
             node_id=node.id,
-            quality=0.6,
+            quality=0.5,
         )
         for number, node in enumerate(nodes)
     )
-    return replace(scenario, endpoints=endpoints, duration_seconds=duration_seconds, name=f"{scenario.name}+endpoints")
+    jobs = scenario.jobs
+    if isinstance(jobs, DrawnJobs):
+        jobs = replace(jobs, feeds=tuple(endpoint.name for endpoint in endpoints))
+    name = f"{scenario.name}+endpoints"
+    return replace(scenario, jobs=jobs, endpoints=endpoints, duration_seconds=duration_seconds, name=name)
 
 
 def closed_endpoints(

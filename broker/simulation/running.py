@@ -14,6 +14,8 @@ from tiercel.broker.simulation.workload import PlannedJob
 
 # Reports that a policy sees of a job, as live.
 MAX_OBSERVATIONS = 500
+# The job machine waits for longer than the timeout, not for as long.
+_A_MOMENT_SECONDS = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +165,7 @@ class SimulatedJob:
         job = self.job
         if job.state is not JobState.RUNNING or job.last_heard_at is None or job.stop_outcome is not None:
             return math.inf
-        return job.last_heard_at + job.spec.report_timeout_seconds
+        return job.last_heard_at + job.spec.report_timeout_seconds + _A_MOMENT_SECONDS
 
     def present(self, now: float) -> JobView:
         """What policies see of it; kept until something changes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -134,12 +135,14 @@ class DrawnJobs:
         arrivals: When they come.
         each_equally: Every workload as often as every other (plus or minus one) and only the order is drawn; else
             each job is drawn on its own.
+        feeds: Endpoints that the first jobs to arrive feed, one each; the others feed endpoints that nobody asks.
     """
 
     workloads: tuple[Workload, ...]
     count: int
     arrivals: Arrivals
     each_equally: bool = True
+    feeds: tuple[str, ...] = ()
 
     def draw(self, seed: int) -> Sequence[PlannedJob]:
         """The jobs of one simulation; see :class:`JobSource`."""
@@ -150,4 +153,5 @@ class DrawnJobs:
         else:
             drawn = source.choices(self.workloads, k=self.count)
         times = self.arrivals.times(self.count, stream(seed, "arrivals"))
-        return [PlannedJob(at, workload) for at, workload in zip(times, drawn, strict=True)]
+        endpoints = itertools.chain(self.feeds, itertools.repeat(""))
+        return [PlannedJob(at, workload, endpoint=next(endpoints)) for at, workload in zip(times, drawn, strict=True)]

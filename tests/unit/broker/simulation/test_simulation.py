@@ -1,0 +1,196 @@
+"""Small simulations whose every moment can be worked out by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support.simulation import GIB, scenario, steps
+from tiercel.broker.domain.errors import InvalidSpecError
+from tiercel.broker.domain.jobs import Direction, JobState
+from tiercel.broker.domain.shares import Share
+from tiercel.broker.scheduling.interface import Assignment, JobView, Plan, Snapshot, Trigger
+from tiercel.broker.scheduling.loop import LoopSettings
+from tiercel.broker.simulation import SimulationError, simulate
+from tiercel.broker.simulation.cluster import Colocation
+from tiercel.broker.simulation.result import JobOutcome
+from tiercel.broker.simulation.scenario import UnsoundPlanError
+
+# Start-up of one CPU second, tier 1 after two, tier 2 after three; then it is done.
+SMALL = steps(0.5, 0.9)
+
+
+def times(job: JobOutcome) -> list[float | None]:
+    return [tier.reached_seconds for tier in job.tiers]
+
+
+def test_a_job_alone_goes_at_the_speed_of_its_thread() -> None:
+    (job,) = simulate(scenario((0, SMALL), cores=4.0), "fair").jobs
+    assert times(job) == [2.0, 3.0]
+    assert [tier.delivered_seconds for tier in job.tiers] == [2.5, 3.5]
+    assert (job.state, job.finished_at, job.cpu_seconds, job.alone_seconds) == (JobState.COMPLETED, 3.5, 3.0, 3.0)
+
+
+def test_two_that_arrive_together_share_the_core() -> None:
+    result = simulate(scenario((0, SMALL), (0, SMALL)), "fair")
+    assert [times(job) for job in result.jobs] == [[4.0, 6.0], [4.0, 6.0]]
+
+
+def test_who_comes_later_slows_the_first_one_down_from_then_on() -> None:
+    first, second = simulate(scenario((0, SMALL), (2, SMALL)), "fair").jobs
+    # Alone until 2 s, then half a core each until the first one is done at 4 s; the second has one CPU second by then.
+    assert times(first) == [2.0, 4.0]
+    assert times(second) == [pytest.approx(3.0), pytest.approx(4.0)]
+
+
+def test_the_co_location_penalty_burns_cpu() -> None:
+    result = simulate(scenario((0, SMALL), (0, SMALL), colocation=Colocation(0.28)), "fair")
+    efficiency = 1 - 0.28 * 0.5
+    for job in result.jobs:
+        assert times(job) == [pytest.approx(2 / 0.5 / efficiency), pytest.approx(3 / 0.5 / efficiency)]
+        assert job.cpu_seconds == pytest.approx(3 / efficiency)
+        assert job.alone_seconds == pytest.approx(3.0)
+
+
+def test_a_job_stops_after_its_last_tier_was_delivered_unless_it_trains_on() -> None:
+    values = (0.5, 0.9, 0.9, 0.9, 0.9, 0.9)
+    (stops,) = simulate(scenario((0, steps(*values))), "fair").jobs
+    # Tier 2 at 3 s, delivered half a second later, and a tenth until the run is gone.
+    assert stops.finished_at == pytest.approx(3.6)
+    (trains_on,) = simulate(scenario((0, steps(*values, trains_on=True))), "fair").jobs
+    assert trains_on.finished_at == pytest.approx(7.0)
+
+
+def test_a_target_that_is_never_reached_stays_open() -> None:
+    result = simulate(scenario((0, steps(0.5, 0.6, 0.7))), "fair")
+    (job,) = result.jobs
+    assert (job.state, times(job), job.tiers[1].true_work) == (JobState.COMPLETED, [2.0, None], None)
+    assert "1 of 2 tiers delivered" in job.reason
+    assert result.missed_tiers() == 0
+
+
+def test_a_smaller_metric_may_be_better() -> None:
+    losses = steps(3.0, 1.0, 0.5, tiers=(1.0, 0.5), direction=Direction.MIN)
+    assert times(simulate(scenario((0, losses)), "fair").jobs[0]) == [3.0, 4.0]
+
+
+def test_memory_makes_a_job_wait_until_another_one_is_gone() -> None:
+    large = steps(0.5, 0.9, memory_bytes=40 * GIB)
+    first, second = simulate(scenario((0, large), (1, large), cores=2.0), "fair").jobs
+    assert first.finished_at == 3.5
+    # The run is gone when training ended, at 3 s, though its model was still being delivered.
+    assert second.started_at == 3.0
+
+
+def test_a_job_that_fits_on_no_node_is_refused_at_once() -> None:
+    with pytest.raises(SimulationError, match="fit on no node"):
+        simulate(scenario((0, steps(0.9, cores=2.0))), "fair")
+
+
+def test_a_run_that_is_silent_for_too_long_fails_as_it_would_live() -> None:
+    # Sharing the core, the start-up and the first report take four seconds.
+    impatient = steps(0.5, 0.9, timeout=3.0)
+    jobs = simulate(scenario((0, impatient), (0, SMALL)), "fair").jobs
+    assert [job.state for job in jobs] == [JobState.FAILED, JobState.COMPLETED]
+    assert "it hangs" in jobs[0].reason
+    assert jobs[0].finished_at == pytest.approx(3.1, abs=1e-3)
+
+
+def test_an_unknown_policy_is_named() -> None:
+    with pytest.raises(InvalidSpecError, match="no policy 'none'"):
+        simulate(scenario((0, SMALL)), "none")
+
+
+class Watcher:
+    """Places everything on a node by name, and keeps what it was shown."""
+
+    name: str = "watcher"
+
+    def __init__(self, *node_ids: str) -> None:
+        self.node_ids = node_ids
+        self.seen: list[Snapshot] = []
+
+    def initial_state(self) -> int:
+        return 0
+
+    def plan(self, snapshot: Snapshot, state: int) -> tuple[Plan, int]:
+        self.seen.append(snapshot)
+        node_id = self.node_ids[min(state, len(self.node_ids) - 1)]
+        assignments = tuple(
+            Assignment(job.id, node_id if job.movable or job.migratable else job.node_id, self.share(job))
+            for job in snapshot.jobs
+        )
+        return Plan(assignments=assignments), state + 1
+
+    def share(self, job: JobView) -> Share:
+        del job
+        return Share(0.5, reason="so that there is one")
+
+
+def test_the_policy_is_asked_at_once_on_events_and_else_at_growing_intervals() -> None:
+    watcher = Watcher("node1")
+    simulate(replace(scenario((1.25, steps(*[0.1] * 7, 0.9))), loop=LoopSettings(interval_seconds=1.0)), watcher)
+    asked = [(snapshot.now, snapshot.trigger) for snapshot in watcher.seen]
+    assert asked == [
+        (1.0, Trigger.INTERVAL),
+        (1.25, Trigger.ARRIVAL),
+        (2.25, Trigger.INTERVAL),
+        (4.25, Trigger.INTERVAL),
+        (8.25, Trigger.INTERVAL),
+        (10.25, Trigger.EXIT),
+    ]
+
+
+def test_policies_see_jobs_as_live() -> None:
+    watcher = Watcher("node1")
+    planned = replace(scenario((0, steps(0.3, 0.5, 0.9)), cores=2.0), loop=LoopSettings(interval_seconds=1.5))
+    simulate(planned, watcher)
+    arriving = watcher.seen[0].jobs[0]
+    assert (arriving.movable, arriving.node_id, arriving.true_work) == (True, "", (3.0, 4.0))
+    at_tier = next(snapshot for snapshot in watcher.seen if snapshot.trigger is Trigger.TIER)
+    (view,) = at_tier.jobs
+    assert (at_tier.now, view.node_id, view.movable, view.migratable) == (3.0, "node1", False, True)
+    assert [(seen.at, seen.epoch, seen.value, seen.cpu_seconds) for seen in view.observations] == [
+        (2.0, 1, 0.3, 2.0),
+        (3.0, 2, 0.5, 3.0),
+    ]
+    assert (view.cpu_seconds, view.workload, view.started_at, view.max_epochs) == (3.0, "steps", 0.0, 3)
+    assert view.tiers[0].reached_value == 0.5
+
+
+def test_what_is_over_is_remembered_for_the_next_run_of_the_same_workload() -> None:
+    watcher = Watcher("node1")
+    simulate(scenario((0, steps(0.5, 0.4, 0.9)), (20, SMALL)), watcher)
+    assert "steps" not in watcher.seen[0].history
+    (past,) = watcher.seen[-1].history["steps"]
+    # The best so far, where it improved.
+    assert [(point.cpu_seconds, point.value) for point in past.curve] == [(2.0, 0.5), (4.0, 0.9)]
+
+
+def test_unsound_plans_are_refused() -> None:
+    class Greedy(Watcher):
+        def share(self, job: JobView) -> Share:
+            return Share(0.9, reason="mine")
+
+    with pytest.raises(UnsoundPlanError, match=r"add up to 1\.8"):
+        simulate(scenario((0, SMALL), (0, SMALL)), Greedy("node1"))
+
+
+def test_a_policy_that_places_nothing_is_found_out() -> None:
+    class Idle(Watcher):
+        def plan(self, snapshot: Snapshot, state: int) -> tuple[Plan, int]:
+            return Plan(waiting={job.id: "no hurry" for job in snapshot.jobs}), state
+
+    with pytest.raises(SimulationError, match="leaves jobs waiting"):
+        simulate(scenario((0, SMALL)), Idle())
+
+
+def test_reports_may_be_skipped_but_tiers_are_reached_at_the_same_times() -> None:
+    every = scenario((0, steps(0.1, 0.2, 0.5, 0.6, 0.7, 0.8, 0.9)), (0.5, steps(0.1, 0.1, 0.1, 0.1, 0.6)))
+    seldom = replace(every, reports_every=4)
+    assert [times(job) for job in simulate(every, "fair").jobs] == [times(job) for job in simulate(seldom, "fair").jobs]
+    watcher = Watcher("node1")
+    simulate(replace(scenario((0, steps(0.1, 0.2, 0.5, 0.6, 0.7, 0.8, 0.9))), reports_every=3), watcher)
+    seen = [snapshot.jobs[0].observations for snapshot in watcher.seen if snapshot.jobs]
+    assert [report.epoch for report in seen[-1]] == [3, 6]
