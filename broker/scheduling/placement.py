@@ -28,10 +28,14 @@ class Placement:
         node_of: The node of each job that runs or shall run, by job id.
         waiting: Why a job that could be placed is not, by job id, in words for its tenant. Jobs of an offline node are
             in neither: they wait for their node, not for a decision.
+        jobs: The jobs it was made for, as the snapshot lists them.
+        in_order: The same by submission, so that they are sorted only once.
     """
 
     node_of: dict[str, str] = field(default_factory=dict)
     waiting: dict[str, str] = field(default_factory=dict)
+    jobs: tuple[JobView, ...] = field(default=(), repr=False, compare=False)
+    in_order: Sequence[JobView] = field(default=(), repr=False, compare=False)
 
 
 def submission_order(job: JobView) -> tuple[float, str]:
@@ -59,9 +63,9 @@ def place(snapshot: Snapshot, preference: Preference = fewest_jobs_per_core) -> 
         preference: Where a waiting job goes among the nodes that have room for it.
     """
     rooms = {node.id: _Room(node) for node in sorted(snapshot.nodes, key=attrgetter("id"))}
-    placement = Placement()
+    placement = Placement(jobs=snapshot.jobs, in_order=sorted(snapshot.jobs, key=_BY_SUBMISSION))
     movable: list[JobView] = []
-    for job in sorted(snapshot.jobs, key=_BY_SUBMISSION):
+    for job in placement.in_order:
         if job.movable:
             movable.append(job)
         elif (room := rooms.get(job.node_id)) is not None:
@@ -99,7 +103,8 @@ def jobs_by_node(snapshot: Snapshot, placement: Placement) -> dict[str, list[Job
     """The placed jobs of each node, nodes by id and jobs by submission; nodes without jobs are left out."""
     groups: dict[str, list[JobView]] = {}
     node_of = placement.node_of
-    for job in sorted(snapshot.jobs, key=_BY_SUBMISSION):
+    known = placement.jobs is snapshot.jobs
+    for job in placement.in_order if known else sorted(snapshot.jobs, key=_BY_SUBMISSION):
         node_id = node_of.get(job.id)
         if node_id is not None:
             groups.setdefault(node_id, []).append(job)

@@ -17,16 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import is_, itemgetter
 
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling import tradl_reasons
 from tiercel.broker.scheduling.allocation import Claim, divide
-from tiercel.broker.scheduling.estimation import curve_of, growth
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot
-from tiercel.broker.scheduling.ladder import next_tier
 from tiercel.broker.scheduling.placement import jobs_by_node, place
-from tiercel.broker.scheduling.reachability import ReachRecord, ReachSettings, judge, record_of
+from tiercel.broker.scheduling.reachability import ReachSettings
 from tiercel.broker.scheduling.tradl_lead import Standing, TradlWeight, find_lead, lead_weights
+from tiercel.broker.scheduling.tradl_memory import JobMemory, NodeMemory, TradlState, judged, measured, remember
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +74,6 @@ class TradlSettings:
         return 1 / (2 * beta * jobs)
 
 
-@dataclass(frozen=True, slots=True)
-class TradlState:
-    """What is remembered between passes: one record a job, by id."""
-
-    records: tuple[ReachRecord, ...] = ()
-
-
 class TradlPolicy:
     """Tiers first, the rest at a floor; see the module's description."""
 
@@ -88,50 +81,62 @@ class TradlPolicy:
 
     def __init__(self, settings: TradlSettings | None = None) -> None:
         self.settings = settings or TradlSettings()
+        self._reach = self.settings.reach
 
     def initial_state(self) -> TradlState:
         """Nothing is known about any job."""
         return TradlState()
 
     def plan(self, snapshot: Snapshot, state: TradlState) -> tuple[Plan, TradlState]:
-        """Place jobs, judge those in the lead, and share each node among its jobs."""
+        """Place jobs, judge those in the lead, and share each node with news among its jobs."""
         placement = place(snapshot)
-        earlier = {record.job_id: record for record in state.records}
-        records = {job.id: record_of(job, earlier.get(job.id)) for job in snapshot.jobs}
+        memories = {job.id: remember(job, state.jobs.get(job.id)) for job in snapshot.jobs}
         nodes = {node.id: node for node in snapshot.nodes}
+        kept: dict[str, NodeMemory] = {}
         assignments: list[Assignment] = []
         for node_id, jobs in jobs_by_node(snapshot, placement).items():
-            records |= self._judge(jobs, records)
-            assignments += self._share(nodes[node_id], jobs, records)
-        kept = tuple(records[job_id] for job_id in sorted(records))
-        unreachable = {record.job_id: record.unreachable for record in kept if record.unreachable}
+            now = [memories[job.id] for job in jobs]
+            before = state.nodes.get(node_id)
+            if before is None or _has_news(before, nodes[node_id], now):
+                given, settled = self._visit(nodes[node_id], jobs, now)
+                memories.update(zip((job.id for job in jobs), now, strict=True))
+                before = NodeMemory(nodes[node_id], tuple(now), tuple(given)) if settled else None
+                assignments += given
+            else:
+                assignments += before.assignments
+            if before is not None:
+                kept[node_id] = before
+        out_of_reach = [(job_id, memory.record) for job_id, memory in memories.items() if memory.record.unreachable]
+        unreachable = {job_id: record.unreachable for job_id, record in sorted(out_of_reach, key=itemgetter(0))}
         plan = Plan(assignments=tuple(assignments), waiting=placement.waiting, unreachable=unreachable)
-        return plan, TradlState(records=kept)
+        return plan, TradlState(memories, kept)
 
-    def _judge(self, jobs: Sequence[JobView], records: dict[str, ReachRecord]) -> dict[str, ReachRecord]:
-        """New records of the jobs that stand in line or might come back to it."""
-        lead = find_lead(jobs, records)
-        judged = [job for job in jobs if job.id in lead or records[job.id].unreachable]
-        return {job.id: judge(job, records[job.id], self.settings.reach) for job in judged}
+    def _visit(
+        self, node: NodeView, jobs: Sequence[JobView], memories: list[JobMemory]
+    ) -> tuple[list[Assignment], bool]:
+        """Judge the jobs of a node and share it among them; brings ``memories`` up to date.
 
-    def _share(self, node: NodeView, jobs: Sequence[JobView], records: dict[str, ReachRecord]) -> list[Assignment]:
-        lead = find_lead(jobs, records)
-        standings = [self._standing(job, records[job.id], leads=job.id in lead) for job in jobs]
+        Returns:
+            What each job gets, and whether another visit without news would find the same: not so if those who lead
+            now were not judged, having come to the lead by the verdict on another one.
+        """
+        leads = find_lead(jobs, memories)
+        for index, job in enumerate(jobs):
+            if leads[index] or memories[index].record.unreachable:
+                memories[index] = judged(job, memories[index], self._reach)
+        after = find_lead(jobs, memories)
+        for index, job in enumerate(jobs):
+            if after[index]:
+                memories[index] = measured(job, memories[index], self.settings.window)
+        standings = [Standing(*each) for each in zip(jobs, memories, after, strict=True)]
         weights = self._weights(node, standings)
-        return [
-            Assignment(
-                standing.job.id,
-                node.id,
-                Share(weights[standing.job.id], reason=tradl_reasons.sentence(standing, standings, weights)),
-            )
-            for standing in standings
-        ]
-
-    def _standing(self, job: JobView, record: ReachRecord, *, leads: bool) -> Standing:
-        tier = next_tier(job)
-        curve = curve_of(job.observations, job.direction, tier.tier.target) if tier else None
-        known = growth(curve, self.settings.window) if curve else None
-        return Standing(job, record.reached, record.unreachable, leads, curve, known)
+        leaders = sum(after)
+        given = []
+        for standing in standings:
+            weight = weights[standing.job.id]
+            share = Share(weight, reason=tradl_reasons.sentence(standing, leaders, weight))
+            given.append(Assignment(standing.job.id, node.id, share))
+        return given, leads == after
 
     def _weights(self, node: NodeView, standings: Sequence[Standing]) -> dict[str, float]:
         """The weight of each job of a node, by id."""
@@ -149,9 +154,16 @@ class TradlPolicy:
         given = divide(claims, 1 - floor * len(rest))
         given |= {standing.job.id: floor for standing in rest}
         # What the lead cannot use goes to those who still improve; a job out of reach never gets more than its floor.
-        improving = [standing.job.id for standing in rest if not standing.unreachable]
+        improving = [standing.job.id for standing in rest if not standing.memory.record.unreachable]
         left = 1 - sum(given.values())
         if improving and left > 0:
             equal = {name: Claim(1.0, floor, ceilings[name]) for name in improving}
             given |= divide(equal, left + floor * len(improving))
         return given
+
+
+def _has_news(before: NodeMemory, node: NodeView, jobs: Sequence[JobMemory]) -> bool:
+    """Whether anything that a decision rests on is not what it was."""
+    if len(jobs) != len(before.jobs) or not all(map(is_, jobs, before.jobs)):
+        return True
+    return node is not before.node and node != before.node

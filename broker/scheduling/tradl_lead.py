@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tiercel.broker.scheduling.estimation import Curve
 from tiercel.broker.scheduling.interface import JobView
-from tiercel.broker.scheduling.ladder import next_tier, reached_tiers
-from tiercel.broker.scheduling.reachability import ReachRecord
+from tiercel.broker.scheduling.tradl_memory import JobMemory
 
 # A gap counts as at least this much (fraction of the metric's scale), so that no weight grows without bound.
 _SMALLEST_GAP = 1e-3
@@ -30,19 +28,13 @@ class Standing:
 
     Attributes:
         job: The job.
-        reached: How many tiers it has reached.
-        unreachable: Why its next tier is out of reach, or empty.
+        memory: What is known of it; with an outlook if it is first in line.
         leads: Whether it is first in line.
-        curve: Its reports towards its next tier; None when it has reached all.
-        growth: Improvement per CPU second in units of the curve's quality; None while unknown.
     """
 
     job: JobView
-    reached: int
-    unreachable: str
+    memory: JobMemory
     leads: bool
-    curve: Curve | None
-    growth: float | None
 
 
 def lead_weights(lead: Sequence[Standing], weights: TradlWeight) -> dict[str, float]:
@@ -60,21 +52,25 @@ def lead_weights(lead: Sequence[Standing], weights: TradlWeight) -> dict[str, fl
 
 
 def _weight(standing: Standing, weights: TradlWeight) -> float | None:
-    curve = standing.curve
-    if curve is None or not curve.quality:
+    outlook = standing.memory.outlook
+    if outlook is None:
         return None
-    gap = max(curve.gap, _SMALLEST_GAP)
+    gap = max(outlook.gap, _SMALLEST_GAP)
     if weights is TradlWeight.GAP:
         return gap
-    if standing.growth is None:
+    if outlook.growth is None:
         return None
-    rate = max(standing.growth, 0.0)
+    rate = max(outlook.growth, 0.0)
     value = rate / gap if weights is TradlWeight.ETA else rate
     return value if math.isfinite(value) else None
 
 
-def find_lead(jobs: Sequence[JobView], records: Mapping[str, ReachRecord]) -> frozenset[str]:
-    """The jobs first in line: of those with a tier within reach, the ones that have reached the fewest."""
-    climbing = [job for job in jobs if next_tier(job) is not None and not records[job.id].unreachable]
-    lowest = min(map(reached_tiers, climbing), default=0)
-    return frozenset(job.id for job in climbing if reached_tiers(job) == lowest)
+def find_lead(jobs: Sequence[JobView], memories: Sequence[JobMemory]) -> list[bool]:
+    """Which jobs are first in line: of those with a tier within reach, the ones that have reached the fewest."""
+    # As many tiers as it has reached, or more than anybody has for those that do not climb.
+    steps = [
+        math.inf if memory.record.unreachable or memory.record.reached >= len(job.tiers) else memory.record.reached
+        for job, memory in zip(jobs, memories, strict=True)
+    ]
+    lowest = min(steps, default=math.inf)
+    return [step == lowest < math.inf for step in steps]

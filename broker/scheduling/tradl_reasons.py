@@ -2,46 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from tiercel.broker.scheduling.ladder import next_tier
 from tiercel.broker.scheduling.tradl_lead import Standing
 
 
-def sentence(standing: Standing, all_on_node: Sequence[Standing], weights: Mapping[str, float]) -> str:
-    """Why ``standing``'s job has its weight among all jobs of its node."""
-    share = f"{weights[standing.job.id] * 100:.0f} % of the node"
-    if standing.unreachable:
-        return f"{standing.unreachable}; {_kept_going(all_on_node, share)}"
+def sentence(standing: Standing, leaders: int, weight: float) -> str:
+    """Why a job has its weight on a node where so many jobs are first in line."""
+    share = f"{weight * 100:.0f} % of the node"
+    record = standing.memory.record
+    if record.unreachable:
+        return f"{record.unreachable}; {_kept_going(leaders, share)}"
     if standing.leads:
-        return _first_in_line(standing, all_on_node, share)
-    if standing.curve is None:
-        return f"all its tiers are reached; {_kept_going(all_on_node, share)}"
-    tiers = "tier 1 is reached" if standing.reached == 1 else f"tiers 1 to {standing.reached} are reached"
-    return f"{tiers}, and jobs that have reached fewer go first; {_kept_going(all_on_node, share)}"
+        return _first_in_line(standing, leaders, share)
+    if record.reached >= len(standing.job.tiers):
+        return f"all its tiers are reached; {_kept_going(leaders, share)}"
+    tiers = "tier 1 is reached" if record.reached == 1 else f"tiers 1 to {record.reached} are reached"
+    return f"{tiers}, and jobs that have reached fewer go first; {_kept_going(leaders, share)}"
 
 
-def _kept_going(all_on_node: Sequence[Standing], share: str) -> str:
-    if not any(other.leads for other in all_on_node):
+def _kept_going(leaders: int, share: str) -> str:
+    if not leaders:
         return f"no job on this node is working towards a tier within reach, so all share alike: {share}"
     return f"goes on with {share}"
 
 
-def _first_in_line(standing: Standing, all_on_node: Sequence[Standing], share: str) -> str:
-    tier, curve = next_tier(standing.job), standing.curve
-    if tier is None or curve is None:
+def _first_in_line(standing: Standing, leaders: int, share: str) -> str:
+    tier, outlook = next_tier(standing.job), standing.memory.outlook
+    if tier is None:
         return f"gets {share}"
     goal = f"tier-{tier.number} target {tier.tier.target:.4g}"
-    if not curve.quality:
-        return f"first in line for its {goal}, no report yet; {_average(standing, all_on_node)} {share}"
-    gap = f"first in line: {curve.gap * curve.scale:.3g} from its {goal}"
-    if standing.growth is None:
-        return f"{gap}, too early to say how fast it improves; {_average(standing, all_on_node)} {share}"
-    if standing.growth <= 0:
+    average = "counts as the average of the others and gets" if leaders > 1 else "gets"
+    if outlook is None:
+        return f"first in line for its {goal}, no report yet; {average} {share}"
+    gap = f"first in line: {outlook.gap * outlook.scale:.3g} from its {goal}"
+    if outlook.growth is None:
+        return f"{gap}, too early to say how fast it improves; {average} {share}"
+    if outlook.growth <= 0:
         return f"{gap} and not improving at the moment; gets {share}"
-    return f"{gap} and improving {standing.growth * curve.scale:.2g} per CPU-second; gets {share}"
-
-
-def _average(standing: Standing, all_on_node: Sequence[Standing]) -> str:
-    others = [other for other in all_on_node if other.leads and other.job.id != standing.job.id]
-    return "counts as the average of the others and gets" if others else "gets"
+    return f"{gap} and improving {outlook.growth * outlook.scale:.2g} per CPU-second; gets {share}"

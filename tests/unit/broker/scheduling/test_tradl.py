@@ -7,8 +7,9 @@ import pytest
 from tests.support.scheduling import job, node, reports, snapshot, tiers, waiting_job
 from tiercel.broker.domain.jobs import Direction
 from tiercel.broker.scheduling.interface import JobView, NodeView, Plan
-from tiercel.broker.scheduling.tradl import TradlPolicy, TradlSettings, TradlState
+from tiercel.broker.scheduling.tradl import TradlPolicy, TradlSettings
 from tiercel.broker.scheduling.tradl_lead import TradlWeight
+from tiercel.broker.scheduling.tradl_memory import TradlState
 
 
 def plan_of(

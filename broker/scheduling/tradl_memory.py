@@ -1,0 +1,116 @@
+"""What TRADL-style scheduling remembers of jobs and nodes, so that only those with news are looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tiercel.broker.scheduling.estimation import curve_of, growth
+from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView
+from tiercel.broker.scheduling.ladder import next_tier, reached_tiers
+from tiercel.broker.scheduling.reachability import ReachRecord, ReachSettings, judge, record_of
+
+_Mark = tuple[int, float, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """How far a job is from its next tier.
+
+    Attributes:
+        gap: From its best report to the target, as a fraction of ``scale``.
+        scale: What the metric is divided by.
+        growth: Improvement per CPU second in units of ``scale``; None while unknown.
+    """
+
+    gap: float
+    scale: float
+    growth: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobMemory:
+    """What is known of a job. The same object as long as it has no news, so that nodes without news can be told.
+
+    Attributes:
+        record: Whether its next tier is within reach.
+        seen: Number, time and epoch of the reports that all this is about; None without a report.
+        judged: Whether the record has taken these reports in.
+        measured: Whether the outlook is about these reports.
+        outlook: How far it is from its next tier; None before it is measured, without a report and past the last tier.
+    """
+
+    record: ReachRecord
+    seen: _Mark | None = None
+    judged: bool = False
+    measured: bool = False
+    outlook: Outlook | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMemory:
+    """What was decided about a node; it holds while the node and all its jobs are as they were.
+
+    Attributes:
+        node: The node.
+        jobs: What was known of its jobs, in the order of submission.
+        assignments: What they got.
+    """
+
+    node: NodeView
+    jobs: tuple[JobMemory, ...]
+    assignments: tuple[Assignment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TradlState:
+    """What is remembered between passes.
+
+    Attributes:
+        jobs: By job id.
+        nodes: By node id.
+    """
+
+    jobs: Mapping[str, JobMemory] = field(default_factory=dict)
+    nodes: Mapping[str, NodeMemory] = field(default_factory=dict)
+
+    @property
+    def records(self) -> tuple[ReachRecord, ...]:
+        """What is held of each job's next tier, by job id."""
+        return tuple(self.jobs[job_id].record for job_id in sorted(self.jobs))
+
+
+def remember(job: JobView, earlier: JobMemory | None) -> JobMemory:
+    """What is known of the job: ``earlier`` itself if there are no news."""
+    seen = None
+    if job.observations:
+        newest = job.observations[-1]
+        seen = (len(job.observations), newest.at, newest.epoch)
+    if earlier is None:
+        return JobMemory(record_of(job, None), seen)
+    if earlier.record.reached != reached_tiers(job):
+        return JobMemory(record_of(job, earlier.record), seen)
+    return earlier if earlier.seen == seen else JobMemory(earlier.record, seen)
+
+
+def judged(job: JobView, memory: JobMemory, settings: ReachSettings) -> JobMemory:
+    """The memory after a look at whether the next tier is within reach; at most one look at the same reports."""
+    if memory.judged:
+        return memory
+    record = judge(job, memory.record, settings)
+    return JobMemory(record, memory.seen, judged=True, measured=memory.measured, outlook=memory.outlook)
+
+
+def measured(job: JobView, memory: JobMemory, window: int) -> JobMemory:
+    """The memory with the job's outlook; see :func:`.growth` for ``window``."""
+    if memory.measured:
+        return memory
+    return JobMemory(memory.record, memory.seen, memory.judged, measured=True, outlook=_outlook(job, window))
+
+
+def _outlook(job: JobView, window: int) -> Outlook | None:
+    tier = next_tier(job)
+    if tier is None:
+        return None
+    curve = curve_of(job.observations, job.direction, tier.tier.target)
+    return Outlook(curve.gap, curve.scale, growth(curve, window)) if curve.quality else None
