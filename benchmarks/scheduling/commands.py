@@ -30,9 +30,11 @@ from benchmarks.scheduling.matrix import (
     arms_of,
     deadline_seconds,
     expected_seconds,
+    forget_others,
     make_blocks,
     run_blocks,
     schedules_of,
+    source_fingerprint,
 )
 from benchmarks.scheduling.outcome import RunOutcome
 from benchmarks.scheduling.plots import draw_all
@@ -81,11 +83,9 @@ def run(
     wanted = {name: [each for each in arm or arms_of(name, quick=quick) if each not in missing] for name in names}
     for name, why in missing.items():
         console.print(f"Left out: {name}. {why}", style="yellow", markup=False)
-    if fresh:
-        for path in folder.glob("*.json"):
-            path.unlink()
     times = repetitions or (1 if quick or minutes is None else REPETITIONS)
-    blocks = make_blocks(names, times, lambda name: [ARMS[each] for each in wanted[name]], seed)
+    blocks = make_blocks(names, times, lambda name: [ARMS[each] for each in wanted[name]], seed, source_fingerprint())
+    forget_others([] if fresh else blocks, folder)
     recordings = Recordings.read()
     outcomes = _until_end(_run_all(blocks, folder, recordings, runtime.value, minutes, console), console)
     if quick:

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+import tiercel
 from benchmarks.scheduling.arms import CORE, QUICK, WIDE, Arm
 from benchmarks.scheduling.kinds import KINDS
 from benchmarks.scheduling.outcome import RunOutcome
@@ -32,7 +33,7 @@ START_STOP_SECONDS = 9.0
 BUSY_FACTOR = 1.25
 """How much longer the jobs take together than their CPU seconds alone, spread evenly over all cores."""
 
-DEADLINE_FACTOR, LEAST_DEADLINE_SECONDS = 4.0, 120.0
+DEADLINE_FACTOR, LEAST_DEADLINE_SECONDS = 4.0, 240.0
 """A run is given up after so many times the expected seconds."""
 
 _GUESSED_CPU_SECONDS = 10.0
@@ -40,16 +41,24 @@ _GUESSED_CPU_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """An arm in a block."""
+    """An arm in a block.
+
+    Attributes:
+        schedule: The block's.
+        arm: Under which it runs.
+        source: Fingerprint of the code that is measured, see :func:`source_fingerprint`.
+    """
 
     schedule: Schedule
     arm: Arm
+    source: str = ""
 
     @property
     def key(self) -> str:
         """Fingerprint of everything that decides what is run."""
         kinds = {job.kind: asdict(KINDS[job.kind]) for job in self.schedule.jobs}
-        asked = {"schedule": asdict(self.schedule), "arm": _what_decides(self.arm), "kinds": kinds}
+        schedule, arm = asdict(self.schedule), _what_decides(self.arm)
+        asked = {"schedule": schedule, "arm": arm, "kinds": kinds, "source": self.source}
         return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
     def path(self, folder: Path) -> Path:
@@ -57,12 +66,12 @@ class Run:
         return folder / f"{self.schedule.block}.{self.arm.name}.json"
 
     def load(self, folder: Path) -> RunOutcome | None:
-        """Its outcome, if it was run before as it would be now."""
+        """Its outcome, if it was run before as it would be now, and came to its end."""
         try:
             outcome = RunOutcome.read(self.path(folder))
         except (OSError, ValueError):
             return None
-        return outcome if outcome.key == self.key else None
+        return outcome if outcome.key == self.key and outcome.complete else None
 
 
 def _what_decides(arm: Arm) -> dict[str, object]:
@@ -74,20 +83,31 @@ Block = tuple[Run, ...]
 """Runs of the same schedule, each under another arm."""
 
 
-def make_block(schedule: Schedule, arms: Iterable[Arm], seed: int) -> Block:
+def source_fingerprint(package: Path = Path(tiercel.__path__[0])) -> str:
+    """Tells one version of the product's code from another."""
+    digest = hashlib.sha256()
+    for path in sorted(package.glob("*/**/*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def make_block(schedule: Schedule, arms: Iterable[Arm], seed: int, source: str = "") -> Block:
     """The runs of a block, in the order in which they run.
 
     Args:
         schedule: Of all of them.
         arms: In any order.
         seed: Together with the block it decides the order.
+        source: See :class:`Run`.
     """
-    runs = [Run(schedule, arm) for arm in sorted(arms, key=lambda arm: arm.name)]
+    runs = [Run(schedule, arm, source) for arm in sorted(arms, key=lambda arm: arm.name)]
     random.Random(f"{seed}/{schedule.block}").shuffle(runs)
     return tuple(runs)
 
 
-def make_blocks(names: Sequence[str], repetitions: int, arms: Callable[[str], Iterable[Arm]], seed: int) -> list[Block]:
+def make_blocks(
+    names: Sequence[str], repetitions: int, arms: Callable[[str], Iterable[Arm]], seed: int, source: str = ""
+) -> list[Block]:
     """Blocks of all schedules, repetition by repetition.
 
     Args:
@@ -95,12 +115,21 @@ def make_blocks(names: Sequence[str], repetitions: int, arms: Callable[[str], It
         repetitions: Of each.
         arms: Those of a schedule's name.
         seed: Of schedules and orders.
+        source: See :class:`Run`.
     """
     return [
-        make_block(make_schedule(name, repetition, seed), arms(name), seed)
+        make_block(make_schedule(name, repetition, seed), arms(name), seed, source)
         for repetition in range(repetitions)
         for name in names
     ]
+
+
+def forget_others(blocks: Sequence[Block], folder: Path) -> None:
+    """Remove outcomes from a folder that are not those of these blocks: other code, kinds, schedules or arms."""
+    wanted = {run.path(folder): run for block in blocks for run in block}
+    for path in folder.glob("*.json"):
+        if path not in wanted or wanted[path].load(folder) is None:
+            path.unlink()
 
 
 def arms_of(schedule: str, *, quick: bool) -> tuple[str, ...]:

@@ -156,8 +156,8 @@ def _fidelity(figures: Json) -> list[str]:
     ]
     note = (
         f"{found['runs']} runs replayed from recordings of each kind alone: a job's time to tier 1 is off by "
-        f"{_number(found['median_percent'], 1)} % in the median and by {_number(found['p90_percent'], 1)} % at the 90th "
-        "percentile."
+        f"{_number(found['median_percent'], 1)} % in the median and by {_number(found['p90_percent'], 1)} % at the "
+        "90th percentile."
     )
     return [
         "### The simulator against these runs",
