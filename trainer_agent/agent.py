@@ -13,6 +13,7 @@ from typing import Final
 import aiohttp
 
 from tiercel.trainer_agent import reconciler
+from tiercel.trainer_agent.checkpoint_carrier import CheckpointCarrier
 from tiercel.trainer_agent.connection import BrokerConnection
 from tiercel.trainer_agent.deliveries import EXPORT_SECONDS, Deliveries
 from tiercel.trainer_agent.devices.cpu import Capacity
@@ -81,7 +82,8 @@ class Agent:
         self._images: tuple[str, ...] = ()
         self._leaving = False
         places = RunPlaces(parts.state_dir)
-        self._runs = RunTable(places, parts.runtimes, parts.limits, self._reporter, tasks, parts.patience)
+        carrier = CheckpointCarrier(parts.node_id, parts.broker_address, parts.token, parts.state_dir / "carried")
+        self._runs = RunTable(places, parts.runtimes, parts.limits, self._reporter, tasks, parts.patience, carrier)
         client = ServingClient(session, self._serving_address)
         serving_places = ServingPlaces(parts.state_dir)
         self._serving = ServingSupervisor(
@@ -154,10 +156,10 @@ class Agent:
         """Begin to make the node what is wanted; a node that is being left begins nothing."""
         if self._leaving:
             return
+        self._serving.want_shares({each.endpoint: _share(each.share) for each in wanted.endpoints})
         runs = {run.run_id: run for run in wanted.runs if is_plain(run.run_id)}
         deliveries = {delivery.delivery_id: delivery for delivery in wanted.deliveries}
-        self._serving.want_shares({each.endpoint: _share(each.share) for each in wanted.endpoints})
-        wanted_runs = {key: reconciler.WantedRun(_share(run.share), run.stop) for key, run in runs.items()}
+        wanted_runs = {key: reconciler.WantedRun(_share(run.share), run.stop, run.carry) for key, run in runs.items()}
         actions = reconciler.reconcile_runs(wanted_runs, self._runs.actual())
         actions += reconciler.reconcile_deliveries(deliveries, self._deliveries.under_way(), self._deliveries.ended())
         for action in actions:
@@ -170,8 +172,8 @@ class Agent:
 
     def _carry_out(self, action: reconciler.Action) -> None:
         match action:
-            case reconciler.StopRun(run_id, reason):
-                self._runs.stop(run_id, reason)
+            case reconciler.StopRun(run_id, reason, carry):
+                self._runs.stop(run_id, reason, moved=carry)
             case reconciler.ApplyShare(run_id, share):
                 self._runs.set_share(run_id, share)
             case reconciler.ReportRun(run_id):
@@ -191,9 +193,11 @@ class Agent:
         open_tiers = tuple(
             tier
             for number, tier in enumerate(wanted.spec.tiers, start=1)
-            if not self._deliveries.is_delivered(f"{wanted.job_id}-tier-{number}")
+            if number not in wanted.delivered_tiers
+            and not self._deliveries.is_delivered(f"{wanted.job_id}-tier-{number}")
         )
-        return RunOrder(wanted.run_id, wanted.job_id, wanted.spec, _share(wanted.share), open_tiers)
+        carried = bool(wanted.carried_run_id)
+        return RunOrder(wanted.run_id, wanted.job_id, wanted.spec, _share(wanted.share), open_tiers, carried)
 
     def _serving_address(self) -> str:
         return self._serving.address()

@@ -141,9 +141,7 @@ class Deliveries:
 
     async def _fetch(self, wanted: nodes_pb2.WantedDelivery) -> LedgerEntry:
         """Get the files of the model into the agent's hands."""
-        run = await self._wait_run(wanted)
-        request = trainer_pb2.ExportRequest(delivery_id=wanted.delivery_id, tier=wanted.tier, target=wanted.target)
-        done = await run.gateway.export(request, self._export_seconds)
+        run, done = await self._export(wanted)
         exported_ns = time.time_ns()
         await asyncio.to_thread(self._repository.stage, run.folder.path, wanted.delivery_id, done.sha256)
         entry = LedgerEntry(wanted.delivery_id, STAGED, done.value, done.sha256, exported_ns)
@@ -151,6 +149,19 @@ class Deliveries:
         with contextlib.suppress(OSError):  # of no use any more; the next attempt of the job does not mind them
             await asyncio.to_thread(run.folder.remove_export, wanted.delivery_id)
         return entry
+
+    async def _export(self, wanted: nodes_pb2.WantedDelivery) -> tuple[Run, trainer_pb2.ExportDone]:
+        """Have the model handed over, by the run that has it or, when that is lost or moved meanwhile, by the next."""
+        request = trainer_pb2.ExportRequest(delivery_id=wanted.delivery_id, tier=wanted.tier, target=wanted.target)
+        while True:
+            run = await self._wait_run(wanted)
+            try:
+                return run, await run.gateway.export(request, self._export_seconds)
+            except DeliveryFailedError:
+                if not run.has_successor:
+                    raise
+                while self._runs.live(run.run_id) is run:
+                    await self._runs.changed.wait()
 
     async def _wait_run(self, wanted: nodes_pb2.WantedDelivery) -> Run:
         """The run that has the model.

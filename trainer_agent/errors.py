@@ -5,7 +5,8 @@
     AgentError                        a sentence for people
     ├── SetupError                    the agent cannot start like this; says what to do
     ├── RunFailedError                a run cannot be started or goes no further; becomes the run's reason
-    └── DeliveryFailedError           a model cannot be delivered; becomes the delivery's reason
+    ├── DeliveryFailedError           a model cannot be delivered; becomes the delivery's reason
+    └── CheckpointError               a checkpoint cannot go to another node; becomes the reason of a move that failed
 """
 
 from __future__ import annotations
@@ -33,3 +34,7 @@ class RunFailedError(AgentError):
 
 class DeliveryFailedError(AgentError):
     """A model cannot be delivered."""
+
+
+class CheckpointError(AgentError):
+    """A checkpoint cannot go to another node."""

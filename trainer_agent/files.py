@@ -91,6 +91,28 @@ def write_new(name: str, data: bytes, *, inside: int, mode: int, owner: tuple[in
         file.write(data)
 
 
+def copy_new(source: Path, name: str, *, inside: int, mode: int, owner: tuple[int, int] | None) -> None:
+    """Copy a file of ours into a folder that others may write to, under a name that must not exist there yet.
+
+    Blocks for as long as copying takes: call it on a thread.
+
+    Args:
+        source: The file.
+        name: Its new name.
+        inside: Descriptor of the folder.
+        mode: Permissions.
+        owner: User and group id to give it to, or None.
+    """
+    descriptor = os.open(name, _NEW_FILE, mode, dir_fd=inside)
+    with open(descriptor, "wb") as writer, source.open("rb") as reader:  # noqa: PTH123 - a descriptor, not a path
+        if owner is not None:
+            os.fchown(descriptor, *owner)
+        os.fchmod(descriptor, mode)
+        shutil.copyfileobj(reader, writer, _CHUNK_BYTES)
+        writer.flush()
+        os.fsync(descriptor)
+
+
 def _open_regular(name: str, inside: int) -> BinaryIO:
     try:
         descriptor = os.open(name, _UNTRUSTED_FILE, dir_fd=inside)

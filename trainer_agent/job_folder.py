@@ -9,19 +9,32 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tiercel.trainer_agent.errors import RunFailedError
-from tiercel.trainer_agent.files import open_folder, remove_anything, write_new
+from tiercel.trainer_agent.errors import CheckpointError, RunFailedError
+from tiercel.trainer_agent.files import (
+    UntrustedFileError,
+    copy_new,
+    copy_untrusted,
+    open_folder,
+    remove_anything,
+    write_new,
+)
+from tiercel.trainer_agent.names import is_plain
 
 SOCKET: Final = "agent.sock"
 TOKEN: Final = "token"  # noqa: S105 - a file's name
 EXPORTS: Final = "exports"
 PROGRAM: Final = "program"
 
-_WRITABLE: Final = (EXPORTS, "checkpoints", "work")
+CHECKPOINTS: Final = "checkpoints"
+
+_WRITABLE: Final = (EXPORTS, CHECKPOINTS, "work")
+# Of a checkpoint that goes to another node.
+_MAX_FILES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +48,21 @@ class ScriptFile:
 
     name: str
     content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedFile:
+    """A file of a checkpoint, out of the reach of the run that wrote it.
+
+    Attributes:
+        path: The copy.
+        size_bytes: Its size.
+        sha256: Of its content, hexadecimal.
+    """
+
+    path: Path
+    size_bytes: int
+    sha256: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +119,60 @@ class JobFolder:
                 remove_anything(delivery_id, exports)
         except FileNotFoundError:
             return
+
+    def copy_checkpoint(self, target: Path, limit_bytes: int) -> list[CopiedFile]:
+        """Copy the newest checkpoints to where no run can change them; blocks while the disk works.
+
+        Only regular files with plain names that lie in the folder itself are taken.
+
+        Args:
+            target: An empty folder.
+            limit_bytes: What all of them may have together.
+
+        Raises:
+            CheckpointError: There is none, or they are too large; says what to do.
+        """
+        copies: list[CopiedFile] = []
+        try:
+            with open_folder(self.path) as folder, open_folder(CHECKPOINTS, folder) as checkpoints:
+                names = [entry.name for entry in os.scandir(checkpoints) if is_plain(entry.name)]
+                for name in sorted(names)[:_MAX_FILES]:
+                    left = limit_bytes - sum(copy.size_bytes for copy in copies)
+                    if not stat.S_ISREG(os.stat(name, dir_fd=checkpoints, follow_symlinks=False).st_mode):
+                        continue
+                    digest = copy_untrusted(name, inside=checkpoints, target=target / name, limit_bytes=left)
+                    copies.append(CopiedFile(target / name, (target / name).stat().st_size, digest))
+        except UntrustedFileError as error:
+            message = f"its checkpoints have more than the {limit_bytes} bytes that are carried ({error})"
+            raise CheckpointError(message) from error
+        except OSError as error:
+            raise CheckpointError(f"its checkpoint cannot be read ({error})") from error
+        if not copies:
+            raise CheckpointError("it has saved no checkpoint")
+        return copies
+
+    def put_checkpoint(self, files: Sequence[Path], owner: tuple[int, int] | None) -> None:
+        """Put checkpoints that came from another node in place of whatever is there; blocks while the disk works.
+
+        Args:
+            files: Where they lie now; their names are kept.
+            owner: User and group id that the run has, or None if they are the agent's.
+
+        Raises:
+            RunFailedError: They cannot be put there.
+        """
+        if owner == (os.getuid(), os.getgid()):
+            owner = None
+        try:
+            with open_folder(self.path) as folder:
+                remove_anything(CHECKPOINTS, folder)
+                _make_writable(CHECKPOINTS, folder, owner)
+                with open_folder(CHECKPOINTS, folder) as checkpoints:
+                    for file in files:
+                        copy_new(file, file.name, inside=checkpoints, mode=0o600, owner=owner)
+                    os.fsync(checkpoints)
+        except OSError as error:
+            raise RunFailedError(f"The checkpoint cannot be put into the folder of the job: {error}.") from error
 
 
 def _make_writable(name: str, folder: int, owner: tuple[int, int] | None) -> None:

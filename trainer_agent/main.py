@@ -41,6 +41,7 @@ _FLAGS = {
     "runtimes": "process, docker or both with a comma, the preferred first",
     "docker-host": "where the Docker engine listens (default: DOCKER_HOST, else unix:///var/run/docker.sock)",
     "docker-image": "image of jobs that name none (default: tiercel-trainer:latest)",
+    "cpus": "processors that this node is made of, like 0,2-3 (default: those that the agent may use)",
     "cpu-cores": "cores that jobs may use (default: all)",
     "memory-bytes": "memory that jobs may use (default: all)",
     "http-port": "port of the inference server's REST interface (default 0: any free one)",
@@ -73,6 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         settings = settings_from(sys.argv[1:] if arguments is None else arguments)
+        cpu.stay_on(settings.cpus)
         settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         with lock(settings.state_dir / "agent.lock"):
             asyncio.run(run_agent(settings))

@@ -27,10 +27,12 @@ class WantedRun:
     Attributes:
         share: What it may use.
         stop: Whether it shall end.
+        carry: Whether it then goes on elsewhere, from its checkpoint.
     """
 
     share: CpuShare
     stop: bool = False
+    carry: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +57,11 @@ class StartRun:
 
 @dataclass(frozen=True, slots=True)
 class StopRun:
-    """Ask a run to end, and end it if it does not."""
+    """Ask a run to end, and end it if it does not; ``carry``: then send its checkpoint to the broker."""
 
     run_id: str
     reason: str
+    carry: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,5 +193,6 @@ def _known(run_id: str, want: WantedRun, run: ActualRun) -> list[Action]:
     if run.phase is Phase.STOPPING:
         return []
     if want.stop:
-        return [StopRun(run_id, "the broker asked it to stop")]
+        reason = "it goes on on another node" if want.carry else "the broker asked it to stop"
+        return [StopRun(run_id, reason, want.carry)]
     return [ApplyShare(run_id, want.share)] if want.share != run.share else []

@@ -28,6 +28,9 @@ class RunRecord:
         lost: Whether it ended through no fault of the job.
         log_tail: The last lines of its output.
         cpu_seconds: CPU seconds it has used.
+        moved: Whether it was stopped so that its job goes on elsewhere.
+        carried: Whether the broker has its checkpoint.
+        carry_error: Plain words when it should have that and has not.
     """
 
     run_id: str
@@ -40,6 +43,9 @@ class RunRecord:
     lost: bool = False
     log_tail: str = ""
     cpu_seconds: float = 0.0
+    moved: bool = False
+    carried: bool = False
+    carry_error: str = ""
 
     def status(self) -> nodes_pb2.RunStatus:
         """What the broker is told of a run that has ended."""
@@ -51,6 +57,8 @@ class RunRecord:
             lost=self.lost,
             log_tail=self.log_tail,
             cpu_seconds=self.cpu_seconds,
+            carried=self.carried,
+            carry_error=self.carry_error,
         )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
+from tiercel.trainer_agent.checkpoint_carrier import CheckpointCarrier
 from tiercel.trainer_agent.errors import RunFailedError
 from tiercel.trainer_agent.limits.contract import CpuShare, Limits
 from tiercel.trainer_agent.reconciler import ActualRun, Phase
@@ -71,6 +72,7 @@ class RunTable:
         reporter: Who carries news to the broker.
         tasks: Owner of the tasks that see to runs.
         patience: How long stopping a run may take.
+        carrier: Carries checkpoints from and to other nodes.
 
     Attributes:
         changed: Fired when a run begins, reports or ends.
@@ -84,6 +86,7 @@ class RunTable:
         reporter: RunReporter,
         tasks: Supervisor,
         patience: StopPatience,
+        carrier: CheckpointCarrier,
     ) -> None:
         self._places = places
         self._runtimes = runtimes
@@ -91,6 +94,7 @@ class RunTable:
         self._reporter = reporter
         self._tasks = tasks
         self._patience = patience
+        self._carrier = carrier
         self._records = RunRecords(places.records)
         self._live: dict[str, Run] = {}
         self._ended: dict[str, RunRecord] = {}
@@ -112,6 +116,7 @@ class RunTable:
         Raises:
             SetupError: Something cannot be ended.
         """
+        self._carrier.clear()
         records = self._records.load()
         for name, runtime in self._runtimes.items():
             mine = [record.handle for record in records if record.runtime == name and not record.ended]
@@ -158,7 +163,7 @@ class RunTable:
         return self._live.get(run_id)
 
     def awaits_successor(self, job_id: str) -> bool:
-        """Whether the last run of a job was lost, so that the broker will start another."""
+        """Whether the last run of a job was lost or moved, so that the broker will start another."""
         return job_id in self._lost_jobs
 
     def live_run_of_job(self, job_id: str) -> Run | None:
@@ -179,16 +184,24 @@ class RunTable:
             return
         log = self._logs[order.run_id] = RunLog(self._places.log(order.run_id))
         folder = self._places.job(order.job_id)
-        run = Run(order, folder=folder, log=log, runtime=runtime, events=self._events, patience=self._patience)
+        run = Run(
+            order,
+            folder=folder,
+            log=log,
+            runtime=runtime,
+            events=self._events,
+            patience=self._patience,
+            carrier=self._carrier,
+        )
         self._live[order.run_id] = run
         self._progress[order.run_id] = deque(maxlen=_KEPT_REPORTS)
         self._reporter.run_changed(run.status())
         self.changed.fire()
         self._tasks.start(f"run {order.run_id}", self._see_to(run))
 
-    def stop(self, run_id: str, reason: str) -> None:
-        """Begin to stop a run."""
-        self._live[run_id].ask_to_stop(reason)
+    def stop(self, run_id: str, reason: str, *, moved: bool = False) -> None:
+        """Begin to stop a run; ``moved``: its job goes on on another node."""
+        self._live[run_id].ask_to_stop(reason, moved=moved)
 
     def set_share(self, run_id: str, share: CpuShare) -> None:
         """Let a run have another share."""
@@ -245,7 +258,7 @@ class RunTable:
         self.changed.fire()
 
     def _note_loss(self, record: RunRecord) -> None:
-        if record.lost:
+        if record.lost or record.moved:
             self._lost_jobs.add(record.job_id)
         else:
             self._lost_jobs.discard(record.job_id)

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from tiercel.trainer_agent.errors import RunFailedError
+from tiercel.trainer_agent.checkpoint_carrier import CheckpointCarrier
+from tiercel.trainer_agent.errors import AgentError, CheckpointError, RunFailedError
 from tiercel.trainer_agent.job_folder import JobFolder, ScriptFile
 from tiercel.trainer_agent.limits.contract import CpuShare, Usage
 from tiercel.trainer_agent.names import check_run
@@ -37,10 +38,12 @@ class StopPatience:
 
     Attributes:
         trainer: From the request over the socket, if a trainer is attached, to SIGTERM.
+        moving: The same for a run that is moved: it shall get to the end of what it is at and save it.
         signal: From SIGTERM to SIGKILL.
     """
 
     trainer: float = 10.0
+    moving: float = 60.0
     signal: float = 5.0
 
 
@@ -54,6 +57,7 @@ class RunOrder:
         spec: The job's description.
         share: Its first share.
         open_tiers: Tiers not delivered yet as far as this node knows, easiest first.
+        carried: Whether it goes on from a checkpoint that the broker holds.
     """
 
     run_id: str
@@ -61,6 +65,7 @@ class RunOrder:
     spec: common_pb2.JobSpec
     share: CpuShare
     open_tiers: tuple[common_pb2.Tier, ...] = ()
+    carried: bool = False
 
     def program(self) -> Program:
         """What to run."""
@@ -114,6 +119,7 @@ class Run:
         runtime: What it is started with.
         events: Whom to tell.
         patience: How long stopping may take.
+        carrier: Carries checkpoints from and to other nodes.
     """
 
     def __init__(
@@ -125,6 +131,7 @@ class Run:
         runtime: Runtime,
         events: RunEvents,
         patience: StopPatience,
+        carrier: CheckpointCarrier,
     ) -> None:
         self.order = order
         self.share = order.share
@@ -134,6 +141,7 @@ class Run:
         self._runtime = runtime
         self._events = events
         self._patience = patience
+        self._carrier = carrier
         self._token = secrets.token_urlsafe(32)
         self.gateway = TrainerGateway(order.welcome(), self._token, self._take_in)
         self._handle: RunHandle | None = None
@@ -166,16 +174,22 @@ class Run:
         self.share = share
         self._share_changed.set()
 
-    def ask_to_stop(self, reason: str, *, lost: bool = False) -> None:
+    @property
+    def has_successor(self) -> bool:
+        """Whether another run of its job will have what this one does not hand over any more."""
+        return self._record.lost or self._record.moved
+
+    def ask_to_stop(self, reason: str, *, lost: bool = False, moved: bool = False) -> None:
         """Begin to stop it; its end is reported like any other.
 
         Args:
             reason: Why, in plain words.
             lost: Whether the job is not to blame and should be started again.
+            moved: Whether its job goes on on another node: its checkpoint is then sent to the broker.
         """
         if not self._stop_asked.is_set():
             self._stop_reason = reason
-            self._record = replace(self._record, lost=lost)
+            self._record = replace(self._record, lost=lost, moved=moved)
             self._stop_asked.set()
 
     async def supervise(self) -> RunRecord:
@@ -191,6 +205,10 @@ class Run:
             record = replace(self._record, ended=True, reason=reason, log_tail=self.log.tail())
         finally:
             await self._let_go()
+        if record.moved:
+            interrupted = "its agent was restarted while it sent the checkpoint"
+            self._events.recorded(replace(record, carry_error=interrupted))
+            record = await self._carry(record)
         _log.info("run %s ended: code %s%s", self.run_id, record.exit_code, f", {record.reason}" * bool(record.reason))
         self._events.recorded(record)
         return record
@@ -201,6 +219,8 @@ class Run:
         self._events.recorded(self._record)
         owner = self._runtime.owner
         await asyncio.to_thread(self._folder.prepare, token=self._token, script=order.script(), owner=owner)
+        if order.carried:
+            await self._fetch_checkpoint()
         try:
             await self.gateway.open(self._folder.path)
             self._folder.give_socket(owner)
@@ -216,6 +236,23 @@ class Run:
         if self.share != launch.share:
             self._share_changed.set()
         return self._ended(await self._see_through(handle))
+
+    async def _carry(self, record: RunRecord) -> RunRecord:
+        """Send its checkpoint to the broker, now that nothing writes to it any more."""
+        try:
+            await self._carrier.send(self.run_id, self._folder)
+        except AgentError as error:
+            return replace(record, carry_error=error.message)
+        return replace(record, carried=True)
+
+    async def _fetch_checkpoint(self) -> None:
+        try:
+            await self._carrier.fetch(self.run_id, self._folder, self._runtime.owner)
+        except CheckpointError as error:
+            self._record = replace(self._record, lost=True)  # through no fault of the job
+            raise RunFailedError(error.message) from error
+        if self._stop_asked.is_set():
+            raise RunFailedError(self._stop_reason)
 
     def _launch(self) -> Launch:
         resources = self.order.spec.resources
@@ -285,7 +322,8 @@ class Run:
         _log.info("run %s is being stopped: %s", self.run_id, self._stop_reason)
         if self.gateway.is_attached:
             self.gateway.stop(self._stop_reason)
-            await asyncio.sleep(self._patience.trainer)  # cut short by the end of the run
+            patience = self._patience.moving if self._record.moved else self._patience.trainer
+            await asyncio.sleep(patience)  # cut short by the end of the run
         while True:
             try:
                 return await handle.stop(self._patience.signal)

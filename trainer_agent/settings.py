@@ -30,6 +30,7 @@ class AgentSettings(BaseSettings):
         runtimes: What to run jobs with, the preferred first; empty for processes, and containers if an engine answers.
         docker_host: Where the Docker engine listens.
         docker_image: Image of jobs that name none.
+        cpus: Numbers of the processors that the agent and all it starts run on; empty for those it was started with.
         cpu_cores: Cores that jobs may use; None for all there are.
         memory_bytes: Memory that jobs may use, in bytes; None for all there is.
         http_port: Where the inference server's REST listens; 0 for any free port.
@@ -48,6 +49,7 @@ class AgentSettings(BaseSettings):
     runtimes: Annotated[tuple[str, ...], NoDecode] = ()
     docker_host: str = Field(default_factory=lambda: os.environ.get("DOCKER_HOST") or _DEFAULT_DOCKER_HOST)
     docker_image: str = "tiercel-trainer:latest"
+    cpus: Annotated[frozenset[int], NoDecode] = frozenset()
     cpu_cores: float | None = Field(default=None, gt=0)
     memory_bytes: int | None = Field(default=None, gt=0)
     http_port: int = Field(default=0, ge=0, le=65535)
@@ -60,6 +62,11 @@ class AgentSettings(BaseSettings):
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
+
+    @field_validator("cpus", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return cpus_from(value) if isinstance(value, str) else value
 
     @field_validator("runtimes")
     @classmethod
@@ -80,3 +87,18 @@ class AgentSettings(BaseSettings):
         """Tells agents of the same node id but another state directory apart; fit for a control group's name."""
         place = hashlib.sha256(os.fsencode(self.state_dir.resolve())).hexdigest()[:8]
         return f"{re.sub(r'[^A-Za-z0-9-]', '-', self.node_id)[:64]}-{place}"
+
+
+def cpus_from(text: str) -> frozenset[int]:
+    """Processors from a list like ``0,2-3``, as ``taskset`` takes it.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    cpus: set[int] = set()
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        first, _, last = part.partition("-")
+        if not (first.isdecimal() and (last or first).isdecimal()):
+            raise ValueError(f"{text!r} is no list of processors; give numbers and ranges like 0,2-3")
+        cpus.update(range(int(first), int(last or first) + 1))
+    return frozenset(cpus)

@@ -142,12 +142,9 @@ class ScriptedBroker(nodes_pb2_grpc.NodesServiceServicer):
         sent = self.checkpoints.get(wanted.carried_run_id) if wanted is not None else None
         if sent is None:
             await context.abort(grpc.StatusCode.NOT_FOUND, "there is no such checkpoint")
-            return
-        for message in sent:
-            part = message.WhichOneof("message")
-            yield nodes_pb2.FetchCheckpointResponse(
-                header=message.header if part == "header" else None, data=message.data if part == "data" else None
-            )
+        yield nodes_pb2.FetchCheckpointResponse(header=sent[0].header)
+        for message in sent[1:]:
+            yield nodes_pb2.FetchCheckpointResponse(data=message.data)
 
     async def Connect(  # noqa: N802 - the contract's name
         self, request_iterator: AsyncIterator[nodes_pb2.ConnectRequest], context: aio.ServicerContext[Any, Any]

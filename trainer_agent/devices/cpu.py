@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+
+from tiercel.trainer_agent.errors import SetupError
 
 _UNLIMITED_MEMORY = 1 << 60  # cgroup v1 says "no limit" with a number near 2**63
 
@@ -35,6 +38,26 @@ def detect(cgroup_root: Path = Path("/sys/fs/cgroup"), proc: Path = Path("/proc"
         cpu_cores=cores if quota is None else min(cores, quota),
         memory_bytes=total if limit is None else min(total, limit),
     )
+
+
+def stay_on(cpus: frozenset[int]) -> None:
+    """Run on these processors only, with all that is started from here on: a node that is a slice of a machine.
+
+    Args:
+        cpus: Their numbers; empty to leave it as it is.
+
+    Raises:
+        SetupError: Some of them are not there, or may not be used.
+    """
+    if not cpus:
+        return
+    usable = os.sched_getaffinity(0)
+    if not cpus <= usable:
+        missing, there = (", ".join(map(str, sorted(numbers))) for numbers in (cpus - usable, usable))
+        raise SetupError(f"The agent cannot run on processor {missing}: it may use {there}.")
+    for thread in os.listdir("/proc/self/task"):  # noqa: PTH208 - names are wanted
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(int(thread), cpus)
 
 
 def groups_of(proc: Path = Path("/proc"), pid: int | str = "self") -> dict[str, str]:
