@@ -22,16 +22,22 @@ class Memory:
     """
 
     def __init__(self, history: Mapping[str, tuple[PastRun, ...]]) -> None:
-        self._runs = dict(history)
+        # Of each workload its runs by job, in the order they were recorded; the workload that ran last is the last one.
+        self._runs = {
+            workload: {f"before {number}": run for number, run in enumerate(runs)} for workload, runs in history.items()
+        }
         self._shown: Mapping[str, tuple[PastRun, ...]] | None = None
 
-    def add(self, workload: str, direction: Direction, observations: Iterable[Observation]) -> None:
-        """Remember a run that is over; one without reports teaches nothing."""
-        curve = best_so_far(direction, observations)
+    def add(self, workload: str, job_id: str, curve: tuple[CurvePoint, ...]) -> None:
+        """Remember a job's run, instead of what was remembered of it before; one without reports teaches nothing."""
         if not curve:
             return
-        runs = (*self._runs.pop(workload, ()), PastRun(curve))
-        self._runs[workload] = runs[-MAX_RUNS:]
+        runs = self._runs.pop(workload, {})
+        runs.pop(job_id, None)
+        runs[job_id] = PastRun(curve)
+        if len(runs) > MAX_RUNS:
+            del runs[next(iter(runs))]
+        self._runs[workload] = runs
         if len(self._runs) > MAX_WORKLOADS:
             del self._runs[next(iter(self._runs))]
         self._shown = None
@@ -39,7 +45,7 @@ class Memory:
     def by_workload(self) -> Mapping[str, tuple[PastRun, ...]]:
         """Runs by workload, the latest last; the same object until a run is added."""
         if self._shown is None:
-            self._shown = types.MappingProxyType(dict(self._runs))
+            self._shown = types.MappingProxyType({name: tuple(runs.values()) for name, runs in self._runs.items()})
         return self._shown
 
 

@@ -34,6 +34,6 @@ def outcome_of(sim: SimulatedJob) -> JobOutcome:
         cpu_seconds=job.cpu_seconds,
         alone_seconds=(workload.startup_cpu_seconds + sim.trained) / cores,
         cpu_cores=cores,
-        migrations=sim.migrations,
+        migrations=job.migrations,
         usage=tuple(sim.usage),
     )

@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from tiercel.broker.domain.jobs import Job, JobState, Observation, TierState
-from tiercel.broker.domain.shares import Share
-from tiercel.broker.lifecycle.job_end import MAX_LOST_RUNS
+from tiercel.broker.lifecycle.job_move import may_move
 from tiercel.broker.scheduling.interface import JobView
 from tiercel.broker.simulation.curves import Trajectory
 from tiercel.broker.simulation.workload import PlannedJob
@@ -45,6 +44,7 @@ class SimulatedJob:
         trajectory: What it will report.
         tier_reports: Index of the report that reaches each tier, or None.
         reports_every: Every so manyth report is told.
+        may_migrate: Whether it may be sent to another node.
         meant_for: Node that it is meant for while it waits, or empty.
         cores: CPU seconds per second that its run gets.
         efficiency: Work done per CPU second.
@@ -56,10 +56,6 @@ class SimulatedJob:
         told: Reports of the present run that were told.
         due_at: When the next report comes if nothing changes.
         halted: Whether the run trains no more: it stops, or is checkpointed.
-        destination: Where it is being sent, or empty.
-        destination_share: What it may use there.
-        migrations: How often it was sent elsewhere.
-        migrated_at: When it last was, or None.
         nodes: Where it ran, in order.
     """
 
@@ -68,6 +64,7 @@ class SimulatedJob:
     trajectory: Trajectory
     tier_reports: tuple[int | None, ...]
     reports_every: int = 1
+    may_migrate: bool = True
     meant_for: str = ""
     cores: float = 0.0
     efficiency: float = 1.0
@@ -79,10 +76,6 @@ class SimulatedJob:
     told: int = 0
     due_at: float = math.inf
     halted: bool = False
-    destination: str = ""
-    destination_share: Share | None = None
-    migrations: int = 0
-    migrated_at: float | None = None
     nodes: list[str] = field(default_factory=list)
     usage: list[Usage] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
@@ -176,7 +169,9 @@ class SimulatedJob:
     def _view(self, now: float) -> JobView:
         self.advance(now)
         job, planned = self.job, self.planned
-        sent = bool(self.destination)
+        # Policies see a job that is being moved where it goes.
+        move = job.move if job.is_moving else None
+        home = job.node_id if job.run_active else job.checkpoint_node or self.meant_for
         return JobView(
             id=job.id,
             tenant=job.tenant,
@@ -186,9 +181,9 @@ class SimulatedJob:
             resources=job.spec.resources,
             runtime=job.spec.runtime,
             image=job.spec.image,
-            node_id=self.destination or (job.node_id if job.run_active else self.meant_for),
-            movable=not job.run_active and not sent,
-            share=self.destination_share if sent else job.share,
+            node_id=move.node_id if move is not None else home,
+            movable=not job.run_active,
+            share=move.share if move is not None else job.share,
             observations=tuple(self.observations),
             cpu_seconds=self.cpu_seconds,
             name=job.spec.name,
@@ -197,16 +192,11 @@ class SimulatedJob:
             started_at=job.started_at,
             max_epochs=job.spec.max_epochs,
             continues=job.spec.continue_after_last_tier,
-            migratable=self._migratable() and not sent,
-            migrations=self.migrations,
-            migrated_at=self.migrated_at,
+            migratable=self.may_migrate and may_move(job),
+            migrations=job.migrations,
+            migrated_at=job.migrated_at,
             true_work=self._true_work(),
         )
-
-    def _migratable(self) -> bool:
-        job = self.job
-        running = job.state is JobState.RUNNING and job.stop_outcome is None
-        return running and not self.halted and job.attempts < MAX_LOST_RUNS
 
     def _true_work(self) -> tuple[float, ...]:
         """CPU seconds at which each tier will be reached, if the job has cores to itself from now on."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import heapq
 import math
+import signal
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
-from tiercel.broker.domain.jobs import JobState, Observation, TierState
+from tiercel.broker.domain.jobs import Job, JobState, Observation, TierState
 from tiercel.broker.lifecycle import job as machine
 from tiercel.broker.lifecycle.job_events import (
     AbandonDelivery,
@@ -22,6 +24,7 @@ from tiercel.broker.lifecycle.job_events import (
     JobEffect,
     JobInput,
     KeptWaiting,
+    MoveOrdered,
     ReachJudged,
     Reported,
     RequestDelivery,
@@ -31,10 +34,10 @@ from tiercel.broker.lifecycle.job_events import (
     RunIsAlive,
     Ticked,
 )
-from tiercel.broker.scheduling.interface import Assignment, JobView, Snapshot, Trigger
+from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Snapshot, Trigger
 from tiercel.broker.scheduling.placement import can_hold
 from tiercel.broker.scheduling.registry import AnyPolicy, Options, create_policy
-from tiercel.broker.simulation.memory import Memory
+from tiercel.broker.simulation.memory import Memory, best_so_far
 from tiercel.broker.simulation.nodes import SimulatedNode
 from tiercel.broker.simulation.outcomes import outcome_of
 from tiercel.broker.simulation.randomness import stream
@@ -96,6 +99,7 @@ class Simulation:
         self._planned = deque(sorted(scenario.jobs.draw(seed), key=lambda planned: planned.arrives_at))
         self._id_width = len(str(len(self._planned)))
         self._active: dict[str, SimulatedJob] = {}
+        self._leaving: dict[str, SimulatedJob] = {}
         self._outcomes: list[JobOutcome] = []
         self._memory = Memory(scenario.history)
         self._serving = Serving(scenario, self._nodes, seed)
@@ -201,7 +205,9 @@ class Simulation:
         trajectory = workload.run(source)
         reached = tuple(trajectory.first_reaching(tier.target, workload.direction) for tier in workload.tiers)
         meant_for = source.choice(self._node_views).id if self._scenario.random_placement else ""
-        sim = SimulatedJob(planned, job, trajectory, reached, self._scenario.reports_every, meant_for)
+        sim = SimulatedJob(
+            planned, job, trajectory, reached, self._scenario.reports_every, self._machines.migrations, meant_for
+        )
         sim.plan_report()
         return sim, effects
 
@@ -217,20 +223,29 @@ class Simulation:
         if job is before and not effects:
             return
         sim.job, sim.view = job, None
+        if job.is_moving:
+            self._leaving[job.id] = sim
+        else:
+            self._leaving.pop(job.id, None)
         if isinstance(letter, Reported) and job.last_sequence != before.last_sequence:
             value = letter.metrics[job.spec.metric]
             sim.observations.append(Observation(letter.at, letter.epoch, value, job.cpu_seconds))
         self._carry_out_effects(sim, effects)
+        if not _is_topped(before) and _is_topped(job):
+            self._remember(sim)
         if job.state.is_final and all(tier.state is not TierState.REACHED for tier in job.tiers):
             self._retire(sim)
 
     def _retire(self, sim: SimulatedJob) -> None:
         if self._active.pop(sim.job.id, None) is None:
             return
-        workload = sim.planned.workload
-        self._memory.add(workload.name, workload.direction, sim.observations)
+        self._remember(sim)
         self._serving.forget(sim.job.spec.endpoint)
         self._outcomes.append(outcome_of(sim))
+
+    def _remember(self, sim: SimulatedJob) -> None:
+        workload = sim.planned.workload
+        self._memory.add(workload.name, sim.job.id, best_so_far(workload.direction, sim.observations))
 
     def _carry_out_effects(self, sim: SimulatedJob, effects: Sequence[JobEffect]) -> None:
         for effect in effects:
@@ -254,7 +269,12 @@ class Simulation:
         job = sim.job
         if job.stop_outcome is not None:
             self._halt(sim)
-            self._at(self._now + self._machines.stop_seconds, partial(self._run_is_gone, sim, job.run_id, ""))
+            self._at(self._now + self._machines.stop_seconds, partial(self._run_is_gone, sim, job.run_id))
+        elif job.is_moving:
+            if not sim.halted:
+                self._halt(sim)
+                gone = partial(self._run_is_gone, sim, job.run_id, carried=True)
+                self._at(self._now + self._machines.checkpoint_seconds, gone)
         elif job.state is JobState.STARTING and job.last_heard_at is None and len(sim.nodes) < job.attempts:
             sim.nodes.append(job.node_id)
             self._at(self._now + self._machines.spawn_seconds, partial(self._run_begins, sim, job.run_id))
@@ -276,8 +296,8 @@ class Simulation:
         sim.due_at = math.inf
         self._stir(sim.job.node_id)
 
-    def _run_is_gone(self, sim: SimulatedJob, run_id: str, destination: str) -> None:
-        """The run has ended: by itself, when asked to, or (``destination``) to go on on another node."""
+    def _run_is_gone(self, sim: SimulatedJob, run_id: str, *, carried: bool = False) -> None:
+        """The run has ended: by itself, when asked to, or (``carried``) to go on on another node."""
         job = sim.job
         if job.run_id != run_id or not job.run_active:
             return
@@ -287,13 +307,8 @@ class Simulation:
             self._runs -= 1
         sim.cores, sim.due_at = 0.0, math.inf
         self._stir(node.view.id)
-        moved = bool(destination) and job.stop_outcome is None
-        words = f"it moves to node {destination}" if moved else ""
-        self._letters.append((sim, RunExited(run_id, 0, words, cpu_seconds=sim.run_cpu, lost=moved)))
-        share = sim.destination_share
-        sim.destination, sim.destination_share, sim.view = "", None, None
-        if moved and share is not None:
-            self._letters.append((sim, Assigned(destination, share, job.attempts + 1)))
+        code = -signal.SIGTERM if carried else 0
+        self._letters.append((sim, RunExited(run_id, code, cpu_seconds=sim.run_cpu, carried=carried)))
 
     def _node_is_due(self, node: SimulatedNode, version: int) -> None:
         """A run of the node reports, or hangs."""
@@ -323,7 +338,7 @@ class Simulation:
             sim.find_due()
             return
         self._halt(sim)
-        self._at(self._now, partial(self._run_is_gone, sim, sim.job.run_id, ""))
+        self._at(self._now, partial(self._run_is_gone, sim, sim.job.run_id))
         self._stir(node.view.id)
 
     def _delivered(self, sim: SimulatedJob, number: int, attempt: int) -> None:
@@ -342,7 +357,18 @@ class Simulation:
         now = self._now
         jobs = tuple([sim.present(now) for sim in self._active.values() if sim.visible])
         endpoints = self._serving.views(now)
-        return Snapshot(now, trigger, jobs, self._node_views, endpoints, self._memory.by_workload())
+        nodes = self._views_without_leaving() if self._leaving else self._node_views
+        return Snapshot(now, trigger, jobs, nodes, endpoints, self._memory.by_workload())
+
+    def _views_without_leaving(self) -> tuple[NodeView, ...]:
+        """The nodes without the memory that jobs still hold which are on their way to another one."""
+        held = dict.fromkeys(self._nodes, 0)
+        for sim in self._leaving.values():
+            held[sim.job.node_id] += sim.job.spec.resources.memory_bytes
+        return tuple(
+            replace(view, memory_bytes=max(view.memory_bytes - held[view.id], 0)) if held[view.id] else view
+            for view in self._node_views
+        )
 
     def _carry_out(self, decided: Decided) -> None:
         for assignment in decided.changed:
@@ -358,23 +384,12 @@ class Simulation:
     def _assign(self, assignment: Assignment) -> None:
         sim = self._active[assignment.job_id]
         job = sim.job
-        if sim.destination:
-            sim.destination_share, sim.view = assignment.share, None
-        elif not job.run_active:
+        if not job.run_active:
             self._tell(job.id, Assigned(assignment.node_id, assignment.share, job.attempts + 1))
-        elif assignment.node_id == job.node_id:
+        elif job.is_moving or assignment.node_id == job.node_id:
             self._tell(job.id, Reshared(job.run_id, assignment.share))
-        elif self._machines.migrations:
-            self._send_elsewhere(sim, assignment)
-
-    def _send_elsewhere(self, sim: SimulatedJob, assignment: Assignment) -> None:
-        """Checkpoint and stop the run; it goes on where the plan says."""
-        self._halt(sim)
-        sim.destination, sim.destination_share, sim.view = assignment.node_id, assignment.share, None
-        sim.migrations += 1
-        sim.migrated_at = self._now
-        gone = partial(self._run_is_gone, sim, sim.job.run_id, assignment.node_id)
-        self._at(self._now + self._machines.checkpoint_seconds, gone)
+        else:
+            self._tell(job.id, MoveOrdered(assignment.node_id, assignment.share, job.attempts + 1))
 
     def _tell(self, job_id: str, letter: JobInput) -> None:
         sim = self._active.get(job_id)
@@ -404,3 +419,8 @@ class Simulation:
         if self._now < self._scenario.duration_seconds:
             following = min(self._now + self._scenario.step_seconds, self._scenario.duration_seconds)
             self._at(following, self._step_endpoints)
+
+
+def _is_topped(job: Job) -> bool:
+    """Whether it has reached its last tier: what can be learnt of it for its successors is known."""
+    return job.tiers[-1].state in {TierState.REACHED, TierState.DELIVERED}

@@ -12,8 +12,10 @@ from tiercel.broker.domain.jobs import Direction, JobState
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.interface import Assignment, JobView, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.loop import LoopSettings
-from tiercel.broker.simulation import SimulationError, simulate
+from tiercel.broker.scheduling.registry import policies
+from tiercel.broker.simulation import MachineSettings, SimulationError, simulate
 from tiercel.broker.simulation.cluster import Colocation
+from tiercel.broker.simulation.presets import mixed_jobs
 from tiercel.broker.simulation.result import JobOutcome
 from tiercel.broker.simulation.scenario import UnsoundPlanError
 
@@ -125,7 +127,7 @@ class Watcher:
 
     def share(self, job: JobView) -> Share:
         del job
-        return Share(0.5, reason="so that there is one")
+        return Share(0.25, reason="so that there is one")
 
 
 def test_the_policy_is_asked_at_once_on_events_and_else_at_growing_intervals() -> None:
@@ -150,7 +152,7 @@ def test_policies_see_jobs_as_live() -> None:
     assert (arriving.movable, arriving.node_id, arriving.true_work) == (True, "", (3.0, 4.0))
     at_tier = next(snapshot for snapshot in watcher.seen if snapshot.trigger is Trigger.TIER)
     (view,) = at_tier.jobs
-    assert (at_tier.now, view.node_id, view.movable, view.migratable) == (3.0, "node1", False, True)
+    assert (at_tier.now, view.node_id, view.movable, view.migratable) == (3.0, "node1", False, False)
     assert [(seen.at, seen.epoch, seen.value, seen.cpu_seconds) for seen in view.observations] == [
         (2.0, 1, 0.3, 2.0),
         (3.0, 2, 0.5, 3.0),
@@ -163,7 +165,7 @@ def test_what_is_over_is_remembered_for_the_next_run_of_the_same_workload() -> N
     watcher = Watcher("node1")
     simulate(scenario((0, steps(0.5, 0.4, 0.9)), (20, SMALL)), watcher)
     assert "steps" not in watcher.seen[0].history
-    (past,) = watcher.seen[-1].history["steps"]
+    (past,) = next(snapshot for snapshot in watcher.seen if snapshot.now >= 20).history["steps"]
     # The best so far, where it improved.
     assert [(point.cpu_seconds, point.value) for point in past.curve] == [(2.0, 0.5), (4.0, 0.9)]
 
@@ -194,3 +196,54 @@ def test_reports_may_be_skipped_but_tiers_are_reached_at_the_same_times() -> Non
     simulate(replace(scenario((0, steps(0.1, 0.2, 0.5, 0.6, 0.7, 0.8, 0.9))), reports_every=3), watcher)
     seen = [snapshot.jobs[0].observations for snapshot in watcher.seen if snapshot.jobs]
     assert [report.epoch for report in seen[-1]] == [3, 6]
+
+
+def test_a_job_that_is_sent_elsewhere_is_checkpointed_and_starts_up_again() -> None:
+    long = steps(0.1, 0.2, 0.3, 0.5, 0.9)
+    planned = replace(scenario((0, long), (3.25, SMALL), nodes=2), loop=LoopSettings(interval_seconds=2.5))
+    mover, _ = simulate(planned, Watcher("node1", "node1", "node2")).jobs
+    # 2.25 CPU seconds of training by 3.25 s, one second of checkpoint; the start-up again until 6.25 s on the new node,
+    # beside the other job from 4.25 s on: half a core each, until that one has used its three CPU seconds.
+    assert mover.nodes == ("node1", "node2")
+    assert mover.migrations == 1
+    # The other one is alone for 1 s and then needs 4 s for 2 s of CPU: until 8.25 s. The mover has trained 3.25 s then.
+    assert times(mover) == [pytest.approx(8.25 + 0.75), pytest.approx(8.25 + 1.75)]
+    assert mover.cpu_seconds == pytest.approx(7.0)
+
+
+def test_jobs_stay_where_they_are_when_migration_is_off() -> None:
+    planned = replace(
+        scenario((0, steps(0.1, 0.2, 0.3, 0.5, 0.9)), (3.25, SMALL), nodes=2),
+        machines=MachineSettings(migrations=False),
+    )
+    watcher = Watcher("node1", "node1", "node2")
+    assert simulate(planned, watcher).migrations == 0
+    assert not any(job.migratable for snapshot in watcher.seen for job in snapshot.jobs)
+
+
+def test_a_node_is_shown_without_the_memory_that_a_leaving_job_still_holds() -> None:
+    watcher = Watcher("node1", "node1", "node2")
+    large = steps(0.1, 0.2, 0.3, 0.5, 0.9, memory_bytes=10 * GIB)
+    planned = replace(
+        scenario((0, large), (3.25, SMALL), (3.5, SMALL), nodes=2), loop=LoopSettings(interval_seconds=2.5)
+    )
+    simulate(planned, watcher)
+    moving = next(snapshot for snapshot in watcher.seen if snapshot.now == 3.5)
+    assert [node.memory_bytes // GIB for node in moving.nodes] == [54, 64]
+    assert [job.node_id for job in moving.jobs][:2] == ["node2", "node2"]
+
+
+def test_the_same_seed_gives_the_same_result_and_another_one_does_not() -> None:
+    planned = replace(mixed_jobs(24, 2), record_usage=True)
+    for policy in sorted(policies):
+        assert simulate(planned, policy, 3) == simulate(planned, policy, 3)
+    assert simulate(planned, "fair", 3).jobs != simulate(planned, "fair", 4).jobs
+
+
+def test_policies_are_compared_on_the_same_jobs() -> None:
+    planned = mixed_jobs(24, 2)
+    fair, tradl = simulate(planned, "fair", 5), simulate(planned, "tradl", 5)
+    for left, right in zip(fair.jobs, tradl.jobs, strict=True):
+        assert (left.arrived_at, left.workload) == (right.arrived_at, right.workload)
+        assert [tier.true_work for tier in left.tiers] == [tier.true_work for tier in right.tiers]
+    assert fair.mean_time_to_tier(1) != tradl.mean_time_to_tier(1)
