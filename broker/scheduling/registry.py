@@ -16,6 +16,7 @@ from tiercel.broker.scheduling.flowcon import FlowconPolicy, FlowconSettings
 from tiercel.broker.scheduling.interface import Policy
 from tiercel.broker.scheduling.las import LasPolicy, LasSettings
 from tiercel.broker.scheduling.random_order import RandomOrderPolicy, RandomOrderSettings
+from tiercel.broker.scheduling.slaq import SlaqPolicy, SlaqSettings
 from tiercel.broker.scheduling.specon import SpeconPolicy, SpeconSettings
 from tiercel.broker.scheduling.srpt_oracle import SrptOraclePolicy, SrptOracleSettings
 from tiercel.broker.scheduling.tradl import TradlPolicy, TradlSettings
@@ -37,6 +38,7 @@ policies: Mapping[str, Callable[[Options], AnyPolicy]] = types.MappingProxyType(
         FlowconPolicy.name: lambda options: FlowconPolicy(settings_from(FlowconSettings, options)),
         LasPolicy.name: lambda options: LasPolicy(settings_from(LasSettings, options)),
         RandomOrderPolicy.name: lambda options: RandomOrderPolicy(settings_from(RandomOrderSettings, options)),
+        SlaqPolicy.name: lambda options: SlaqPolicy(settings_from(SlaqSettings, options)),
         SrptOraclePolicy.name: lambda options: SrptOraclePolicy(settings_from(SrptOracleSettings, options)),
         SpeconPolicy.name: lambda options: SpeconPolicy(settings_from(SpeconSettings, options)),
         TradlPolicy.name: lambda options: TradlPolicy(settings_from(TradlSettings, options)),

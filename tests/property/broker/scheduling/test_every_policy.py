@@ -28,6 +28,7 @@ VARIANTS: list[tuple[str, dict[str, Option]]] = [(name, {}) for name in sorted(p
     ("flowcon", {"rule": "multiplicative", "scale_free": True, "interval": 1.0, "alpha": 0.0}),
     ("flowcon", {"no_update": True}),
     ("las", {"thresholds": "", "tier_first": False}),
+    ("slaq", {"tier_first": False, "recent": 4}),
     ("srpt-oracle", {"works": "job:10/20"}),
 ]
 every_policy = pytest.mark.parametrize(("name", "options"), VARIANTS)
