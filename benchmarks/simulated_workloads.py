@@ -144,12 +144,12 @@ def kinds(draw: str) -> tuple[Kind, ...]:
     """
     trial = tuple(program(name, family, work, spread) for name, family, work, spread in _LIVE_PROGRAMS)
     live = (AllAtOnce(), Fixed(4.0), Uniform(30.0))
-    mixed = _drawn_programs("mixed", _log_normal(16, 8.0, 1.0, f"mixed {draw}"))
-    heavy = _drawn_programs("heavy", _pareto(16, 2.0, 1.1, 300.0, f"heavy {draw}"))
+    mixed = _drawn_programs("mixed", _log_normal(24, 8.0, 1.0, f"mixed {draw}"))
+    heavy = _drawn_programs("heavy", _pareto(24, 6.0, 1.1, 600.0, f"heavy {draw}"))
     hopeless = _drawn_programs("doubtful", _log_normal(16, 8.0, 0.8, f"hopeless {draw}"), hopeless=4)
     return (
         Kind("alike", trial, 7, live, 1, 2.0),
-        Kind("mixed", mixed, 48, (AllAtOnce(), Poisson(0.4), Uniform(120.0)), 4, 2.0),
-        Kind("heavy-tailed", heavy, 48, (AllAtOnce(), Poisson(0.4), Uniform(120.0)), 4, 2.0),
+        Kind("mixed", mixed, 72, (AllAtOnce(), Poisson(0.4), Uniform(120.0)), 3, 2.0),
+        Kind("heavy-tailed", heavy, 72, (AllAtOnce(), Poisson(0.4), Uniform(120.0)), 3, 2.0),
         Kind("hopeless", hopeless, 24, (AllAtOnce(), Poisson(0.3), Uniform(60.0)), 2, 2.0),
     )

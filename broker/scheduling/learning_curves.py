@@ -290,10 +290,13 @@ def _scaled(curve: PastCurve, total: float, spent: float, quality: float | None)
 
 
 def _has_levelled_off(curve: PastCurve, target: float) -> bool:
-    """Whether a run that missed the target would have gone on missing it: its second half closed little of the gap."""
+    """Whether a run that missed the target would have gone on missing it.
+
+    Each doubling of work brings less than the one before: at most about four times the last one is still to come.
+    """
     half = curve.quality[bisect_left(curve.spent, curve.spent[-1] / 2)]
     gap = target - curve.quality[-1]
-    return curve.quality[-1] - half < 0.1 * gap
+    return curve.quality[-1] - half < 0.25 * gap
 
 
 def _relative_spread(totals: Sequence[float]) -> float:

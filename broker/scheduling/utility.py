@@ -33,7 +33,8 @@ from tiercel.broker.scheduling.interface import (
     Plan,
     Snapshot,
 )
-from tiercel.broker.scheduling.placement import jobs_by_node, place
+from tiercel.broker.scheduling.learning_curves import Forecast
+from tiercel.broker.scheduling.placement import jobs_by_node, place, submission_order
 from tiercel.broker.scheduling.utility_guard import Account, Claimant, FairClock, advanced, fair_finishes, late
 from tiercel.broker.scheduling.utility_moves import MoveSettings, choose_move, least_work_left
 from tiercel.broker.scheduling.utility_outlook import (
@@ -42,6 +43,7 @@ from tiercel.broker.scheduling.utility_outlook import (
     looked_at,
     new_record,
     next_status,
+    prior_of,
     renewed,
     samples_of,
     stage_of,
@@ -88,7 +90,7 @@ class UtilitySettings:
     later_tiers: float = 0.05
     floor: float = 0.02
     exploration: float = 2.0
-    hysteresis: float = 0.1
+    hysteresis: float = 0.3
     urgency: float = 1.0
     guard_ratio: float = 1.5
     guard_margin: float = 1.0
@@ -160,6 +162,7 @@ class UtilityState:
         records: By job.
         front: Jobs that ran in front.
         samples: CPU seconds that jobs needed to their first tier, the latest last.
+        prior: What follows from them for jobs of which nothing is known; None when it has to be worked out anew.
         fair: The virtual cluster with equal shares.
         endpoints: By endpoint.
         moved_at: When the last job was sent elsewhere, seconds since the Unix epoch.
@@ -168,6 +171,7 @@ class UtilityState:
     records: Mapping[str, JobRecord] = field(default_factory=dict)
     front: frozenset[str] = frozenset()
     samples: tuple[float, ...] = ()
+    prior: Forecast | None = None
     fair: FairClock = field(default_factory=FairClock)
     endpoints: Mapping[str, EndpointRecord] = field(default_factory=dict)
     moved_at: float = -math.inf
@@ -190,7 +194,8 @@ class UtilityPolicy:
 
     def plan(self, snapshot: Snapshot, state: UtilityState) -> tuple[Plan, UtilityState]:
         """Renew what is held of jobs, place them, and share each node by worth."""
-        records, samples = self._observe(snapshot, state)
+        prior = state.prior if state.prior is not None else self._prior(snapshot, state)
+        records, learnt = self._observe(snapshot, state, prior)
         placement = place(snapshot, least_work_left(records))
         fair, due = self._fair(snapshot, state.fair, records)
         groups = jobs_by_node(snapshot, placement)
@@ -222,11 +227,15 @@ class UtilityPolicy:
         unreachable = {name: record.unreachable for name, record in sorted(records.items()) if record.unreachable}
         plan = Plan(tuple(assignments), placement.waiting, unreachable, endpoint_shares)
         records = _with_fronts(records, state.front, front, snapshot.now)
-        return plan, UtilityState(records, frozenset(front), samples, fair, endpoint_records, moved)
+        samples = (*state.samples, *learnt)[-_SAMPLES_KEPT:]
+        kept = None if learnt else prior
+        return plan, UtilityState(records, frozenset(front), samples, kept, fair, endpoint_records, moved)
 
-    def _observe(self, snapshot: Snapshot, state: UtilityState) -> tuple[dict[str, JobRecord], tuple[float, ...]]:
-        """Records of all jobs, those renewed that have the most news."""
-        samples = list(state.samples)
+    def _observe(
+        self, snapshot: Snapshot, state: UtilityState, prior: Forecast
+    ) -> tuple[dict[str, JobRecord], list[float]]:
+        """Records of all jobs, those renewed that have the most news, and what jobs needed to their first tier."""
+        learnt: list[float] = []
         records: dict[str, JobRecord] = {}
         stale: list[tuple[float, str, JobView]] = []
         fresh: list[JobView] = []
@@ -235,22 +244,29 @@ class UtilityPolicy:
             if record is None or record.stage != stage_of(job):
                 fresh.append(job)
                 continue
-            records[job.id] = looked_at(job, record)
+            records[job.id] = looked_at(job, record, prior)
             grown = staleness(job, record)
             if grown >= self.settings.refit_growth and next_status(job) is not None:
                 stale.append((-grown, job.id, job))
         fresh.sort(key=lambda job: job.id)
-        known = samples or (samples_of(snapshot.history) if fresh and snapshot.history else ())
         for job in fresh:
             earlier = state.records.get(job.id)
             runs = snapshot.history.get(job.workload, ()) if job.workload else ()
-            records[job.id] = record = new_record(job, earlier, runs, known, self._outlook)
+            records[job.id] = record = new_record(job, earlier, runs, prior, self._outlook)
             if earlier is not None and earlier.stage == 0 and record.reached_spent > 0:
-                samples.append(record.reached_spent)
+                learnt.append(record.reached_spent)
         stale.sort(key=lambda entry: entry[:2])
         for _, job_id, job in stale[: self.settings.fits_per_pass]:
-            records[job_id] = renewed(job, records[job_id], known, self._outlook)
-        return records, tuple(samples[-_SAMPLES_KEPT:])
+            records[job_id] = renewed(job, records[job_id], prior, self._outlook)
+        return records, learnt
+
+    def _prior(self, snapshot: Snapshot, state: UtilityState) -> Forecast:
+        """What is held of jobs of which nothing is known."""
+        samples = state.samples or samples_of(snapshot.history)
+        unfinished = [
+            job.cpu_seconds for job in snapshot.jobs if (held := state.records.get(job.id)) and held.stage == 0
+        ]
+        return prior_of(samples, sorted(unfinished), self._outlook)
 
     def _fair(
         self, snapshot: Snapshot, clock: FairClock, records: Mapping[str, JobRecord]
@@ -259,10 +275,10 @@ class UtilityPolicy:
         ratio = self.settings.guard_ratio
         if not ratio or not snapshot.nodes:
             return clock, {}
-        cores = sum(node.cpu_cores for node in snapshot.nodes)
+        cores = {node.id: node.cpu_cores for node in snapshot.nodes if node.cpu_cores > 0}
         jobs = {
             job.id: Account(job.submitted_at, 0.0, job.resources.cpu_cores, job.cpu_seconds + records[job.id].to_end)
-            for job in snapshot.jobs
+            for job in sorted(snapshot.jobs, key=submission_order)
         }
         clock = advanced(clock, snapshot.now, cores, jobs)
         finishes = fair_finishes(clock, cores)

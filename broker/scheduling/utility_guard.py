@@ -1,16 +1,18 @@
 """The finish-time guard: nobody is kept waiting for much longer than equal sharing would have kept it.
 
-Beside the real cluster a virtual one is kept, in which all jobs share all cores equally, as Docker's default would. It
-says when each job would be over there (as the virtual time of fair queueing does; Friedman and Henderson's fair sojourn
-protocol orders jobs by it). A job must be over within ``ratio`` times that, counted from its submission (Themis' finish
+Beside the real cluster a virtual one is kept, with the same nodes, in which each new job goes to the node with the
+fewest jobs per core and all jobs of a node share it equally: what would happen if nobody scheduled anything. It says
+when each job would be over there (as the virtual time of fair queueing does; Friedman and Henderson's fair sojourn protocol
+orders jobs by it). A job must be over within ``ratio`` times that, counted from its submission (Themis' finish
 time fairness, papers §7). While everybody can still make it, the order is left to what is worth most; once the jobs
 that are due next need all that is left of their time, they go first, the earliest due first.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,7 @@ class Account:
         submitted_at: When it came, seconds since the Unix epoch.
         attained: CPU seconds that equal sharing would have given it by now.
         cores: Cores that it can use.
+        node_id: Where it is; empty while that is not settled.
         total: CPU seconds that it needs altogether, as far as one can tell; what it took, once it is really over.
         over_at: When it was over there, seconds since the Unix epoch, or None while it is not.
     """
@@ -29,6 +32,7 @@ class Account:
     attained: float
     cores: float
     total: float
+    node_id: str = ""
     over_at: float | None = None
 
 
@@ -62,58 +66,67 @@ class Claimant:
     cores: float
 
 
-def advanced(clock: FairClock, now: float, cores: float, jobs: Mapping[str, Account]) -> FairClock:
+def advanced(clock: FairClock, now: float, cores: Mapping[str, float], jobs: Mapping[str, Account]) -> FairClock:
     """The virtual cluster now.
 
     Args:
         clock: The cluster as it was.
         now: Seconds since the Unix epoch.
-        cores: All cores that there are.
-        jobs: Those that are really there, with what they need altogether by the latest estimate; what they attained
-            is not read.
+        cores: Cores of each node.
+        jobs: Those that are really there, with what they need altogether by the latest estimate, by submission; what
+            they attained and where they are is not read.
     """
     seconds = max(now - clock.at, 0.0) if clock.at is not None else 0.0
-    active = {name: account for name, account in clock.accounts.items() if account.attained < account.total}
-    share = _equal_share([account.cores for account in active.values()], cores)
+    shares = _equal_shares(clock, cores)
     accounts: dict[str, Account] = {}
+    counts = dict.fromkeys(sorted(cores), 0)
     for name, account in clock.accounts.items():
         known = jobs.get(name)
-        if known is None and name not in active:
+        if known is None and account.over_at is not None:
             continue  # over in both clusters
-        speed = min(share, account.cores) if name in active else 0.0
-        attained = account.attained + seconds * speed
         total = known.total if known is not None else account.total
-        over_at = account.over_at
+        speed = min(shares.get(account.node_id, 0.0), account.cores) if account.over_at is None else 0.0
+        attained, over_at = account.attained + seconds * speed, account.over_at
         if attained < total:
             over_at = None
         elif over_at is None:
             over_at = now - (min((attained - total) / speed, seconds) if speed > 0 else 0.0)
-        accounts[name] = Account(account.submitted_at, attained, account.cores, total, over_at)
+        node_id = account.node_id if account.node_id in counts else ""
+        accounts[name] = Account(account.submitted_at, attained, account.cores, total, node_id, over_at)
+        if node_id and over_at is None:
+            counts[node_id] += 1
     for name, known in jobs.items():
         if name not in accounts:
             accounts[name] = Account(known.submitted_at, 0.0, known.cores, known.total)
+    for name, account in accounts.items():
+        if not account.node_id and counts:
+            node_id = min(counts, key=lambda node_id: ((counts[node_id] + 1) / cores[node_id], node_id))
+            counts[node_id] += 1
+            accounts[name] = replace(account, node_id=node_id)
     return FairClock(now, accounts)
 
 
-def fair_finishes(clock: FairClock, cores: float) -> dict[str, float]:
+def fair_finishes(clock: FairClock, cores: Mapping[str, float]) -> dict[str, float]:
     """When each job is over under equal sharing if no more jobs come, seconds since the Unix epoch."""
     now = clock.at or 0.0
     finishes: dict[str, float] = {}
-    left: list[tuple[float, str]] = []
+    left: dict[str, list[tuple[float, str, float]]] = {}
     for name, account in clock.accounts.items():
         if account.over_at is not None:
             finishes[name] = account.over_at
         else:
             # Seconds that it needs if it runs at its full width; those of different widths are treated alike.
-            left.append(((account.total - account.attained) / account.cores, name))
-    left.sort()
-    widths = sum(clock.accounts[name].cores for _, name in left)
-    at, done = now, 0.0
-    for need, name in left:
-        at += (need - done) * max(widths / cores, 1.0)
-        done = need
-        finishes[name] = at
-        widths -= clock.accounts[name].cores
+            need = (account.total - account.attained) / account.cores
+            left.setdefault(account.node_id, []).append((need, name, account.cores))
+    for node_id, jobs in left.items():
+        jobs.sort()
+        widths = sum(width for _, _, width in jobs)
+        at, done = now, 0.0
+        for need, name, width in jobs:
+            at += (need - done) * max(widths / cores.get(node_id, math.inf), 1.0)
+            done = need
+            finishes[name] = at
+            widths -= width
     return finishes
 
 
@@ -135,6 +148,15 @@ def late(claimants: Sequence[Claimant], now: float, cores: float, margin: float)
         if claimant.due - now - max(demand / cores, alone) < margin:
             last = index
     return [claimant.job_id for claimant in ordered[: last + 1]]
+
+
+def _equal_shares(clock: FairClock, cores: Mapping[str, float]) -> dict[str, float]:
+    """Cores for each job of a node that can use more than that, when all are treated alike; by node."""
+    widths: dict[str, list[float]] = {}
+    for account in clock.accounts.values():
+        if account.over_at is None:
+            widths.setdefault(account.node_id, []).append(account.cores)
+    return {node_id: _equal_share(found, cores.get(node_id, 0.0)) for node_id, found in widths.items()}
 
 
 def _equal_share(widths: Sequence[float], cores: float) -> float:

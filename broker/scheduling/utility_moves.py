@@ -82,15 +82,20 @@ def choose_move(
     loads = [_load(node, groups.get(node.id, ()), records) for node in snapshot.nodes]
     loads.sort(key=lambda load: (load.seconds, load.node.id))
     target = loads[0]
-    best: tuple[float, str] | None = None
+    idle = target.wanted < target.node.cpu_cores
+    best: tuple[bool, float, str] | None = None
     chosen: tuple[JobView, _Load] | None = None
     for source in reversed(loads[1:]):
         if source.wanted <= source.node.cpu_cores:
             continue  # everybody there runs already
         for job in source.jobs:
             gain = _gain(job, source, target, records[job.id], now, settings)
-            if gain is not None and (best is None or (gain, job.id) > best):
-                best, chosen = (gain, job.id), (job, source)
+            if gain is None:
+                continue
+            # A start-up is least felt by a job that nobody waits for; on an idle node one that does is welcome.
+            rank = (idle or records[job.id].stage > 0, gain, job.id)
+            if best is None or rank > best:
+                best, chosen = rank, (job, source)
         if chosen is not None:
             break
     if chosen is None or best is None:

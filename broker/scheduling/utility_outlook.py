@@ -126,9 +126,17 @@ def staleness(job: JobView, record: JobRecord) -> float:
     return (latest - record.fitted_spent) / max(record.fitted_spent, 1e-3) if latest > record.fitted_spent else 0.0
 
 
-def looked_at(job: JobView, record: JobRecord) -> JobRecord:
-    """The record after the work that the job has done since, without any new forecast."""
+def looked_at(job: JobView, record: JobRecord, prior: Forecast) -> JobRecord:
+    """The record after the work that the job has done since, without any new forecast of its own.
+
+    Args:
+        job: The job.
+        record: What was held of it.
+        prior: What is held of jobs of which nothing is known.
+    """
     spent = job.cpu_seconds
+    if record.forecast.source is Source.PRIOR and record.stage == 0 and record.forecast is not prior:
+        return replace(record, forecast=prior, outlook=look_ahead(prior, spent), seen_spent=spent)
     if abs(spent - record.seen_spent) <= 0.01 * record.outlook.expected:
         return record
     return replace(record, outlook=look_ahead(record.forecast, spent), seen_spent=spent)
@@ -138,7 +146,7 @@ def new_record(
     job: JobView,
     earlier: JobRecord | None,
     runs: Sequence[PastRun],
-    samples: Sequence[float],
+    prior: Forecast,
     settings: OutlookSettings,
 ) -> JobRecord:
     """A record of a job that is new, or that has reached a tier.
@@ -147,7 +155,7 @@ def new_record(
         job: The job.
         earlier: Its record before, or None.
         runs: Earlier runs of the same program.
-        samples: CPU seconds that other jobs needed to their first tier.
+        prior: What is held of jobs of which nothing is known.
         settings: How forecasts are made.
     """
     past = earlier.past if earlier is not None else ()
@@ -155,7 +163,7 @@ def new_record(
         past = tuple(curve for run in runs if (curve := past_curve(run, job.direction)) is not None)
     stage, spent = stage_of(job), job.cpu_seconds
     reached_spent = _spent_at_latest_tier(job, stage)
-    forecast = _forecast(job, past, reached_spent, samples, settings)
+    forecast = _forecast(job, past, reached_spent, prior, settings)
     status = next_status(job)
     told_before = status.reason if status is not None and status.state is TierState.UNREACHABLE else ""
     return JobRecord(
@@ -176,9 +184,9 @@ def new_record(
     )
 
 
-def renewed(job: JobView, record: JobRecord, samples: Sequence[float], settings: OutlookSettings) -> JobRecord:
+def renewed(job: JobView, record: JobRecord, prior: Forecast, settings: OutlookSettings) -> JobRecord:
     """The record with a new forecast and a new look at whether the next tier is within reach."""
-    forecast = _forecast(job, record.past, record.reached_spent, samples, settings)
+    forecast = _forecast(job, record.past, record.reached_spent, prior, settings)
     record = replace(
         record,
         forecast=forecast,
@@ -193,7 +201,7 @@ def renewed(job: JobView, record: JobRecord, samples: Sequence[float], settings:
 
 
 def _forecast(
-    job: JobView, past: Sequence[PastCurve], reached_spent: float, samples: Sequence[float], settings: OutlookSettings
+    job: JobView, past: Sequence[PastCurve], reached_spent: float, prior: Forecast, settings: OutlookSettings
 ) -> Forecast:
     status = next_status(job)
     if status is None:
@@ -205,7 +213,8 @@ def _forecast(
         from_history = forecast_from_history(past, sign * target, at, best)
         if from_history is not None and not _outlived(from_history, job.cpu_seconds):
             return from_history
-    prior = _prior(reached_spent, samples, settings)
+    if reached_spent > 0:
+        prior = forecast_from_samples(_NEXT_TIER_FACTORS, 0.3, reached_spent)
     if len(job.observations) < MIN_POINTS or not (settings.use_curve or reached_spent > 0):
         return prior
     curve = forecast_from_curve(job.observations, job.direction, target, job.cpu_seconds)
@@ -219,12 +228,21 @@ def _outlived(forecast: Forecast, spent: float) -> bool:
     return not forecast.totals or spent > forecast.totals[-1]
 
 
-def _prior(reached_spent: float, samples: Sequence[float], settings: OutlookSettings) -> Forecast:
-    if reached_spent > 0:
-        return forecast_from_samples(_NEXT_TIER_FACTORS, 0.3, reached_spent)
-    if samples:
-        return forecast_from_samples(samples, settings.prior_spread / math.sqrt(len(samples)))
-    return forecast_from_samples((settings.prior_seconds,), settings.prior_spread)
+def prior_of(samples: Sequence[float], unfinished: Sequence[float], settings: OutlookSettings) -> Forecast:
+    """What is held of the work to a first tier of jobs of which nothing is known.
+
+    Args:
+        samples: CPU seconds that other jobs needed.
+        unfinished: CPU seconds after which jobs that are there have not got there yet; those that have had more than
+            most needed count too, or the prior would only know of the short ones.
+        settings: How forecasts are made.
+    """
+    if not samples:
+        return forecast_from_samples((settings.prior_seconds,), settings.prior_spread)
+    middle = sorted(samples)[len(samples) // 2]
+    longer = [1.5 * spent for spent in unfinished if spent > middle]
+    known = [*samples, *longer]
+    return forecast_from_samples(known, settings.prior_spread / math.sqrt(len(known)))
 
 
 def _end_of(job: JobView, past: Sequence[PastCurve], forecast: Forecast) -> float:
