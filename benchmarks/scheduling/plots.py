@@ -9,7 +9,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from benchmarks.plot import COLOURS, FAINT, INK, STYLE
 from benchmarks.scheduling.analysis import by_block
@@ -105,13 +105,17 @@ def way_to_last_tier(job: JobOutcome) -> list[tuple[float, float]]:
     """Seconds and the part of the way from the first report to the last tier's target, best so far."""
     if not job.points:
         return []
-    first, target = job.points[0].value, job.targets[-1]
     best, way = 0.0, []
     for point in job.points:
-        part = (point.value - first) / (target - first) if target != first else 1.0
-        best = max(best, part)
+        best = max(best, way_part(job, point.value))
         way.append((point.at_seconds, best))
     return way
+
+
+def way_part(job: JobOutcome, value: float) -> float:
+    """The part of the way from the first report to the last tier's target that a value stands for."""
+    first, target = job.points[0].value, job.targets[-1]
+    return (value - first) / (target - first) if target != first else 1.0
 
 
 def _draw_shares(panel: Axes, run: RunOutcome) -> None:
@@ -131,10 +135,9 @@ def _draw_progress(panel: Axes, run: RunOutcome) -> None:
         colour = _job_colour(number)
         way = way_to_last_tier(job)
         panel.plot([at for at, _ in way], [part for _, part in way], color=colour, label=job.name, linewidth=1.5)
-        for reached in job.reached_seconds:
+        for target, reached in zip(job.targets, job.reached_seconds, strict=True):
             if reached is not None:
-                at = job.submitted_seconds + reached
-                part = next((part for moment, part in way if moment >= at - 0.5), 1.0)
+                at, part = job.submitted_seconds + reached, way_part(job, target)
                 panel.plot(at, part, "o", color=colour, markersize=7, markeredgecolor="white", zorder=5)
     panel.set_ylim(0, 1.1)
     panel.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
@@ -145,7 +148,8 @@ def _draw_stages(panel: Axes, run: RunOutcome) -> None:
     times = np.arange(0.0, run.makespan_seconds, 0.1)
     stages = [[stage_at(job, float(at)) for job in run.jobs] for at in times]
     rows = [[moment.count(stage) for moment in stages] for stage in range(len(STAGES))]
-    panel.stackplot(times, rows, colors=STAGE_COLOURS, labels=STAGES)
+    panel.stackplot(times, rows, step="post", colors=STAGE_COLOURS, labels=STAGES)
+    panel.yaxis.set_major_locator(MaxNLocator(integer=True))
     panel.set_ylim(0, len(run.jobs))
 
 

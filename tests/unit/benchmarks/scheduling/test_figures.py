@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.results import Bar
+from benchmarks.scheduling.figures import make_bars, make_figures, sanity_bars
+from benchmarks.scheduling.outcome import RunOutcome, Served
+from benchmarks.scheduling.plots import draw_all, share_at, stage_at, way_to_last_tier
+from benchmarks.scheduling.recordings import Recordings
+from benchmarks.scheduling.tables import BEGIN, END, make_section, write_section
+from tests.support.scheduling_runs import job_outcome, recording, run_outcome
+
+KNOWN = Recordings({("cnn-small", seed): recording(training_seed=seed) for seed in range(3)})
+MACHINE = {"cores": 2, "cpu": "a CPU", "kernel": "6.1"}
+FIRST = {"fair": 4.0, "fair-slices": 3.6, "fifo": 2.2, "utility": 2.0, "utility-history": 1.8}
+
+
+def runs_of(repetitions: int = 3) -> list[RunOutcome]:
+    quality = {"fair": 0.4, "fifo": 0.5, "utility": 0.6}
+    runs = []
+    for repetition in range(repetitions):
+        for arm, at in FIRST.items():
+            jobs = [job_outcome(f"job-{number}", reached=(at + number, at + 2.0 + number)) for number in range(2)]
+            runs.append(run_outcome(arm, jobs, repetition=repetition))
+    for arm, each in quality.items():
+        served = Served((0.0, each, each, each), (0, 1, 1, 1), (0, 1, 1, 1), 40, 0, 9.0)
+        runs.append(run_outcome(arm, schedule="mixed", served=served))
+    return runs
+
+
+def bars_of(runs: list[RunOutcome]) -> dict[str, Bar]:
+    return {bar.name: bar for bar in make_bars(runs, make_figures(runs, KNOWN, 2, {}))}
+
+
+def test_bars_say_what_holds() -> None:
+    bars = bars_of(runs_of())
+    # Means over two jobs: 4.5 s under fair, 4.1 s with slices, 2.7 s, 2.5 s and 2.3 s.
+    below_fair = bars["time to tier 1, utility below fair"]
+    assert below_fair.value == pytest.approx(44.44, abs=0.01)
+    assert not below_fair.holds
+    assert bars["time to tier 1, utility-history below fair"].holds
+    assert bars["time to tier 1, utility below fifo"].value == pytest.approx(7.41, abs=0.01)
+    assert bars["served quality, utility above the best other"].value == pytest.approx(20.0, abs=0.1)
+    assert bars["tiers delivered"].holds
+    assert bars["longest makespan of any policy above fair's"].value == 0.0
+
+
+def test_what_was_not_run_does_not_hold() -> None:
+    bars = bars_of([run_outcome("fair")])
+    assert bars["time to tier 1, utility below fair"].value is None
+    assert bars["served quality, utility above the best other"].value is None
+    assert not bars["worst finish of a job, utility against fair"].holds
+
+
+def test_a_run_that_is_missing_or_left_something_behind_fails_the_sanity_check() -> None:
+    assert all(bar.holds for bar in sanity_bars([run_outcome()], 1))
+    assert not all(bar.holds for bar in sanity_bars([run_outcome()], 2))
+    broken = run_outcome(jobs=[job_outcome(reached=(1.0, None))])
+    assert [bar.holds for bar in sanity_bars([broken], 1)] == [False, False, True]
+
+
+def test_figures_are_json_and_name_what_is_missing() -> None:
+    runs = [*runs_of(), run_outcome("tradl", [job_outcome(finished=None)])]
+    figures = make_figures(runs, KNOWN, 2, {"slaq": "There is no policy 'slaq'."})
+    assert json.loads(json.dumps(figures, allow_nan=False))["missing_arms"] == {"slaq": "There is no policy 'slaq'."}
+    assert figures["incomplete_runs"] == ["small-0 tradl"]
+    assert figures["arms"]["fair"]["runs"] == 3
+
+
+def test_the_section_shows_bars_policies_and_what_was_left_out() -> None:
+    runs = runs_of()
+    figures = make_figures(runs, KNOWN, 2, {"slaq": "There is no policy 'slaq'."})
+    text = make_section(figures, make_bars(runs, figures), command="make it", machine=MACHINE, plots=["plots/a.png"])
+    for part in (
+        "`make it`",
+        "### Below `fair`",
+        "### Below `fifo`",
+        "| utility | 3 |",
+        "`slaq` did not run",
+        "plots/a.png",
+    ):
+        assert part in text
+    assert max(len(line) for line in text.splitlines() if not line.startswith("|")) < 500
+
+
+def test_a_section_is_put_between_its_markers_again_and_again(tmp_path: Path) -> None:
+    document = tmp_path / "results.md"
+    document.write_text("# Results\n\nBefore.\n")
+    write_section(document, "first\n")
+    document.write_text(document.read_text() + "\nAfter.\n")
+    write_section(document, "second")
+    assert document.read_text() == f"# Results\n\nBefore.\n\n{BEGIN}\nsecond\n{END}\n\nAfter.\n"
+    document.write_text(f"{END}\n")
+    with pytest.raises(ValueError, match=r"results\.md"):
+        write_section(document, "third")
+
+
+def test_a_job_has_its_last_share_until_its_end() -> None:
+    job = job_outcome(submitted=1.0, shares=((1.5, 0.5), (4.0, 0.25)), finished=9.0)
+    assert [share_at(job, at) for at in (1.0, 1.5, 5.0, 9.9, 10.0)] == [0.0, 0.5, 0.25, 0.25, 0.0]
+
+
+def test_a_job_goes_through_its_stages() -> None:
+    job = job_outcome(submitted=1.0, shares=((1.5, 0.5),), reached=(4.0, 6.0), finished=9.0)
+    assert [stage_at(job, at) for at in (0.5, 1.2, 2.0, 5.0, 7.0, 10.0)] == [None, 0, 1, 2, 3, None]
+
+
+def test_the_way_ends_at_the_last_tier() -> None:
+    way = way_to_last_tier(job_outcome(reached=(4.0, 6.0)))
+    assert way[0] == (1.0, 0.0)
+    assert way[-1] == (6.0, 1.0)
+
+
+def test_plots_are_drawn(tmp_path: Path) -> None:
+    drawn = draw_all(runs_of(), tmp_path)
+    assert [path.name for path in drawn] == [
+        "scheduling-shares.png",
+        "scheduling-progress.png",
+        "scheduling-stages.png",
+        "scheduling-time-to-tier.png",
+        "scheduling-served.png",
+    ]
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in drawn)

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from benchmarks.scheduling.arms import ARMS
+from benchmarks.scheduling.matrix import (
+    Block,
+    Budget,
+    Run,
+    Step,
+    arms_of,
+    deadline_seconds,
+    expected_seconds,
+    forget_others,
+    make_blocks,
+    run_blocks,
+    schedules_of,
+    source_fingerprint,
+)
+from benchmarks.scheduling.outcome import RunOutcome
+from benchmarks.scheduling.recordings import Recordings
+from benchmarks.scheduling.schedules import make_schedule
+from tests.support.scheduling_runs import job_outcome, recording, run_outcome
+
+NAMES = ("fair", "fifo", "tradl", "utility")
+
+
+def blocks_of(*schedules: str, repetitions: int = 2, source: str = "") -> list[Block]:
+    return make_blocks(schedules, repetitions, lambda name: [ARMS[arm] for arm in NAMES], 0, source)
+
+
+class Bench:
+    """Carries runs out by making up their outcomes."""
+
+    def __init__(self) -> None:
+        self.carried_out: list[str] = []
+        self.steps: list[Step] = []
+        self.now = 0.0
+        self.fails_at = ""
+
+    async def carry_out(self, run: Run) -> RunOutcome:
+        name = f"{run.schedule.block} {run.arm.name}"
+        if name == self.fails_at:
+            raise KeyboardInterrupt
+        self.carried_out.append(name)
+        self.now += 10.0
+        return run_outcome(run.arm.name, schedule=run.schedule.name, repetition=run.schedule.repetition, key=run.key)
+
+    async def run(self, blocks: list[Block], folder: Path, seconds: float | None = None) -> list[RunOutcome]:
+        budget = Budget(seconds, lambda: self.now)
+        return await run_blocks(blocks, folder, self.carry_out, lambda run: 10.0, budget, self.steps.append)
+
+
+def test_every_arm_runs_once_in_every_block_in_an_order_of_the_block_s_own() -> None:
+    blocks = blocks_of("small", "at-once", repetitions=4)
+    assert [block[0].schedule.block for block in blocks[:3]] == ["small-0", "at-once-0", "small-1"]
+    assert all(sorted(run.arm.name for run in block) == sorted(NAMES) for block in blocks)
+    assert len({tuple(run.arm.name for run in block) for block in blocks}) > 1
+    assert blocks == blocks_of("small", "at-once", repetitions=4)
+
+
+async def test_what_was_interrupted_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    blocks = blocks_of("small")
+    first, second = Bench(), Bench()
+    first.fails_at = f"small-1 {blocks[1][2].arm.name}"
+    with pytest.raises(KeyboardInterrupt):
+        await first.run(blocks, tmp_path)
+    outcomes = await second.run(blocks, tmp_path)
+    assert len(first.carried_out) == 6
+    assert second.carried_out == [f"small-1 {run.arm.name}" for run in blocks[1][2:]]
+    assert [outcome.arm for outcome in outcomes] == [run.arm.name for block in blocks for run in block]
+    assert [step.again for step in second.steps] == [True] * 6 + [False] * 2
+
+
+async def test_a_block_that_there_is_no_time_for_is_not_begun(tmp_path: Path) -> None:
+    bench = Bench()
+    outcomes = await bench.run(blocks_of("small", repetitions=3), tmp_path, seconds=90.0)
+    assert {outcome.block for outcome in outcomes} == {"small-0", "small-1"}
+    assert len(outcomes) == 8
+    assert [step.block for step in bench.steps if step.run is None] == ["small-2"]
+
+
+async def test_a_run_of_other_code_or_without_an_end_is_run_again(tmp_path: Path) -> None:
+    await Bench().run(blocks_of("small", repetitions=1, source="old"), tmp_path)
+    new = blocks_of("small", repetitions=1, source="new")
+    bench = Bench()
+    await bench.run(new, tmp_path)
+    assert len(bench.carried_out) == len(NAMES)
+    run = new[0][0]
+    unfinished = run_outcome(run.arm.name, [job_outcome(finished=None)], key=run.key)
+    unfinished.write(run.path(tmp_path))
+    again = Bench()
+    await again.run(new, tmp_path)
+    assert again.carried_out == [f"small-0 {run.arm.name}"]
+
+
+async def test_only_outcomes_of_what_is_to_be_run_are_kept(tmp_path: Path) -> None:
+    await Bench().run(blocks_of("small", repetitions=2), tmp_path)
+    forget_others(blocks_of("small", repetitions=1), tmp_path)
+    assert {path.name.partition(".")[0] for path in tmp_path.glob("*.json")} == {"small-0"}
+    forget_others(blocks_of("small", repetitions=1, source="other"), tmp_path)
+    assert list(tmp_path.glob("*.json")) == []
+
+
+def test_everything_that_decides_what_is_run_is_in_the_key() -> None:
+    run = Run(make_schedule("small", 0), ARMS["fair"], "source")
+    others = [
+        Run(make_schedule("small", 1), run.arm, run.source),
+        Run(run.schedule, ARMS["fair-slices"], run.source),
+        Run(run.schedule, run.arm, "other"),
+        Run(run.schedule, dataclasses.replace(run.arm, options={"a": 1.0}), run.source),
+    ]
+    assert len({each.key for each in [run, *others]}) == 5
+    assert dataclasses.replace(run, arm=dataclasses.replace(run.arm, about="told otherwise")).key == run.key
+
+
+def test_the_source_of_the_product_has_a_fingerprint(tmp_path: Path) -> None:
+    (tmp_path / "part").mkdir()
+    (tmp_path / "part" / "a.py").write_text("a = 1\n")
+    before = source_fingerprint(tmp_path)
+    (tmp_path / "part" / "a.py").write_text("a = 2\n")
+    assert source_fingerprint(tmp_path) != before
+    assert source_fingerprint() == source_fingerprint()
+
+
+def test_a_run_is_expected_to_take_as_long_as_its_work_and_longer_with_fewer_cores() -> None:
+    schedule = make_schedule("small", 0)
+    known = Recordings({(job.kind, 0): recording(job.kind, cpu=60.0) for job in schedule.jobs})
+    one, two = (expected_seconds(schedule, known, cores) for cores in (1, 2))
+    assert one > two > 90.0
+    assert deadline_seconds(schedule, known, 2) > 2 * two
+    assert expected_seconds(schedule, Recordings({}), 2) < two
+
+
+def test_the_quick_form_is_small() -> None:
+    assert schedules_of(quick=True) == ("small",)
+    assert "small" not in schedules_of(quick=False)
+    assert len(arms_of("small", quick=True)) == 3
+    assert set(arms_of("ten", quick=False)) < set(arms_of("at-once", quick=False))
