@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.journal import Commit
@@ -10,9 +10,12 @@ from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.peers import WantedDelivery
 from tiercel.broker.domain.endpoints import Delivery, DeliveryState, Endpoint, delivery_id
 from tiercel.broker.domain.events import EndpointEvent
+from tiercel.broker.domain.jobs import Direction
+from tiercel.broker.domain.tenants import DEFAULT_WEIGHT
 from tiercel.broker.lifecycle import endpoint as machine
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
 from tiercel.broker.lifecycle.job_events import DeliveryEnded
+from tiercel.broker.scheduling.interface import EndpointView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,7 +51,14 @@ class DeliveryAbandoned:
     reason: str
 
 
-EndpointMessage = DeliverTier | DeliveryHeard | DeliveryAbandoned
+@dataclass(frozen=True, slots=True)
+class ObjectiveSet:
+    """Its tenant wants answers within so many seconds."""
+
+    objective_seconds: float
+
+
+EndpointMessage = DeliverTier | DeliveryHeard | DeliveryAbandoned | ObjectiveSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +67,7 @@ class _Work:
 
     node_id: str
     metric: str
+    direction: Direction
 
 
 class EndpointActor(Actor[EndpointMessage]):
@@ -68,10 +79,18 @@ class EndpointActor(Actor[EndpointMessage]):
         journal: Makes steps durable.
         clock: The time.
         peers: The other actors.
+        tenant_weight: Its tenant's weight among tenants.
     """
 
     def __init__(
-        self, endpoint: Endpoint, deliveries: Iterable[Delivery], journal: Journal, clock: Clock, peers: Peers
+        self,
+        endpoint: Endpoint,
+        deliveries: Iterable[Delivery],
+        journal: Journal,
+        clock: Clock,
+        peers: Peers,
+        *,
+        tenant_weight: float = DEFAULT_WEIGHT,
     ) -> None:
         super().__init__(f"endpoint {endpoint.name}")
         self._endpoint = endpoint
@@ -80,6 +99,8 @@ class EndpointActor(Actor[EndpointMessage]):
         self._journal = journal
         self._clock = clock
         self._peers = peers
+        self._tenant_weight = tenant_weight
+        self._show_scheduler()
 
     @property
     def endpoint(self) -> Endpoint:
@@ -97,6 +118,14 @@ class EndpointActor(Actor[EndpointMessage]):
                 if known_id in self._work:
                     report = DeliveryReport(DeliveryState.FAILED, reason=reason)
                     await self._step(self._deliveries[known_id], report, self._work[known_id].node_id)
+            case ObjectiveSet(objective_seconds):
+                endpoint = replace(self._endpoint, objective_seconds=objective_seconds)
+                await self._journal.commit(Commit(endpoint=endpoint))
+                self._endpoint = endpoint
+                self._show_scheduler()
+
+    def _show_scheduler(self) -> None:
+        self._peers.observe_endpoint(self._endpoint.name, view_of(self._endpoint, self._tenant_weight))
 
     async def _deliver(self, job: Job, tier: TierStatus) -> None:
         delivery = self._deliveries.get(delivery_id(job.id, tier.number))
@@ -112,7 +141,7 @@ class EndpointActor(Actor[EndpointMessage]):
             self._tell_job(delivery)
             return
         earlier = self._work.get(delivery.id)
-        self._work[delivery.id] = _Work(job.node_id, job.spec.metric)
+        self._work[delivery.id] = _Work(job.node_id, job.spec.metric, job.spec.direction)
         if earlier is not None and earlier.node_id and earlier.node_id != job.node_id:
             self._peers.withdraw_delivery(earlier.node_id, delivery.id)
         if job.node_id:
@@ -130,7 +159,13 @@ class EndpointActor(Actor[EndpointMessage]):
     async def _step(self, known: Delivery, report: DeliveryReport, node_id: str) -> None:
         work = self._work[known.id]
         endpoint, delivery = machine.progress(
-            self._endpoint, known, report, metric=work.metric, node_id=node_id, now=self._clock.now()
+            self._endpoint,
+            known,
+            report,
+            metric=work.metric,
+            node_id=node_id,
+            now=self._clock.now(),
+            direction=work.direction,
         )
         if delivery is known:
             return
@@ -141,6 +176,8 @@ class EndpointActor(Actor[EndpointMessage]):
         await self._journal.commit(Commit(endpoint=endpoint, delivery=delivery, news=news))
         self._endpoint = endpoint
         self._deliveries[delivery.id] = delivery
+        if delivery.state is DeliveryState.DELIVERED:
+            self._show_scheduler()
         if delivery.state.is_final:
             del self._work[delivery.id]
             for holder in {node_id, work.node_id} - {""}:
@@ -159,3 +196,19 @@ class EndpointActor(Actor[EndpointMessage]):
                 reason=delivery.reason,
             ),
         )
+
+
+def view_of(endpoint: Endpoint, tenant_weight: float) -> EndpointView | None:
+    """An endpoint as a policy may see it, its load and share left out; None while no version of it is live."""
+    live = next((version for version in endpoint.versions if version.version == endpoint.live_version), None)
+    if live is None or not endpoint.node_id:
+        return None
+    comparable = live.direction is Direction.MAX and 0 <= live.value <= 1
+    return EndpointView(
+        name=endpoint.name,
+        tenant=endpoint.tenant,
+        node_id=endpoint.node_id,
+        tenant_weight=tenant_weight,
+        objective_seconds=endpoint.objective_seconds,
+        quality=live.value if comparable else None,
+    )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.peers import Peers
+    from tiercel.broker.domain.shares import Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,23 @@ class DeliveryWithdrawn:
     delivery_id: str
 
 
-NodeMessage = NodeConnected | NodeHeard | NodeTicked | WantedRun | WantedDelivery | RunWithdrawn | DeliveryWithdrawn
+@dataclass(frozen=True, slots=True)
+class EndpointSharesDeclared:
+    """Endpoints may use this much of the node; those that are not named are not limited."""
+
+    shares: tuple[tuple[str, Share], ...]
+
+
+NodeMessage = (
+    NodeConnected
+    | NodeHeard
+    | NodeTicked
+    | WantedRun
+    | WantedDelivery
+    | RunWithdrawn
+    | DeliveryWithdrawn
+    | EndpointSharesDeclared
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +86,7 @@ class Wanted:
     generation: int
     runs: tuple[WantedRun, ...]
     deliveries: tuple[WantedDelivery, ...]
+    endpoints: tuple[tuple[str, Share], ...] = ()
 
 
 class NodeActor(Actor[NodeMessage]):
@@ -91,6 +109,7 @@ class NodeActor(Actor[NodeMessage]):
         self._peers = peers
         self._runs: dict[str, WantedRun] = {}
         self._deliveries: dict[str, WantedDelivery] = {}
+        self._endpoints: tuple[tuple[str, Share], ...] = ()
         self._wanted = Wanted(0, (), ())
         self._changed = asyncio.Condition()
 
@@ -128,12 +147,20 @@ class NodeActor(Actor[NodeMessage]):
                 self._deliveries[message.delivery.id] = message
                 await self._declare()
                 self._tell_if_away(message.delivery.job_id)
-            case RunWithdrawn(run_id):
-                if self._runs.pop(run_id, None) is not None:
-                    await self._declare()
-            case DeliveryWithdrawn(delivery_id):
-                if self._deliveries.pop(delivery_id, None) is not None:
-                    await self._declare()
+            case RunWithdrawn() | DeliveryWithdrawn():
+                await self._withdraw(message)
+            case EndpointSharesDeclared(shares):
+                self._endpoints = shares
+                await self._declare()
+
+    async def _withdraw(self, message: RunWithdrawn | DeliveryWithdrawn) -> None:
+        known = (
+            self._runs.pop(message.run_id, None)
+            if isinstance(message, RunWithdrawn)
+            else self._deliveries.pop(message.delivery_id, None)
+        )
+        if known is not None:
+            await self._declare()
 
     async def _connected(self, message: NodeConnected) -> None:
         life, news = machine.connected(self._life, message.node, self._clock.now())
@@ -187,7 +214,10 @@ class NodeActor(Actor[NodeMessage]):
     async def _declare(self) -> None:
         async with self._changed:
             self._wanted = Wanted(
-                self._wanted.generation + 1, tuple(self._runs.values()), tuple(self._deliveries.values())
+                self._wanted.generation + 1,
+                tuple(self._runs.values()),
+                tuple(self._deliveries.values()),
+                self._endpoints,
             )
             self._changed.notify_all()
 

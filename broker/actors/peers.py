@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tiercel.broker.domain.endpoints import Delivery
     from tiercel.broker.domain.jobs import Direction, Job, TierStatus
     from tiercel.broker.domain.run_records import RunRecord
+    from tiercel.broker.domain.shares import Share
     from tiercel.broker.lifecycle.job_events import JobInput
-    from tiercel.broker.scheduling.interface import JobView, NodeView
+    from tiercel.broker.scheduling.interface import EndpointView, JobView, NodeView
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,14 @@ class Peers(Protocol):
 
     def observe_node(self, node_id: str, view: NodeView | None) -> None:
         """Show the scheduler a node, or (None) that it is offline."""
+        ...
+
+    def observe_endpoint(self, name: str, view: EndpointView | None) -> None:
+        """Show the scheduler an endpoint, or (None) that no version of it is live."""
+        ...
+
+    def declare_endpoint_shares(self, node_id: str, shares: Mapping[str, Share]) -> None:
+        """Tell a node what its endpoints may use; those that are not named are not limited."""
         ...
 
     def reschedule(self, trigger: str) -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from tiercel.broker.actors.endpoint_book import EndpointBook, EndpointNews, EndpointObserved, EndpointsMeasured
 from tiercel.broker.actors.history import History
 from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
@@ -19,11 +20,12 @@ from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.scheduling.validation import check_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.domain.run_records import RunRecord
+    from tiercel.broker.domain.shares import Share
     from tiercel.broker.lifecycle.job_events import JobInput
 
 logger = logging.getLogger(__name__)
@@ -76,7 +78,9 @@ class SchedulerTicked:
     """Time passed."""
 
 
-SchedulerMessage = JobObserved | NodeObserved | RunsRemembered | MoveRefused | SomethingHappened | SchedulerTicked
+SchedulerMessage = (
+    JobObserved | NodeObserved | EndpointNews | RunsRemembered | MoveRefused | SomethingHappened | SchedulerTicked
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +125,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
         journal: Keeps the decisions.
         clock: The time.
         tell_job: Sends a job a message.
+        declare_endpoint_shares: Tells a node what its endpoints may use, as a whole.
     """
 
     def __init__(
@@ -130,6 +135,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
         journal: Journal,
         clock: Clock,
         tell_job: Callable[[str, JobInput], None],
+        declare_endpoint_shares: Callable[[str, Mapping[str, Share]], None] = lambda _node_id, _shares: None,
     ) -> None:
         super().__init__("scheduler")
         self._policy = policy
@@ -141,6 +147,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
         self._tell_job = tell_job
         self._jobs: dict[str, JobObserved] = {}
         self._nodes: dict[str, NodeView] = {}
+        self._endpoints = EndpointBook(declare_endpoint_shares)
         self._reserved: dict[str, _Reservation] = {}
         self._history = History()
 
@@ -149,6 +156,11 @@ class SchedulerActor(Actor[SchedulerMessage]):
         """Name of the policy."""
         return self._policy.name
 
+    @property
+    def endpoints(self) -> EndpointBook:
+        """What is known of endpoints; only to be read."""
+        return self._endpoints
+
     async def receive(self, message: SchedulerMessage) -> None:
         """Take in news, and plan when it is time and no more news is waiting."""
         match message:
@@ -156,6 +168,8 @@ class SchedulerActor(Actor[SchedulerMessage]):
                 self._observe_job(message)
             case NodeObserved():
                 self._observe_node(message)
+            case EndpointObserved() | EndpointsMeasured():
+                self._endpoints.hear(message)
             case RunsRemembered(records):
                 self._history.add(*records)
             case MoveRefused(job_id):
@@ -194,14 +208,21 @@ class SchedulerActor(Actor[SchedulerMessage]):
                 self._tell_reserved(job_id)
         snapshot = self._snapshot(trigger)
         changed: tuple[Assignment, ...] = ()
+        shares_moved = False
         plan = self._ask_policy(snapshot)
         if plan is not None:
             changed = loop.changed_assignments(plan, snapshot)
             await self._carry_out(changed, trigger)
             self._tell_verdicts(plan, snapshot)
+            shares_moved = self._endpoints.decide(plan.endpoint_shares, snapshot.endpoints)
         next_at = plan.next_at if plan is not None else None
         self._loop = loop.ran(
-            self._loop, trigger, self._settings, self._clock.now(), changed=bool(changed), next_at=next_at
+            self._loop,
+            trigger,
+            self._settings,
+            self._clock.now(),
+            changed=bool(changed) or shares_moved,
+            next_at=next_at,
         )
 
     def _ask_policy(self, snapshot: Snapshot) -> Plan | None:
@@ -238,7 +259,8 @@ class SchedulerActor(Actor[SchedulerMessage]):
             trigger,
             tuple(sorted(jobs, key=lambda job: job.id)),
             tuple(_without(node, held_bytes[node_id]) for node_id, node in sorted(self._nodes.items())),
-            history=self._history.by_workload(),
+            self._endpoints.views(self._nodes),
+            self._history.by_workload(),
         )
 
     async def _carry_out(self, assignments: Sequence[Assignment], trigger: Trigger) -> None:

@@ -8,12 +8,14 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 from tiercel.broker.actors.admission import check_endpoint, check_feasible, check_quota
-from tiercel.broker.actors.endpoint import DeliverTier, DeliveryAbandoned, DeliveryHeard, EndpointActor
+from tiercel.broker.actors.endpoint import DeliverTier, DeliveryAbandoned, DeliveryHeard, EndpointActor, ObjectiveSet
+from tiercel.broker.actors.endpoint_book import EndpointObserved, EndpointsMeasured
 from tiercel.broker.actors.job import MAX_OBSERVATIONS, JobActor, is_over, observations_of
 from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor, ActorFailedError, MessageT
 from tiercel.broker.actors.node import (
     DeliveryWithdrawn,
+    EndpointSharesDeclared,
     NodeActor,
     NodeConnected,
     NodeTicked,
@@ -47,11 +49,13 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.peers import WantedDelivery, WantedRun
     from tiercel.broker.actors.supervisor import Supervisor
+    from tiercel.broker.domain.endpoints import Delivery, EndpointLoad, EndpointUsage
     from tiercel.broker.domain.jobs import JobSpec, TierStatus
     from tiercel.broker.domain.run_records import RunRecord
+    from tiercel.broker.domain.shares import Share
     from tiercel.broker.domain.tenants import Tenant
     from tiercel.broker.lifecycle.node import LeaseSettings
-    from tiercel.broker.scheduling.interface import JobView, NodeView, Policy
+    from tiercel.broker.scheduling.interface import EndpointView, JobView, NodeView, Policy
     from tiercel.broker.scheduling.loop import LoopSettings
     from tiercel.broker.store.checkpoints import CheckpointStore
     from tiercel.broker.store.contract import Store
@@ -94,7 +98,7 @@ class System:
     ) -> None:
         self._store = store
         self._journal = journal
-        self._scheduler = SchedulerActor(policy, loop, journal, clock, self.tell_job)
+        self._scheduler = SchedulerActor(policy, loop, journal, clock, self.tell_job, self.declare_endpoint_shares)
         self._supervisor = supervisor
         self._clock = clock
         self._leases = leases
@@ -130,7 +134,7 @@ class System:
             check_quota(tenant, jobs)
             check_endpoint(tenant, spec.endpoint, endpoint.endpoint if endpoint is not None else None, jobs)
             check_feasible(spec, [node for node in self.nodes() if node.online])
-            await self._open_endpoint(spec.endpoint, tenant.name)
+            await self._open_endpoint(spec.endpoint, tenant.name, spec.endpoint_objective_seconds)
             job, effects = job_machine.create(
                 secrets.token_hex(4), tenant.name, spec, self._clock.now(), idempotency_key
             )
@@ -185,6 +189,16 @@ class System:
         """The tenant's endpoints, by name."""
         return [a.endpoint for _, a in sorted(self._endpoints.items()) if a.endpoint.tenant == tenant]
 
+    def endpoint_share(self, name: str) -> Share | None:
+        """What an endpoint may use of its node; None while nothing limits it."""
+        return self._scheduler.endpoints.share(name)
+
+    def endpoint_load(self, name: str) -> EndpointLoad | None:
+        """What was measured of an endpoint last; None while nothing was, or its node is offline."""
+        actor = self._endpoints.get(name)
+        node = self._nodes.get(actor.endpoint.node_id) if actor is not None else None
+        return self._scheduler.endpoints.load(name) if node is not None and node.node.online else None
+
     async def connect_node(self, node: Node, runs: frozenset[str]) -> tuple[NodeActor, int]:
         """A node's agent opened a stream and knows of ``runs``; returns the node's actor and the new lease epoch.
 
@@ -201,6 +215,10 @@ class System:
         actor = self._jobs.get(run_id.rpartition("-")[0])
         if actor is not None:
             await actor.tell(message)
+
+    def measure_endpoints(self, node_id: str, usages: tuple[EndpointUsage, ...]) -> None:
+        """Show the scheduler what a node's inference server counted lately."""
+        _tell(self._scheduler, EndpointsMeasured(node_id, usages))
 
     async def deliver_to_endpoint(self, message: DeliveryHeard) -> None:
         """Pass on what a node says of a delivery, or let the node forget a delivery that nobody knows."""
@@ -282,6 +300,14 @@ class System:
         """Show the scheduler a node, or (None) that it is offline."""
         _tell_latest(self._scheduler, ("node", node_id), NodeObserved(node_id, view))
 
+    def observe_endpoint(self, name: str, view: EndpointView | None) -> None:
+        """Show the scheduler an endpoint, or (None) that no version of it is live."""
+        _tell_latest(self._scheduler, ("endpoint", name), EndpointObserved(name, view))
+
+    def declare_endpoint_shares(self, node_id: str, shares: Mapping[str, Share]) -> None:
+        """Tell a node what its endpoints may use; those that are not named are not limited."""
+        _tell(self._open_node(node_id), EndpointSharesDeclared(tuple(sorted(shares.items()))))
+
     def reschedule(self, trigger: str) -> None:
         """Have the scheduler look at once."""
         happened = SomethingHappened(Trigger(trigger))
@@ -301,7 +327,7 @@ class System:
         deliveries = await self._store.load_deliveries()
         for endpoint in await self._store.load_endpoints():
             own = [delivery for delivery in deliveries if delivery.endpoint == endpoint.name]
-            self._start_endpoint(EndpointActor(endpoint, own, self._journal, self._clock, self))
+            self._start_endpoint(self._make_endpoint_actor(endpoint, own))
             for news in endpoint_as_it_is(endpoint, self._clock.now()):
                 self._journal.announce_nowait(news)
         for job in await self._store.load_jobs():
@@ -364,12 +390,19 @@ class System:
             self._supervisor.start(actor.run(), name=actor.name)
         return actor
 
-    async def _open_endpoint(self, name: str, tenant: str) -> None:
-        if name in self._endpoints:
+    async def _open_endpoint(self, name: str, tenant: str, objective_seconds: float | None) -> None:
+        known = self._endpoints.get(name)
+        if known is not None:
+            if objective_seconds is not None and objective_seconds != known.endpoint.objective_seconds:
+                await known.call(ObjectiveSet(objective_seconds))
             return
-        endpoint = Endpoint(name, tenant)
+        endpoint = Endpoint(name, tenant, objective_seconds=objective_seconds)
         await self._journal.commit(Commit(endpoint=endpoint))
-        self._start_endpoint(EndpointActor(endpoint, (), self._journal, self._clock, self))
+        self._start_endpoint(self._make_endpoint_actor(endpoint))
+
+    def _make_endpoint_actor(self, endpoint: Endpoint, deliveries: Sequence[Delivery] = ()) -> EndpointActor:
+        weight = self._tenant_weights.get(endpoint.tenant, DEFAULT_WEIGHT)
+        return EndpointActor(endpoint, deliveries, self._journal, self._clock, self, tenant_weight=weight)
 
 
 def _tell(actor: Actor[MessageT], message: MessageT) -> None:

@@ -177,7 +177,12 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
             nodes = {node.id: node for node in self._system.nodes()}
             return jobs_pb2.ListEndpointsResponse(
                 endpoints=[
-                    endpoint_to_wire(endpoint, nodes.get(endpoint.node_id))
+                    endpoint_to_wire(
+                        endpoint,
+                        nodes.get(endpoint.node_id),
+                        self._system.endpoint_share(endpoint.name),
+                        self._system.endpoint_load(endpoint.name),
+                    )
                     for endpoint in self._system.endpoints_of(tenant.name)
                 ]
             )

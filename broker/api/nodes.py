@@ -16,7 +16,7 @@ from tiercel.broker.api import checkpoints
 from tiercel.broker.api.auth import require_node
 from tiercel.broker.api.errors import translated_errors
 from tiercel.broker.api.translation import direction_to_wire, seconds_of, share_to_wire, spec_to_wire
-from tiercel.broker.domain.endpoints import DeliveryState
+from tiercel.broker.domain.endpoints import DeliveryState, EndpointUsage
 from tiercel.broker.domain.errors import InvalidSpecError, LeaseLostError
 from tiercel.broker.domain.jobs import TierState
 from tiercel.broker.domain.nodes import Node
@@ -156,6 +156,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         match request.WhichOneof("message"):
             case "heartbeat":
                 for usage in request.heartbeat.runs:
+                self._system.measure_endpoints(actor.node.id, _usages(request.heartbeat))
                     await self._system.deliver_to_job(usage.run_id, UsageMeasured(usage.run_id, usage.cpu_seconds))
             case "run":
                 await self._hear_run(request.run)
@@ -215,6 +216,10 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
                 runs=[self._run_to_wire(run) for run in wanted.runs],
                 deliveries=[_delivery_to_wire(delivery) for delivery in wanted.deliveries],
             )
+                endpoints=[
+                    nodes_pb2.WantedEndpoint(endpoint=name, share=share_to_wire(share))
+                    for name, share in wanted.endpoints
+                ],
         )
 
     def _run_to_wire(self, run: WantedRun) -> nodes_pb2.WantedRun:
@@ -272,6 +277,19 @@ def _refuse(field: str, message: str) -> InvalidSpecError:
 
 
 def _delivery_to_wire(wanted: WantedDelivery) -> nodes_pb2.WantedDelivery:
+def _usages(heartbeat: nodes_pb2.Heartbeat) -> tuple[EndpointUsage, ...]:
+    """What an inference server counted; what makes no sense is left out, since policies reckon with it."""
+    return tuple(
+        EndpointUsage(
+            usage.endpoint, usage.seconds, usage.requests, usage.answers, usage.delay_seconds, usage.cpu_seconds
+        )
+        for usage in heartbeat.endpoints
+        if math.isfinite(usage.seconds + usage.delay_seconds + usage.cpu_seconds)
+        and usage.seconds > 0
+        and min(usage.delay_seconds, usage.cpu_seconds) >= 0
+    )
+
+
     delivery = wanted.delivery
     return nodes_pb2.WantedDelivery(
         delivery_id=delivery.id,

@@ -24,7 +24,7 @@ from tiercel.broker.domain.jobs import (
 from tiercel.v1 import common_pb2, jobs_pb2
 
 if TYPE_CHECKING:
-    from tiercel.broker.domain.endpoints import Endpoint
+    from tiercel.broker.domain.endpoints import Endpoint, EndpointLoad
     from tiercel.broker.domain.events import Decision, JobEvent
     from tiercel.broker.domain.jobs import TierStatus
     from tiercel.broker.domain.nodes import Node
@@ -86,6 +86,7 @@ def spec_from_wire(message: common_pb2.JobSpec) -> JobSpec:
         max_epochs=message.max_epochs or DEFAULT_MAX_EPOCHS,
         report_timeout_seconds=message.report_timeout_seconds or DEFAULT_REPORT_TIMEOUT_SECONDS,
         continue_after_last_tier=message.continue_after_last_tier,
+        endpoint_objective_seconds=message.endpoint_objective_seconds or None,
     )
 
 
@@ -104,6 +105,7 @@ def spec_to_wire(spec: JobSpec, *, script_text: bool = True) -> common_pb2.JobSp
         max_epochs=spec.max_epochs,
         report_timeout_seconds=spec.report_timeout_seconds,
         continue_after_last_tier=spec.continue_after_last_tier,
+        endpoint_objective_seconds=spec.endpoint_objective_seconds or 0.0,
     )
     if spec.script is not None:
         content = spec.script.content if script_text else b""
@@ -208,8 +210,17 @@ def node_to_wire(node: Node, jobs: list[Job]) -> jobs_pb2.Node:
     )
 
 
-def endpoint_to_wire(endpoint: Endpoint, node: Node | None) -> jobs_pb2.Endpoint:
-    """An endpoint as the wire has it; ``node`` is where its live version is."""
+def endpoint_to_wire(
+    endpoint: Endpoint, node: Node | None, share: Share | None = None, load: EndpointLoad | None = None
+) -> jobs_pb2.Endpoint:
+    """An endpoint as the wire has it.
+
+    Args:
+        endpoint: The endpoint.
+        node: Where its live version is.
+        share: What it may use there, if it is limited.
+        load: What was measured of it last, if anything was.
+    """
     return jobs_pb2.Endpoint(
         name=endpoint.name,
         tenant=endpoint.tenant,
@@ -229,6 +240,15 @@ def endpoint_to_wire(endpoint: Endpoint, node: Node | None) -> jobs_pb2.Endpoint
         node_id=endpoint.node_id,
         serving_http=node.serving_http if node is not None else "",
         serving_grpc=node.serving_grpc if node is not None else "",
+        objective_seconds=endpoint.objective_seconds or 0.0,
+        share=share_to_wire(share) if share is not None else None,
+        load=_load_to_wire(load) if load is not None else None,
+    )
+
+
+def _load_to_wire(load: EndpointLoad) -> jobs_pb2.EndpointLoad:
+    return jobs_pb2.EndpointLoad(
+        requests_per_second=load.requests_per_second, delay_seconds=load.delay_seconds, cpu_cores=load.cpu_cores
     )
 
 

@@ -15,6 +15,7 @@ from tiercel.broker.domain.jobs import JobState, TierState
 
 if TYPE_CHECKING:
     from tiercel.broker.client import DecisionInfo, EndpointInfo, JobInfo, NodeInfo, TierInfo
+    from tiercel.broker.domain.shares import Share
 
 # What a script prints or a job's reason says is not to move the cursor or rename the window.
 _CONTROL = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
@@ -35,7 +36,7 @@ _TIER_MARKS = {
 
 JOB_COLUMNS = ("ID", "NAME", "STATE", "EPOCH", "BEST", "TIERS", "CPU", "ENDPOINT", "AGE")
 NODE_COLUMNS = ("ID", "STATE", "CORES", "MEMORY", "JOBS", "RUNTIMES", "LIMITS", "SERVING")
-ENDPOINT_COLUMNS = ("NAME", "LIVE", "METRIC", "VALUE", "JOB", "SERVING")
+ENDPOINT_COLUMNS = ("NAME", "LIVE", "METRIC", "VALUE", "JOB", "DELAY", "CPU", "SERVING")
 DECISION_COLUMNS = ("AT", "TRIGGER", "POLICY", "NODE", "CPU", "REASON")
 
 
@@ -108,8 +109,20 @@ def share_cell(job: JobInfo) -> str:
     """A job's share of its node, in percent."""
     if job.share is None or job.state.is_final:
         return "-"
-    cap = f" ≤{job.share.cpu_cap_cores:.2g}" if job.share.cpu_cap_cores else ""
-    return f"{job.share.cpu_weight:.0%}{cap}"
+    return _share_text(job.share)
+
+
+def _share_text(share: Share) -> str:
+    cap = f" ≤{share.cpu_cap_cores:.2g}" if share.cpu_cap_cores else ""
+    return f"{share.cpu_weight:.0%}{cap}"
+
+
+def delay_cell(endpoint: EndpointInfo) -> str:
+    """How long answers of an endpoint took lately, and how long they may take, in milliseconds."""
+    took = "-" if endpoint.delay_seconds is None else f"{1000 * endpoint.delay_seconds:.3g}"
+    if endpoint.objective_seconds is None:
+        return took if took == "-" else f"{took} ms"
+    return f"{took} of {1000 * endpoint.objective_seconds:.4g} ms"
 
 
 def job_row(job: JobInfo) -> tuple[str, ...]:
@@ -150,6 +163,8 @@ def endpoint_row(endpoint: EndpointInfo) -> tuple[str, ...]:
         live.metric if live else "-",
         number(live.value if live else None),
         live.job_id if live else "-",
+        delay_cell(endpoint),
+        "-" if endpoint.share is None else _share_text(endpoint.share),
         endpoint.serving_http or "-",
     )
 

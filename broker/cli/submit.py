@@ -45,6 +45,9 @@ def submit(
     cpu_cores: Annotated[float | None, typer.Option(help="Cores that it can use at the same time.")] = None,
     memory: Annotated[str, typer.Option(help="Memory limit, such as 2GiB.")] = "",
     max_epochs: Annotated[int | None, typer.Option(help="Epochs that it may train at most.")] = None,
+    endpoint_objective_ms: Annotated[
+        float | None, typer.Option(help="Milliseconds that an answer of the endpoint may take.")
+    ] = None,
     name: Annotated[str, typer.Option(help="A label for people.")] = "",
     wait: Annotated[bool, typer.Option("--wait", help="Follow it to its end; exit code 3 if it fails.")] = False,
     as_json: AsJson = False,
@@ -65,6 +68,7 @@ def submit(
         "runtime": runtime,
         "image": image,
         "max_epochs": max_epochs,
+        "endpoint_objective_seconds": None if endpoint_objective_ms is None else endpoint_objective_ms / 1000,
         "name": name,
         "resources": _given(resources),
     }

@@ -45,6 +45,7 @@ def spec_to_wire(spec: JobSpec) -> common_pb2.JobSpec:
         max_epochs=spec.max_epochs,
         report_timeout_seconds=spec.report_timeout_seconds,
         continue_after_last_tier=spec.continue_after_last_tier,
+        endpoint_objective_seconds=spec.endpoint_objective_seconds or 0.0,
     )
     if spec.script is not None:
         wire.script.CopyFrom(common_pb2.Script(name=spec.script.name, content=spec.script.content))
@@ -141,6 +142,11 @@ def endpoint_from_wire(endpoint: jobs_pb2.Endpoint) -> EndpointInfo:
         node_id=endpoint.node_id,
         serving_http=endpoint.serving_http,
         serving_grpc=endpoint.serving_grpc,
+        objective_seconds=endpoint.objective_seconds or None,
+        share=_share(endpoint.share) if endpoint.HasField("share") else None,
+        requests_per_second=endpoint.load.requests_per_second if endpoint.HasField("load") else None,
+        delay_seconds=endpoint.load.delay_seconds if endpoint.load.HasField("delay_seconds") else None,
+        cpu_cores=endpoint.load.cpu_cores if endpoint.HasField("load") else None,
     )
 
 
@@ -160,6 +166,7 @@ def _spec(spec: common_pb2.JobSpec) -> JobSpec:
         max_epochs=spec.max_epochs,
         report_timeout_seconds=spec.report_timeout_seconds,
         continue_after_last_tier=spec.continue_after_last_tier,
+        endpoint_objective_seconds=spec.endpoint_objective_seconds or None,
     )
 
 

@@ -249,6 +249,11 @@ class EndpointInfo(_Jsonable):
         node_id: Where it is served, or empty.
         serving_http: Where it answers, ``host:port``, or empty.
         serving_grpc: The same over gRPC.
+        objective_seconds: Delay that its tenant wants from arrival to answer, or None.
+        share: What it may use of its node, or None while nothing limits it.
+        requests_per_second: Requests that arrived lately, or None while nothing was measured.
+        delay_seconds: Mean time from arrival to answer lately, or None when nothing was answered.
+        cpu_cores: CPU seconds per second that its answers took lately, or None while nothing was measured.
     """
 
     name: str
@@ -258,6 +263,11 @@ class EndpointInfo(_Jsonable):
     node_id: str
     serving_http: str
     serving_grpc: str
+    objective_seconds: float | None = None
+    share: Share | None = None
+    requests_per_second: float | None = None
+    delay_seconds: float | None = None
+    cpu_cores: float | None = None
 
 
 def _jsonable(value: Any) -> Any:

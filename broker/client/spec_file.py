@@ -52,6 +52,7 @@ class _Spec(_Strict):
     max_epochs: int = _DEFAULTS.max_epochs
     report_timeout_seconds: float = _DEFAULTS.report_timeout_seconds
     continue_after_last_tier: bool = False
+    endpoint_objective_seconds: float | None = None
 
 
 def load_spec(path: str | Path, changes: Mapping[str, Any] | None = None) -> JobSpec:
@@ -98,7 +99,16 @@ def parse_spec(values: Mapping[str, Any]) -> JobSpec:
         max_epochs=spec.max_epochs,
         report_timeout_seconds=spec.report_timeout_seconds,
         continue_after_last_tier=spec.continue_after_last_tier,
+        endpoint_objective_seconds=_objective(spec.endpoint_objective_seconds),
     )
+
+
+def _objective(seconds: float | None) -> float | None:
+    """The objective, unless it is 0: the wire would take that for none."""
+    if seconds == 0:
+        message = "endpoint_objective_seconds: 0 is no delay; give seconds above 0, or leave it out."
+        raise InvalidSpecError(message, field="endpoint_objective_seconds")
+    return seconds
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from tiercel.broker.domain.jobs import Direction
+
 
 @dataclass(frozen=True, slots=True)
 class Version:
@@ -18,6 +20,7 @@ class Version:
         value: The metric re-measured on the exported model.
         delivered_at: When it began to answer, seconds since the Unix epoch.
         sha256: Of the ONNX file, hexadecimal.
+        direction: Whether a larger or a smaller metric is better; None of versions that were stored without.
     """
 
     version: int
@@ -27,6 +30,7 @@ class Version:
     value: float
     delivered_at: float
     sha256: str
+    direction: Direction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,7 @@ class Endpoint:
         live_version: Version that answers, or None.
         versions: All delivered versions, oldest first.
         node_id: Node whose inference server has the live version, or empty.
+        objective_seconds: Delay that its tenant wants from arrival to answer (QoE objective), or None.
     """
 
     name: str
@@ -48,6 +53,43 @@ class Endpoint:
     live_version: int | None = None
     versions: tuple[Version, ...] = ()
     node_id: str = ""
+    objective_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointUsage:
+    """What requests an endpoint had in a while.
+
+    Attributes:
+        endpoint: Its name.
+        seconds: How long the while was.
+        requests: Requests that arrived, answered or not.
+        answers: Requests that were answered with a result.
+        delay_seconds: From arrival to answer, added up over the answers.
+        cpu_seconds: CPU that running its model took.
+    """
+
+    endpoint: str
+    seconds: float
+    requests: int = 0
+    answers: int = 0
+    delay_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointLoad:
+    """The same as rates.
+
+    Attributes:
+        requests_per_second: Requests that arrived.
+        delay_seconds: Mean time from arrival to answer, or None when nothing was answered.
+        cpu_cores: CPU seconds per second that its answers took.
+    """
+
+    requests_per_second: float = 0.0
+    delay_seconds: float | None = None
+    cpu_cores: float = 0.0
 
 
 class DeliveryState(enum.Enum):

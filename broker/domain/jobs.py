@@ -86,6 +86,8 @@ class JobSpec:
         max_epochs: Epochs it may train at most.
         report_timeout_seconds: Silence after which a run counts as hung.
         continue_after_last_tier: Keep training until ``max_epochs`` instead of stopping at the last tier.
+        endpoint_objective_seconds: Delay that the tenant wants from the endpoint (QoE objective), or None to leave the
+            endpoint's as it is.
     """
 
     name: str
@@ -102,6 +104,7 @@ class JobSpec:
     max_epochs: int = DEFAULT_MAX_EPOCHS
     report_timeout_seconds: float = DEFAULT_REPORT_TIMEOUT_SECONDS
     continue_after_last_tier: bool = False
+    endpoint_objective_seconds: float | None = None
 
 
 class JobState(enum.Enum):

@@ -17,6 +17,7 @@ MAX_SCRIPT_BYTES = 1024 * 1024
 MIN_MEMORY_BYTES = 64 * 1024**2
 # What a database's integers hold.
 MAX_MEMORY_BYTES = 2**62
+MAX_OBJECTIVE_SECONDS = 3600.0
 MAX_ARGUMENTS = 256
 MAX_ARGUMENTS_CHARACTERS = 64 * 1024
 RUNTIMES = ("process", "docker")
@@ -143,3 +144,10 @@ def _validate_limits(spec: JobSpec) -> None:
         raise _refuse("max_epochs", f"{spec.max_epochs} is not a positive number of epochs")
     if not (math.isfinite(spec.report_timeout_seconds) and spec.report_timeout_seconds > 0):
         raise _refuse("report_timeout_seconds", f"{spec.report_timeout_seconds} is not a positive number of seconds")
+    objective = spec.endpoint_objective_seconds
+    if objective is not None and not 0 < objective <= MAX_OBJECTIVE_SECONDS:
+        raise _refuse(
+            "endpoint_objective_seconds",
+            f"{objective} is not a delay that an endpoint can aim at; give seconds above 0 and up to "
+            f"{MAX_OBJECTIVE_SECONDS:g}, such as 0.05, or leave it out",
+        )

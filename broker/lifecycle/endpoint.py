@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, replace
 
 from tiercel.broker.domain.endpoints import Delivery, DeliveryState, Endpoint, Version, delivery_id
+from tiercel.broker.domain.jobs import Direction
 
 _ORDER = (
     DeliveryState.REQUESTED,
@@ -63,7 +64,14 @@ def request(endpoint: Endpoint, job_id: str, tier: int, target: float, now: floa
 
 
 def progress(
-    endpoint: Endpoint, delivery: Delivery, report: DeliveryReport, *, metric: str, node_id: str, now: float
+    endpoint: Endpoint,
+    delivery: Delivery,
+    report: DeliveryReport,
+    *,
+    metric: str,
+    node_id: str,
+    now: float,
+    direction: Direction | None = None,
 ) -> tuple[Endpoint, Delivery]:
     """Take in what a node says of a delivery; returns the same objects when that changes nothing.
 
@@ -74,6 +82,7 @@ def progress(
         metric: Name of the job's metric.
         node_id: The node.
         now: Seconds since the Unix epoch.
+        direction: Whether a larger or a smaller metric is better, where that is known.
     """
     if delivery.state.is_final or _ORDER.index(report.state) <= _ORDER.index(delivery.state):
         return endpoint, delivery
@@ -92,6 +101,7 @@ def progress(
         value=value,
         delivered_at=delivered_at,
         sha256=report.sha256,
+        direction=direction,
     )
     versions = tuple(sorted((*endpoint.versions, version), key=lambda known: known.version))
     # Two tiers reached at once may end in either order; the inference server keeps the newest.

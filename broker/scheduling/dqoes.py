@@ -106,7 +106,9 @@ class DqoesPolicy:
             shares |= given
             records += [record] if record else []
             assignments += _train(node, on_node, given)
-        plan = Plan(assignments=tuple(assignments), waiting=placement.waiting, endpoint_shares=shares)
+        # The listener looks more often than it moves limits.
+        look_at = snapshot.now + self.settings.interval if records and self.settings.interval else None
+        plan = Plan(assignments=tuple(assignments), waiting=placement.waiting, endpoint_shares=shares, next_at=look_at)
         return plan, DqoesState(tuple(records))
 
     def _serve(

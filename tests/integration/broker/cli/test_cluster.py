@@ -14,7 +14,7 @@ from tests.support.command_line import Tiercel
 from tests.support.free_ports import free_port
 from tests.support.jobs_service import Script
 from tiercel.broker.cli import app
-from tiercel.v1 import jobs_pb2
+from tiercel.v1 import common_pb2, jobs_pb2
 
 
 def test_nodes(tiercel: Tiercel, script: Script) -> None:
@@ -46,13 +46,35 @@ def test_endpoints(tiercel: Tiercel, script: Script) -> None:
     script.endpoints += [
         jobs_pb2.Endpoint(name="digits", live_version=2, versions=[version], serving_http="127.0.0.1:8000"),
         jobs_pb2.Endpoint(name="empty"),
+        jobs_pb2.Endpoint(
+            name="timed",
+            objective_seconds=0.05,
+            share=common_pb2.Share(cpu_weight=0.25, cpu_cap_cores=0.5, reason="slower than it should be"),
+            load=jobs_pb2.EndpointLoad(requests_per_second=8.0, delay_seconds=0.0123, cpu_cores=0.4),
+        ),
+        jobs_pb2.Endpoint(name="asked", load=jobs_pb2.EndpointLoad(requests_per_second=8.0, delay_seconds=0.002)),
+        jobs_pb2.Endpoint(name="unasked", objective_seconds=0.05, load=jobs_pb2.EndpointLoad()),
     ]
 
-    _, first, second = tiercel("endpoints").stdout.splitlines()
+    _, first, second, timed, asked, unasked = tiercel("endpoints").stdout.splitlines()
 
-    assert first.split() == ["digits", "2", "accuracy", "0.91", "j1", "127.0.0.1:8000"]
-    assert second.split() == ["empty", "-", "-", "-", "-", "-"]
-    assert json.loads(tiercel("endpoints", "--json").stdout)[0]["versions"][0]["job_id"] == "j1"
+    assert first.split() == ["digits", "2", "accuracy", "0.91", "j1", "-", "-", "127.0.0.1:8000"]
+    assert second.split() == ["empty", "-", "-", "-", "-", "-", "-", "-"]
+    assert timed.split()[5:] == ["12.3", "of", "50", "ms", "25%", "≤0.5", "-"]
+    assert asked.split()[5:] == ["2", "ms", "-", "-"]
+    assert unasked.split()[5:] == ["-", "of", "50", "ms", "-", "-"]
+    found = json.loads(tiercel("endpoints", "--json").stdout)
+    assert found[0]["versions"][0]["job_id"] == "j1"
+    assert {key: found[0][key] for key in ("objective_seconds", "share", "requests_per_second", "cpu_cores")} == {
+        "objective_seconds": None,
+        "share": None,
+        "requests_per_second": None,
+        "cpu_cores": None,
+    }
+    assert (found[2]["objective_seconds"], found[2]["delay_seconds"], found[2]["cpu_cores"]) == (0.05, 0.0123, 0.4)
+    assert found[2]["share"]["reason"] == "slower than it should be"
+    assert found[4]["delay_seconds"] is None
+    assert found[4]["requests_per_second"] == 0
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from tiercel.broker.api.translation import (
     spec_to_wire,
     timestamp,
 )
-from tiercel.broker.domain.endpoints import Endpoint, Version
+from tiercel.broker.domain.endpoints import Endpoint, EndpointLoad, Version
 from tiercel.broker.domain.errors import InvalidSpecError
 from tiercel.broker.domain.events import JobEvent
 from tiercel.broker.domain.jobs import (
@@ -53,6 +53,7 @@ from tiercel.v1 import common_pb2, jobs_pb2
             runtime="process",
             max_epochs=7,
             report_timeout_seconds=12.5,
+            endpoint_objective_seconds=0.05,
             continue_after_last_tier=True,
         ),
     ],
@@ -149,3 +150,13 @@ def test_an_endpoint_says_where_its_live_version_is() -> None:
     message = endpoint_to_wire(endpoint, Node("n1", 1.0, 1, serving_http="h:1", serving_grpc="h:2"))
     assert (message.live_version, message.serving_http, message.serving_grpc) == (1, "h:1", "h:2")
     assert endpoint_to_wire(Endpoint("new", "alice"), None).live_version == 0
+
+
+def test_an_endpoint_says_its_objective_its_share_and_what_was_measured() -> None:
+    endpoint = Endpoint("digits", "alice", objective_seconds=0.05)
+    message = endpoint_to_wire(endpoint, None, Share(0.25, 0.5, "slow"), EndpointLoad(8.0, 0.01, 0.4))
+    assert (message.objective_seconds, message.share.cpu_cap_cores, message.share.reason) == (0.05, 0.5, "slow")
+    assert (message.load.requests_per_second, message.load.delay_seconds, message.load.cpu_cores) == (8.0, 0.01, 0.4)
+    bare = endpoint_to_wire(Endpoint("new", "alice"), None, load=EndpointLoad())
+    assert (bare.objective_seconds, bare.HasField("share"), bare.load.HasField("delay_seconds")) == (0.0, False, False)
+    assert not endpoint_to_wire(Endpoint("new", "alice"), None).HasField("load")

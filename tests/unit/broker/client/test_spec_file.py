@@ -20,6 +20,7 @@ tiers: [{target: 0.90}, {target: 0.97, value: 2, deadline_seconds: 600}]
 resources: {cpu_cores: 1.5, memory: 2GiB}
 runtime: process
 max_epochs: 30
+endpoint_objective_seconds: 0.05
 """
 TOML = """
 name = "digits"
@@ -31,6 +32,7 @@ direction = "max"
 tiers = [{target = 0.90}, {target = 0.97, value = 2, deadline_seconds = 600}]
 runtime = "process"
 max_epochs = 30
+endpoint_objective_seconds = 0.05
 [resources]
 cpu_cores = 1.5
 memory = "2GiB"
@@ -46,6 +48,7 @@ SPEC = JobSpec(
     resources=Resources(cpu_cores=1.5, memory_bytes=2 << 30),
     runtime="process",
     max_epochs=30,
+    endpoint_objective_seconds=0.05,
 )
 VALUES: dict[str, Any] = {"endpoint": "digits", "module": "m", "metric": "loss", "direction": "min", "tiers": [0.5]}
 
@@ -87,6 +90,8 @@ def test_flags_replace_fields_of_the_file(tmp_path: Path) -> None:
         ({"resources": {"memory": "much"}}, "resources.memory", "byte"),
         ({"resources": {"cpu_cores": "all"}}, "resources.cpu_cores", "number"),
         ({"max_epoch": 3}, "max_epoch", "no field"),
+        ({"endpoint_objective_seconds": 0}, "endpoint_objective_seconds", "0 is no delay"),
+        ({"endpoint_objective_seconds": "soon"}, "endpoint_objective_seconds", "number"),
         ({"script": "missing.py"}, "script", "cannot be read"),
         ({"arguments": "--seed 1"}, "arguments", "list"),
     ],

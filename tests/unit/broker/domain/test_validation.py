@@ -108,6 +108,11 @@ def test_accepts_what_makes_sense(changes: dict[str, Any]) -> None:
         ({"max_epochs": 0}, "max_epochs"),
         ({"report_timeout_seconds": 0.0}, "report_timeout_seconds"),
         ({"report_timeout_seconds": math.nan}, "report_timeout_seconds"),
+        ({"endpoint_objective_seconds": 0.0}, "endpoint_objective_seconds"),
+        ({"endpoint_objective_seconds": -0.1}, "endpoint_objective_seconds"),
+        ({"endpoint_objective_seconds": math.nan}, "endpoint_objective_seconds"),
+        ({"endpoint_objective_seconds": math.inf}, "endpoint_objective_seconds"),
+        ({"endpoint_objective_seconds": 3601.0}, "endpoint_objective_seconds"),
     ],
 )
 def test_names_the_field_that_is_wrong(changes: dict[str, Any], field: str) -> None:

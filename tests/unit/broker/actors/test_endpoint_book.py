@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from tiercel.broker.actors.endpoint_book import EndpointBook, EndpointObserved, EndpointsMeasured
+from tiercel.broker.domain.endpoints import EndpointLoad, EndpointUsage
+from tiercel.broker.domain.shares import Share
+from tiercel.broker.scheduling.interface import EndpointView
+
+
+class Declared:
+    """What nodes were told, in order."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, dict[str, Share]]] = []
+
+    def __call__(self, node_id: str, shares: Mapping[str, Share]) -> None:
+        self.told.append((node_id, dict(shares)))
+
+
+@pytest.fixture
+def declared() -> Declared:
+    return Declared()
+
+
+@pytest.fixture
+def book(declared: Declared) -> EndpointBook:
+    book = EndpointBook(declared)
+    book.hear(EndpointObserved("a", EndpointView("a", "alice", "n1", objective_seconds=0.05)))
+    book.hear(EndpointObserved("b", EndpointView("b", "bob", "n2")))
+    return book
+
+
+def names(views: tuple[EndpointView, ...]) -> list[str]:
+    return [view.name for view in views]
+
+
+def test_endpoints_of_nodes_that_are_online_are_shown(book: EndpointBook) -> None:
+    assert names(book.views(["n1", "n2"])) == ["a", "b"]
+    assert names(book.views(["n2"])) == ["b"]
+    book.hear(EndpointObserved("b", None))
+    assert names(book.views(["n1", "n2"])) == ["a"]
+
+
+def test_what_is_counted_adds_up_until_the_next_snapshot(book: EndpointBook) -> None:
+    book.hear(EndpointsMeasured("n1", (EndpointUsage("a", 2.0, 10, 8, 0.8, 1.0),)))
+    book.hear(EndpointsMeasured("n1", (EndpointUsage("a", 2.0, 10, 8, 1.6, 0.2),)))
+    (view, _) = book.views(["n1", "n2"])
+    assert (view.requests_per_second, view.delay_seconds, view.cpu_cores_used) == pytest.approx((5.0, 0.15, 0.3))
+    assert view.objective_seconds == 0.05
+    book.hear(EndpointsMeasured("n1", (EndpointUsage("a", 2.0, 2, 2, 2.0, 0.2),)))
+    (view, _) = book.views(["n1", "n2"])
+    assert (view.requests_per_second, view.delay_seconds, view.cpu_cores_used) == pytest.approx((1.0, 1.0, 0.1))
+
+
+def test_a_node_that_says_nothing_is_not_idle_and_one_that_counts_nothing_is(book: EndpointBook) -> None:
+    book.hear(EndpointsMeasured("n1", (EndpointUsage("a", 2.0, 10, 10, 1.0, 1.0),)))
+    first = book.views(["n1"])
+    assert book.views(["n1"]) == first
+    book.hear(EndpointsMeasured("n1", ()))
+    (view,) = book.views(["n1"])
+    assert (view.requests_per_second, view.delay_seconds, view.cpu_cores_used) == (0.0, None, 0.0)
+
+
+def test_requests_without_an_answer_have_no_delay(book: EndpointBook) -> None:
+    book.hear(EndpointsMeasured("n1", (EndpointUsage("a", 2.0, 10),)))
+    (view,) = book.views(["n1"])
+    assert (view.requests_per_second, view.delay_seconds) == (5.0, None)
+
+
+def test_counts_of_another_node_are_not_the_endpoints(book: EndpointBook) -> None:
+    book.hear(EndpointsMeasured("n2", (EndpointUsage("a", 2.0, 10, 10, 1.0, 1.0),)))
+    assert book.load("a") is None
+    book.views(["n1", "n2"])
+    assert (book.load("a"), book.load("b"), book.load("c")) == (None, EndpointLoad(), None)
+
+
+def test_nodes_are_told_of_changes_only_and_as_a_whole(book: EndpointBook, declared: Declared) -> None:
+    views = book.views(["n1", "n2"])
+    share = Share(0.5, 1.0, "why")
+    assert book.decide({"a": share}, views)
+    assert not book.decide({"a": Share(0.5, 1.0, "for another reason")}, views)
+    assert book.share("a") == Share(0.5, 1.0, "for another reason")
+    assert book.views(["n1"])[0].share == book.share("a")
+    assert book.decide({"a": share, "b": share}, views)
+    assert book.decide({}, views)
+    assert declared.told == [("n1", {"a": share}), ("n2", {"b": share}), ("n1", {}), ("n2", {})]
+    assert book.share("a") is None
+
+
+def test_an_endpoint_that_moved_is_not_limited_where_it_was(book: EndpointBook, declared: Declared) -> None:
+    share = Share(0.5, 1.0, "why")
+    book.decide({"a": share}, book.views(["n1", "n2"]))
+    book.hear(EndpointObserved("a", EndpointView("a", "alice", "n2")))
+    assert book.share("a") is None
+    book.decide({"a": share}, book.views(["n1", "n2"]))
+    assert declared.told == [("n1", {"a": share}), ("n1", {}), ("n2", {"a": share})]
