@@ -155,8 +155,8 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         await actor.tell(heard)
         match request.WhichOneof("message"):
             case "heartbeat":
-                for usage in request.heartbeat.runs:
                 self._system.measure_endpoints(actor.node.id, _usages(request.heartbeat))
+                for usage in request.heartbeat.runs:
                     await self._system.deliver_to_job(usage.run_id, UsageMeasured(usage.run_id, usage.cpu_seconds))
             case "run":
                 await self._hear_run(request.run)
@@ -215,11 +215,11 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
                 generation=wanted.generation,
                 runs=[self._run_to_wire(run) for run in wanted.runs],
                 deliveries=[_delivery_to_wire(delivery) for delivery in wanted.deliveries],
-            )
                 endpoints=[
                     nodes_pb2.WantedEndpoint(endpoint=name, share=share_to_wire(share))
                     for name, share in wanted.endpoints
                 ],
+            )
         )
 
     def _run_to_wire(self, run: WantedRun) -> nodes_pb2.WantedRun:
