@@ -276,7 +276,6 @@ def _refuse(field: str, message: str) -> InvalidSpecError:
     return InvalidSpecError(f"{field}: {message}", field=field)
 
 
-def _delivery_to_wire(wanted: WantedDelivery) -> nodes_pb2.WantedDelivery:
 def _usages(heartbeat: nodes_pb2.Heartbeat) -> tuple[EndpointUsage, ...]:
     """What an inference server counted; what makes no sense is left out, since policies reckon with it."""
     return tuple(
@@ -290,6 +289,7 @@ def _usages(heartbeat: nodes_pb2.Heartbeat) -> tuple[EndpointUsage, ...]:
     )
 
 
+def _delivery_to_wire(wanted: WantedDelivery) -> nodes_pb2.WantedDelivery:
     delivery = wanted.delivery
     return nodes_pb2.WantedDelivery(
         delivery_id=delivery.id,
