@@ -14,7 +14,7 @@ from benchmarks.scheduling.schedules import TRAINING_SEEDS, Schedule
 from tiercel.broker.domain.run_records import RunRecord, workload_of
 from tiercel.broker.store.sql import SqlStore, sqlite_url
 
-FOLDER = Path(__file__).parents[1] / "recordings"
+FOLDER = Path(__file__).parents[1] / "recordings" / "alone"
 """Where the committed recordings are."""
 
 
