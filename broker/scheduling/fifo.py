@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tiercel.broker.scheduling.interface import JobView, Plan, Snapshot
-from tiercel.broker.scheduling.line_up import LineSettings, Place, plan_in_line
+from tiercel.broker.scheduling.line_up import LineSettings, LineState, Place, plan_in_line
 
 # Submission settles all ties.
 _PLACE = Place(0, "in the order of submission")
@@ -21,11 +21,6 @@ class FifoSettings(LineSettings):
     """What all lines have in common; see :class:`.LineSettings`."""
 
 
-@dataclass(frozen=True, slots=True)
-class FifoState:
-    """Nothing to remember."""
-
-
 class FifoPolicy:
     """Runs a few at a time in the order of submission."""
 
@@ -34,13 +29,13 @@ class FifoPolicy:
     def __init__(self, settings: FifoSettings | None = None) -> None:
         self.settings = settings or FifoSettings()
 
-    def initial_state(self) -> FifoState:
+    def initial_state(self) -> LineState:
         """The state before the first call."""
-        return FifoState()
+        return LineState()
 
-    def plan(self, snapshot: Snapshot, state: FifoState) -> tuple[Plan, FifoState]:
+    def plan(self, snapshot: Snapshot, state: LineState) -> tuple[Plan, LineState]:
         """Line the jobs of each node up by submission."""
-        return plan_in_line(snapshot, _place, self.settings), state
+        return plan_in_line(snapshot, state, _place, self.settings)
 
 
 def _place(job: JobView, stage: int) -> Place:

@@ -38,6 +38,7 @@ from tiercel.broker.scheduling.flowcon_lists import (
     one_pass,
 )
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot
+from tiercel.broker.scheduling.node_memory import NodeMemories, NodeMemory, recall
 from tiercel.broker.scheduling.placement import jobs_by_node, place
 
 # Clocks are read to within this part of an interval.
@@ -113,11 +114,13 @@ class FlowconState:
         since: When the first interval began, seconds since the Unix epoch; None before the first decision.
         timers: By node.
         records: By job.
+        nodes: What was decided, by node.
     """
 
     since: float | None = None
     timers: Mapping[str, PassTimer] = field(default_factory=dict)
     records: Mapping[str, FlowconRecord] = field(default_factory=dict)
+    nodes: NodeMemories = field(default_factory=dict)
 
 
 class FlowconPolicy:
@@ -140,20 +143,27 @@ class FlowconPolicy:
         nodes = {node.id: node for node in snapshot.nodes}
         timers: dict[str, PassTimer] = {}
         records = {job.id: state.records[job.id] for job in snapshot.jobs if job.id in state.records}
+        kept: dict[str, NodeMemory] = {}
         assignments: list[Assignment] = []
         for node_id, jobs in jobs_by_node(snapshot, placement).items():
             known = [state.records.get(job.id, _NEW) for job in jobs]
             timer = state.timers.get(node_id) or PassTimer(next_tick=math.floor(at + _SLACK) + 1)
             timers[node_id], known = self._visit(jobs, known, timer, nodes[node_id], snapshot.now, at)
-            records.update(zip((job.id for job in jobs), known, strict=True))
-            assignments += self._share(nodes[node_id], jobs, known)
+            ids = [job.id for job in jobs]
+            records.update(zip(ids, known, strict=True))
+            key = (*ids, *known)
+            memory = recall(state.nodes, nodes[node_id], key)
+            if memory is None:
+                memory = NodeMemory(nodes[node_id], key, self._share(nodes[node_id], ids, known))
+            kept[node_id] = memory
+            assignments += memory.assignments
         next_tick = min((timer.next_tick for timer in timers.values()), default=None)
         plan = Plan(
             assignments=tuple(assignments),
             waiting=placement.waiting,
             next_at=None if next_tick is None else since + next_tick * self.settings.interval,
         )
-        return plan, FlowconState(since, timers, records)
+        return plan, FlowconState(since, timers, records, kept)
 
     def _visit(
         self,
@@ -199,24 +209,26 @@ class FlowconPolicy:
         best = max(record.best, growth)
         return FlowconRecord(record.list, record.limit, growth, best, largest, seen, fresh=True)
 
-    def _share(self, node: NodeView, jobs: Sequence[JobView], known: Sequence[FlowconRecord]) -> list[Assignment]:
-        equal = 1 / len(jobs)
+    def _share(self, node: NodeView, ids: Sequence[str], known: Sequence[FlowconRecord]) -> tuple[Assignment, ...]:
+        shares = self._shares(node, known)
+        return tuple(Assignment(job_id, node.id, share) for job_id, share in zip(ids, shares, strict=True))
+
+    def _shares(self, node: NodeView, known: Sequence[FlowconRecord]) -> list[Share]:
+        equal = 1 / len(known)
         if self.settings.no_update:
-            share = Share(equal, reason="FlowCon only watches here: equal shares")
-            return [Assignment(job.id, node.id, share) for job in jobs]
+            return [Share(equal, reason="FlowCon only watches here: equal shares")] * len(known)
         least = min(self.settings.min_cap_cores / node.cpu_cores, 1.0)
         limits = [max(record.limit, least) for record in known]
         if self.settings.mode is FlowconMode.LITERAL:
             # Engines take hundredths of a core.
             caps = [None if limit >= 1 else max(round(limit * node.cpu_cores, 2), 0.01) for limit in limits]
             return [
-                Assignment(job.id, node.id, Share(equal, cap, f"{_finding(record)}; {_capped(cap)}"))
-                for job, record, cap in zip(jobs, known, caps, strict=True)
+                Share(equal, cap, f"{_finding(record)}; {_capped(cap)}")
+                for record, cap in zip(known, caps, strict=True)
             ]
-        weights = fill(limits)
         return [
-            Assignment(job.id, node.id, Share(weight, reason=f"{_finding(record)}; {weight * 100:.0f} % of the node"))
-            for job, record, weight in zip(jobs, known, weights, strict=True)
+            Share(weight, reason=f"{_finding(record)}; {weight * 100:.0f} % of the node")
+            for record, weight in zip(known, fill(limits), strict=True)
         ]
 
 

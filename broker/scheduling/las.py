@@ -13,7 +13,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 
 from tiercel.broker.scheduling.interface import JobView, Plan, Snapshot
-from tiercel.broker.scheduling.line_up import LineSettings, Place, plan_in_line
+from tiercel.broker.scheduling.line_up import LineSettings, LineState, Place, plan_in_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,6 @@ class LasSettings(LineSettings):
         return tuple(float(part) for part in self.thresholds.split("/")) if self.thresholds else ()
 
 
-@dataclass(frozen=True, slots=True)
-class LasState:
-    """Nothing to remember."""
-
-
 class LasPolicy:
     """Runs a few at a time, those that have had the least CPU time first."""
 
@@ -55,13 +50,13 @@ class LasPolicy:
         self.settings = settings or LasSettings()
         self._bounds = self.settings.bounds
 
-    def initial_state(self) -> LasState:
+    def initial_state(self) -> LineState:
         """The state before the first call."""
-        return LasState()
+        return LineState()
 
-    def plan(self, snapshot: Snapshot, state: LasState) -> tuple[Plan, LasState]:
+    def plan(self, snapshot: Snapshot, state: LineState) -> tuple[Plan, LineState]:
         """Line the jobs of each node up by queue."""
-        return plan_in_line(snapshot, self._place, self.settings), state
+        return plan_in_line(snapshot, state, self._place, self.settings)
 
     def _place(self, job: JobView, stage: int) -> Place:
         used = f"has used {job.cpu_seconds:.3g} CPU seconds"

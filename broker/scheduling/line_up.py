@@ -10,12 +10,13 @@ Pure: an order in, weights or assignments with reasons out. Linear in the number
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot
 from tiercel.broker.scheduling.ladder import reached_tiers
+from tiercel.broker.scheduling.node_memory import NodeMemories, NodeMemory, recall
 from tiercel.broker.scheduling.placement import jobs_by_node, place
 
 FLOOR = 0.02
@@ -141,43 +142,63 @@ def stage_words(stage: int) -> str:
     return "all its tiers are reached" if stage == _ALL_REACHED else f"works for its tier {stage + 1}"
 
 
-def plan_in_line(snapshot: Snapshot, place_in_line: Callable[[JobView, int], Place], settings: LineSettings) -> Plan:
+@dataclass(frozen=True, slots=True)
+class LineState:
+    """What is remembered between decisions: the line of each node and what came of it, by node id."""
+
+    nodes: NodeMemories = field(default_factory=dict)
+
+
+def plan_in_line(
+    snapshot: Snapshot, state: LineState, place_in_line: Callable[[JobView, int], Place], settings: LineSettings
+) -> tuple[Plan, LineState]:
     """Place every job, put those of each node in a line, and share it by their places.
 
     Args:
         snapshot: What is.
+        state: What was decided before.
         place_in_line: The place of a job at a stage (see :func:`stage_of`).
         settings: How many at a time, and what the others keep.
     """
     placement = place(snapshot)
     nodes = {node.id: node for node in snapshot.nodes}
+    kept: dict[str, NodeMemory] = {}
     assignments: list[Assignment] = []
     for node_id, jobs in jobs_by_node(snapshot, placement).items():
-        assignments += _share(nodes[node_id], jobs, place_in_line, settings)
-    return Plan(assignments=tuple(assignments), waiting=placement.waiting)
+        node, line = nodes[node_id], _line(jobs, place_in_line, tier_first=settings.tier_first)
+        memory = recall(state.nodes, node, line)
+        if memory is None:
+            memory = NodeMemory(node, line, _share(node, line, settings))
+        kept[node_id] = memory
+        assignments += memory.assignments
+    return Plan(assignments=tuple(assignments), waiting=placement.waiting), LineState(kept)
 
 
-def _share(
-    node: NodeView,
-    jobs: Sequence[JobView],
-    place_in_line: Callable[[JobView, int], Place],
-    settings: LineSettings,
-) -> list[Assignment]:
+# Stage, rank, index by submission, job id, cores, stage again where it is not what the line is sorted by, why.
+_Entry = tuple[int, Any, int, str, float, int, str]
+
+
+def _line(
+    jobs: Sequence[JobView], place_in_line: Callable[[JobView, int], Place], *, tier_first: bool
+) -> tuple[_Entry, ...]:
+    """The line of a node; ``jobs`` come in the order of submission."""
     line = []
     for index, job in enumerate(jobs):
         stage = stage_of(job)
         standing = place_in_line(job, stage)
-        # The jobs come in the order of submission, so that the index settles ties and nothing after it is compared.
-        why = f"{stage_words(stage)}, {standing.why}"
-        line.append((stage if settings.tier_first else 0, standing.rank, index, job, why))
+        first = stage if tier_first else 0
+        # The index settles ties, and nothing after it is compared.
+        line.append((first, standing.rank, index, job.id, job.resources.cpu_cores, stage, standing.why))
     line.sort()
-    shares = line_up(
-        [entry[3].resources.cpu_cores for entry in line],
-        node.cpu_cores,
-        at_a_time=settings.at_a_time,
-        floor=settings.floor,
-    )
-    return [
-        Assignment(job.id, node.id, Share(weight, reason=reason_for(why, weight, position, shares.front)))
-        for position, ((_, _, _, job, why), weight) in enumerate(zip(line, shares.weights, strict=True))
-    ]
+    return tuple(line)
+
+
+def _share(node: NodeView, line: Sequence[_Entry], settings: LineSettings) -> tuple[Assignment, ...]:
+    cores = [entry[4] for entry in line]
+    shares = line_up(cores, node.cpu_cores, at_a_time=settings.at_a_time, floor=settings.floor)
+    assignments = []
+    for position, (_, _, _, job_id, _, stage, why) in enumerate(line):
+        weight = shares.weights[position]
+        reason = reason_for(f"{stage_words(stage)}, {why}", weight, position, shares.front)
+        assignments.append(Assignment(job_id, node.id, Share(weight, reason=reason)))
+    return tuple(assignments)

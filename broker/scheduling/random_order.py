@@ -10,7 +10,7 @@ import hashlib
 from dataclasses import dataclass
 
 from tiercel.broker.scheduling.interface import JobView, Plan, Snapshot
-from tiercel.broker.scheduling.line_up import LineSettings, Place, plan_in_line
+from tiercel.broker.scheduling.line_up import LineSettings, LineState, Place, plan_in_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +24,6 @@ class RandomOrderSettings(LineSettings):
     seed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class RandomOrderState:
-    """Nothing to remember."""
-
-
 class RandomOrderPolicy:
     """Runs a few at a time in an order drawn by lot."""
 
@@ -38,13 +33,13 @@ class RandomOrderPolicy:
         self.settings = settings or RandomOrderSettings()
         self._seed = f"{self.settings.seed}:".encode()
 
-    def initial_state(self) -> RandomOrderState:
+    def initial_state(self) -> LineState:
         """The state before the first call."""
-        return RandomOrderState()
+        return LineState()
 
-    def plan(self, snapshot: Snapshot, state: RandomOrderState) -> tuple[Plan, RandomOrderState]:
+    def plan(self, snapshot: Snapshot, state: LineState) -> tuple[Plan, LineState]:
         """Line the jobs of each node up by lot."""
-        return plan_in_line(snapshot, self._place, self.settings), state
+        return plan_in_line(snapshot, state, self._place, self.settings)
 
     def _place(self, job: JobView, stage: int) -> Place:
         # Python's own hash of a text differs from process to process.

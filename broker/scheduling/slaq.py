@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot
 from tiercel.broker.scheduling.line_up import FLOOR, line_up, reason_for, stage_of, stage_words
+from tiercel.broker.scheduling.node_memory import NodeMemories, NodeMemory, recall
 from tiercel.broker.scheduling.placement import jobs_by_node, place
 from tiercel.broker.scheduling.slaq_prediction import predicted_gains
 
@@ -65,9 +66,15 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class SlaqState:
-    """What is remembered between decisions: the prediction for each job, by id."""
+    """What is remembered between decisions.
+
+    Attributes:
+        predictions: By job id.
+        nodes: What was decided, by node id.
+    """
 
     predictions: Mapping[str, Prediction] = field(default_factory=dict)
+    nodes: NodeMemories = field(default_factory=dict)
 
 
 class SlaqPolicy:
@@ -87,10 +94,16 @@ class SlaqPolicy:
         placement = place(snapshot)
         predictions = {job.id: self._predict(job, state.predictions.get(job.id)) for job in snapshot.jobs}
         nodes = {node.id: node for node in snapshot.nodes}
+        kept: dict[str, NodeMemory] = {}
         assignments: list[Assignment] = []
         for node_id, jobs in jobs_by_node(snapshot, placement).items():
-            assignments += self._share(nodes[node_id], jobs, [predictions[job.id] for job in jobs])
-        return Plan(assignments=tuple(assignments), waiting=placement.waiting), SlaqState(predictions)
+            here = tuple([(job.id, stage_of(job), predictions[job.id]) for job in jobs])
+            memory = recall(state.nodes, nodes[node_id], here)
+            if memory is None:
+                memory = NodeMemory(nodes[node_id], here, self._share(nodes[node_id], jobs, here))
+            kept[node_id] = memory
+            assignments += memory.assignments
+        return Plan(assignments=tuple(assignments), waiting=placement.waiting), SlaqState(predictions, kept)
 
     def _predict(self, job: JobView, earlier: Prediction | None) -> Prediction:
         seen = None
@@ -109,12 +122,13 @@ class SlaqPolicy:
             seen, gains, f"predicted to gain {gains[0] * 100:.2g} % of its progress so far in {horizon:g} s"
         )
 
-    def _share(self, node: NodeView, jobs: Sequence[JobView], predictions: Sequence[Prediction]) -> list[Assignment]:
-        stages = [stage_of(job) for job in jobs]
+    def _share(
+        self, node: NodeView, jobs: Sequence[JobView], here: Sequence[tuple[str, int, Prediction]]
+    ) -> tuple[Assignment, ...]:
         granted = hand_out(
             [min(job.resources.cpu_cores, node.cpu_cores) for job in jobs],
-            [prediction.gains for prediction in predictions],
-            stages if self.settings.tier_first else [0] * len(jobs),
+            [prediction.gains for _, _, prediction in here],
+            [stage if self.settings.tier_first else 0 for _, stage, _ in here],
             node.cpu_cores,
         )
         # Those with cores in the order in which they got their first one, then the others by submission.
@@ -127,10 +141,11 @@ class SlaqPolicy:
         )
         assignments = []
         for position, (index, weight) in enumerate(zip(line, shares.weights, strict=True)):
-            why = f"{stage_words(stages[index])}, {predictions[index].why}"
+            job_id, stage, prediction = here[index]
+            why = f"{stage_words(stage)}, {prediction.why}"
             share = Share(weight, reason=reason_for(why, weight, position, shares.front))
-            assignments.append(Assignment(jobs[index].id, node.id, share))
-        return assignments
+            assignments.append(Assignment(job_id, node.id, share))
+        return tuple(assignments)
 
 
 def hand_out(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tiercel.broker.scheduling.interface import JobView, Plan, Snapshot
 from tiercel.broker.scheduling.ladder import reached_tiers
-from tiercel.broker.scheduling.line_up import LineSettings, Place, plan_in_line
+from tiercel.broker.scheduling.line_up import LineSettings, LineState, Place, plan_in_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,6 @@ class SrptOracleSettings(LineSettings):
         return {name.strip(): tuple(map(float, works.split("/"))) for name, _, works in entries}
 
 
-@dataclass(frozen=True, slots=True)
-class SrptOracleState:
-    """Nothing to remember."""
-
-
 class SrptOraclePolicy:
     """Runs a few at a time, those that are nearest to their next tier first."""
 
@@ -56,13 +51,13 @@ class SrptOraclePolicy:
         self.settings = settings or SrptOracleSettings()
         self._works = self.settings.works_by_name
 
-    def initial_state(self) -> SrptOracleState:
+    def initial_state(self) -> LineState:
         """The state before the first call."""
-        return SrptOracleState()
+        return LineState()
 
-    def plan(self, snapshot: Snapshot, state: SrptOracleState) -> tuple[Plan, SrptOracleState]:
+    def plan(self, snapshot: Snapshot, state: LineState) -> tuple[Plan, LineState]:
         """Line the jobs of each node up by what they truly still need."""
-        return plan_in_line(snapshot, self._place, self.settings), state
+        return plan_in_line(snapshot, state, self._place, self.settings)
 
     def _place(self, job: JobView, stage: int) -> Place:
         works = job.true_work or self._works.get(job.name, ())

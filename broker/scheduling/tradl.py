@@ -17,16 +17,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import is_, itemgetter
+from operator import itemgetter
 
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling import tradl_reasons
 from tiercel.broker.scheduling.allocation import Claim, divide
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot
+from tiercel.broker.scheduling.node_memory import NodeMemory, recall
 from tiercel.broker.scheduling.placement import jobs_by_node, place
 from tiercel.broker.scheduling.reachability import ReachSettings
 from tiercel.broker.scheduling.tradl_lead import Standing, TradlWeight, find_lead, lead_weights
-from tiercel.broker.scheduling.tradl_memory import JobMemory, NodeMemory, TradlState, judged, measured, remember
+from tiercel.broker.scheduling.tradl_memory import JobMemory, TradlState, judged, measured, remember
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +96,14 @@ class TradlPolicy:
         kept: dict[str, NodeMemory] = {}
         assignments: list[Assignment] = []
         for node_id, jobs in jobs_by_node(snapshot, placement).items():
-            now = [memories[job.id] for job in jobs]
-            before = state.nodes.get(node_id)
-            if before is None or _has_news(before, nodes[node_id], now):
-                given, settled = self._visit(nodes[node_id], jobs, now)
+            node, now = nodes[node_id], [memories[job.id] for job in jobs]
+            memory = recall(state.nodes, node, tuple(now))
+            if memory is None:
+                given, settled = self._visit(node, jobs, now)
                 memories.update(zip((job.id for job in jobs), now, strict=True))
-                before = NodeMemory(nodes[node_id], tuple(now), tuple(given)) if settled else None
-                assignments += given
-            else:
-                assignments += before.assignments
-            if before is not None:
-                kept[node_id] = before
+                memory = NodeMemory(node, tuple(now) if settled else (), given)
+            kept[node_id] = memory
+            assignments += memory.assignments
         out_of_reach = [(job_id, memory.record) for job_id, memory in memories.items() if memory.record.unreachable]
         unreachable = {job_id: record.unreachable for job_id, record in sorted(out_of_reach, key=itemgetter(0))}
         plan = Plan(assignments=tuple(assignments), waiting=placement.waiting, unreachable=unreachable)
@@ -113,7 +111,7 @@ class TradlPolicy:
 
     def _visit(
         self, node: NodeView, jobs: Sequence[JobView], memories: list[JobMemory]
-    ) -> tuple[list[Assignment], bool]:
+    ) -> tuple[tuple[Assignment, ...], bool]:
         """Judge the jobs of a node and share it among them; brings ``memories`` up to date.
 
         Returns:
@@ -136,7 +134,7 @@ class TradlPolicy:
             weight = weights[standing.job.id]
             share = Share(weight, reason=tradl_reasons.sentence(standing, leaders, weight))
             given.append(Assignment(standing.job.id, node.id, share))
-        return given, leads == after
+        return tuple(given), leads == after
 
     def _weights(self, node: NodeView, standings: Sequence[Standing]) -> dict[str, float]:
         """The weight of each job of a node, by id."""
@@ -160,10 +158,3 @@ class TradlPolicy:
             equal = {name: Claim(1.0, floor, ceilings[name]) for name in improving}
             given |= divide(equal, left + floor * len(improving))
         return given
-
-
-def _has_news(before: NodeMemory, node: NodeView, jobs: Sequence[JobMemory]) -> bool:
-    """Whether anything that a decision rests on is not what it was."""
-    if len(jobs) != len(before.jobs) or not all(map(is_, jobs, before.jobs)):
-        return True
-    return node is not before.node and node != before.node

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tiercel.broker.scheduling.estimation import curve_of, growth
-from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView
+from tiercel.broker.scheduling.interface import JobView
 from tiercel.broker.scheduling.ladder import next_tier, reached_tiers
+from tiercel.broker.scheduling.node_memory import NodeMemories
 from tiercel.broker.scheduling.reachability import ReachRecord, ReachSettings, judge, record_of
 
 _Mark = tuple[int, float, int]
@@ -48,31 +49,16 @@ class JobMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeMemory:
-    """What was decided about a node; it holds while the node and all its jobs are as they were.
-
-    Attributes:
-        node: The node.
-        jobs: What was known of its jobs, in the order of submission.
-        assignments: What they got.
-    """
-
-    node: NodeView
-    jobs: tuple[JobMemory, ...]
-    assignments: tuple[Assignment, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class TradlState:
     """What is remembered between passes.
 
     Attributes:
         jobs: By job id.
-        nodes: By node id.
+        nodes: What was decided, by node id.
     """
 
     jobs: Mapping[str, JobMemory] = field(default_factory=dict)
-    nodes: Mapping[str, NodeMemory] = field(default_factory=dict)
+    nodes: NodeMemories = field(default_factory=dict)
 
     @property
     def records(self) -> tuple[ReachRecord, ...]:

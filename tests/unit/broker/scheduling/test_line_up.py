@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.scheduling import job, node, snapshot, tiers, waiting_job
 from tiercel.broker.scheduling.interface import JobView, Plan
-from tiercel.broker.scheduling.line_up import LineSettings, LineUp, Place, line_up, plan_in_line
+from tiercel.broker.scheduling.line_up import LineSettings, LineState, LineUp, Place, line_up, plan_in_line
 
 
 def test_as_many_as_there_are_cores_share_all_but_the_floor() -> None:
@@ -61,7 +61,7 @@ def test_fewer_tiers_go_first_and_jobs_that_reached_all_last() -> None:
         job("d-first", ladder=tiers(0.5, 0.9), cpu_cores=1),
         job("c-first", cpu_cores=1),
     ]
-    plan = plan_in_line(snapshot(jobs, [node(cpu_cores=2)]), by_name, LineSettings())
+    plan, _ = plan_in_line(snapshot(jobs, [node(cpu_cores=2)]), LineState(), by_name, LineSettings())
     assert shares_of(plan) == [
         ("c-first", "works for its tier 1, called c-first: one of 2 that run now, with 49 % of the node"),
         ("d-first", "works for its tier 1, called d-first: one of 2 that run now, with 49 % of the node"),
@@ -78,21 +78,32 @@ def test_fewer_tiers_go_first_and_jobs_that_reached_all_last() -> None:
 
 def test_without_tiers_first_only_the_rank_counts() -> None:
     jobs = [job("a", ladder=tiers(0.5, reached=1)), job("b")]
-    plan = plan_in_line(snapshot(jobs), by_name, LineSettings(tier_first=False))
+    plan, _ = plan_in_line(snapshot(jobs), LineState(), by_name, LineSettings(tier_first=False))
     assert [name for name, _ in shares_of(plan)] == ["a", "b"]
 
 
 def test_submission_settles_ties() -> None:
     jobs = [job("b", submitted_at=2), job("c", submitted_at=1), job("a", submitted_at=2)]
-    plan = plan_in_line(snapshot(jobs), lambda view, stage: Place(0, "like all"), LineSettings())
+    plan, _ = plan_in_line(snapshot(jobs), LineState(), lambda view, stage: Place(0, "like all"), LineSettings())
     assert [name for name, _ in shares_of(plan)] == ["c", "a", "b"]
 
 
 def test_every_node_has_a_line_of_its_own_and_who_fits_nowhere_waits() -> None:
     jobs = [job("x", node_id="a"), job("y", node_id="b"), waiting_job("w", cpu_cores=99)]
-    plan = plan_in_line(snapshot(jobs, [node("a"), node("b")]), by_name, LineSettings())
+    plan, _ = plan_in_line(snapshot(jobs, [node("a"), node("b")]), LineState(), by_name, LineSettings())
     assert [(entry.node_id, entry.share.cpu_weight) for entry in plan.assignments] == [("a", 1.0), ("b", 1.0)]
     assert list(plan.waiting) == ["w"]
+
+
+def test_a_node_without_news_keeps_what_it_has() -> None:
+    nodes = [node("a", cpu_cores=1), node("b", cpu_cores=1)]
+    jobs = [job(name, node_id=name[0], cpu_cores=1) for name in ("a1", "a2", "b1", "b2")]
+    _, state = plan_in_line(snapshot(jobs, nodes), LineState(), by_name, LineSettings())
+    jobs[0] = job("a1", node_id="a", ladder=tiers(0.5, reached=1), cpu_cores=1)
+    plan, later = plan_in_line(snapshot(jobs, nodes), state, by_name, LineSettings())
+    assert later.nodes["b"] is state.nodes["b"]
+    fresh, _ = plan_in_line(snapshot(jobs, nodes), LineState(), by_name, LineSettings())
+    assert plan == fresh
 
 
 @pytest.mark.parametrize("fields", [{"at_a_time": 0}, {"floor": 0.0}, {"floor": 1.0}])
