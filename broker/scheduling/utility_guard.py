@@ -2,8 +2,8 @@
 
 Beside the real cluster a virtual one is kept, with the same nodes, in which each new job goes to the node with the
 fewest jobs per core and all jobs of a node share it equally: what would happen if nobody scheduled anything. It says
-when each job would be over there (as the virtual time of fair queueing does; Friedman and Henderson's fair sojourn protocol
-orders jobs by it). A job must be over within ``ratio`` times that, counted from its submission (Themis' finish
+when each job would be over there (as the virtual time of fair queueing does; Friedman and Henderson's fair sojourn
+protocol orders jobs by it). A job must be over within ``ratio`` times that, counted from its submission (Themis' finish
 time fairness, papers §7). While everybody can still make it, the order is left to what is worth most; once the jobs
 that are due next need all that is left of their time, they go first, the earliest due first.
 """
@@ -87,10 +87,8 @@ def advanced(clock: FairClock, now: float, cores: Mapping[str, float], jobs: Map
         total = known.total if known is not None else account.total
         speed = min(shares.get(account.node_id, 0.0), account.cores) if account.over_at is None else 0.0
         attained, over_at = account.attained + seconds * speed, account.over_at
-        if attained < total:
-            over_at = None
-        elif over_at is None:
-            over_at = now - (min((attained - total) / speed, seconds) if speed > 0 else 0.0)
+        if over_at is None and attained >= total:
+            over_at = _moment(account.submitted_at, now, total / attained if attained > 0 else 1.0)
         node_id = account.node_id if account.node_id in counts else ""
         accounts[name] = Account(account.submitted_at, attained, account.cores, total, node_id, over_at)
         if node_id and over_at is None:
@@ -113,7 +111,9 @@ def fair_finishes(clock: FairClock, cores: Mapping[str, float]) -> dict[str, flo
     left: dict[str, list[tuple[float, str, float]]] = {}
     for name, account in clock.accounts.items():
         if account.over_at is not None:
-            finishes[name] = account.over_at
+            # It may turn out to need more than was thought when it was over there: that much later then.
+            part = max(account.total / account.attained, 1.0) if account.attained > 0 else 1.0
+            finishes[name] = _moment(account.submitted_at, account.over_at, part)
         else:
             # Seconds that it needs if it runs at its full width; those of different widths are treated alike.
             need = (account.total - account.attained) / account.cores
@@ -128,6 +128,11 @@ def fair_finishes(clock: FairClock, cores: Mapping[str, float]) -> dict[str, flo
             finishes[name] = at
             widths -= width
     return finishes
+
+
+def _moment(start: float, end: float, part: float) -> float:
+    """The moment after ``part`` of the way from ``start`` to ``end``."""
+    return start + (end - start) * part
 
 
 def late(claimants: Sequence[Claimant], now: float, cores: float, margin: float) -> list[str]:
