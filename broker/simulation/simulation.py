@@ -42,7 +42,7 @@ from tiercel.broker.simulation.nodes import SimulatedNode
 from tiercel.broker.simulation.outcomes import outcome_of
 from tiercel.broker.simulation.randomness import stream
 from tiercel.broker.simulation.result import JobOutcome, Result
-from tiercel.broker.simulation.running import SimulatedJob
+from tiercel.broker.simulation.running import SimulatedJob, Usage
 from tiercel.broker.simulation.scenario import Scenario, SimulationError
 from tiercel.broker.simulation.scheduler import Decided, SimulatedScheduler
 from tiercel.broker.simulation.serving import Serving
@@ -305,6 +305,8 @@ class Simulation:
         if sim in node.runs:
             node.runs.remove(sim)
             self._runs -= 1
+        if self._scenario.record_usage:
+            sim.usage.append(Usage(self._now, 0.0, 0.0, node.view.id))
         sim.cores, sim.due_at = 0.0, math.inf
         self._stir(node.view.id)
         code = -signal.SIGTERM if carried else 0

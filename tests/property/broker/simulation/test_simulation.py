@@ -1,0 +1,168 @@
+"""What holds in every simulation, whatever the scenario and the policy."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tiercel.broker.domain.jobs import JobState, Resources, Tier
+from tiercel.broker.domain.shares import Share
+from tiercel.broker.scheduling.interface import NodeView
+from tiercel.broker.scheduling.loop import LoopSettings
+from tiercel.broker.scheduling.registry import policies
+from tiercel.broker.simulation import DrawnJobs, MachineSettings, Result, Scenario, Workload, equal_nodes, simulate
+from tiercel.broker.simulation.arrivals import AllAtOnce, Arrivals, Poisson, Uniform
+from tiercel.broker.simulation.bounds import Task, pooled_mean, srpt_mean, tier_tasks
+from tiercel.broker.simulation.cluster import Colocation, PenaltyModel, water_fill
+from tiercel.broker.simulation.curves import Family, FamilyCurve
+from tiercel.broker.simulation.endpoints import EndpointLoad, SimulatedEndpoint
+from tiercel.broker.simulation.nodes import SimulatedNode
+from tiercel.broker.simulation.requests import ConstantRate
+
+GIB = 1024**3
+CORES = 2.0
+
+few = settings(max_examples=25, deadline=None)
+
+
+@st.composite
+def workloads(draw: st.DrawFn, name: str) -> Workload:
+    targets = sorted(draw(st.sets(st.sampled_from([0.3, 0.6, 0.8, 0.9, 0.97]), min_size=1, max_size=3)))
+    return Workload(
+        name=name,
+        curve=FamilyCurve(draw(st.sampled_from(Family)), 0.1, 0.95, draw(st.floats(0.5, 8.0))),
+        tiers=tuple(Tier(target) for target in targets),
+        startup_cpu_seconds=draw(st.sampled_from([0.0, 0.5, 2.0])),
+        epoch_cpu_seconds=draw(st.sampled_from([0.3, 1.0, 2.5])),
+        max_epochs=draw(st.integers(1, 15)),
+        continue_after_last_tier=draw(st.booleans()),
+        noise=draw(st.sampled_from([0.0, 0.01])),
+        speed_spread=draw(st.sampled_from([0.0, 0.2])),
+        resources=Resources(draw(st.sampled_from([0.5, 1.0, 2.0])), draw(st.sampled_from([GIB, 30 * GIB]))),
+    )
+
+
+@st.composite
+def scenarios(draw: st.DrawFn) -> Scenario:
+    kinds = tuple(draw(workloads(f"w{number}")) for number in range(draw(st.integers(1, 3))))
+    processes: list[Arrivals] = [AllAtOnce(), Poisson(0.5), Uniform(10.0)]
+    arrivals = draw(st.sampled_from(processes))
+    penalty = draw(st.sampled_from([Colocation(0.0), Colocation(0.28), Colocation(0.2, PenaltyModel.HARMONIC)]))
+    return Scenario(
+        nodes=equal_nodes(draw(st.integers(1, 3)), CORES),
+        jobs=DrawnJobs(kinds, draw(st.integers(1, 12)), arrivals),
+        machines=MachineSettings(colocation=penalty, spawn_seconds=draw(st.sampled_from([0.0, 0.3]))),
+        loop=LoopSettings(interval_seconds=1.0, gather_seconds=draw(st.sampled_from([0.0, 0.5]))),
+        random_placement=draw(st.booleans()),
+        reports_every=draw(st.sampled_from([1, 3])),
+        record_usage=True,
+    )
+
+
+@pytest.mark.parametrize("policy", sorted(policies))
+@few
+@given(planned=scenarios(), seed=st.integers(0, 5))
+def test_no_job_is_lost_and_nothing_is_used_twice(policy: str, planned: Scenario, seed: int) -> None:
+    result = simulate(planned, policy, seed)
+    drawn = planned.jobs.draw(seed)
+    assert [job.arrived_at for job in result.jobs] == [job.arrives_at for job in drawn]
+    assert all(job.state is JobState.COMPLETED for job in result.jobs)
+    assert result.missed_tiers() == 0
+    assert_capacity_is_kept(result)
+    for job in result.jobs:
+        assert job.started_at is not None
+        assert job.arrived_at <= job.started_at <= job.finished_at
+        # What was learnt had to be worked for: nobody is faster than alone.
+        assert job.completion_seconds >= job.alone_seconds - 1e-6
+        reached = [tier.reached_seconds for tier in job.tiers if tier.reached_seconds is not None]
+        assert reached == sorted(reached)
+
+
+def assert_capacity_is_kept(result: Result) -> None:
+    """At no time do the jobs of a node use more than its cores, nor any job more than its own."""
+    changes: dict[str, list[tuple[float, int, str, float]]] = defaultdict(list)
+    for job in result.jobs:
+        for index, usage in enumerate(job.usage):
+            assert usage.cores <= job.cpu_cores + 1e-9
+            changes[usage.node_id].append((usage.at, index, job.id, usage.cores))
+        assert job.usage[-1].cores == 0.0
+    for events in changes.values():
+        used: dict[str, float] = {}
+        last = -1.0
+        for at, _, job_id, cores in sorted(events):
+            if at > last:
+                assert math.fsum(used.values()) <= CORES + 1e-9
+            used[job_id], last = cores, at
+        assert not any(used.values())
+
+
+@few
+@given(planned=scenarios(), seed=st.integers(0, 5))
+def test_twice_the_same_is_the_same(planned: Scenario, seed: int) -> None:
+    assert simulate(planned, "tradl", seed) == simulate(planned, "tradl", seed)
+
+
+@few
+@given(planned=scenarios(), seed=st.integers(0, 5))
+def test_the_pooled_bound_is_one(planned: Scenario, seed: int) -> None:
+    result = simulate(planned, "srpt-oracle", seed)
+    tasks = tier_tasks(result, 1)
+    if tasks:
+        assert result.mean_time_to_tier(1) >= pooled_mean(tasks, CORES * len(planned.nodes)) - 1e-6
+
+
+@given(
+    claims=st.lists(st.tuples(st.floats(1e-6, 1.0), st.floats(0.0, 4.0)), max_size=8),
+    cores=st.floats(0.1, 16.0),
+)
+def test_cores_are_used_up_or_everybody_has_enough(claims: list[tuple[float, float]], cores: float) -> None:
+    weights, ceilings = [weight for weight, _ in claims], [ceiling for _, ceiling in claims]
+    given_cores = water_fill(weights, ceilings, cores)
+    assert math.fsum(given_cores) == pytest.approx(min(cores, math.fsum(ceilings)), abs=1e-9)
+    assert all(0 <= part <= ceiling + 1e-12 for part, ceiling in zip(given_cores, ceilings, strict=True))
+    # Whoever is short has at least as much for its weight as anybody else.
+    levels = [part / weight for part, weight in zip(given_cores, weights, strict=True)]
+    short = [level for level, part, ceiling in zip(levels, given_cores, ceilings, strict=True) if part < ceiling - 1e-9]
+    assert all(level >= max(levels) * (1 - 1e-6) - 1e-9 for level in short)
+
+
+@given(
+    demands=st.lists(st.tuples(st.floats(0.0, 30.0), st.sampled_from([None, 0.1, 0.4])), min_size=1, max_size=5),
+    cores=st.sampled_from([1.0, 2.0]),
+)
+def test_endpoints_use_no_more_than_their_node_has(demands: list[tuple[float, float | None]], cores: float) -> None:
+    endpoints = []
+    for number, (rate, weight) in enumerate(demands):
+        load = EndpointLoad(name=f"e{number}", work_cpu_seconds=0.05, rate=ConstantRate(rate), node_id="node")
+        endpoint = SimulatedEndpoint.begin(load, 0)
+        endpoint.refresh_rate(0.0)
+        # Weights of a plan add up to 1 at most; here only their ratios matter.
+        endpoint.share = Share(weight / len(demands), reason="some") if weight is not None else None
+        endpoints.append(endpoint)
+    SimulatedNode(NodeView("node", cores, GIB), Colocation(), endpoints=endpoints).reallocate(0.0)
+    assert math.fsum(endpoint.used_cores for endpoint in endpoints) <= cores + 1e-9
+    for endpoint in endpoints:
+        assert endpoint.used_cores <= endpoint.cores <= endpoint.ceiling + 1e-9
+    for endpoint in endpoints:
+        endpoint.advance(10.0)
+        total = endpoint.total
+        assert total.answered <= total.arrived + 1e-6
+        assert total.in_objective <= total.answered + 1e-6
+        assert total.cpu_seconds <= 10 * cores + 1e-6
+
+
+tasks = st.lists(st.tuples(st.floats(0, 50), st.floats(0.1, 20)), min_size=1, max_size=20)
+
+
+@given(drawn=tasks, machines=st.integers(1, 4))
+def test_more_machines_are_never_slower_and_pooling_them_is_a_bound(drawn: list[Task], machines: int) -> None:
+    mean = srpt_mean(drawn, machines)
+    assert pooled_mean(drawn, machines) <= mean + 1e-9
+    assert mean <= srpt_mean(drawn, 1) + 1e-9
+    longest = math.fsum(work for _, work in drawn)
+    assert mean >= math.fsum(work for _, work in drawn) / len(drawn) - 1e-9
+    assert mean <= longest + 1e-9

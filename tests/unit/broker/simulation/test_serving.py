@@ -1,0 +1,84 @@
+"""Jobs that feed endpoints which applications ask."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support.simulation import scenario, steps
+from tiercel.broker.domain.shares import Share
+from tiercel.broker.scheduling.interface import Assignment, Plan, Snapshot
+from tiercel.broker.simulation import simulate
+from tiercel.broker.simulation.endpoints import EndpointLoad
+from tiercel.broker.simulation.requests import ConstantRate
+from tiercel.broker.simulation.scenario import Scenario
+from tiercel.broker.simulation.workload import ListedJobs, PlannedJob
+
+# Two requests a second of a quarter of a CPU second: half a core.
+HALF_A_CORE = EndpointLoad(name="digits", work_cpu_seconds=0.25, rate=ConstantRate(2.0), node_id="node1", quality=0.25)
+
+
+def fed(load: EndpointLoad, duration: float = 20.0) -> Scenario:
+    jobs = ListedJobs((PlannedJob(0.0, steps(0.5, 0.75, tiers=(0.5, 0.75)), endpoint=load.name),))
+    return replace(scenario(cores=1.0), jobs=jobs, endpoints=(load,), duration_seconds=duration)
+
+
+def test_serving_comes_first_and_training_gets_the_rest() -> None:
+    result = simulate(fed(HALF_A_CORE), "fair")
+    (job,) = result.jobs
+    assert [tier.reached_seconds for tier in job.tiers] == [4.0, 6.0]
+    (endpoint,) = result.endpoints
+    assert (endpoint.requests, endpoint.answered, endpoint.cpu_seconds) == pytest.approx((40.0, 40.0, 10.0))
+
+
+def test_quality_steps_up_when_a_tier_is_delivered() -> None:
+    result = simulate(fed(HALF_A_CORE), "fair")
+    # 0.25 until 4.5 s, 0.5 until 6.5 s, 0.75 until 20 s, at two requests a second; there is no objective to miss.
+    assert result.served_quality == pytest.approx(2 * (4.5 * 0.25 + 2.0 * 0.5 + 13.5 * 0.75))
+
+
+def test_an_endpoint_without_a_version_is_asked_from_its_first_delivery_on() -> None:
+    result = simulate(fed(replace(HALF_A_CORE, node_id="", quality=None)), "fair")
+    (job,) = result.jobs
+    # Alone until the first tier is there at 2 s; delivered at 2.5 s; then half a core.
+    assert job.tiers[1].reached_seconds == pytest.approx(2.5 + 0.5 / 0.5)
+    assert result.endpoints[0].requests == pytest.approx(2 * (20.0 - 2.5))
+
+
+class Halves:
+    """Gives every endpoint a tenth of its node and every job the rest."""
+
+    name: str = "halves"
+
+    def initial_state(self) -> None:
+        return None
+
+    def plan(self, snapshot: Snapshot, state: None) -> tuple[Plan, None]:
+        assignments = tuple(Assignment(job.id, "node1", Share(0.9, reason="training")) for job in snapshot.jobs)
+        shares = {endpoint.name: Share(0.1, reason="serving") for endpoint in snapshot.endpoints}
+        return Plan(assignments=assignments, endpoint_shares=shares), state
+
+
+def test_an_endpoint_with_a_share_competes_with_training() -> None:
+    result = simulate(fed(HALF_A_CORE), Halves())
+    (job,) = result.jobs
+    assert [tier.reached_seconds for tier in job.tiers] == [pytest.approx(2 / 0.9), pytest.approx(3 / 0.9)]
+    # What waited meanwhile was answered when training was over.
+    assert result.endpoints[0].answered == pytest.approx(40.0)
+    assert result.endpoints[0].mean_delay_seconds > simulate(fed(HALF_A_CORE), "fair").endpoints[0].mean_delay_seconds  # type: ignore[operator]
+
+
+def test_policies_see_endpoints_with_what_was_measured() -> None:
+    seen: list[Snapshot] = []
+
+    class Watching(Halves):
+        def plan(self, snapshot: Snapshot, state: None) -> tuple[Plan, None]:
+            seen.append(snapshot)
+            return super().plan(snapshot, state)
+
+    simulate(replace(fed(replace(HALF_A_CORE, objective_seconds=0.5)), measurement_noise=0.0), Watching())
+    last = seen[-1].endpoints[0]
+    assert (last.name, last.node_id, last.quality, last.objective_seconds) == ("digits", "node1", 0.75, 0.5)
+    assert (last.requests_per_second, last.cpu_cores_used, last.delay_seconds) == pytest.approx((2.0, 0.5, 0.5))
+    assert last.share is not None
