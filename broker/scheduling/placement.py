@@ -43,8 +43,9 @@ def submission_order(job: JobView) -> tuple[float, str]:
     return (job.submitted_at, job.id)
 
 
-# The same key, made faster than Python calls a function.
-_BY_SUBMISSION = attrgetter("submitted_at", "id")
+def by_submission(jobs: Iterable[JobView]) -> list[JobView]:
+    """The jobs sorted by :func:`submission_order`, in a fraction of the time that pairs take to compare."""
+    return sorted(sorted(jobs, key=attrgetter("id")), key=attrgetter("submitted_at"))
 
 
 def fewest_jobs_per_core(job: JobView, node: NodeView, jobs: Sequence[JobView]) -> tuple[float | str, ...]:
@@ -63,13 +64,14 @@ def place(snapshot: Snapshot, preference: Preference = fewest_jobs_per_core) -> 
         preference: Where a waiting job goes among the nodes that have room for it.
     """
     rooms = {node.id: _Room(node) for node in sorted(snapshot.nodes, key=attrgetter("id"))}
-    placement = Placement(jobs=snapshot.jobs, in_order=sorted(snapshot.jobs, key=_BY_SUBMISSION))
+    placement = Placement(jobs=snapshot.jobs, in_order=by_submission(snapshot.jobs))
     movable: list[JobView] = []
     for job in placement.in_order:
         if job.movable:
             movable.append(job)
         elif (room := rooms.get(job.node_id)) is not None:
-            room.take(job)
+            room.jobs.append(job)
+            room.memory_bytes += job.resources.memory_bytes
             placement.node_of[job.id] = job.node_id
     if movable:
         _place_movable(movable, rooms, placement, preference)
@@ -90,7 +92,8 @@ def _place_movable(
         if room is None:
             placement.waiting[job.id] = queue.why_waiting(job, placed=len(placement.node_of))
         else:
-            room.take(job)
+            room.jobs.append(job)
+            room.memory_bytes += job.resources.memory_bytes
             placement.node_of[job.id] = room.node.id
 
 
@@ -104,7 +107,7 @@ def jobs_by_node(snapshot: Snapshot, placement: Placement) -> dict[str, list[Job
     groups: dict[str, list[JobView]] = {}
     node_of = placement.node_of
     known = placement.jobs is snapshot.jobs
-    for job in placement.in_order if known else sorted(snapshot.jobs, key=_BY_SUBMISSION):
+    for job in placement.in_order if known else by_submission(snapshot.jobs):
         node_id = node_of.get(job.id)
         if node_id is not None:
             groups.setdefault(node_id, []).append(job)
@@ -118,10 +121,6 @@ class _Room:
     node: NodeView
     jobs: list[JobView] = field(default_factory=list)
     memory_bytes: int = 0
-
-    def take(self, job: JobView) -> None:
-        self.jobs.append(job)
-        self.memory_bytes += job.resources.memory_bytes
 
     @property
     def free_bytes(self) -> int:
