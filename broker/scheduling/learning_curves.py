@@ -17,6 +17,7 @@ one forecast stays right while a job works on, and need not be made anew at each
 from __future__ import annotations
 
 import enum
+import functools
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
@@ -40,6 +41,8 @@ _MEMORY = 0.5
 _MOST_EVIDENCE = 8.0
 # Fits to the beginning of a curve are off by such factors even where they agree with each other (live §5.5).
 _WIDENED = ((0.6, 0.25), (1.0, 0.45), (1.8, 0.3))
+# A run differs from an earlier one by so many standard deviations, with these weights.
+_SPREAD = ((-1.2, 0.3), (0.0, 0.4), (1.2, 0.3))
 _RATES = tuple(0.3 * 1.7**power for power in range(11))
 
 
@@ -166,31 +169,28 @@ def forecast_from_history(
         None when they say nothing of the target.
     """
     found: list[float] = []
-    missed = hopeless = 0
+    missed: list[Forecast] = []
     for curve in curves:
         total = work_to(curve, target)
-        if total is None:
-            missed += 1
-            hopeless += _has_levelled_off(curve, target)
-        else:
+        if total is not None:
             found.append(_scaled(curve, total, spent, quality))
-    if not found and not missed:
+        elif (beyond := _beyond_its_end(curve, target)) is not None:
+            missed.append(beyond)
+    runs = len(found) + len(missed)
+    if not runs:
         return None
-    if not found:
-        if hopeless < missed:  # they ended too early to tell
-            return None
-        longest = max(curve.spent[-1] for curve in curves)
-        never = missed / (missed + 1)
-        return _forecast([(longest * factor, (1 - never) / 3) for factor in (1.2, 1.8, 3.0)], never, Source.HISTORY)
-    never = hopeless / (len(curves) + 1)
-    spread = _relative_spread(found)
-    possible: list[tuple[float, float]] = []
-    for total in found:
-        to_go = max(total - spent, _GRAIN * total)
-        possible += [(total + to_go * step * spread, weight) for step, weight in ((-1.2, 0.3), (0.0, 0.4), (1.2, 0.3))]
-    slowest = max(found)
-    tail = 0.02 * len(found)
-    possible += [(slowest * 1.5, tail), (slowest * 3.0, tail)]
+    possible = [
+        (total, weight) for beyond in missed for total, weight in zip(beyond.totals, beyond.weights, strict=True)
+    ]
+    if found:
+        spread = _relative_spread(found)
+        for total in found:
+            to_go = max(total - spent, _GRAIN * total)
+            possible += [(total + to_go * step * spread, weight) for step, weight in _SPREAD]
+        slowest = max(found)
+        possible += [(slowest * factor, 0.02 * len(found)) for factor in (1.5, 3.0)]
+    # One run more that may turn out either way: nothing is certain.
+    never = sum(beyond.never for beyond in missed) / (runs + 0.25)
     return _forecast(possible, never, Source.HISTORY)
 
 
@@ -209,30 +209,33 @@ def forecast_from_curve(
         None with fewer than :data:`MIN_POINTS` reports, or when no work or no progress lies between them.
     """
     chosen = _thinned(observations)
-    if len(chosen) < MIN_POINTS or chosen[-1].cpu_seconds <= chosen[0].cpu_seconds:
-        return None
     sign = _sign(direction)
-    start, span = chosen[0].cpu_seconds, chosen[-1].cpu_seconds - chosen[0].cpu_seconds
-    x = [(seen.cpu_seconds - start) / span for seen in chosen]
-    quality = [sign * seen.value for seen in chosen]
+    work = [seen.cpu_seconds for seen in chosen]
+    return _forecast_from_points(work, [sign * seen.value for seen in chosen], sign * target, spent)
+
+
+def _forecast_from_points(
+    work: Sequence[float], quality: Sequence[float], target: float, spent: float
+) -> Forecast | None:
+    if len(work) < MIN_POINTS or work[-1] <= work[0]:
+        return None
+    start, span = work[0], work[-1] - work[0]
     lowest, extent = min(quality), max(quality) - min(quality)
     if not 0 < extent < math.inf:
         return None
+    x = [(done - start) / span for done in work]
     y = [(value - lowest) / extent for value in quality]
     recency = [math.exp((part - 1.0) / _MEMORY) for part in x]
-    fits = _fits(x, y, recency, (sign * target - lowest) / extent)
-    if not fits:
-        return None
     possible: list[tuple[float, float]] = []
     never = 0.0
-    for units, weight in fits:
+    for units, weight in _fits(x, y, recency, (target - lowest) / extent):
         total = start + units * span
         if total > _FAR * max(spent, start + span):
             never += weight
         else:
             to_go = max(total - spent, _GRAIN * spent)
             possible += [(spent + factor * to_go, weight * part) for factor, part in _WIDENED]
-    return _forecast(possible, never, Source.CURVE)
+    return _forecast(possible, never, Source.CURVE) if possible or never else None
 
 
 def forecast_from_samples(samples: Sequence[float], spread: float, scale: float = 1.0) -> Forecast:
@@ -289,14 +292,12 @@ def _scaled(curve: PastCurve, total: float, spent: float, quality: float | None)
     return spent + (total - before) * math.pow(pace, before / total)
 
 
-def _has_levelled_off(curve: PastCurve, target: float) -> bool:
-    """Whether a run that missed the target would have gone on missing it.
-
-    Each doubling of work brings less than the one before: at most about four times the last one is still to come.
-    """
-    half = curve.quality[bisect_left(curve.spent, curve.spent[-1] / 2)]
-    gap = target - curve.quality[-1]
-    return curve.quality[-1] - half < 0.25 * gap
+@functools.lru_cache(maxsize=4096)
+def _beyond_its_end(curve: PastCurve, target: float) -> Forecast | None:
+    """What would have become of an earlier run that ended before it met the target; None when it ended too early."""
+    step = max(1, math.ceil(len(curve.spent) / _POINTS_FITTED))
+    first = (len(curve.spent) - 1) % step
+    return _forecast_from_points(curve.spent[first::step], curve.quality[first::step], target, curve.spent[-1])
 
 
 def _relative_spread(totals: Sequence[float]) -> float:

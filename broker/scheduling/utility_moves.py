@@ -53,11 +53,21 @@ class _Load:
 
 
 def least_work_left(records: Mapping[str, JobRecord]) -> Preference:
-    """Waiting jobs go to the node that they are meant for, else to where the work is done soonest."""
+    """Waiting jobs go to the node that they are meant for, else to where least is done before or delayed by them.
+
+    With the shortest first, a job and another one that works for as early a tier cost each other the shorter one's work.
+    """
 
     def preference(job: JobView, node: NodeView, jobs: Sequence[JobView]) -> tuple[float | str, ...]:
-        work = sum(records[other.id].to_end for other in jobs) + records[job.id].to_end
-        return (node.id != job.node_id, work / node.cpu_cores, (len(jobs) + 1) / node.cpu_cores, node.id)
+        own = records[job.id]
+        delay = work = own.to_end
+        delay = 0.0
+        for other in jobs:
+            held = records[other.id]
+            work += held.to_end
+            if held.stage <= own.stage and not held.unreachable:
+                delay += min(held.outlook.expected, own.outlook.expected)
+        return (node.id != job.node_id, delay / node.cpu_cores, work / node.cpu_cores, node.id)
 
     return preference
 
