@@ -1,10 +1,11 @@
-"""What one decision of each policy costs: ``python -m benchmarks.decision_cost``; under a minute and a half.
+"""What one decision of each policy costs: ``python -m benchmarks.decision_cost``; under two minutes.
 
-Jobs on nodes of 8 cores, 10 jobs each, 60 reports a job. The decision that counts is one of many in a row, before
-which a few jobs (2 %) had a new report and one node in a hundred lost a job and got another; the very first decision,
-when a policy knows nothing of any job yet, is shown beside it. CPU time, of which a single thread uses one second a
-second on a machine with nothing else to do; the median of several. What lives on from before is kept out of the garbage
-collector, whose pauses would else be those of this script's own cluster.
+Jobs on nodes of 8 cores, 10 jobs and an endpoint each, 60 reports a job, three earlier runs of each of 23 workloads.
+The decision that counts is one of many in a row, before which a few jobs (2 %) had a new report and one node in a
+hundred lost a job and got another; the very first decision, when a policy knows nothing of any job yet, is shown beside
+it. CPU time, of which a single thread uses one second a second on a machine with nothing else to do; the median of
+several. What lives on from before is kept out of the garbage collector, whose pauses would else be those of this
+script's own cluster.
 """
 
 from __future__ import annotations
@@ -23,7 +24,16 @@ import typer
 from benchmarks.results import Bar, Json, write_result
 from tiercel.broker.domain.jobs import Direction, Observation, Resources, Tier, TierState, TierStatus
 from tiercel.broker.domain.shares import Share
-from tiercel.broker.scheduling.interface import JobView, NodeView, Plan, Snapshot, Trigger
+from tiercel.broker.scheduling.interface import (
+    CurvePoint,
+    EndpointView,
+    JobView,
+    NodeView,
+    PastRun,
+    Plan,
+    Snapshot,
+    Trigger,
+)
 from tiercel.broker.scheduling.registry import AnyPolicy, create_policy, policies
 
 SIZES = ((100, 10), (1_000, 100), (10_000, 1_000))
@@ -31,12 +41,14 @@ GOALS_MS = {1_000: 10, 10_000: 100}
 REPORTS = 60
 REPORTING = 0.02
 DECISIONS = 7
+TENANTS = 7
+WORKLOADS = 23
 GIB = 1024**3
 SEED = 1
 
 
 class Cluster:
-    """Jobs that learn along exponential curves while decisions are made about them.
+    """Jobs that learn along exponential curves, and endpoints, while decisions are made about them.
 
     Args:
         jobs: How many there are at any time.
@@ -49,13 +61,20 @@ class Cluster:
         self._count = 0
         self.now = 1_000_000.0
         self._jobs = {job.id: job for job in (self._new_job(index) for index in range(jobs))}
+        self._endpoints = tuple(self._endpoint(index) for index in range(nodes))
+        self._history = {f"workload-{number}": tuple(self._past_run() for _ in range(3)) for number in range(WORKLOADS)}
 
     def snapshot(self) -> Snapshot:
         """What a policy sees at present."""
-        return Snapshot(self.now, Trigger.INTERVAL, tuple(self._jobs.values()), self._nodes)
+        jobs = tuple(self._jobs.values())
+        return Snapshot(self.now, Trigger.INTERVAL, jobs, self._nodes, self._endpoints, self._history)
 
     def carry_out(self, plan: Plan) -> None:
-        """Place jobs and give them their shares."""
+        """Place jobs and give them and the endpoints their shares."""
+        self._endpoints = tuple(
+            replace(endpoint, share=plan.endpoint_shares.get(endpoint.name), delay_seconds=self._delay())
+            for endpoint in self._endpoints
+        )
         for entry in plan.assignments:
             job = self._jobs[entry.job_id]
             if job.movable or job.share != entry.share:
@@ -71,19 +90,38 @@ class Cluster:
             job = replace(self._new_job(None), observations=(), cpu_seconds=0.0)
             self._jobs[job.id] = job
 
+    def _delay(self) -> float:
+        return self._random.uniform(0.02, 0.1)
+
+    def _endpoint(self, index: int) -> EndpointView:
+        return EndpointView(
+            name=f"endpoint-{index:04}",
+            tenant=f"tenant-{index % TENANTS}",
+            node_id=self._nodes[index].id,
+            objective_seconds=0.05,
+            requests_per_second=50.0,
+            delay_seconds=self._delay(),
+            cpu_cores_used=0.8,
+            quality=0.9,
+        )
+
+    def _past_run(self) -> PastRun:
+        plateau, rate = self._random.uniform(0.7, 0.99), self._random.uniform(0.02, 0.1)
+        return PastRun(tuple(CurvePoint(3.0 * step, self._value(plateau, rate, 2 * step)) for step in range(1, 31)))
+
     def _new_job(self, index: int | None) -> JobView:
         self._count += 1
         name = f"job-{self._count:06}"
         plateau, rate = self._random.uniform(0.7, 0.99), self._random.uniform(0.02, 0.1)
         begin = self.now - 2.0 * REPORTS - self._random.uniform(0, 2)
         seen = tuple(
-            Observation(begin + 2.0 * step, step, self._value(name, plateau, rate, step), 1.5 * step)
+            Observation(begin + 2.0 * step, step, self._value(plateau, rate, step), 1.5 * step)
             for step in range(1, REPORTS + 1)
         )
         targets = (plateau * self._random.uniform(0.7, 1.1), 0.995)
         return JobView(
             id=name,
-            tenant=f"tenant-{self._count % 7}",
+            tenant=f"tenant-{self._count % TENANTS}",
             submitted_at=begin,
             direction=Direction.MAX,
             tiers=tuple(
@@ -97,7 +135,7 @@ class Cluster:
             observations=seen,
             cpu_seconds=seen[-1].cpu_seconds,
             name=name,
-            workload=f"workload-{self._count % 23}",
+            workload=f"workload-{self._count % WORKLOADS}",
             started_at=begin,
             max_epochs=1000,
             true_work=(1.5 * REPORTS * 1.5, 1.5 * REPORTS * 4),
@@ -111,7 +149,7 @@ class Cluster:
         seen = Observation(self.now, last.epoch + 1, value, last.cpu_seconds + 1.5)
         return replace(job, observations=(*job.observations, seen), cpu_seconds=seen.cpu_seconds)
 
-    def _value(self, name: str, plateau: float, rate: float, step: int) -> float:
+    def _value(self, plateau: float, rate: float, step: int) -> float:
         return plateau * (1 - 0.9 * math.exp(-rate * step)) + self._random.gauss(0, 0.003)
 
 
