@@ -111,7 +111,14 @@ class EndpointBook:
 
 
 def _limits(shares: Mapping[str, Share]) -> dict[str, tuple[float, float | None]]:
-    return {name: (share.cpu_weight, share.cpu_cap_cores) for name, share in shares.items()}
+    """What of shares a node has to know; what differs in the sixth digit only is the same."""
+    return {
+        name: (
+            round(share.cpu_weight, 6),
+            None if share.cpu_cap_cores is None else round(share.cpu_cap_cores, 6),
+        )
+        for name, share in shares.items()
+    }
 
 
 def _sum(before: EndpointUsage | None, usage: EndpointUsage) -> EndpointUsage:

@@ -81,6 +81,7 @@ def test_nodes_are_told_of_changes_only_and_as_a_whole(book: EndpointBook, decla
     views = book.views(["n1", "n2"])
     share = Share(0.5, 1.0, "why")
     assert book.decide({"a": share}, views)
+    assert not book.decide({"a": Share(0.5, 1.0 + 1e-12, "rounding")}, views)
     assert not book.decide({"a": Share(0.5, 1.0, "for another reason")}, views)
     assert book.share("a") == Share(0.5, 1.0, "for another reason")
     assert book.views(["n1"])[0].share == book.share("a")
