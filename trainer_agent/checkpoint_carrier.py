@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import logging
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -36,6 +36,7 @@ _OPTIONS: Final = (("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_po
 _T = TypeVar("_T")
 # gRPC's generated stubs have one type for both kinds of channel.
 _Stub = Any
+_SendCall = aio.StreamStreamCall[nodes_pb2.SendCheckpointRequest, nodes_pb2.SendCheckpointResponse]
 _FetchCall = aio.UnaryStreamCall[nodes_pb2.FetchCheckpointRequest, nodes_pb2.FetchCheckpointResponse]
 
 
@@ -126,29 +127,33 @@ class CheckpointCarrier:
                     except aio.AioRpcError as error:
                         if error.code() not in _MAY_PASS:
                             raise CheckpointError(f"the broker refuses: {error.details()}") from error
-                    except DialError as error:
-                        _log.debug("%s", error.message)
+                    except (DialError, asyncio.InvalidStateError) as error:  # not yet there, or just gone
+                        _log.debug("a checkpoint has to wait: %s", error)
                     await asyncio.sleep(backoff.next_seconds())
         except TimeoutError:
             seconds = self.limits.patience_seconds
             raise CheckpointError(f"the broker did not take or give its checkpoint within {seconds:g} s") from None
 
     async def _send(self, stub: _Stub, run_id: str, files: Sequence[CopiedFile]) -> None:
-        await stub.SendCheckpoint(self._messages(run_id, files), metadata=self._metadata())
+        call: _SendCall = stub.SendCheckpoint(metadata=self._metadata())
+        try:
+            await call.write(nodes_pb2.SendCheckpointRequest(header=self._header(run_id, files)))
+            await _read_answer(call)  # before the content: what is not wanted must not be sent for nothing
+            for file in files:
+                with file.path.open("rb") as reader:
+                    while piece := await asyncio.to_thread(reader.read, _CHUNK_BYTES):
+                        await call.write(nodes_pb2.SendCheckpointRequest(data=piece))
+            await call.done_writing()
+            await _read_answer(call)
+        finally:
+            call.cancel()
 
-    async def _messages(
-        self, run_id: str, files: Sequence[CopiedFile]
-    ) -> AsyncIterator[nodes_pb2.SendCheckpointRequest]:
+    def _header(self, run_id: str, files: Sequence[CopiedFile]) -> nodes_pb2.CheckpointHeader:
         listed = [
             nodes_pb2.CheckpointFile(name=file.path.name, size_bytes=file.size_bytes, sha256=file.sha256)
             for file in files
         ]
-        header = nodes_pb2.CheckpointHeader(node_id=self.node_id, run_id=run_id, files=listed)
-        yield nodes_pb2.SendCheckpointRequest(header=header)
-        for file in files:
-            with file.path.open("rb") as reader:
-                while piece := await asyncio.to_thread(reader.read, _CHUNK_BYTES):
-                    yield nodes_pb2.SendCheckpointRequest(data=piece)
+        return nodes_pb2.CheckpointHeader(node_id=self.node_id, run_id=run_id, files=listed)
 
     async def _fetch(self, stub: _Stub, run_id: str, place: Path) -> list[Path]:
         _make_empty(place)
@@ -202,11 +207,16 @@ class _Content:
         return self._left
 
 
-async def _why_it_ended(call: _FetchCall) -> Exception:
+async def _read_answer(call: _SendCall) -> None:
+    if not isinstance(await call.read(), nodes_pb2.SendCheckpointResponse):
+        raise await _why_it_ended(call)
+
+
+async def _why_it_ended(call: _FetchCall | _SendCall) -> Exception:
     """The call's error, which may pass, or that it ended too early."""
     code = await call.code()
     if code is grpc.StatusCode.OK:
-        return CheckpointError("the broker gave less of its checkpoint than it announced")
+        return CheckpointError("the broker ended the call too early")
     return aio.AioRpcError(code, await call.initial_metadata(), await call.trailing_metadata(), await call.details())
 
 

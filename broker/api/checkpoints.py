@@ -5,43 +5,64 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from tiercel.broker.domain.errors import InvalidSpecError, NotFoundError
+from tiercel.broker.domain.errors import InvalidSpecError, NotFoundError, UnavailableError
 from tiercel.broker.store.checkpoints import CheckpointFile
 from tiercel.v1 import nodes_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from tiercel.broker.actors.system import System
     from tiercel.broker.store.checkpoints import Checkpoint, CheckpointStore
+
+    Read = Callable[[], Awaitable[object]]
+    Accept = Callable[[], Awaitable[None]]
 
 # Of an agent that sends nothing more; it tries again.
 SILENCE_SECONDS = 30.0
 
 
+async def read_header(read: Read) -> nodes_pb2.CheckpointHeader:
+    """What an agent announces.
+
+    Raises:
+        InvalidSpecError: Its first message is something else.
+        UnavailableError: It did not come.
+    """
+    first = await _next(read)
+    if first is None or not first.HasField("header"):
+        raise InvalidSpecError("header: the first message must be one", field="header")
+    return first.header
+
+
 async def take_in(
-    requests: AsyncIterator[nodes_pb2.SendCheckpointRequest], system: System, store: CheckpointStore
+    header: nodes_pb2.CheckpointHeader, read: Read, accept: Accept, system: System, store: CheckpointStore
 ) -> None:
     """Take in the checkpoint of a run that is being moved.
 
+    Args:
+        header: What is announced.
+        read: Waits for the agent's next message.
+        accept: Tells the agent to go on.
+        system: Knows what is wanted.
+        store: Where it goes.
+
     Raises:
         NotFoundError: No such checkpoint is wanted.
-        InvalidSpecError: It is not what was announced, too large, or did not come.
+        InvalidSpecError: It is not what was announced, or too large.
+        UnavailableError: It did not come.
     """
-    first = await _next(requests)
-    if first is None or not first.HasField("header"):
-        raise InvalidSpecError("header: the first message must be one", field="header")
-    header = first.header
     if not system.expects_checkpoint(header.node_id, header.run_id):
         raise NotFoundError(f"run_id: no checkpoint of run {header.run_id!r} is wanted of this node", field="run_id")
     files = [CheckpointFile(file.name, file.size_bytes, file.sha256) for file in header.files]
     with store.begin(header.run_id, files) as writer:
-        while (request := await _next(requests)) is not None:
+        await accept()
+        while (request := await _next(read)) is not None:
             writer.write(request.data)
         await asyncio.to_thread(writer.finish)
 
 
-def wanted_by(request: nodes_pb2.FetchCheckpointRequest, system: System, store: CheckpointStore) -> Checkpoint:
+async def find_for(request: nodes_pb2.FetchCheckpointRequest, system: System, store: CheckpointStore) -> Checkpoint:
     """The checkpoint that a run goes on from.
 
     Raises:
@@ -65,10 +86,11 @@ async def give_out(
         yield nodes_pb2.FetchCheckpointResponse(data=piece)
 
 
-async def _next(requests: AsyncIterator[nodes_pb2.SendCheckpointRequest]) -> nodes_pb2.SendCheckpointRequest | None:
+async def _next(read: Read) -> nodes_pb2.SendCheckpointRequest | None:
+    """The next message, or None after the last."""
     try:
         async with asyncio.timeout(SILENCE_SECONDS):
-            return await anext(requests, None)
+            message = await read()
     except TimeoutError:
-        message = f"data: nothing came for {SILENCE_SECONDS:g} s; send the checkpoint again"
-        raise InvalidSpecError(message, field="data") from None
+        raise UnavailableError(f"nothing came for {SILENCE_SECONDS:g} s; send the checkpoint again") from None
+    return message if isinstance(message, nodes_pb2.SendCheckpointRequest) else None

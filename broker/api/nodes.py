@@ -93,14 +93,20 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
             if not actor.node.online:
                 raise LeaseLostError(f"the lease of node {actor.node.id} ran out; connect again")
 
-    async def SendCheckpoint(  # noqa: N802 - the contract's name
+    async def SendCheckpoint(  # type: ignore[override]  # noqa: N802 - see Connect; the contract's name
         self, request_iterator: AsyncIterator[nodes_pb2.SendCheckpointRequest], context: Context
-    ) -> nodes_pb2.SendCheckpointResponse:
+    ) -> None:
         """Take in the checkpoint of a run that is moved to another node."""
+        del request_iterator  # it would be left open, and complain, when the agent dies in the middle
         async with translated_errors(context):
+            header = await checkpoints.read_header(context.read)
             require_node(context, self._tenancy)
-            await checkpoints.take_in(aiter(request_iterator), self._system, self._carried)
-        return nodes_pb2.SendCheckpointResponse()
+
+            async def accept() -> None:
+                await context.write(nodes_pb2.SendCheckpointResponse())
+
+            await checkpoints.take_in(header, context.read, accept, self._system, self._carried)
+            await context.write(nodes_pb2.SendCheckpointResponse())
 
     async def FetchCheckpoint(  # type: ignore[override]  # noqa: N802 - see Connect; the contract's name
         self, request: nodes_pb2.FetchCheckpointRequest, context: Context
@@ -108,7 +114,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         """Give an agent the checkpoint that its run goes on from."""
         async with translated_errors(context):
             require_node(context, self._tenancy)
-            checkpoint = checkpoints.wanted_by(request, self._system, self._carried)
+            checkpoint = await checkpoints.find_for(request, self._system, self._carried)
             async for response in checkpoints.give_out(checkpoint, request.node_id, self._carried):
                 await context.write(response)
 

@@ -87,6 +87,8 @@ class ScriptedBroker(nodes_pb2_grpc.NodesServiceServicer):
         self.connections = 0
         self.checkpoints: dict[str, list[nodes_pb2.SendCheckpointRequest]] = {}
         self.refuses_checkpoints = False
+        self.holds_checkpoints = False
+        self.held_checkpoints = 0
         self._runs: dict[str, nodes_pb2.WantedRun] = {}
         self._deliveries: dict[str, nodes_pb2.WantedDelivery] = {}
         self._endpoints: tuple[nodes_pb2.WantedEndpoint, ...] = ()
@@ -126,13 +128,19 @@ class ScriptedBroker(nodes_pb2_grpc.NodesServiceServicer):
         self,
         request_iterator: AsyncIterator[nodes_pb2.SendCheckpointRequest],
         context: aio.ServicerContext[Any, Any],
-    ) -> nodes_pb2.SendCheckpointResponse:
-        """Take in the checkpoint of a run, unless they are refused."""
-        sent = [request async for request in request_iterator]
+    ) -> AsyncIterator[nodes_pb2.SendCheckpointResponse]:
+        """Take in the checkpoint of a run, unless they are refused or held up."""
+        requests = aiter(request_iterator)
+        sent = [await anext(requests)]
+        if self.holds_checkpoints:
+            self.held_checkpoints += 1
+            await asyncio.Event().wait()
         if self.refuses_checkpoints:
             await context.abort(grpc.StatusCode.NOT_FOUND, "no checkpoint is wanted")
+        yield nodes_pb2.SendCheckpointResponse()
+        sent += [request async for request in requests]
         self.checkpoints[sent[0].header.run_id] = sent
-        return nodes_pb2.SendCheckpointResponse()
+        yield nodes_pb2.SendCheckpointResponse()
 
     async def FetchCheckpoint(  # noqa: N802 - the contract's name
         self, request: nodes_pb2.FetchCheckpointRequest, context: aio.ServicerContext[Any, Any]
@@ -279,14 +287,21 @@ class AgentProcess:
 
 
 @contextmanager
-def agent_process(state_dir: Path, broker: str, *flags: str, runtimes: str = "process") -> Iterator[AgentProcess]:
+def agent_process(
+    state_dir: Path,
+    broker: str,
+    *flags: str,
+    runtimes: str = "process",
+    node_id: str = "testing",
+    node_token: str = NODE_TOKEN,
+) -> Iterator[AgentProcess]:
     """A running agent; whatever is left of it at the end is killed, its inference server too."""
     state_dir.mkdir(parents=True, exist_ok=True)
     addresses, token, log = state_dir / "addresses.json", state_dir / "token", state_dir / "agent.log"
     addresses.write_text(json.dumps({"broker": broker}))
-    token.write_text(f"{NODE_TOKEN}\n")
+    token.write_text(f"{node_token}\n")
     command = [sys.executable, "-m", "tiercel.trainer_agent", "--addresses-file", str(addresses)]
-    command += ["--state-dir", str(state_dir / "agent"), "--token-file", str(token), "--node-id", "testing"]
+    command += ["--state-dir", str(state_dir / "agent"), "--token-file", str(token), "--node-id", node_id]
     command += ["--runtimes", runtimes, "--http-port", "0", "--grpc-port", "0", *flags]
     with log.open("ab") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)

@@ -39,7 +39,7 @@ class NodesServiceStub(object):
                 request_serializer=tiercel_dot_v1_dot_nodes__pb2.ConnectRequest.SerializeToString,
                 response_deserializer=tiercel_dot_v1_dot_nodes__pb2.ConnectResponse.FromString,
                 _registered_method=True)
-        self.SendCheckpoint = channel.stream_unary(
+        self.SendCheckpoint = channel.stream_stream(
                 '/tiercel.v1.NodesService/SendCheckpoint',
                 request_serializer=tiercel_dot_v1_dot_nodes__pb2.SendCheckpointRequest.SerializeToString,
                 response_deserializer=tiercel_dot_v1_dot_nodes__pb2.SendCheckpointResponse.FromString,
@@ -63,7 +63,7 @@ class NodesServiceServicer(object):
 
     def SendCheckpoint(self, request_iterator, context):
         """The checkpoint of a run that is moved to another node (WantedRun.carry), sent before its exit is reported. Answered
-        once the broker has it for good. NOT_FOUND: it is not wanted.
+        twice: after the header, when it is wanted, and once the broker has it for good. NOT_FOUND: it is not wanted.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -84,7 +84,7 @@ def add_NodesServiceServicer_to_server(servicer, server):
                     request_deserializer=tiercel_dot_v1_dot_nodes__pb2.ConnectRequest.FromString,
                     response_serializer=tiercel_dot_v1_dot_nodes__pb2.ConnectResponse.SerializeToString,
             ),
-            'SendCheckpoint': grpc.stream_unary_rpc_method_handler(
+            'SendCheckpoint': grpc.stream_stream_rpc_method_handler(
                     servicer.SendCheckpoint,
                     request_deserializer=tiercel_dot_v1_dot_nodes__pb2.SendCheckpointRequest.FromString,
                     response_serializer=tiercel_dot_v1_dot_nodes__pb2.SendCheckpointResponse.SerializeToString,
@@ -143,7 +143,7 @@ class NodesService(object):
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.stream_unary(
+        return grpc.experimental.stream_stream(
             request_iterator,
             target,
             '/tiercel.v1.NodesService/SendCheckpoint',

@@ -36,9 +36,9 @@ class NodesServiceStub:
     def __new__(cls, channel: _aio.Channel) -> NodesServiceAsyncStub: ...
     Connect: _grpc.StreamStreamMultiCallable[_nodes_pb2.ConnectRequest, _nodes_pb2.ConnectResponse]
     """The first message is a hello. A newer stream of the same node ends an older one (ABORTED)."""
-    SendCheckpoint: _grpc.StreamUnaryMultiCallable[_nodes_pb2.SendCheckpointRequest, _nodes_pb2.SendCheckpointResponse]
+    SendCheckpoint: _grpc.StreamStreamMultiCallable[_nodes_pb2.SendCheckpointRequest, _nodes_pb2.SendCheckpointResponse]
     """The checkpoint of a run that is moved to another node (WantedRun.carry), sent before its exit is reported. Answered
-    once the broker has it for good. NOT_FOUND: it is not wanted.
+    twice: after the header, when it is wanted, and once the broker has it for good. NOT_FOUND: it is not wanted.
     """
     FetchCheckpoint: _grpc.UnaryStreamMultiCallable[_nodes_pb2.FetchCheckpointRequest, _nodes_pb2.FetchCheckpointResponse]
     """The checkpoint that a run goes on from (WantedRun.carried_run_id), fetched before the run is started."""
@@ -48,9 +48,9 @@ class NodesServiceAsyncStub(NodesServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Connect: _aio.StreamStreamMultiCallable[_nodes_pb2.ConnectRequest, _nodes_pb2.ConnectResponse]  # type: ignore[assignment]
     """The first message is a hello. A newer stream of the same node ends an older one (ABORTED)."""
-    SendCheckpoint: _aio.StreamUnaryMultiCallable[_nodes_pb2.SendCheckpointRequest, _nodes_pb2.SendCheckpointResponse]  # type: ignore[assignment]
+    SendCheckpoint: _aio.StreamStreamMultiCallable[_nodes_pb2.SendCheckpointRequest, _nodes_pb2.SendCheckpointResponse]  # type: ignore[assignment]
     """The checkpoint of a run that is moved to another node (WantedRun.carry), sent before its exit is reported. Answered
-    once the broker has it for good. NOT_FOUND: it is not wanted.
+    twice: after the header, when it is wanted, and once the broker has it for good. NOT_FOUND: it is not wanted.
     """
     FetchCheckpoint: _aio.UnaryStreamMultiCallable[_nodes_pb2.FetchCheckpointRequest, _nodes_pb2.FetchCheckpointResponse]  # type: ignore[assignment]
     """The checkpoint that a run goes on from (WantedRun.carried_run_id), fetched before the run is started."""
@@ -69,9 +69,9 @@ class NodesServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request_iterator: _MaybeAsyncIterator[_nodes_pb2.SendCheckpointRequest],
         context: _ServicerContext,
-    ) -> _typing.Union[_nodes_pb2.SendCheckpointResponse, _abc.Awaitable[_nodes_pb2.SendCheckpointResponse]]:
+    ) -> _typing.Union[_abc.Iterator[_nodes_pb2.SendCheckpointResponse], _abc.AsyncIterator[_nodes_pb2.SendCheckpointResponse]]:
         """The checkpoint of a run that is moved to another node (WantedRun.carry), sent before its exit is reported. Answered
-        once the broker has it for good. NOT_FOUND: it is not wanted.
+        twice: after the header, when it is wanted, and once the broker has it for good. NOT_FOUND: it is not wanted.
         """
 
     @_abc_1.abstractmethod

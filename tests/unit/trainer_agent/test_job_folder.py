@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 from pathlib import Path
 
 import pytest
 
-from tiercel.trainer_agent.errors import RunFailedError
+from tiercel.trainer_agent.errors import CheckpointError, RunFailedError
 from tiercel.trainer_agent.job_folder import JobFolder, ScriptFile
 
 SCRIPT = ScriptFile("train.py", b"print('hello')")
@@ -87,3 +88,81 @@ def test_exports_that_are_over_are_removed(folder: JobFolder) -> None:
     folder.remove_export("d")
     folder.remove_export("d")
     assert list((folder.path / "exports").iterdir()) == []
+
+
+# --- Checkpoints that go to another node ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def trained(folder: JobFolder) -> Path:
+    """The checkpoints of a job that has saved two."""
+    folder.prepare(token="one", script=SCRIPT, owner=None)
+    checkpoints = folder.path / "checkpoints"
+    (checkpoints / "latest.pt").write_bytes(b"newest")
+    (checkpoints / "previous.pt").write_bytes(b"older")
+    return checkpoints
+
+
+def test_checkpoints_are_copied_to_where_no_run_can_change_them(
+    folder: JobFolder, trained: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "target"
+    target.mkdir()
+    copies = folder.copy_checkpoint(target, limit_bytes=11)
+    assert [(copy.path, copy.size_bytes) for copy in copies] == [
+        (target / "latest.pt", 6),
+        (target / "previous.pt", 5),
+    ]
+    (trained / "latest.pt").write_bytes(b"changed")
+    assert copies[0].path.read_bytes() == b"newest"
+    assert copies[0].sha256 == hashlib.sha256(b"newest").hexdigest()
+
+
+def test_only_plain_files_of_the_folder_itself_are_copied(folder: JobFolder, trained: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("of somebody else")
+    (trained / "link.pt").symlink_to(secret)
+    (trained / ".latest.pt.part").write_bytes(b"half")
+    (trained / "folder").mkdir()
+    os.mkfifo(trained / "pipe")
+    target = tmp_path / "target"
+    target.mkdir()
+    assert [copy.path.name for copy in folder.copy_checkpoint(target, 100)] == ["latest.pt", "previous.pt"]
+
+
+def test_a_folder_that_a_run_replaced_by_a_link_is_not_followed(
+    folder: JobFolder, trained: Path, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    trained.rename(elsewhere)
+    trained.symlink_to(elsewhere)
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        folder.copy_checkpoint(tmp_path, 100)
+
+
+def test_checkpoints_that_are_too_large_are_a_clear_error(folder: JobFolder, trained: Path, tmp_path: Path) -> None:
+    assert (trained / "latest.pt").exists()
+    with pytest.raises(CheckpointError, match="more than the 10 bytes that are carried"):
+        folder.copy_checkpoint(tmp_path, limit_bytes=10)
+
+
+def test_a_job_that_has_saved_nothing_says_so(folder: JobFolder, tmp_path: Path) -> None:
+    folder.prepare(token="one", script=SCRIPT, owner=None)
+    with pytest.raises(CheckpointError, match="it has saved no checkpoint"):
+        folder.copy_checkpoint(tmp_path, 100)
+
+
+def test_checkpoints_of_another_node_replace_whatever_is_there(
+    folder: JobFolder, trained: Path, tmp_path: Path
+) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("untouched")
+    (trained / "latest.pt").unlink()
+    (trained / "latest.pt").symlink_to(victim)
+    came = tmp_path / "came" / "latest.pt"
+    came.parent.mkdir()
+    came.write_bytes(b"from the other node")
+    folder.put_checkpoint([came], owner=None)
+    assert {path.name: path.read_bytes() for path in trained.iterdir()} == {"latest.pt": b"from the other node"}
+    assert not (trained / "latest.pt").is_symlink()
+    assert victim.read_text() == "untouched"

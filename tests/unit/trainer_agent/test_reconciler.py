@@ -24,6 +24,7 @@ from tiercel.trainer_agent.reconciler import (
 
 HALF, FULL = CpuShare(0.5), CpuShare(1.0)
 STOP = StopRun("a-1", "the broker asked it to stop")
+CARRY = StopRun("a-1", "it goes on on another node", carry=True)
 DROP = StopRun("a-1", "the broker no longer wants it")
 
 
@@ -37,6 +38,8 @@ DROP = StopRun("a-1", "the broker no longer wants it")
         (WantedRun(FULL), ActualRun(Phase.ALIVE, HALF), [ApplyShare("a-1", FULL)]),
         (WantedRun(CpuShare(0.5, 1.0)), ActualRun(Phase.ALIVE, HALF), [ApplyShare("a-1", CpuShare(0.5, 1.0))]),
         (WantedRun(HALF, stop=True), ActualRun(Phase.ALIVE, HALF), [STOP]),
+        (WantedRun(HALF, stop=True, carry=True), ActualRun(Phase.ALIVE, HALF), [CARRY]),
+        (WantedRun(HALF, stop=True, carry=True), ActualRun(Phase.STOPPING, HALF), []),
         (WantedRun(FULL, stop=True), ActualRun(Phase.STOPPING, HALF), []),
         (WantedRun(FULL), ActualRun(Phase.STOPPING, HALF), []),
         (WantedRun(HALF), ActualRun(Phase.ENDED, None), [ReportRun("a-1")]),

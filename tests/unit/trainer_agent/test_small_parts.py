@@ -139,12 +139,21 @@ def test_agents_of_one_node_id_but_two_state_directories_do_not_mix(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
+    ("text", "cpus"), [("0", {0}), ("0,1", {0, 1}), ("1, 4-6", {1, 4, 5, 6}), ("3-3", {3}), ("", set())]
+)
+def test_processors_are_listed_as_for_taskset(text: str, cpus: set[int], tmp_path: Path) -> None:
+    assert settings_from([*NEEDED, str(tmp_path), "--cpus", text]).cpus == cpus
+
+
+@pytest.mark.parametrize(
     ("flags", "words"),
     [
         (["--runtimes", "podman"], "--runtimes: .*'podman' is not a runtime; there are process and docker"),
         (["--node-id", "../x"], "--node-id"),
         (["--http-port", "70000"], "--http-port"),
         (["--cpu-cores", "0"], "--cpu-cores"),
+        (["--cpus", "0;1"], "--cpus: .*numbers and ranges like 0,2-3"),
+        (["--cpus", "-1"], "--cpus: .*numbers and ranges"),
         (["--addresses-file", "x"], "either --broker or --addresses-file"),
     ],
 )

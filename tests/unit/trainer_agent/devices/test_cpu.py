@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tiercel.trainer_agent.devices.cpu import Capacity, detect, groups_of
+from tiercel.trainer_agent.devices.cpu import Capacity, detect, groups_of, stay_on
+from tiercel.trainer_agent.errors import SetupError
 
 
 @pytest.fixture
@@ -49,3 +52,27 @@ def test_limits_of_cgroup_v1(tmp_path: Path, proc: Path) -> None:
 def test_groups_of(proc: Path) -> None:
     write(proc / "self" / "cgroup", "4:cpu,cpuacct:/a\n1:name=systemd:/b:c\n0::/d\n")
     assert groups_of(proc) == {"cpu": "/a", "cpuacct": "/a", "name=systemd": "/b:c", "": "/d"}
+
+
+def test_a_slice_of_a_machine_is_kept_to_by_all_that_it_starts() -> None:
+    one = min(os.sched_getaffinity(0))
+    program = f"""
+import os, subprocess, sys
+from tiercel.trainer_agent.devices.cpu import detect, stay_on
+stay_on(frozenset({{{one}}}))
+print(detect().cpu_cores <= 1.0)
+subprocess.run([sys.executable, "-c", "import os; print(os.sched_getaffinity(0))"], check=True)
+"""
+    told = subprocess.run([sys.executable, "-uc", program], check=True, capture_output=True, text=True).stdout
+    assert told.splitlines() == ["True", str({one})]
+
+
+def test_a_processor_that_is_not_there_is_named() -> None:
+    with pytest.raises(SetupError, match="cannot run on processor 99999"):
+        stay_on(frozenset({99999}))
+
+
+def test_without_a_choice_nothing_changes() -> None:
+    before = os.sched_getaffinity(0)
+    stay_on(frozenset())
+    assert os.sched_getaffinity(0) == before

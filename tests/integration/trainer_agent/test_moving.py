@@ -1,0 +1,99 @@
+"""A run that goes on on another node, as its agents see it: real agents and training, a broker that does as told."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from tests.support.nodes_broker import AgentProcess, ScriptedBroker, agent_process, wanted_run
+from tests.support.until import until
+from tiercel.v1 import nodes_pb2
+
+# An epoch takes some 40 ms and is checkpointed; the target is out of reach.
+SLOW = ("--epochs", "1000", "--step-sleep-seconds", "0.01", "--metric", "score")
+
+
+def trains(run_id: str, script: str, **changes: bool | str) -> nodes_pb2.WantedRun:
+    """A run of ``linear.py`` to want, in one state or another."""
+    run = wanted_run(run_id, script, arguments=SLOW, target=2.0)
+    run.MergeFrom(nodes_pb2.WantedRun(**changes))  # type: ignore[arg-type]
+    return run
+
+
+async def exit_of(broker: ScriptedBroker, run_id: str) -> nodes_pb2.RunStatus:
+    await until(lambda: broker.heard.exit(run_id), seconds=60.0)
+    status = broker.heard.exit(run_id)
+    assert status is not None
+    return status
+
+
+async def train_a_while(broker: ScriptedBroker, run: nodes_pb2.WantedRun) -> None:
+    await broker.want(run)
+    await until(lambda: len(broker.heard.progress(run.run_id)) >= 3, seconds=60.0)
+
+
+@pytest.mark.usefixtures("agent")
+async def test_a_checkpoint_travels_and_another_agent_goes_on_from_it(
+    broker: ScriptedBroker, linear: str, tmp_path: Path
+) -> None:
+    await train_a_while(broker, trains("a-1", linear))
+    await broker.want(trains("a-1", linear, stop=True, carry=True))
+    status = await exit_of(broker, "a-1")
+    assert (status.carried, status.carry_error, status.lost) == (True, "", False)
+    assert status.reason == "it goes on on another node"
+    header, *content = broker.checkpoints["a-1"]
+    assert header.header.node_id == "testing"
+    data, begin = b"".join(message.data for message in content), 0
+    for file in header.header.files:
+        assert hashlib.sha256(data[begin : begin + file.size_bytes]).hexdigest() == file.sha256
+        begin += file.size_bytes
+    assert begin == len(data)
+    assert "latest.pt" in {file.name for file in header.header.files}
+    epochs = max(progress.epoch for progress in broker.heard.progress("a-1"))
+    with agent_process(tmp_path / "other", broker.address):
+        await broker.want(trains("a-2", linear, carried_run_id="a-1"))
+        await until(lambda: broker.heard.progress("a-2"), seconds=60.0)
+        first = broker.heard.progress("a-2")[0]
+    assert (first.sequence, first.epoch >= epochs) == (1, True)
+    assert b"going on after epoch" in broker.heard.output("a-2")
+    assert not list((tmp_path / "state" / "agent" / "carried").iterdir())
+
+
+@pytest.mark.usefixtures("agent")
+async def test_a_checkpoint_that_is_refused_is_told_with_the_exit(broker: ScriptedBroker, linear: str) -> None:
+    broker.refuses_checkpoints = True
+    await train_a_while(broker, trains("a-1", linear))
+    await broker.want(trains("a-1", linear, stop=True, carry=True))
+    status = await exit_of(broker, "a-1")
+    assert (status.carried, status.carry_error) == (False, "the broker refuses: no checkpoint is wanted")
+    # It is here still: the next run goes on from it.
+    await broker.want(trains("a-2", linear))
+    await until(lambda: broker.heard.progress("a-2"), seconds=60.0)
+    assert b"going on after epoch" in broker.heard.output("a-2")
+
+
+@pytest.mark.usefixtures("agent")
+async def test_a_run_whose_checkpoint_cannot_be_had_is_lost_through_no_fault_of_its_job(
+    broker: ScriptedBroker, linear: str
+) -> None:
+    await broker.want(trains("a-2", linear, carried_run_id="a-1"))
+    status = await exit_of(broker, "a-2")
+    assert (status.lost, status.HasField("exit_code")) == (True, False)
+    assert status.reason == "the broker refuses: there is no such checkpoint"
+
+
+async def test_an_agent_that_is_killed_before_the_checkpoint_arrived_says_so_when_it_is_back(
+    broker: ScriptedBroker, linear: str, agent: AgentProcess, tmp_path: Path
+) -> None:
+    broker.holds_checkpoints = True
+    await train_a_while(broker, trains("a-1", linear))
+    await broker.want(trains("a-1", linear, stop=True, carry=True))
+    await until(lambda: broker.held_checkpoints, seconds=60.0)
+    assert broker.heard.exit("a-1") is None
+    await agent.kill()
+    with agent_process(tmp_path / "state", broker.address):
+        status = await exit_of(broker, "a-1")
+    assert (status.carried, status.lost) == (False, False)
+    assert status.carry_error == "its agent was restarted while it sent the checkpoint"

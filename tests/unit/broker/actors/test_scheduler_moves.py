@@ -1,0 +1,145 @@
+"""What the scheduler's actor holds on both nodes while a job is moved."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+
+from tests.support.clock import ManualClock
+from tests.support.jobs import make_spec
+from tiercel.broker.actors.journal import Journal
+from tiercel.broker.actors.scheduler import (
+    JobObserved,
+    MoveRefused,
+    NodeObserved,
+    SchedulerActor,
+    SchedulerMessage,
+    SchedulerTicked,
+    SomethingHappened,
+)
+from tiercel.broker.domain.jobs import Resources, TierStatus
+from tiercel.broker.domain.shares import Share
+from tiercel.broker.lifecycle.job_events import Assigned, JobInput, KeptWaiting, MoveOrdered, Reshared
+from tiercel.broker.scheduling.fair import FairPolicy, FairState
+from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot, Trigger
+from tiercel.broker.scheduling.loop import LoopSettings
+from tiercel.broker.store.memory import MemoryStore
+
+GIB = 1024**3
+SPEC = make_spec()
+MOVED = Share(1.0, None, "moved")
+
+
+def view(job_id: str, node_id: str = "", share: Share | None = None) -> JobView:
+    tiers = tuple(TierStatus(number, tier) for number, tier in enumerate(SPEC.tiers, start=1))
+    return JobView(
+        job_id,
+        "alice",
+        0.0,
+        SPEC.direction,
+        tiers,
+        Resources(1.0, 2 * GIB),
+        node_id=node_id,
+        movable=not node_id,
+        share=share,
+        migratable=bool(node_id),
+    )
+
+
+RUNS_ON_N1 = JobObserved("j1", view("j1", "n1", Share(1.0, None, "all")), 1)
+MOVES_TO_N2 = JobObserved("j1", replace(view("j1", "n2", MOVED), migratable=False), 1, leaving="n1")
+STARTS_ON_N2 = JobObserved("j1", replace(view("j1", "n2", MOVED), migratable=False), 2)
+
+
+class Mover(FairPolicy):
+    """Equal shares, but what may be moved goes to n2."""
+
+    def plan(self, snapshot: Snapshot, state: FairState) -> tuple[Plan, FairState]:
+        plan, state = super().plan(snapshot, state)
+        movers = {job.id for job in snapshot.jobs if job.migratable and job.node_id != "n2"}
+        entries = [Assignment(e.job_id, "n2", MOVED) if e.job_id in movers else e for e in plan.assignments]
+        return replace(plan, assignments=tuple(entries)), state
+
+
+@dataclass
+class Scheduler:
+    """A scheduler's actor with two nodes that have room for one job each, and what it told whom."""
+
+    actor: SchedulerActor
+    clock: ManualClock
+    told: list[tuple[str, JobInput]] = field(default_factory=list)
+
+    async def hear(self, *messages: SchedulerMessage) -> list[tuple[str, JobInput]]:
+        """What news leads to."""
+        self.told.clear()
+        for message in messages:
+            self.actor.tell_nowait(message)
+        await self.actor.wait_idle()
+        return list(self.told)
+
+    async def look(self, *messages: SchedulerMessage) -> list[tuple[str, JobInput]]:
+        """What news and a look at things lead to."""
+        return await self.hear(*messages, SomethingHappened(Trigger.EXIT))
+
+
+@contextlib.asynccontextmanager
+async def scheduler() -> AsyncIterator[Scheduler]:
+    clock, told = ManualClock(), list[tuple[str, JobInput]]()
+    async with MemoryStore() as store, asyncio.TaskGroup() as group:
+        journal = Journal(store, clock, 0)
+        actor = SchedulerActor(
+            Mover(), LoopSettings(), journal, clock, lambda job, message: told.append((job, message))
+        )
+        tasks = [group.create_task(journal.run()), group.create_task(actor.run())]
+        running = Scheduler(actor, clock, told)
+        await running.hear(*(NodeObserved(name, NodeView(name, 4.0, 3 * GIB)) for name in ("n1", "n2")))
+        yield running
+        for task in tasks:
+            task.cancel()
+
+
+def placements(told: list[tuple[str, JobInput]]) -> dict[str, JobInput]:
+    return {job: message for job, message in told if isinstance(message, Assigned | MoveOrdered | KeptWaiting)}
+
+
+async def test_a_move_is_ordered_once_and_again_only_until_it_is_confirmed() -> None:
+    async with scheduler() as running:
+        told = await running.look(RUNS_ON_N1)
+        assert told == [("j1", MoveOrdered("n2", MOVED, 2)), ("j1", Reshared("j1-2", MOVED))]
+        assert placements(await running.look(RUNS_ON_N1)) == {}
+        running.clock.advance(1000)
+        assert placements(await running.hear(SchedulerTicked())) == {"j1": MoveOrdered("n2", MOVED, 2)}
+        assert await running.look(MOVES_TO_N2) == []
+        assert running.actor._reserved == {}
+        assert await running.look(STARTS_ON_N2) == []
+
+
+async def test_both_nodes_are_held_until_the_exit_is_confirmed() -> None:
+    waiting = JobObserved("j2", view("j2"), 0)
+    async with scheduler() as running:
+        await running.look(RUNS_ON_N1)
+        # Decided and not confirmed; confirmed and not gone; gone.
+        assert isinstance(placements(await running.look(waiting))["j2"], KeptWaiting)
+        assert isinstance(placements(await running.look(MOVES_TO_N2))["j2"], KeptWaiting)
+        placed = placements(await running.look(STARTS_ON_N2))["j2"]
+        assert isinstance(placed, Assigned)
+        assert placed.node_id == "n1"
+
+
+async def test_a_move_that_is_refused_frees_what_was_reserved() -> None:
+    async with scheduler() as running:
+        await running.look(RUNS_ON_N1)
+        await running.hear(MoveRefused("j1"))
+        stays = replace(RUNS_ON_N1, view=replace(view("j1", "n1", Share(1.0, None, "all")), migratable=False))
+        placed = placements(await running.look(stays, JobObserved("j2", view("j2"), 0)))["j2"]
+        assert isinstance(placed, Assigned)
+        assert placed.node_id == "n2"
+
+
+async def test_a_refusal_does_not_touch_a_placement() -> None:
+    async with scheduler() as running:
+        await running.look(JobObserved("j2", view("j2"), 0))
+        await running.hear(MoveRefused("j2"), MoveRefused("unknown"))
+        assert "j2" in running.actor._reserved

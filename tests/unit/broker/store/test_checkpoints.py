@@ -1,0 +1,113 @@
+"""Checkpoints on their way: whole or not there, never outside of their folder, whatever a node says."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tiercel.broker.domain.errors import InvalidSpecError, NotFoundError
+from tiercel.broker.store.checkpoints import MAX_FILES, Checkpoint, CheckpointFile, CheckpointStore
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> CheckpointStore:
+    return CheckpointStore(tmp_path / "checkpoints", limit_bytes=100)
+
+
+def described(name: str, content: bytes) -> CheckpointFile:
+    return CheckpointFile(name, len(content), hashlib.sha256(content).hexdigest())
+
+
+def put(store: CheckpointStore, run_id: str, contents: dict[str, bytes], pieces: Sequence[bytes]) -> None:
+    with store.begin(run_id, [described(*item) for item in contents.items()]) as writer:
+        for piece in pieces:
+            writer.write(piece)
+        writer.finish()
+
+
+TWO = {"latest.pt": b"newest", "previous.pt": b"older"}
+
+
+@pytest.mark.parametrize(
+    "pieces", [[b"newestolder"], [b"new", b"", b"estol", b"der"], [bytes([byte]) for byte in b"newestolder"]]
+)
+def test_what_was_taken_in_is_given_out(store: CheckpointStore, pieces: list[bytes]) -> None:
+    put(store, "j1-1", TWO, pieces)
+    assert store.find("j1-1") == Checkpoint("j1-1", tuple(described(*item) for item in TWO.items()))
+    assert b"".join(store.read("j1-1")) == b"newestolder"
+
+
+def test_an_empty_file_is_a_file(store: CheckpointStore) -> None:
+    put(store, "j1-1", {"a": b"", "b": b"x", "c": b""}, [b"x"])
+    checkpoint = store.find("j1-1")
+    assert checkpoint is not None
+    assert [file.size_bytes for file in checkpoint.files] == [0, 1, 0]
+
+
+def test_a_job_has_one_checkpoint_the_newest(store: CheckpointStore) -> None:
+    put(store, "j1-1", {"a": b"first"}, [b"first"])
+    put(store, "j1-2", {"a": b"second"}, [b"second"])
+    assert store.find("j1-1") is None
+    assert b"".join(store.read("j1-2")) == b"second"
+    with pytest.raises(NotFoundError):
+        list(store.read("j1-1"))
+
+
+@pytest.mark.parametrize(
+    ("pieces", "words"),
+    [
+        ([b"newest"], "previous.pt ends 5 bytes too early"),
+        ([b"newestold"], "previous.pt ends 2 bytes too early"),
+        ([b"newestolder", b"x"], "more of it than was announced"),
+        ([b"nevestolder"], "latest.pt is not what was announced"),
+    ],
+)
+def test_what_is_not_what_was_announced_leaves_the_one_before(
+    store: CheckpointStore, tmp_path: Path, pieces: list[bytes], words: str
+) -> None:
+    put(store, "j1-1", {"a": b"first"}, [b"first"])
+    with pytest.raises(InvalidSpecError, match=words):
+        put(store, "j1-2", TWO, pieces)
+    assert b"".join(store.read("j1-1")) == b"first"
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["j1"]
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ([], "1 to 16 files"),
+        ([described(f"f{number}", b"") for number in range(MAX_FILES + 1)], "1 to 16 files"),
+        ([described("a", b""), described("a", b"x")], "a name of its own"),
+        ([described("../a", b"")], "plain file name"),
+        ([described("/etc/passwd", b"")], "plain file name"),
+        ([described(".hidden", b"")], "plain file name"),
+        ([CheckpointFile("a", 1, "0" * 63)], "SHA-256"),
+        ([CheckpointFile("a", 60, "0" * 64), CheckpointFile("b", 41, "0" * 64)], "101 bytes; at most 100"),
+    ],
+)
+def test_what_must_not_be_taken_is_refused(store: CheckpointStore, files: list[CheckpointFile], words: str) -> None:
+    with pytest.raises(InvalidSpecError, match=words):
+        store.begin("j1-1", files)
+
+
+@pytest.mark.parametrize("run_id", ["", "j1", "../j1-1", "j1/../../x-1", "J1-1", "j1-1\n", "-1", "." * 9 + "-1"])
+def test_what_is_no_run_names_no_path(store: CheckpointStore, tmp_path: Path, run_id: str) -> None:
+    (tmp_path / "x").write_text("untouched")
+    with pytest.raises(InvalidSpecError, match="not the id of a run"):
+        store.begin(run_id, [described("a", b"")])
+    assert store.find(run_id) is None
+    store.drop(run_id.rpartition("-")[0])
+    assert (tmp_path / "x").read_text() == "untouched"
+
+
+def test_what_nobody_needs_is_dropped(store: CheckpointStore, tmp_path: Path) -> None:
+    for job in ("j1", "j2", "j3"):
+        put(store, f"{job}-1", {"a": b"x"}, [b"x"])
+    (tmp_path / "checkpoints" / ".j4.7.part").write_bytes(b"never finished")
+    store.drop("j1")
+    store.drop("j9")
+    store.keep_only({"j2", "j5"})
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["j2"]
