@@ -6,11 +6,10 @@ the shares of few nodes; only those are worked out anew.
 
 from __future__ import annotations
 
-import heapq
 import math
 import signal
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -37,6 +36,7 @@ from tiercel.broker.lifecycle.job_events import (
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Snapshot, Trigger
 from tiercel.broker.scheduling.placement import can_hold
 from tiercel.broker.scheduling.registry import AnyPolicy, Options, create_policy
+from tiercel.broker.simulation.events import EventQueue
 from tiercel.broker.simulation.memory import Memory, best_so_far
 from tiercel.broker.simulation.nodes import SimulatedNode
 from tiercel.broker.simulation.outcomes import outcome_of
@@ -87,9 +87,7 @@ class Simulation:
         self._machines = scenario.machines
         self._policy_name = policy.name
         self._seed = seed
-        self._now = 0.0
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
-        self._event_count = 0
+        self._events = EventQueue()
         self._letters: deque[tuple[SimulatedJob, JobInput]] = deque()
         self._nodes = {
             view.id: SimulatedNode(view, self._machines.colocation, scenario.record_usage) for view in scenario.nodes
@@ -113,12 +111,12 @@ class Simulation:
         """Run it to the end."""
         self._refuse_hopeless_jobs()
         if self._planned:
-            self._at(self._planned[0].arrives_at, self._arrive)
+            self._events.at(self._planned[0].arrives_at, self._arrive)
         if self._scenario.endpoints:
-            self._at(0.0, self._step_endpoints)
+            self._events.at(0.0, self._step_endpoints)
         while self._goes_on():
             self._next_moment()
-        self._serving.finish(self._now)
+        self._serving.finish(self._events.now)
         return Result(
             scenario=self._scenario.name,
             policy=self._policy_name,
@@ -127,36 +125,32 @@ class Simulation:
             endpoints=self._serving.outcomes(),
             class_counts=tuple(self._serving.class_counts),
             decisions=tuple(self._scheduler.decisions),
-            ended_at=self._now,
+            ended_at=self._events.now,
         )
 
     # --- Time ---------------------------------------------------------------------------------------------------------
 
     def _goes_on(self) -> bool:
-        return bool(self._active or self._planned or self._now < self._scenario.duration_seconds)
-
-    def _at(self, when: float, action: Callable[[], None]) -> None:
-        self._event_count += 1
-        heapq.heappush(self._events, (when, self._event_count, action))
+        return bool(self._active or self._planned or self._events.now < self._scenario.duration_seconds)
 
     def _next_moment(self) -> None:
         """Everything that happens at the next moment at which anything does."""
         self._wake_scheduler()
-        self._now = self._events[0][0]
-        while self._events and self._events[0][0] <= self._now:
-            heapq.heappop(self._events)[2]()
+        self._events.advance()
+        while (action := self._events.pop()) is not None:
+            action()
             self._deliver_letters()
         self._settle_nodes()
-        decided = self._scheduler.decide(self._now, self._observe)
+        decided = self._scheduler.decide(self._events.now, self._observe)
         if decided is not None:
             self._carry_out(decided)
             self._settle_nodes()
 
     def _wake_scheduler(self) -> None:
-        when = max(self._scheduler.next_at, self._now)
+        when = max(self._scheduler.next_at, self._events.now)
         if when < self._wakes_at:
             self._wakes_at = when
-            self._at(when, partial(self._wake, when))
+            self._events.at(when, partial(self._wake, when))
 
     def _wake(self, when: float) -> None:
         """Let the moment come; whether the policy is due is seen at its end."""
@@ -167,14 +161,14 @@ class Simulation:
         """Divide anew what was stirred, and foretell when something happens there next."""
         stirred, self._stirred = self._stirred, {}
         for node in stirred.values():
-            node.reallocate(self._now)
+            node.reallocate(self._events.now)
             self._foretell(node)
 
     def _foretell(self, node: SimulatedNode) -> None:
         node.version += 1
         when = node.next_at
         if when < math.inf:
-            self._at(max(when, self._now), partial(self._node_is_due, node, node.version))
+            self._events.at(when, partial(self._node_is_due, node, node.version))
 
     def _stir(self, node_id: str) -> None:
         self._stirred[node_id] = self._nodes[node_id]
@@ -190,7 +184,7 @@ class Simulation:
     def _arrive(self) -> None:
         planned = self._planned.popleft()
         if self._planned:
-            self._at(self._planned[0].arrives_at, self._arrive)
+            self._events.at(self._planned[0].arrives_at, self._arrive)
         self._arrived += 1
         job_id = f"job{self._arrived:0{self._id_width}}"
         sim, effects = self._new_job(planned, job_id)
@@ -201,7 +195,7 @@ class Simulation:
         workload = planned.workload
         source = stream(self._seed, "job", self._arrived)
         spec = workload.spec(planned.name or f"{workload.name}-{self._arrived}", planned.endpoint or job_id)
-        job, effects = machine.create(job_id, planned.tenant, spec, self._now)
+        job, effects = machine.create(job_id, planned.tenant, spec, self._events.now)
         trajectory = workload.run(source)
         reached = tuple(trajectory.first_reaching(tier.target, workload.direction) for tier in workload.tiers)
         meant_for = source.choice(self._node_views).id if self._scenario.random_placement else ""
@@ -219,7 +213,7 @@ class Simulation:
     def _step(self, sim: SimulatedJob, letter: JobInput) -> None:
         """One step of a job's machine, and what follows from it."""
         before = sim.job
-        job, effects = machine.handle(before, letter, self._now)
+        job, effects = machine.handle(before, letter, self._events.now)
         if job is before and not effects:
             return
         sim.job, sim.view = job, None
@@ -251,14 +245,14 @@ class Simulation:
         for effect in effects:
             match effect:
                 case Reschedule(trigger):
-                    self._scheduler.trigger(Trigger(trigger), self._now)
+                    self._scheduler.trigger(Trigger(trigger), self._events.now)
                 case DeclareRun():
                     self._declare_run(sim)
                 case RequestDelivery(tier) if sim.job.run_active:
-                    when = self._now + self._machines.delivery_seconds
-                    self._at(when, partial(self._delivered, sim, tier.number, sim.job.attempts))
+                    when = self._events.now + self._machines.delivery_seconds
+                    self._events.at(when, partial(self._delivered, sim, tier.number, sim.job.attempts))
                 case AbandonDelivery(tier, reason):
-                    self._letters.append((sim, DeliveryEnded(tier.number, None, None, self._now, reason)))
+                    self._letters.append((sim, DeliveryEnded(tier.number, None, None, self._events.now, reason)))
                 case _:
                     pass  # news for people, and runs that are gone already
 
@@ -269,29 +263,29 @@ class Simulation:
         job = sim.job
         if job.stop_outcome is not None:
             self._halt(sim)
-            self._at(self._now + self._machines.stop_seconds, partial(self._run_is_gone, sim, job.run_id))
+            self._events.at(self._events.now + self._machines.stop_seconds, partial(self._run_is_gone, sim, job.run_id))
         elif job.is_moving:
             if not sim.halted:
                 self._halt(sim)
                 gone = partial(self._run_is_gone, sim, job.run_id, carried=True)
-                self._at(self._now + self._machines.checkpoint_seconds, gone)
+                self._events.at(self._events.now + self._machines.checkpoint_seconds, gone)
         elif job.state is JobState.STARTING and job.last_heard_at is None and len(sim.nodes) < job.attempts:
             sim.nodes.append(job.node_id)
-            self._at(self._now + self._machines.spawn_seconds, partial(self._run_begins, sim, job.run_id))
+            self._events.at(self._events.now + self._machines.spawn_seconds, partial(self._run_begins, sim, job.run_id))
         else:
             self._stir(job.node_id)
 
     def _run_begins(self, sim: SimulatedJob, run_id: str) -> None:
         if sim.job.run_id != run_id or not sim.job.run_active or sim.job.stop_outcome is not None:
             return
-        sim.begin_run(self._now)
+        sim.begin_run(self._events.now)
         self._nodes[sim.job.node_id].runs.append(sim)
         self._runs += 1
         self._stir(sim.job.node_id)
         self._letters.append((sim, RunIsAlive(run_id)))
 
     def _halt(self, sim: SimulatedJob) -> None:
-        sim.advance(self._now)
+        sim.advance(self._events.now)
         sim.halted = True
         sim.due_at = math.inf
         self._stir(sim.job.node_id)
@@ -306,7 +300,7 @@ class Simulation:
             node.runs.remove(sim)
             self._runs -= 1
         if self._scenario.record_usage:
-            sim.usage.append(Usage(self._now, 0.0, 0.0, node.view.id))
+            sim.usage.append(Usage(self._events.now, 0.0, 0.0, node.view.id))
         sim.cores, sim.due_at = 0.0, math.inf
         self._stir(node.view.id)
         code = -signal.SIGTERM if carried else 0
@@ -317,9 +311,9 @@ class Simulation:
         if node.version != version:
             return
         for sim in list(node.runs):
-            if sim.due_at <= self._now:
+            if sim.due_at <= self._events.now:
                 self._report(sim, node)
-            elif sim.hangs_at <= self._now:
+            elif sim.hangs_at <= self._events.now:
                 self._letters.append((sim, Ticked()))
                 self._stir(node.view.id)
         self._deliver_letters()
@@ -327,12 +321,12 @@ class Simulation:
             self._foretell(node)
 
     def _report(self, sim: SimulatedJob, node: SimulatedNode) -> None:
-        sim.advance(self._now)
+        sim.advance(self._events.now)
         sim.arrive_at_report()
         index = sim.next_report
         sim.told += 1
         metrics = {sim.job.spec.metric: sim.trajectory.values[index]}
-        report = Reported(sim.job.run_id, sim.told, index + 1, metrics, self._now, sim.run_cpu)
+        report = Reported(sim.job.run_id, sim.told, index + 1, metrics, self._events.now, sim.run_cpu)
         self._letters.append((sim, report))
         sim.next_report = index + 1
         if sim.next_report < len(sim.trajectory.work):
@@ -340,7 +334,7 @@ class Simulation:
             sim.find_due()
             return
         self._halt(sim)
-        self._at(self._now, partial(self._run_is_gone, sim, sim.job.run_id))
+        self._events.at(self._events.now, partial(self._run_is_gone, sim, sim.job.run_id))
         self._stir(node.view.id)
 
     def _delivered(self, sim: SimulatedJob, number: int, attempt: int) -> None:
@@ -349,14 +343,14 @@ class Simulation:
         tier = job.tiers[number - 1]
         if job.attempts != attempt or not job.node_id or tier.state is not TierState.REACHED:
             return
-        version = self._serving.deliver(job, tier, self._now)
-        self._step(sim, DeliveryEnded(number, version, tier.reached_value, self._now))
+        version = self._serving.deliver(job, tier, self._events.now)
+        self._step(sim, DeliveryEnded(number, version, tier.reached_value, self._events.now))
         self._stir(job.node_id)
 
     # --- Decisions ----------------------------------------------------------------------------------------------------
 
     def _observe(self, trigger: Trigger) -> Snapshot:
-        now = self._now
+        now = self._events.now
         jobs = tuple([sim.present(now) for sim in self._active.values() if sim.visible])
         endpoints = self._serving.views(now)
         nodes = self._views_without_leaving() if self._leaving else self._node_views
@@ -416,11 +410,11 @@ class Simulation:
     # --- Endpoints ----------------------------------------------------------------------------------------------------
 
     def _step_endpoints(self) -> None:
-        for node_id in self._serving.step(self._now):
+        for node_id in self._serving.step(self._events.now):
             self._stir(node_id)
-        if self._now < self._scenario.duration_seconds:
-            following = min(self._now + self._scenario.step_seconds, self._scenario.duration_seconds)
-            self._at(following, self._step_endpoints)
+        if self._events.now < self._scenario.duration_seconds:
+            following = min(self._events.now + self._scenario.step_seconds, self._scenario.duration_seconds)
+            self._events.at(following, self._step_endpoints)
 
 
 def _is_topped(job: Job) -> bool:
