@@ -50,6 +50,7 @@ _ALL = (
     Arm("slaq", "slaq", "SLAQ-style: where the metric is predicted to gain most"),
     Arm("flowcon", "flowcon", "FlowCon, work-conserving, its interval scaled to these jobs", FLOWCON),
     Arm("flowcon-literal", "flowcon", "FlowCon with hard caps, as published", {**FLOWCON, "mode": "literal"}),
+    Arm("dqoes", "dqoes", "DQoES-style: endpoints by their delay objectives, training equal"),
     Arm("srpt-oracle", "srpt-oracle", "knows the true work of each tier: what no one can have", knows_future=True),
     Arm("utility-plain-slices", "utility", "ours, with the kernel's own slices", time_slice_seconds=0.0),
     Arm("random-order", "random-order", "a few at a time in random order, tier 1 first"),
@@ -63,6 +64,9 @@ CORE = ("fair", "fair-slices", "utility", "utility-history", "fifo")
 
 WIDE = (*CORE, "tradl", "las", "slaq", "flowcon", "srpt-oracle", "utility-plain-slices")
 """Run where there is time for more: see :data:`benchmarks.scheduling.matrix.WIDE_SCHEDULES`."""
+
+UNDER_LOAD = (*CORE, "dqoes")
+"""Run where an application asks the endpoints."""
 
 QUICK = ("fair", "fifo", "utility")
 """Run for a sanity check; those that are missing are left out."""

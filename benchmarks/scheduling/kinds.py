@@ -54,13 +54,14 @@ class Kind:
     metric: str = "accuracy"
     direction: Direction = Direction.MAX
 
-    def spec(self, name: str, training_seed: int, runtime: str) -> JobSpec:
+    def spec(self, name: str, training_seed: int, runtime: str, *, objective_seconds: float | None = None) -> JobSpec:
         """What is submitted.
 
         Args:
             name: Of the job and of the endpoint that it feeds.
             training_seed: Of weights and order of the data.
             runtime: ``process`` or ``docker``.
+            objective_seconds: Delay wanted from the endpoint (QoE objective), or None.
         """
         return JobSpec(
             name=name,
@@ -74,6 +75,7 @@ class Kind:
             runtime=runtime,
             max_epochs=self.max_epochs,
             continue_after_last_tier=True,
+            endpoint_objective_seconds=objective_seconds,
         )
 
 

@@ -144,7 +144,9 @@ async def _start_application(
 async def _submit(schedule: Schedule, client: Client, follower: Follower, runtime: str, began: float) -> None:
     for job in schedule.jobs:
         await asyncio.sleep(max(0.0, began + job.at_seconds - time.monotonic()))
-        handle = await client.submit(KINDS[job.kind].spec(job.name, job.training_seed, runtime))
+        objective = schedule.objective_seconds
+        spec = KINDS[job.kind].spec(job.name, job.training_seed, runtime, objective_seconds=objective)
+        handle = await client.submit(spec)
         follower.add(job, await handle.refresh())
 
 

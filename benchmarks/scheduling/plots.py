@@ -15,13 +15,13 @@ from benchmarks.plot import COLOURS, FAINT, INK, STYLE
 from benchmarks.scheduling.analysis import by_block
 from benchmarks.scheduling.outcome import JobOutcome, RunOutcome
 
-SHOWN = ("fair", "fair-slices", "flowcon", "tradl", "fifo", "utility", "utility-history", "srpt-oracle")
+SHOWN = ("fair", "fair-slices", "flowcon", "tradl", "fifo", "utility", "utility-history", "srpt-oracle", "dqoes")
 """Arms that are drawn, in this order, as far as they ran."""
 
 SIDE_BY_SIDE = ("fair", "flowcon", "tradl", "utility-history", "utility")
 """Arms whose course is drawn; at most three, the first and the last among them."""
 
-ARM_COLOURS = dict(zip(SHOWN, ["#777777", "#000000", *COLOURS], strict=True))
+ARM_COLOURS = dict(zip(SHOWN, ["#777777", "#000000", *COLOURS, "#8B4513"], strict=True))
 STAGES = ("waiting for its start", "before tier 1", "before tier 2", "all tiers reached")
 STAGE_COLOURS = ("#DDDDDD", "#D55E00", "#56B4E9", "#009E73")
 

@@ -12,6 +12,9 @@ from benchmarks.scheduling.kinds import KINDS, Kind
 TRAINING_SEEDS = 3
 """Repetition ``r`` trains with seed ``r`` modulo this: recordings of so many seeds tell every curve in advance."""
 
+OBJECTIVE_SECONDS = 0.05
+"""The delay that the application wants (its QoE objective); an answer that comes later is worth nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class ScheduledJob:
@@ -45,6 +48,11 @@ class Schedule:
     repetition: int
     jobs: tuple[ScheduledJob, ...]
     requests_per_second: float = 0.0
+
+    @property
+    def objective_seconds(self) -> float | None:
+        """Delay that is wanted from the endpoints (QoE objective); None when nobody asks them."""
+        return OBJECTIVE_SECONDS if self.requests_per_second else None
 
     @property
     def block(self) -> str:

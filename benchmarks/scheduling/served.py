@@ -7,9 +7,7 @@ from collections.abc import Collection
 
 from benchmarks.load_record import LoadRecord, Request, percentile_ms
 from benchmarks.scheduling.outcome import Served
-
-OBJECTIVE_SECONDS = 0.05
-"""The delay that the application wants (its QoE objective); an answer that comes later is worth nothing."""
+from benchmarks.scheduling.schedules import OBJECTIVE_SECONDS
 
 
 def served_of(record: LoadRecord, endpoints: Collection[str], began_at: float, seconds: float) -> Served:

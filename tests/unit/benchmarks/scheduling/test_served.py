@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.load_record import LoadRecord, Request
-from benchmarks.scheduling.served import OBJECTIVE_SECONDS, served_of
+from benchmarks.scheduling.schedules import OBJECTIVE_SECONDS
+from benchmarks.scheduling.served import served_of
 
 BEGAN = 1000.0
 LATE = 10 * OBJECTIVE_SECONDS
