@@ -202,8 +202,8 @@ class Plan:
         unreachable: Why a job's next tier is held for out of reach, by job id; the tenant is told.
         endpoint_shares: What endpoints may use of their node, by name; one without an entry is not limited. The weights
             of a node's jobs and of its endpoints with a share add up to at most 1.
-        next_at: When a policy with a rhythm of its own wants to be asked again if nothing happens before, seconds since
-            the Unix epoch; None leaves it to the loop's interval and back-off.
+        next_at: When a policy with a rhythm of its own wants to be asked again at the latest, seconds since the Unix
+            epoch; it may be asked sooner. None leaves it to the loop's interval and back-off.
     """
 
     assignments: tuple[Assignment, ...] = ()

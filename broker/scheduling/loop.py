@@ -86,13 +86,14 @@ def ran(
         now: When the run was done.
         changed: Whether it changed anything; see :func:`changed_assignments`.
         next_at: When the policy itself wants to run next, or None. It is not asked more often than ten times an
-            interval.
+            interval, and not less often than the back-off allows, so that news which got lost are told again.
     """
     idle = trigger is Trigger.INTERVAL and not changed
     factor = min(2 * state.factor, settings.max_factor) if idle else 1
     wait = factor * settings.interval_seconds
     if next_at is not None:
-        wait = max(next_at - now, settings.interval_seconds / 10)
+        shortest, longest = settings.interval_seconds / 10, settings.interval_seconds * settings.max_factor
+        wait = min(max(next_at - now, shortest), longest)
     return replace(state, next_at=now + wait, factor=factor, pending=None)
 
 

@@ -45,9 +45,10 @@ def test_a_policy_may_have_a_rhythm_of_its_own() -> None:
     assert ran(idle, Trigger.EXIT, SETTINGS, 5.0, changed=True, next_at=6.0).next_at == 6.0
 
 
-def test_a_policy_does_not_keep_the_loop_busy() -> None:
-    state = ran(LoopState(next_at=0.0), Trigger.INTERVAL, SETTINGS, 5.0, changed=True, next_at=1.0)
-    assert state.next_at == pytest.approx(5.2)
+@pytest.mark.parametrize(("wish", "granted"), [(1.0, 5.2), (500.0, 37.0)])
+def test_a_policy_neither_keeps_the_loop_busy_nor_puts_it_to_sleep(wish: float, granted: float) -> None:
+    state = ran(LoopState(next_at=0.0), Trigger.INTERVAL, SETTINGS, 5.0, changed=True, next_at=wish)
+    assert state.next_at == pytest.approx(granted)
 
 
 @pytest.mark.parametrize("changed", [True, False])

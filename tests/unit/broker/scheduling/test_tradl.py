@@ -183,6 +183,33 @@ def test_the_state_forgets_jobs_that_are_gone() -> None:
     assert [record.job_id for record in state.records] == ["slow"]
 
 
+def test_a_node_without_news_is_not_decided_about_again() -> None:
+    policy = TradlPolicy()
+    nodes = [node("a"), node("b")]
+    jobs = [
+        job("x", node_id="a", observations=reports(0.1, 0.2)),
+        job("y", node_id="b", observations=reports(0.1, 0.2)),
+    ]
+    _, state = policy.plan(snapshot(jobs, nodes), policy.initial_state())
+    jobs[0] = job("x", node_id="a", observations=reports(0.1, 0.2, 0.4))
+    plan, later = policy.plan(snapshot(jobs, nodes), state)
+    assert later.nodes["b"] is state.nodes["b"]
+    assert later.jobs["y"] is state.jobs["y"]
+    assert later.nodes["a"] is not state.nodes["a"]
+    assert [entry.job_id for entry in plan.assignments] == ["x", "y"]
+
+
+def test_who_comes_to_the_lead_by_the_verdict_on_another_is_judged_without_waiting_for_news() -> None:
+    # The hopeless job leads alone, since the other one has reached a tier, which is judged once that lost its place.
+    policy = TradlPolicy(TradlSettings(verdicts=1))
+    second = job("second", ladder=tiers(0.1, 0.9, reached=1), observations=hopeless().observations)
+    jobs = [hopeless(), second]
+    first_plan, state = policy.plan(snapshot(jobs), policy.initial_state())
+    assert list(first_plan.unreachable) == ["hopeless"]
+    second_plan, _ = policy.plan(snapshot(jobs), state)
+    assert list(second_plan.unreachable) == ["hopeless", "second"]
+
+
 def test_a_job_that_waits_or_whose_node_is_offline_gets_no_share() -> None:
     weights, _, plan = plan_of(FAST, job("lost", node_id="gone"), waiting_job("w", cpu_cores=99))
     assert weights == {"fast": 1.0}
