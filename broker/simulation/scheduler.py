@@ -75,7 +75,7 @@ class SimulatedScheduler:
         changed = loop.changed_assignments(plan, snapshot)
         self.decisions.append(Decision(now, len(snapshot.jobs), len(changed), seconds))
         moved = bool(changed) or _endpoints_changed(plan, snapshot)
-        self._loop = loop.ran(self._loop, due, self._settings, now, changed=moved)
+        self._loop = loop.ran(self._loop, due, self._settings, now, changed=moved, next_at=plan.next_at)
         return Decided(snapshot, plan, changed)
 
 
