@@ -43,6 +43,8 @@ _MOST_EVIDENCE = 8.0
 _WIDENED = ((0.6, 0.25), (1.0, 0.45), (1.8, 0.3))
 # A run differs from an earlier one by so many standard deviations, with these weights.
 _SPREAD = ((-1.2, 0.3), (0.0, 0.4), (1.2, 0.3))
+# CPU seconds; what lies outside of these is no work that anybody could measure or wait for.
+_LEAST, _MOST = 1e-6, 1e12
 _RATES = tuple(0.3 * 1.7**power for power in range(11))
 
 
@@ -107,8 +109,9 @@ class PastCurve:
 
 def look_ahead(forecast: Forecast, spent: float) -> Outlook:
     """What a forecast says after ``spent`` CPU seconds in which the target was not reached."""
+    spent = min(max(spent, 0.0), _MOST)
     left = [
-        (max(total - spent, _GRAIN * total), weight)
+        (max(total - spent, _GRAIN * total, _LEAST), weight)
         for total, weight in zip(forecast.totals, forecast.weights, strict=True)
         if spent < (1 + _GRAIN) * total
     ]
@@ -261,7 +264,7 @@ def mixed(first: Forecast, second: Forecast, part: float) -> Forecast:
 
 def _forecast(possible: Iterable[tuple[float, float]], never: float, source: Source) -> Forecast:
     """A forecast of at most so many possibilities; those beside each other are put together."""
-    ordered = sorted(entry for entry in possible if entry[1] > 0 and 0 < entry[0] < math.inf)
+    ordered = sorted(entry for entry in possible if entry[1] > 0 and _LEAST <= entry[0] <= _MOST)
     mass = sum(weight for _, weight in ordered)
     if mass <= 0:
         return Forecast((), (), 1.0, source)

@@ -46,6 +46,7 @@ from tiercel.broker.scheduling.utility_outlook import (
     prior_of,
     renewed,
     samples_of,
+    spent_by,
     stage_of,
     staleness,
 )
@@ -263,9 +264,7 @@ class UtilityPolicy:
     def _prior(self, snapshot: Snapshot, state: UtilityState) -> Forecast:
         """What is held of jobs of which nothing is known."""
         samples = state.samples or samples_of(snapshot.history)
-        unfinished = [
-            job.cpu_seconds for job in snapshot.jobs if (held := state.records.get(job.id)) and held.stage == 0
-        ]
+        unfinished = [spent_by(job) for job in snapshot.jobs if (held := state.records.get(job.id)) and held.stage == 0]
         return prior_of(samples, sorted(unfinished), self._outlook)
 
     def _fair(
@@ -277,7 +276,7 @@ class UtilityPolicy:
             return clock, {}
         cores = {node.id: node.cpu_cores for node in snapshot.nodes if node.cpu_cores > 0}
         jobs = {
-            job.id: Account(job.submitted_at, 0.0, job.resources.cpu_cores, job.cpu_seconds + records[job.id].to_end)
+            job.id: Account(job.submitted_at, 0.0, job.resources.cpu_cores, spent_by(job) + records[job.id].to_end)
             for job in sorted(snapshot.jobs, key=submission_order)
         }
         clock = advanced(clock, snapshot.now, cores, jobs)

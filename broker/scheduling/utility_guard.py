@@ -112,7 +112,7 @@ def fair_finishes(clock: FairClock, cores: Mapping[str, float]) -> dict[str, flo
     for name, account in clock.accounts.items():
         if account.over_at is not None:
             # It may turn out to need more than was thought when it was over there: that much later then.
-            part = max(account.total / account.attained, 1.0) if account.attained > 0 else 1.0
+            part = min(max(account.total / account.attained, 1.0), 1e3) if account.attained > 0 else 1.0
             finishes[name] = _moment(account.submitted_at, account.over_at, part)
         else:
             # Seconds that it needs if it runs at its full width; those of different widths are treated alike.

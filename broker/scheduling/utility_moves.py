@@ -55,7 +55,7 @@ class _Load:
 def least_work_left(records: Mapping[str, JobRecord]) -> Preference:
     """Waiting jobs go to the node that they are meant for, else to where least is done before or delayed by them.
 
-    With the shortest first, a job and another one that works for as early a tier cost each other the shorter one's work.
+    With the shortest first, two jobs that work for as early a tier cost each other what the shorter one needs.
     """
 
     def preference(job: JobView, node: NodeView, jobs: Sequence[JobView]) -> tuple[float | str, ...]:

@@ -102,6 +102,11 @@ class JobRecord:
         return max(self.end - self.seen_spent, to_tier, 1e-3)
 
 
+def spent_by(job: JobView) -> float:
+    """CPU seconds that a job has used, within what makes sense."""
+    return min(job.cpu_seconds, 1e12) if job.cpu_seconds > 0 else 0.0
+
+
 def next_status(job: JobView) -> TierStatus | None:
     """The easiest tier that is not reached, or None."""
     for status in job.tiers:
@@ -134,7 +139,7 @@ def looked_at(job: JobView, record: JobRecord, prior: Forecast) -> JobRecord:
         record: What was held of it.
         prior: What is held of jobs of which nothing is known.
     """
-    spent = job.cpu_seconds
+    spent = spent_by(job)
     if record.forecast.source is Source.PRIOR and record.stage == 0 and record.forecast is not prior:
         return replace(record, forecast=prior, outlook=look_ahead(prior, spent), seen_spent=spent)
     if abs(spent - record.seen_spent) <= 0.01 * record.outlook.expected:
@@ -161,7 +166,7 @@ def new_record(
     past = earlier.past if earlier is not None else ()
     if earlier is None and settings.use_history:
         past = tuple(curve for run in runs if (curve := past_curve(run, job.direction)) is not None)
-    stage, spent = stage_of(job), job.cpu_seconds
+    stage, spent = stage_of(job), spent_by(job)
     reached_spent = _spent_at_latest_tier(job, stage)
     forecast = _forecast(job, past, reached_spent, prior, settings)
     status = next_status(job)
@@ -190,8 +195,8 @@ def renewed(job: JobView, record: JobRecord, prior: Forecast, settings: OutlookS
     record = replace(
         record,
         forecast=forecast,
-        outlook=look_ahead(forecast, job.cpu_seconds),
-        seen_spent=job.cpu_seconds,
+        outlook=look_ahead(forecast, spent_by(job)),
+        seen_spent=spent_by(job),
         fitted_spent=job.observations[-1].cpu_seconds,
         end=_end_of(job, record.past, forecast),
         startup=record.startup or job.observations[0].cpu_seconds,
@@ -211,17 +216,17 @@ def _forecast(
     if past:
         best, at = _best_report(job)
         from_history = forecast_from_history(past, sign * target, at, best)
-        if from_history is not None and not _outlived(from_history, job.cpu_seconds):
+        if from_history is not None and not _outlived(from_history, spent_by(job)):
             return from_history
     if reached_spent > 0:
         prior = forecast_from_samples(_NEXT_TIER_FACTORS, 0.3, reached_spent)
     if len(job.observations) < MIN_POINTS or not (settings.use_curve or reached_spent > 0):
         return prior
-    curve = forecast_from_curve(job.observations, job.direction, target, job.cpu_seconds)
+    curve = forecast_from_curve(job.observations, job.direction, target, spent_by(job))
     if curve is None:
         return prior
     points = len(job.observations)
-    return mixed(curve, prior, points / (points + 4.0)) if not _outlived(prior, job.cpu_seconds) else curve
+    return mixed(curve, prior, points / (points + 4.0)) if not _outlived(prior, spent_by(job)) else curve
 
 
 def _outlived(forecast: Forecast, spent: float) -> bool:
@@ -247,7 +252,7 @@ def prior_of(samples: Sequence[float], unfinished: Sequence[float], settings: Ou
 
 def _end_of(job: JobView, past: Sequence[PastCurve], forecast: Forecast) -> float:
     """CPU seconds from the start after which the job will be over: at its last tier, or after its last epoch."""
-    spent = job.cpu_seconds
+    spent = spent_by(job)
     most = _work_of_all_epochs(job)
     if job.continues or next_status(job) is None:
         if most is not None:
@@ -318,7 +323,7 @@ def _hopeless(job: JobView, status: TierStatus, record: JobRecord, settings: Out
     gap = _quality(job.direction, status.tier.target) - best
     if best - before > 0.1 * gap:
         return False
-    curve = forecast_from_curve(job.observations, job.direction, status.tier.target, job.cpu_seconds)
+    curve = forecast_from_curve(job.observations, job.direction, status.tier.target, spent_by(job))
     return curve is None or curve.never >= 1 - settings.doubt
 
 
@@ -340,8 +345,8 @@ def _spent_at_latest_tier(job: JobView, stage: int) -> float:
     target = job.tiers[stage - 1].tier.target
     for seen in job.observations:
         if job.direction.reaches(seen.value, target):
-            return seen.cpu_seconds
-    return job.cpu_seconds
+            return min(max(seen.cpu_seconds, 1e-3), 1e12)
+    return max(spent_by(job), 1e-3)
 
 
 def _best_report(job: JobView) -> tuple[float | None, float]:
