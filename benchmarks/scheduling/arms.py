@@ -15,6 +15,11 @@ LONG_SLICE_SECONDS = 0.1
 FLOWCON: Mapping[str, Option] = MappingProxyType({"interval": 3.0, "alpha": 0.1})
 """FlowCon's defaults are for jobs of minutes. A trial chose these for jobs of seconds (its alpha has a unit)."""
 
+SPECON: Mapping[str, Option] = MappingProxyType(
+    {"interval": 1.0, "round_seconds": 3.0, "cooldown_seconds": 12.0, "migration_seconds": 3.0}
+)
+"""SpeCon's times, for jobs of seconds instead of minutes; what a move costs is about a start-up."""
+
 
 @dataclass(frozen=True, slots=True)
 class Arm:
@@ -50,6 +55,7 @@ _ALL = (
     Arm("slaq", "slaq", "SLAQ-style: where the metric is predicted to gain most"),
     Arm("flowcon", "flowcon", "FlowCon, work-conserving, its interval scaled to these jobs", FLOWCON),
     Arm("flowcon-literal", "flowcon", "FlowCon with hard caps, as published", {**FLOWCON, "mode": "literal"}),
+    Arm("specon", "specon", "SpeCon-style: slow learners leave fast ones, its times scaled to these jobs", SPECON),
     Arm("dqoes", "dqoes", "DQoES-style: endpoints by their delay objectives, training equal"),
     Arm("srpt-oracle", "srpt-oracle", "knows the true work of each tier: what no one can have", knows_future=True),
     Arm("utility-plain-slices", "utility", "ours, with the kernel's own slices", time_slice_seconds=0.0),
@@ -64,6 +70,9 @@ CORE = ("fair", "fair-slices", "utility", "utility-history", "fifo")
 
 WIDE = (*CORE, "tradl", "las", "slaq", "flowcon", "srpt-oracle", "utility-plain-slices")
 """Run where there is time for more: see :data:`benchmarks.scheduling.matrix.WIDE_SCHEDULES`."""
+
+TWO_NODES = ("fair", "fair-slices", "specon", "utility")
+"""Run where jobs may move from one node to another."""
 
 UNDER_LOAD = (*CORE, "dqoes")
 """Run where an application asks the endpoints."""

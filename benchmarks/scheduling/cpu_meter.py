@@ -20,7 +20,7 @@ class CpuReading:
     """CPU seconds that were used by now.
 
     Attributes:
-        processes: By the name of the process.
+        processes: By what they are: ``broker``, ``agent`` or ``serving``.
         machine: By all processes of the machine.
         steal: Withheld by the machine's host.
         bench: By this process.
@@ -40,30 +40,27 @@ class CpuReading:
 
 
 class CpuMeter:
-    """Reads the CPU time of ``tiercel up``, its agent and its inference server.
+    """Reads the CPU time of ``tiercel up``, of its agents and of their inference servers.
 
     Args:
         product: It is up.
     """
 
     def __init__(self, product: Product) -> None:
-        agent_dir = product.state_dir / "agent"
-        pids = {
-            "broker": product.pid,
-            "agent": _pid_in(agent_dir / "agent.lock"),
-            "serving": _pid_in(agent_dir / "serving.lock"),
-        }
-        self._processes = {name: psutil.Process(pid) for name, pid in pids.items() if pid is not None}
+        files = {"agent": "agent*/agent.lock", "serving": "agent*/serving.lock"}
+        pids = [(name, _pid_in(path)) for name, glob in files.items() for path in product.state_dir.glob(glob)]
+        self._processes = [(name, psutil.Process(pid)) for name, pid in pids if pid is not None]
+        self._processes.append(("broker", psutil.Process(product.pid)))
 
     def read(self) -> CpuReading:
         """What was used by now; a process that has ended is left out."""
-        used = {}
-        for name, process in self._processes.items():
+        used = dict.fromkeys(("broker", "agent", "serving"), 0.0)
+        for name, process in self._processes:
             try:
                 times = process.cpu_times()
             except psutil.Error:
                 continue
-            used[name] = times.user + times.system
+            used[name] += times.user + times.system
         machine = psutil.cpu_times()._asdict()
         busy = sum(seconds for name, seconds in machine.items() if name not in _IDLE)
         return CpuReading(used, busy, machine.get("steal", 0.0), time.process_time())

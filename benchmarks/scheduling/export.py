@@ -11,6 +11,7 @@ from benchmarks.scheduling.arms import ARMS
 from benchmarks.scheduling.kinds import KINDS, MEMORY_BYTES
 from benchmarks.scheduling.outcome import RunOutcome
 from benchmarks.scheduling.recordings import FOLDER, Recording, Recordings
+from benchmarks.scheduling.schedules import SCHEDULES
 from tiercel.broker.simulation.recordings import FORMAT
 
 PATH = FOLDER.parent / "live-runs.json"
@@ -21,8 +22,8 @@ def export(outcomes: Sequence[RunOutcome], recordings: Recordings, cores: int, p
     """Write what the simulator reads: each kind alone, and the live runs whose policy needs nothing beside its options.
 
     Args:
-        outcomes: Live runs; those under load, incomplete, without recordings, or of arms that know the past or the
-            future are left out.
+        outcomes: Live runs; left out are those under load, on two nodes, incomplete, without recordings, and of arms that know
+            the past or the future.
         recordings: Of each kind alone.
         cores: Of the machine.
         path: The file.
@@ -43,6 +44,8 @@ def export(outcomes: Sequence[RunOutcome], recordings: Recordings, cores: int, p
 
 def _is_plain(run: RunOutcome, recordings: Recordings) -> bool:
     arm = ARMS.get(run.arm)
+    if SCHEDULES[run.schedule].nodes > 1:
+        return False
     if arm is None or arm.knows_past or arm.knows_future or run.served is not None or not run.complete:
         return False
     return all((job.kind, job.training_seed) in recordings.runs for job in run.jobs)

@@ -10,6 +10,7 @@ from benchmarks.scheduling.arms import ARMS, Arm, oracle_options
 from benchmarks.scheduling.kinds import KINDS
 from benchmarks.scheduling.outcome import RunOutcome
 from benchmarks.scheduling.recordings import Recordings
+from benchmarks.scheduling.schedules import SCHEDULES
 from tiercel.broker.domain.jobs import Tier
 from tiercel.broker.scheduling.interface import CurvePoint, PastRun
 from tiercel.broker.simulation import MachineSettings, Scenario, Workload, equal_nodes, simulate
@@ -42,7 +43,7 @@ def fidelity(outcomes: Sequence[RunOutcome], recordings: Recordings, cores: floa
     Args:
         outcomes: Live runs; those with requests beside them are left out, and those without recordings.
         recordings: Of each kind alone.
-        cores: Of the node.
+        cores: Of all nodes together.
     """
     errors: list[float] = []
     replayed = 0
@@ -70,7 +71,8 @@ def replay(outcome: RunOutcome, arm: Arm, recordings: Recordings, cores: float) 
     if arm.knows_future:
         options |= oracle_options({job.name: recordings.works(job.kind, job.training_seed) for job in outcome.jobs})
     machines = MachineSettings(colocation=SLICED if arm.time_slice_seconds else Colocation())
-    nodes = equal_nodes(1, cpu_cores=cores)
+    count = SCHEDULES[outcome.schedule].nodes
+    nodes = equal_nodes(count, cpu_cores=cores / count)
     scenario = Scenario(nodes=nodes, jobs=ListedJobs(tuple(jobs)), machines=machines, history=history)
     return simulate(scenario, arm.policy, options=options)
 

@@ -22,6 +22,7 @@ from benchmarks.scheduling.arms import ARMS
 from benchmarks.scheduling.fidelity import fidelity
 from benchmarks.scheduling.outcome import JobOutcome, RunOutcome
 from benchmarks.scheduling.recordings import Recordings
+from benchmarks.scheduling.schedules import SCHEDULES
 
 Json = dict[str, Any]
 BASELINES = ("fair", "fair-slices", "fifo")
@@ -40,25 +41,33 @@ def make_figures(
         missing: Arms that could not run, with the reason.
     """
     idle = [run for run in outcomes if run.served is None]
+    alone = [run for run in idle if SCHEDULES[run.schedule].nodes == 1]
+    moving = [run for run in idle if SCHEDULES[run.schedule].nodes > 1]
     arms = [name for name in ARMS if any(run.arm == name for run in outcomes)]
     return {
         "runs": len(outcomes),
         "incomplete_runs": [f"{run.block} {run.arm}" for run in outcomes if not run.complete],
         "blocks": sorted({run.block for run in outcomes}),
         "missing_arms": dict(missing),
-        "arms": {name: _arm_figures(name, idle, recordings) for name in arms},
-        "gains": {
-            baseline: {
-                name: {measure: _gain_json(gain(idle, name, baseline, of_run)) for measure, of_run in MEASURES.items()}
-                for name in arms
-                if name != baseline
-            }
-            for baseline in BASELINES
-            if baseline in arms
-        },
+        "arms": {name: _arm_figures(name, alone, recordings) for name in arms},
+        "gains": _gains(alone, BASELINES),
+        "gains_two_nodes": _gains(moving, ("fair", "specon")),
         "served": _served(outcomes),
         "fidelity": _fidelity(idle, recordings, cores),
         "table": [_row(run, recordings) for run in outcomes],
+    }
+
+
+def _gains(outcomes: Sequence[RunOutcome], baselines: Sequence[str]) -> Json:
+    arms = [name for name in ARMS if any(run.arm == name for run in outcomes)]
+    return {
+        baseline: {
+            name: {measure: _gain_json(gain(outcomes, name, baseline, of_run)) for measure, of_run in MEASURES.items()}
+            for name in arms
+            if name != baseline
+        }
+        for baseline in baselines
+        if baseline in arms
     }
 
 
@@ -105,7 +114,10 @@ def _common_bars(outcomes: Sequence[RunOutcome], figures: Json) -> list[Bar]:
     best = max((quality for arm, quality in served.items() if arm not in OURS), default=None)
     ours = max((served[arm] for arm in OURS if arm in served), default=None)
     ahead = None if best is None or ours is None else (ours / best - 1.0) * 100.0
+    moving = figures["gains_two_nodes"]
     return [
+        Bar("two nodes: makespan, specon below fair", _makespan(moving, "fair", "specon"), ">= 0", "%"),
+        Bar("two nodes: makespan, utility below specon", _makespan(moving, "specon", "utility"), ">= 0", "%"),
         Bar("longest makespan of any policy above fair's", max(worst, default=None), "<= 2", "%"),
         Bar("served quality, utility above the best other", ahead, "> 0", "%"),
         Bar("simulator, median error of a job's time to tier 1", figures["fidelity"]["median_percent"], "<= 10", "%"),
@@ -116,6 +128,11 @@ def _common_bars(outcomes: Sequence[RunOutcome], figures: Json) -> list[Bar]:
 def _percent(figures: Json, baseline: str, arm: str, measure: str, field: str = "mean") -> float | None:
     found = figures["gains"].get(baseline, {}).get(arm, {}).get(measure)
     return None if found is None or found[field] is None else round(found[field] * 100.0, 2)
+
+
+def _makespan(gains: Json, baseline: str, arm: str) -> float | None:
+    found = gains.get(baseline, {}).get(arm, {}).get("makespan")
+    return None if found is None else round(found["mean"] * 100.0, 2)
 
 
 def _of_arm(figures: Json, arm: str, name: str) -> float | None:

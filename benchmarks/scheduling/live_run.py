@@ -21,6 +21,7 @@ from benchmarks.scheduling.kinds import KINDS
 from benchmarks.scheduling.outcome import JobOutcome, RunOutcome
 from benchmarks.scheduling.recordings import Recordings, remember
 from benchmarks.scheduling.schedules import Schedule
+from benchmarks.scheduling.second_node import SecondNode, processors, wait_nodes
 from benchmarks.scheduling.served import served_of
 from tiercel import Client
 
@@ -36,7 +37,7 @@ class LiveSettings:
         runtime: ``process`` or ``docker``.
         deadline_seconds: The jobs have to be done after so many seconds.
         recordings: What is known of earlier runs, for arms that know the past or the future.
-        up_options: More options of ``tiercel up``, such as those of a second node.
+        up_options: More options of ``tiercel up``.
         environment: More variables for it.
     """
 
@@ -67,10 +68,15 @@ async def run_schedule(arm: Arm, schedule: Schedule, settings: LiveSettings, key
     if arm.knows_past:
         await remember(settings.recordings, schedule, TENANT, state_dir / "broker.sqlite")
     options = ["--policy", arm.policy, "--runtime", settings.runtime, *settings.up_options]
-    product = Product(state_dir, settings.folder / "up.log", options, environment_of(arm, schedule, settings))
+    environment = environment_of(arm, schedule, settings)
+    if schedule.nodes > 1:
+        environment["TIERCEL_AGENT_CPUS"] = processors()[0]
     try:
-        async with product:
-            run = await _work(schedule, product, settings)
+        async with Product(state_dir, settings.folder / "up.log", options, environment) as product:
+            async with AsyncExitStack() as stack:
+                if schedule.nodes > 1:
+                    await stack.enter_async_context(SecondNode(product, environment))
+                run = await _work(schedule, product, settings)
             await product.stop()
             left_over = len(product.left_over())
     finally:
@@ -112,6 +118,7 @@ async def _work(schedule: Schedule, product: Product, settings: LiveSettings) ->
     async with AsyncExitStack() as stack:
         application = await _start_application(schedule, product, settings, stack)
         client = await stack.enter_async_context(Client.from_state_dir(product.state_dir, TENANT))
+        await wait_nodes(client, schedule.nodes, product.log)
         meter = CpuMeter(product)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(follower.follow(client))]

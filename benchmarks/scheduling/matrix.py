@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import tiercel
-from benchmarks.scheduling.arms import CORE, QUICK, UNDER_LOAD, WIDE, Arm
+from benchmarks.scheduling.arms import CORE, QUICK, TWO_NODES, UNDER_LOAD, WIDE, Arm
 from benchmarks.scheduling.kinds import KINDS
 from benchmarks.scheduling.outcome import RunOutcome
 from benchmarks.scheduling.recordings import Recordings
@@ -136,6 +136,8 @@ def arms_of(schedule: str, *, quick: bool) -> tuple[str, ...]:
     """Names of the arms that run in blocks of a schedule when nothing else was asked for."""
     if quick:
         return QUICK
+    if SCHEDULES[schedule].nodes > 1:
+        return TWO_NODES
     if SCHEDULES[schedule].requests_per_second:
         return UNDER_LOAD
     return WIDE if schedule in WIDE_SCHEDULES else CORE

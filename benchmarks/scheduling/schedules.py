@@ -42,12 +42,14 @@ class Schedule:
         repetition: Counts the schedules of the same name; each has other arrivals, jobs and training seeds.
         jobs: By time of submission.
         requests_per_second: Sent to the endpoints that have a version, in total; 0 for none.
+        nodes: How many there are, 1 or 2; together they have the machine's cores.
     """
 
     name: str
     repetition: int
     jobs: tuple[ScheduledJob, ...]
     requests_per_second: float = 0.0
+    nodes: int = 1
 
     @property
     def objective_seconds(self) -> float | None:
@@ -82,7 +84,7 @@ def make_schedule(name: str, repetition: int, seed: int = 0) -> Schedule:
         ScheduledJob(f"{kind}-{number}", kind, training_seed, round(at, 2))
         for number, (kind, at) in enumerate(zip(kinds, times, strict=True), 1)
     ]
-    return Schedule(name, repetition, tuple(jobs), recipe.requests_per_second)
+    return Schedule(name, repetition, tuple(jobs), recipe.requests_per_second, recipe.nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +95,13 @@ class Recipe:
         about: What it is like, for people.
         draw: From a generator of random numbers to kinds and times in seconds; times never fall.
         requests_per_second: Of the application beside it.
+        nodes: How many there are, 1 or 2.
     """
 
     about: str
     draw: Callable[[random.Random], tuple[list[str], list[float]]]
     requests_per_second: float = 0.0
+    nodes: int = 1
 
 
 def draw_kinds(generator: random.Random, count: int, among: Mapping[str, Kind] = KINDS) -> list[str]:
@@ -142,6 +146,9 @@ SCHEDULES: Mapping[str, Recipe] = MappingProxyType(
         "fixed": Recipe("4 jobs, 3 s apart, the longest first (FlowCon's and TRADL's, scaled to seconds)", _fixed),
         "mixed": Recipe("6 classifiers in 0-12 s, their endpoints under 60 requests a second", _mixed, 60.0),
         "ten": Recipe("10 jobs, uniform in 0-25 s", _uniform(10, 25.0)),
+        "two-nodes": Recipe(
+            "8 jobs, uniform in 0-8 s, on two nodes of half the machine each", _uniform(8, 8.0), nodes=2
+        ),
         "fifteen": Recipe("15 jobs, uniform in 0-30 s", _uniform(15, 30.0)),
         "small": Recipe("3 jobs at the same time; for trying things out", lambda generator: _small(generator)),
     }

@@ -57,7 +57,10 @@ def make_section(figures: Json, bars: list[Bar], *, command: str, machine: Json,
         *(f"* `{name}`: {SCHEDULES[name].about}" for name in schedules if name in SCHEDULES),
         "",
     ]
-    parts = [head, _bars(bars), _gains(figures, "fair"), _gains(figures, "fair-slices"), _gains(figures, "fifo")]
+    gains, moving = figures["gains"], figures["gains_two_nodes"]
+    parts = [head, _bars(bars)]
+    parts += [_gains(gains, baseline, "") for baseline in ("fair", "fair-slices", "fifo")]
+    parts += [_gains(moving, baseline, ", on two nodes") for baseline in ("fair", "specon")]
     parts += [_arms(figures), _served(figures), _fidelity(figures), _left_out(figures)]
     parts.append([f"![{name}]({name})" for name in plots])
     return "\n".join("\n".join(part) + "\n" for part in parts if part)
@@ -70,8 +73,8 @@ def _bars(bars: list[Bar]) -> list[str]:
     return ["### Bars", "", "| measured | value | goal | holds |", "| --- | --- | --- | --- |", *rows]
 
 
-def _gains(figures: Json, baseline: str) -> list[str]:
-    gains = figures["gains"].get(baseline, {})
+def _gains(all_gains: Json, baseline: str, where: str) -> list[str]:
+    gains = all_gains.get(baseline, {})
     rows = [
         f"| {arm} | {found['tier 1']['blocks']} | {' | '.join(_gain(found[name]) for name in MEASURES)} |"
         for arm, found in gains.items()
@@ -80,7 +83,7 @@ def _gains(figures: Json, baseline: str) -> list[str]:
     if not rows:
         return []
     return [
-        f"### Below `{baseline}`",
+        f"### Below `{baseline}`{where}",
         "",
         "Mean over blocks of 1 - policy / baseline of a run's mean, with its 95 % bootstrap interval; more is better.",
         "",
