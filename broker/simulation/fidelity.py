@@ -1,4 +1,4 @@
-"""How true the simulator is: live runs replayed, and times to tiers compared job by job (live.md 5.6)."""
+"""How true the simulator is: live runs replayed, and times to tiers compared job by job (live §5.6)."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ Presets are what benchmarks start from; each is a plain :class:`.Scenario`, to b
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +20,7 @@ from tiercel.broker.simulation.requests import BurstyRate, ConstantRate, Sinusoi
 from tiercel.broker.simulation.scenario import MachineSettings, Scenario, equal_nodes
 from tiercel.broker.simulation.workload import DrawnJobs, Workload
 
-# Parts of the way from start to plateau at which the tiers are (live.md 1).
+# Parts of the way from start to plateau at which the tiers are (live §1).
 TIER_GAINS = (0.88, 0.985)
 _START, _PLATEAU = 0.1, 0.98
 _REPORTS = 16
@@ -30,6 +31,7 @@ def workload(
     family: Family,
     first_tier_work: float,
     *,
+    second_tier_work: float | None = None,
     startup_cpu_seconds: float = 2.0,
     speed_spread: float = 0.1,
     noise: float = 0.003,
@@ -42,6 +44,7 @@ def workload(
         name: See :class:`.Workload`.
         family: Its curve's shape.
         first_tier_work: CPU seconds of training to tier 1.
+        second_tier_work: The same to tier 2, 2 to 9 times the first; for the power family, whose exponent it gives.
         startup_cpu_seconds: See :class:`.Workload`.
         speed_spread: See :class:`.Workload`.
         noise: See :class:`.Workload`.
@@ -49,6 +52,8 @@ def workload(
         trains_on: Whether it trains on after tier 2, for a fifth of its budget.
     """
     unit = FamilyCurve(family, _START, _PLATEAU, scale=1.0)
+    if second_tier_work is not None:
+        unit = replace(unit, exponent=_exponent_for(second_tier_work / first_tier_work))
     targets = tuple(_START + gain * (_PLATEAU - _START) for gain in TIER_GAINS)
     units = [unit.work_to(target) or 1.0 for target in targets]
     scale = first_tier_work / units[0]
@@ -67,26 +72,45 @@ def workload(
     )
 
 
-def measured_kinds(*, hopeless: int = 0, trains_on: bool = False) -> tuple[Workload, ...]:
-    """Seven kinds with the works to tier 1 and the spreads of live.md 1, and as many hopeless ones as wanted.
+def _exponent_for(ratio: float) -> float:
+    """The exponent of a power curve that takes ``ratio`` times the work to tier 2 that it takes to tier 1."""
 
-    Their tiers 2 differ as the families do: 2 (exponential) to 9 times (hyperbolic) the work of tier 1.
+    def ratio_of(exponent: float) -> float:
+        first, second = ((1 - gain) ** (-1 / exponent) - 1 for gain in TIER_GAINS)
+        return float(second / first)
+
+    low, high = 0.5, 500.0  # the ratio falls as the exponent grows
+    if not ratio_of(high) <= ratio <= ratio_of(low):
+        raise ValueError(f"no curve takes {ratio:g} times the work to tier 2 that it takes to tier 1")
+    for _ in range(60):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if ratio_of(middle) > ratio else (low, middle)
+    return low
+
+
+def measured_kinds(*, hopeless: int = 0, trains_on: bool = False) -> tuple[Workload, ...]:
+    """Seven kinds with the works to both tiers and the spreads measured live (live §1, means of three seeds).
+
+    Args:
+        hopeless: So many of them come a second time with a tier 2 beyond their plateau.
+        trains_on: Whether they train on after tier 2, as they did live.
     """
     kinds = (
-        ("logreg", Family.HYPERBOLIC, 0.54, 0.01),
-        ("dmlp", Family.EXPONENTIAL, 1.31, 0.06),
-        ("mlp", Family.EXPONENTIAL, 1.86, 0.04),
-        ("gru", Family.SIGMOID, 3.15, 0.21),
-        ("vae", Family.EXPONENTIAL, 3.62, 0.12),
-        ("scnn", Family.EXPONENTIAL, 4.34, 0.03),
-        ("lcnn", Family.EXPONENTIAL, 8.0, 0.11),
+        ("logreg", 0.54, 4.33, 0.01),
+        ("dmlp", 1.31, 3.07, 0.06),
+        ("mlp", 1.86, 5.13, 0.04),
+        ("gru", 3.15, 8.33, 0.21),
+        ("vae", 3.62, 7.27, 0.12),
+        ("scnn", 4.34, 10.67, 0.03),
+        ("lcnn", 8.0, 18.27, 0.11),
     )
     good = [
-        workload(name, family, work, speed_spread=spread, trains_on=trains_on) for name, family, work, spread in kinds
+        workload(name, Family.POWER, first, second_tier_work=second, speed_spread=spread, trains_on=trains_on)
+        for name, first, second, spread in kinds
     ]
     bad = [
-        workload(f"{name}-hopeless", family, work, speed_spread=spread, hopeless=True)
-        for name, family, work, spread in kinds[3 : 3 + hopeless]
+        workload(f"{name}-hopeless", Family.POWER, first, second_tier_work=second, speed_spread=spread, hopeless=True)
+        for name, first, second, spread in kinds[3 : 3 + hopeless]
     ]
     return (*good, *bad)
 
@@ -144,7 +168,7 @@ def training(
         cores: Of each node.
         load: CPU time that arrives, as a part of what the nodes have; for the default arrivals.
         arrivals: When they come; None: a Poisson process with that load.
-        penalty: Of co-location (live.md 5.3: 0.28; with scheduler slices of 100 ms about 0.06).
+        penalty: Of co-location (live §5.3: 0.28; with scheduler slices of 100 ms about 0.06).
         name: Of the scenario.
     """
     rate = load * nodes * cores / mean_work(workloads)
@@ -209,7 +233,7 @@ def with_endpoints(scenario: Scenario, *, load: float = 0.3, duration_seconds: f
 def closed_endpoints(
     objectives: Sequence[float], *, nodes: int = 1, alone_seconds: float = 3.0, opens_every: float = 0.0
 ) -> Scenario:
-    """The experiment of DQoES (papers 4.3, 4.4): models of equal work that answer one batch after the other.
+    """The experiment of DQoES (papers §4.3, 4.4): models of equal work that answer one batch after the other.
 
     Args:
         objectives: Seconds that a batch of each may take; spread over the nodes in turn.

@@ -10,7 +10,7 @@ def test_equal_weights_get_equal_parts() -> None:
 
 
 def test_a_job_with_one_thread_gets_one_core_however_large_its_weight() -> None:
-    # live.md 5.4: 80 % of the weight of two cores is one core; the others share the second one by weight.
+    # live §5.4: 80 % of the weight of two cores is one core; the others share the second one by weight.
     assert water_fill([0.8, 0.1, 0.1], [1, 1, 1], 2.0) == pytest.approx([1.0, 0.5, 0.5])
 
 
@@ -33,7 +33,7 @@ def test_who_wants_nothing_takes_nothing() -> None:
 
 @pytest.mark.parametrize(("jobs", "efficiency"), [(3, 0.907), (4, 0.86), (6, 0.813)])
 def test_the_linear_penalty_is_what_was_measured(jobs: int, efficiency: float) -> None:
-    # live.md 5.3: 0.91, 0.86, 0.81 for 3, 4 and 6 processes on two cores.
+    # live §5.3: 0.91, 0.86, 0.81 for 3, 4 and 6 processes on two cores.
     assert Colocation().efficiency(2 / jobs, jobs, 2.0) == pytest.approx(efficiency, abs=1e-3)
 
 

@@ -10,6 +10,7 @@ from tiercel.broker.domain.jobs import Direction, Tier
 from tiercel.broker.scheduling.interface import CurvePoint
 from tiercel.broker.simulation.arrivals import AllAtOnce
 from tiercel.broker.simulation.curves import Family, FamilyCurve, RecordedCurve, Trajectory
+from tiercel.broker.simulation.presets import measured_kinds
 from tiercel.broker.simulation.workload import DrawnJobs, Workload
 
 
@@ -95,3 +96,28 @@ def test_workloads_that_make_no_sense_are_refused(fields: dict[str, object]) -> 
     sound = {"name": "w", "curve": FamilyCurve(Family.POWER, 0.0, 1.0, 1.0), "tiers": (Tier(0.5),)}
     with pytest.raises(ValueError, match="workload w"):
         Workload(**{**sound, **fields})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", measured_kinds(), ids=lambda kind: kind.name)
+def test_kinds_need_the_work_that_was_measured(kind: Workload) -> None:
+    measured = {
+        "logreg": (0.54, 4.33),
+        "dmlp": (1.31, 3.07),
+        "mlp": (1.86, 5.13),
+        "gru": (3.15, 8.33),
+        "vae": (3.62, 7.27),
+        "scnn": (4.34, 10.67),
+        "lcnn": (8.0, 18.27),
+    }
+    assert isinstance(kind.curve, FamilyCurve)
+    works = [kind.curve.work_to(tier.target) for tier in kind.tiers]
+    assert works == pytest.approx(measured[kind.name])
+    # It is done with tier 2 after four fifths of its budget.
+    assert works[1] == pytest.approx(0.8 * kind.max_epochs * kind.epoch_cpu_seconds)
+
+
+def test_a_hopeless_kind_has_its_second_tier_beyond_its_plateau() -> None:
+    *_, hopeless = measured_kinds(hopeless=1)
+    assert isinstance(hopeless.curve, FamilyCurve)
+    assert hopeless.curve.work_to(hopeless.tiers[0].target) == pytest.approx(3.15)
+    assert hopeless.curve.work_to(hopeless.tiers[1].target) is None
