@@ -170,7 +170,10 @@ def new_record(
     reached_spent = _spent_at_latest_tier(job, stage)
     forecast = _forecast(job, past, reached_spent, prior, settings)
     status = next_status(job)
-    told_before = status.reason if status is not None and status.state is TierState.UNREACHABLE else ""
+    told_before = ""
+    if status is not None and status.state is TierState.UNREACHABLE:
+        words = f"tier {status.number} (target {status.tier.target:.4g}) was out of reach before"
+        told_before = status.reason or words
     return JobRecord(
         job_id=job.id,
         stage=stage,
