@@ -184,7 +184,7 @@ class SimulatedJob:
             node_id=move.node_id if move is not None else home,
             movable=not job.run_active,
             share=move.share if move is not None else job.share,
-            observations=tuple(self.observations),
+            observations=tuple(self.observations[-MAX_OBSERVATIONS:]),
             cpu_seconds=self.cpu_seconds,
             name=job.spec.name,
             tenant_weight=planned.tenant_weight,

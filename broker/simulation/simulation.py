@@ -401,7 +401,7 @@ class Simulation:
                 self._tell(view.id, ReachJudged(reason))
 
     def _watch_for_standstill(self, decided: Decided) -> None:
-        stands = bool(self._active) and not (self._runs or self._planned or decided.changed)
+        stands = bool(decided.snapshot.jobs) and not (self._runs or self._planned or decided.changed)
         self._idle_passes = self._idle_passes + 1 if stands else 0
         if self._idle_passes > _IDLE_PASSES:
             waiting = ", ".join(list(self._active)[:5])

@@ -12,7 +12,7 @@ from tiercel.broker.scheduling.interface import Assignment, Plan, Snapshot
 from tiercel.broker.simulation import simulate
 from tiercel.broker.simulation.endpoints import EndpointLoad
 from tiercel.broker.simulation.requests import ConstantRate
-from tiercel.broker.simulation.scenario import Scenario
+from tiercel.broker.simulation.scenario import Scenario, equal_nodes
 from tiercel.broker.simulation.workload import ListedJobs, PlannedJob
 
 # Two requests a second of a quarter of a CPU second: half a core.
@@ -82,3 +82,16 @@ def test_policies_see_endpoints_with_what_was_measured() -> None:
     assert (last.name, last.node_id, last.quality, last.objective_seconds) == ("digits", "node1", 0.75, 0.5)
     assert (last.requests_per_second, last.cpu_cores_used, last.delay_seconds) == pytest.approx((2.0, 0.5, 0.5))
     assert last.share is not None
+
+
+def test_an_endpoint_goes_where_its_newest_version_was_made() -> None:
+    nodes = equal_nodes(2, 1.0)
+    jobs = ListedJobs(
+        (PlannedJob(0.0, steps(*[0.1] * 30)), PlannedJob(0.5, steps(0.5, tiers=(0.5,)), endpoint="digits"))
+    )
+    planned = replace(fed(HALF_A_CORE, 10.0), nodes=nodes, jobs=jobs, record_usage=True)
+    beside, feeding = simulate(planned, "fair").jobs
+    # The first one shares node1 with the endpoint until the second one's model goes live on node2 at 3 s.
+    assert feeding.nodes == ("node2",)
+    assert feeding.tiers[0].delivered_seconds == pytest.approx(2.5)
+    assert [(each.at, each.cores) for each in beside.usage[:2]] == [(0.0, 0.5), (3.0, 1.0)]

@@ -247,3 +247,33 @@ def test_policies_are_compared_on_the_same_jobs() -> None:
         assert (left.arrived_at, left.workload) == (right.arrived_at, right.workload)
         assert [tier.true_work for tier in left.tiers] == [tier.true_work for tier in right.tiers]
     assert fair.mean_time_to_tier(1) != tradl.mean_time_to_tier(1)
+
+
+def test_an_initial_placement_that_is_drawn_is_the_same_for_all_policies() -> None:
+    planned = replace(mixed_jobs(24, 4), random_placement=True, machines=MachineSettings(migrations=False))
+    homes = [[job.nodes for job in simulate(planned, policy, 2).jobs] for policy in ("fair", "tradl")]
+    assert homes[0] == homes[1]
+    balanced = [job.nodes for job in simulate(replace(planned, random_placement=False), "fair", 2).jobs]
+    assert homes[0] != balanced
+
+
+def test_what_a_job_used_over_time_can_be_kept() -> None:
+    planned = replace(scenario((0, SMALL), (2, SMALL)), record_usage=True)
+    first, second = simulate(planned, "fair").jobs
+    assert [(each.at, each.cores, each.weight) for each in first.usage] == [
+        (0.0, 1.0, 1.0),
+        (2.0, 0.5, 0.5),
+        (4.0, 0, 0),
+    ]
+    assert [(each.at, each.cores, each.node_id) for each in second.usage] == [
+        (2.0, 0.5, "node1"),
+        (4.0, 1.0, "node1"),
+        (6.0, 0.0, "node1"),
+    ]
+    assert simulate(scenario((0, SMALL)), "fair").jobs[0].usage == ()
+
+
+def test_a_late_delivery_is_no_standstill() -> None:
+    planned = replace(scenario((0, SMALL)), machines=MachineSettings(delivery_seconds=50_000.0))
+    (job,) = simulate(planned, "fair").jobs
+    assert (job.state, job.finished_at) == (JobState.COMPLETED, 50_003.0)
