@@ -15,7 +15,10 @@ def largest_value(observations: Sequence[Observation], so_far: float) -> float:
         observations: The reports that are kept.
         so_far: The largest of those that are kept no more.
     """
-    return max(so_far, *(abs(seen.value) for seen in observations if math.isfinite(seen.value)), 0.0)
+    sizes = [abs(seen.value) for seen in observations]
+    if not math.isfinite(sum(sizes)):
+        sizes = [size for size in sizes if math.isfinite(size)]
+    return max(so_far, max(sizes, default=0.0))
 
 
 def growth_efficiency(
@@ -43,7 +46,7 @@ def growth_efficiency(
         age = now - seen.at
         if age >= 2 * interval:
             break
-        if math.isfinite(seen.value) and math.isfinite(seen.cpu_seconds):
+        if math.isfinite(seen.value + seen.cpu_seconds):
             (recent if age < interval else before).append(seen)
     if not recent or not before or largest <= 0:
         return None
@@ -68,4 +71,4 @@ def _cpu_use(start: Observation, recent: Sequence[Observation]) -> float:
 
 
 def _mean(reports: Sequence[Observation], largest: float) -> float:
-    return sum(seen.value / largest for seen in reports) / len(reports)
+    return sum([seen.value / largest for seen in reports]) / len(reports)

@@ -90,7 +90,9 @@ def one_pass(
 
 
 def _limited(record: FlowconRecord, limit: float) -> FlowconRecord:
-    return record if limit == record.limit else replace(record, limit=limit)
+    if limit == record.limit:
+        return record
+    return FlowconRecord(record.list, limit, record.growth, record.best, record.largest, record.seen, record.fresh)
 
 
 def all_completing(records: Sequence[FlowconRecord]) -> bool:
