@@ -80,6 +80,7 @@ class SimulatedJob:
     usage: list[Usage] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
     view: JobView | None = None
+    viewed_at: float = 0.0
 
     @property
     def threads(self) -> int:
@@ -160,10 +161,11 @@ class SimulatedJob:
             return math.inf
         return job.last_heard_at + job.spec.report_timeout_seconds + _A_MOMENT_SECONDS
 
-    def present(self, now: float) -> JobView:
-        """What policies see of it; kept until something changes."""
-        if self.view is None:
+    def present(self, now: float, usage_seconds: float = 0.0) -> JobView:
+        """What policies see of it; kept until something changes, and of a run for so many seconds."""
+        if self.view is None or (self.cores > 0 and now - self.viewed_at >= usage_seconds):
             self.view = self._view(now)
+            self.viewed_at = now
         return self.view
 
     def _view(self, now: float) -> JobView:

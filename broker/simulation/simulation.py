@@ -351,7 +351,8 @@ class Simulation:
 
     def _observe(self, trigger: Trigger) -> Snapshot:
         now = self._events.now
-        jobs = tuple([sim.present(now) for sim in self._active.values() if sim.visible])
+        period = self._machines.usage_seconds
+        jobs = tuple([sim.present(now, period) for sim in self._active.values() if sim.visible])
         endpoints = self._serving.views(now)
         nodes = self._views_without_leaving() if self._leaving else self._node_views
         return Snapshot(now, trigger, jobs, nodes, endpoints, self._memory.by_workload())

@@ -31,14 +31,14 @@ def test_means_are_over_jobs_that_reached_the_tier(shared: Result) -> None:
 
 def test_makespan_and_completion(shared: Result) -> None:
     # The first waits until its model is delivered, half a second after its last report; the second is done with it.
-    assert (shared.makespan, shared.mean_completion) == (6.5, pytest.approx((6.5 + 6.0) / 2))
+    assert (shared.makespan, shared.mean_completion) == pytest.approx((6.5, (6.5 + 6.0) / 2))
 
 
 def test_ratios_against_another_policy(shared: Result, apart: Result) -> None:
     assert shared.tier_ratios(1, apart) == (2.0, 2.0)
     assert shared.tier_ratios(2, apart) == (2.0,)
-    assert shared.finish_ratios(apart) == (pytest.approx(6.5 / 3.5), pytest.approx(2.0))
-    assert [job.slowdown for job in shared.jobs] == [pytest.approx(6.5 / 3), pytest.approx(2.0)]
+    assert shared.finish_ratios(apart) == pytest.approx((6.5 / 3.5, 2.0))
+    assert [job.slowdown for job in shared.jobs] == pytest.approx([6.5 / 3, 2.0])
 
 
 def test_a_tier_that_could_have_been_reached_counts_as_missed(shared: Result) -> None:

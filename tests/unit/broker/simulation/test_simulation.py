@@ -260,11 +260,8 @@ def test_an_initial_placement_that_is_drawn_is_the_same_for_all_policies() -> No
 def test_what_a_job_used_over_time_can_be_kept() -> None:
     planned = replace(scenario((0, SMALL), (2, SMALL)), record_usage=True)
     first, second = simulate(planned, "fair").jobs
-    assert [(each.at, each.cores, each.weight) for each in first.usage] == [
-        (0.0, 1.0, 1.0),
-        (2.0, 0.5, 0.5),
-        (4.0, 0, 0),
-    ]
+    weights = [(each.at, each.cores, each.weight) for each in first.usage]
+    assert weights == [(0.0, 1.0, 1.0), (2.0, 0.5, 0.5), (4.0, 0.0, 0.0)]
     assert [(each.at, each.cores, each.node_id) for each in second.usage] == [
         (2.0, 0.5, "node1"),
         (4.0, 1.0, "node1"),
@@ -277,3 +274,15 @@ def test_a_late_delivery_is_no_standstill() -> None:
     planned = replace(scenario((0, SMALL)), machines=MachineSettings(delivery_seconds=50_000.0))
     (job,) = simulate(planned, "fair").jobs
     assert (job.state, job.finished_at) == (JobState.COMPLETED, 50_003.0)
+
+
+def test_policies_see_what_a_run_has_used_by_now_even_between_reports() -> None:
+    watcher = Watcher("node1")
+    planned = replace(scenario((0, steps(0.9, startup=5.0))), loop=LoopSettings(interval_seconds=1.5))
+    simulate(planned, watcher)
+    seen = [(snapshot.now, snapshot.jobs[0].cpu_seconds) for snapshot in watcher.seen if snapshot.jobs]
+    assert seen == [(0.0, 0.0), (1.5, 1.5), (4.5, 4.5)]
+    seldom = Watcher("node1")
+    simulate(replace(planned, machines=MachineSettings(usage_seconds=4.0)), seldom)
+    seen = [(snapshot.now, snapshot.jobs[0].cpu_seconds) for snapshot in seldom.seen if snapshot.jobs]
+    assert seen == [(0.0, 0.0), (1.5, 0.0), (4.5, 4.5)]

@@ -53,9 +53,8 @@ def test_views_are_those_of_the_actor(events: list[JobInput]) -> None:
     observations = observations_of(news)
     nothing = cast("Any", None)
     live = cast("Any", JobActor(job, nothing, nothing, nothing, observations=observations))._view()
-    sim = SimulatedJob(
-        PlannedJob(0.0, WORKLOAD), job, Trajectory((1.0, 2.0), (0.5, 0.9)), (0, 1), run_cpu=job.cpu_seconds
-    )
+    ahead = Trajectory((1.0, 2.0), (0.5, 0.9))
+    sim = SimulatedJob(PlannedJob(0.0, WORKLOAD), job, ahead, (0, 1), run_cpu=job.cpu_seconds)
     sim.observations = observations
     shown = sim.present(3.0)
     assert live is not None
