@@ -65,17 +65,14 @@ _ALL = (
 ARMS: Mapping[str, Arm] = MappingProxyType({arm.name: arm for arm in _ALL})
 """All arms by name. All but ``fair`` and ``utility-plain-slices`` have the same long slices."""
 
-CORE = ("fair", "fair-slices", "utility", "utility-history", "fifo")
-"""Run in every block."""
+CORE = ("fair", "fair-slices", "utility", "fifo")
+"""Run in most blocks."""
 
-WIDE = (*CORE, "tradl", "las", "slaq", "flowcon", "srpt-oracle", "utility-plain-slices")
-"""Run where there is time for more: see :data:`benchmarks.scheduling.matrix.WIDE_SCHEDULES`."""
+WIDE = (*CORE, "utility-history", "tradl", "las", "slaq", "flowcon", "srpt-oracle")
+"""Run where everything is to be compared."""
 
 TWO_NODES = ("fair", "fair-slices", "specon", "utility")
 """Run where jobs may move from one node to another."""
-
-UNDER_LOAD = (*CORE, "dqoes")
-"""Run where an application asks the endpoints."""
 
 QUICK = ("fair", "fifo", "utility")
 """Run for a sanity check; those that are missing are left out."""

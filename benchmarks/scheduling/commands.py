@@ -25,10 +25,10 @@ from benchmarks.scheduling.figures import make_bars, make_figures, sanity_bars
 from benchmarks.scheduling.kinds import KINDS
 from benchmarks.scheduling.live_run import LiveSettings, run_schedule
 from benchmarks.scheduling.matrix import (
+    ARMS_OF,
     Block,
     Budget,
     Run,
-    arms_of,
     deadline_seconds,
     expected_seconds,
     forget_others,
@@ -81,7 +81,7 @@ def run(
     folder = output or BUILD / ("quick" if quick else "live")
     names = tuple(schedule or schedules_of(quick=quick))
     missing = _check(names, tuple(arm or ()))
-    wanted = {name: [each for each in arm or arms_of(name, quick=quick) if each not in missing] for name in names}
+    wanted = {name: [each for each in arm or ARMS_OF[name] if each not in missing] for name in names}
     for name, why in missing.items():
         console.print(f"Left out: {name}. {why}", style="yellow", markup=False)
     times = repetitions or (1 if quick or minutes is None else REPETITIONS)

@@ -22,8 +22,8 @@ def export(outcomes: Sequence[RunOutcome], recordings: Recordings, cores: int, p
     """Write what the simulator reads: each kind alone, and the live runs whose policy needs nothing beside its options.
 
     Args:
-        outcomes: Live runs; left out are those under load, on two nodes, incomplete, without recordings, and of arms that know
-            the past or the future.
+        outcomes: Live runs; left out are those under load, on two nodes, incomplete or without recordings, and those
+            of arms that know the past or the future.
         recordings: Of each kind alone.
         cores: Of the machine.
         path: The file.

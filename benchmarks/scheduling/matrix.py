@@ -11,26 +11,38 @@ import hashlib
 import json
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 import tiercel
-from benchmarks.scheduling.arms import CORE, QUICK, TWO_NODES, UNDER_LOAD, WIDE, Arm
+from benchmarks.scheduling.arms import CORE, QUICK, TWO_NODES, WIDE, Arm
 from benchmarks.scheduling.kinds import KINDS
 from benchmarks.scheduling.outcome import RunOutcome
 from benchmarks.scheduling.recordings import Recordings
 from benchmarks.scheduling.schedules import SCHEDULES, Schedule, make_schedule
 
-WIDE_SCHEDULES = ("at-once", "random")
-"""In these all arms run; elsewhere the core ones."""
+ARMS_OF: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "at-once": WIDE,
+        "random": (*CORE, "utility-history"),
+        "ten": CORE,
+        "mixed": (*CORE, "dqoes"),
+        "two-nodes": TWO_NODES,
+        "fixed": (*CORE, "flowcon"),
+        "fifteen": ("fair", "fair-slices", "utility"),
+        "small": QUICK,
+    }
+)
+"""Names of the arms that run in blocks of a schedule when nothing else was asked for."""
 
 QUICK_SCHEDULES = ("small",)
 
-START_STOP_SECONDS = 9.0
+START_STOP_SECONDS = 6.0
 """What a run takes beyond its schedule: the product's start and its end."""
 
-BUSY_FACTOR = 1.25
+BUSY_FACTOR = 1.15
 """How much longer the jobs take together than their CPU seconds alone, spread evenly over all cores."""
 
 DEADLINE_FACTOR, LEAST_DEADLINE_SECONDS = 4.0, 240.0
@@ -130,17 +142,6 @@ def forget_others(blocks: Sequence[Block], folder: Path) -> None:
     for path in folder.glob("*.json"):
         if path not in wanted or wanted[path].load(folder) is None:
             path.unlink()
-
-
-def arms_of(schedule: str, *, quick: bool) -> tuple[str, ...]:
-    """Names of the arms that run in blocks of a schedule when nothing else was asked for."""
-    if quick:
-        return QUICK
-    if SCHEDULES[schedule].nodes > 1:
-        return TWO_NODES
-    if SCHEDULES[schedule].requests_per_second:
-        return UNDER_LOAD
-    return WIDE if schedule in WIDE_SCHEDULES else CORE
 
 
 def schedules_of(*, quick: bool) -> tuple[str, ...]:

@@ -139,24 +139,24 @@ def _mixed(generator: random.Random) -> tuple[list[str], list[float]]:
     return draw_kinds(generator, 6, classifiers), [0.0, 0.0, 0.0, *sorted(generator.uniform(2, 12) for _ in range(3))]
 
 
-SCHEDULES: Mapping[str, Recipe] = MappingProxyType(
-    {
-        "at-once": Recipe("6 jobs at the same time", _at_once(6)),
-        "random": Recipe("6 jobs, uniform in 0-15 s", _uniform(6, 15.0)),
-        "fixed": Recipe("4 jobs, 3 s apart, the longest first (FlowCon's and TRADL's, scaled to seconds)", _fixed),
-        "mixed": Recipe("6 classifiers in 0-12 s, their endpoints under 60 requests a second", _mixed, 60.0),
-        "ten": Recipe("10 jobs, uniform in 0-25 s", _uniform(10, 25.0)),
-        "two-nodes": Recipe(
-            "8 jobs, uniform in 0-8 s, on two nodes of half the machine each", _uniform(8, 8.0), nodes=2
-        ),
-        "fifteen": Recipe("15 jobs, uniform in 0-30 s", _uniform(15, 30.0)),
-        "small": Recipe("3 jobs at the same time; for trying things out", lambda generator: _small(generator)),
-    }
-)
-"""How to draw schedules, by name; the order is that of a full run."""
-
-
 def _small(generator: random.Random) -> tuple[list[str], list[float]]:
     kinds = ["mlp-small", "gru-small", "cnn-small"]
     generator.shuffle(kinds)
     return kinds, [0.0, 0.0, 0.0]
+
+
+SCHEDULES: Mapping[str, Recipe] = MappingProxyType(
+    {
+        "at-once": Recipe("6 jobs at the same time", _at_once(6)),
+        "random": Recipe("6 jobs, uniform in 0-15 s", _uniform(6, 15.0)),
+        "ten": Recipe("10 jobs, uniform in 0-25 s", _uniform(10, 25.0)),
+        "mixed": Recipe("6 classifiers in 0-12 s, their endpoints under 60 requests a second", _mixed, 60.0),
+        "two-nodes": Recipe(
+            "8 jobs, uniform in 0-8 s, on two nodes of half the machine each", _uniform(8, 8.0), nodes=2
+        ),
+        "fixed": Recipe("4 jobs, 3 s apart, the longest first (FlowCon's and TRADL's, scaled to seconds)", _fixed),
+        "fifteen": Recipe("15 jobs, uniform in 0-30 s", _uniform(15, 30.0)),
+        "small": Recipe("3 jobs at the same time; for trying things out", _small),
+    }
+)
+"""How to draw schedules, by name; the order is that of a full run."""

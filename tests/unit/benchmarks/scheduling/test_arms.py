@@ -2,16 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.scheduling.arms import ARMS, CORE, QUICK, WIDE, Arm, oracle_options, why_missing
+from benchmarks.scheduling.arms import ARMS, Arm, oracle_options, why_missing
 from tiercel.broker.scheduling.registry import create_policy
 from tiercel.broker.scheduling.srpt_oracle import SrptOraclePolicy
-
-
-def test_what_is_run_by_default_exists_once() -> None:
-    for names in (CORE, QUICK, WIDE):
-        assert len(set(names)) == len(names)
-        assert set(names) <= set(ARMS)
-    assert set(CORE) <= set(WIDE)
 
 
 def test_an_arm_whose_policy_or_option_is_not_there_says_so() -> None:

@@ -7,11 +7,11 @@ import pytest
 
 from benchmarks.scheduling.arms import ARMS
 from benchmarks.scheduling.matrix import (
+    ARMS_OF,
     Block,
     Budget,
     Run,
     Step,
-    arms_of,
     deadline_seconds,
     expected_seconds,
     forget_others,
@@ -22,7 +22,7 @@ from benchmarks.scheduling.matrix import (
 )
 from benchmarks.scheduling.outcome import RunOutcome
 from benchmarks.scheduling.recordings import Recordings
-from benchmarks.scheduling.schedules import make_schedule
+from benchmarks.scheduling.schedules import SCHEDULES, make_schedule
 from tests.support.scheduling_runs import job_outcome, recording, run_outcome
 
 NAMES = ("fair", "fifo", "tradl", "utility")
@@ -138,5 +138,12 @@ def test_a_run_is_expected_to_take_as_long_as_its_work_and_longer_with_fewer_cor
 def test_the_quick_form_is_small() -> None:
     assert schedules_of(quick=True) == ("small",)
     assert "small" not in schedules_of(quick=False)
-    assert len(arms_of("small", quick=True)) == 3
-    assert set(arms_of("ten", quick=False)) < set(arms_of("at-once", quick=False))
+    assert len(ARMS_OF["small"]) == 3
+
+
+def test_every_schedule_has_arms_that_exist_and_a_baseline() -> None:
+    assert set(ARMS_OF) == set(SCHEDULES)
+    for arms in ARMS_OF.values():
+        assert set(arms) <= set(ARMS)
+        assert len(set(arms)) == len(arms)
+        assert "fair" in arms
