@@ -29,6 +29,8 @@ VARIANTS: list[tuple[str, dict[str, Option]]] = [(name, {}) for name in sorted(p
     ("flowcon", {"no_update": True}),
     ("las", {"thresholds": "", "tier_first": False}),
     ("slaq", {"tier_first": False, "recent": 4}),
+    ("specon", {"placement": "procon", "growth": "flowcon", "unit": "reports", "interval": 1, "round_seconds": 0.0}),
+    ("specon", {"placement": "random", "rule": "load"}),
     ("srpt-oracle", {"works": "job:10/20"}),
 ]
 every_policy = pytest.mark.parametrize(("name", "options"), VARIANTS)
