@@ -233,11 +233,11 @@ def endpoint(name: str = "digits", **changes: Any) -> EndpointView:
 
 
 def test_an_endpoint_gets_what_its_objective_needs() -> None:
-    # 5 ms a request: load 0.25 cores, and 0.005 / 0.02 = 0.25 more to answer in 20 ms; a quarter of that to spare.
+    # 5 ms a request: load 0.25 cores, and 0.005 / 0.01 = 0.5 more to answer in half of 20 ms in the mean; a tenth spare.
     plan = plan_of(known("a", "long"), nodes=[node(cpu_cores=4.0)], endpoints=(endpoint(),))
-    assert plan.endpoint_shares["digits"].cpu_weight == pytest.approx(1.25 * 0.5 / 4)
-    assert weights(plan)["a"] == pytest.approx(1 - 1.25 * 0.5 / 4)
-    assert plan.endpoint_shares["digits"].reason == "50 requests/s within 20 ms need 0.62 cores: 15.6% of the node"
+    assert plan.endpoint_shares["digits"].cpu_weight == pytest.approx(1.1 * 0.75 / 4)
+    assert weights(plan)["a"] == pytest.approx(1 - 1.1 * 0.75 / 4)
+    assert plan.endpoint_shares["digits"].reason == "50 requests/s within 20 ms need 0.82 cores: 20.6% of the node"
 
 
 def test_training_that_is_worth_more_outbids_an_endpoint() -> None:
@@ -266,13 +266,25 @@ def test_an_endpoint_that_is_too_slow_gets_more_from_pass_to_pass() -> None:
     policy = UtilityPolicy(UNGUARDED)
     state = policy.initial_state()
     shares = []
-    for _ in range(4):
-        slow = endpoint(delay_seconds=0.05)
+    for step in range(4):
+        slow = endpoint(delay_seconds=0.05 + 0.001 * step)
         seen = replace(snapshot([known("a", "long")], [node(cpu_cores=4.0)]), endpoints=(slow,), history=HISTORY)
         plan, state = policy.plan(seen, state)
         shares.append(plan.endpoint_shares["digits"].cpu_weight)
     assert shares == sorted(shares)
     assert shares[-1] > 1.5 * shares[0]
+
+
+def test_an_endpoint_whose_clients_never_wait_to_ask_again_follows_its_delay() -> None:
+    # It uses all of its share, whatever that is, and is four times too slow: twice as much at once.
+    policy = UtilityPolicy(UNGUARDED)
+    _, state = policy.plan(
+        replace(snapshot([], [node(cpu_cores=4.0)]), endpoints=(endpoint(),)), policy.initial_state()
+    )
+    given = state.endpoints["digits"].cores
+    busy = endpoint(requests_per_second=1.0, objective_seconds=2.0, delay_seconds=8.0, cpu_cores_used=given)
+    plan, _ = policy.plan(replace(snapshot([], [node(cpu_cores=4.0)]), endpoints=(busy,)), state)
+    assert plan.endpoint_shares["digits"].cpu_weight == pytest.approx(2 * given / 4)
 
 
 # --- Learning ---------------------------------------------------------------------------------------------------------
