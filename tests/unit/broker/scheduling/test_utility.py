@@ -233,11 +233,11 @@ def endpoint(name: str = "digits", **changes: Any) -> EndpointView:
 
 
 def test_an_endpoint_gets_what_its_objective_needs() -> None:
-    # 5 ms a request: load 0.25 cores, and 0.005 / 0.01 = 0.5 more to answer in half of 20 ms in the mean; a tenth spare.
+    # 5 ms a request: load 0.25 cores, and 0.005 / 0.01 = 0.5 more to answer in 10 ms in the mean; a tenth to spare.
     plan = plan_of(known("a", "long"), nodes=[node(cpu_cores=4.0)], endpoints=(endpoint(),))
     assert plan.endpoint_shares["digits"].cpu_weight == pytest.approx(1.1 * 0.75 / 4)
     assert weights(plan)["a"] == pytest.approx(1 - 1.1 * 0.75 / 4)
-    assert plan.endpoint_shares["digits"].reason == "50 requests/s within 20 ms need 0.82 cores: 20.6% of the node"
+    assert plan.endpoint_shares["digits"].reason == "50 requests/s within 20 ms need 0.83 cores: 20.6% of the node"
 
 
 def test_training_that_is_worth_more_outbids_an_endpoint() -> None:
