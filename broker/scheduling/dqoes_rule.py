@@ -6,13 +6,15 @@ All CPU here is in fractions of the node. Pure numbers; :mod:`.dqoes` makes plan
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tiercel.broker.scheduling.allocation import Claim, divide
 
 # Nothing was answered although something arrived: held for this many objectives late, at the least.
 _SILENT_LATENESS = 2.0
+# Who uses less of its limit than this does not use it up.
+_BOUND = 0.95
 # Keeps sums finite; what is a million times too slow has no use for more.
 _LARGEST_RATIO = 1e6
 
@@ -95,6 +97,19 @@ class Service:
         return _SILENT_LATENESS * self.objective if self.delay is None else self.delay
 
     @property
+    def lateness(self) -> float:
+        """The delay over the objective."""
+        return self.measured_delay / self.objective
+
+    def loose_limit(self, idle: float) -> float:
+        """Its limit; where it has none, what it could have used: as much again, but not more than what is ``idle``."""
+        return self.used + min(self.used, idle) if self.limit is None else self.limit
+
+    def is_loose(self, idle: float) -> bool:
+        """Whether it leaves some of its limit unused."""
+        return self.used < _BOUND * self.loose_limit(idle)
+
+    @property
     def quality(self) -> float:
         """Seconds by which it is faster than it needs to be; below 0 when it is slower."""
         return self.objective - self.measured_delay
@@ -111,19 +126,50 @@ def limits(services: Sequence[Service], settings: RuleSettings, capacity: float 
     """The limits for the next interval, as fractions of the node, by name; they fit into ``capacity``.
 
     Limits start from real use, not from the old limit: one that never bound anything would blind the rule for many
-    passes (papers §4.2). Idle CPU, and that nobody is moved past its objective, are our additions; with
-    ``LITERAL`` they are left out.
+    passes (papers §4.2). Ours, and left out with ``LITERAL``: idle CPU is given out, nobody is moved past its
+    objective, and a service that does not use up its limit is steered by the headroom above its use.
     """
     groups = {kind: [s for s in services if classify(s, settings.alpha) is kind] for kind in QoeClass}
-    given = _cut(groups[QoeClass.FASTER], settings)
-    given |= {service.name: _frozen(service, settings) for service in groups[QoeClass.SATISFIED]}
-    slower = groups[QoeClass.SLOWER]
     if settings.mode is DqoesMode.LITERAL:
-        budget = sum(service.used - given[service.name] for service in groups[QoeClass.FASTER])
+        given = _literal(groups, settings)
     else:
-        budget = capacity - sum(given.values()) - sum(service.used for service in slower)
-    given |= _raised(slower, max(budget, 0.0), settings)
-    return _fitted({service.name: given[service.name] for service in services}, capacity, settings.min_limit)
+        given = _conserving(groups, settings, capacity)
+    return _fitted(services, given, capacity, settings.min_limit)
+
+
+def _literal(groups: Mapping[QoeClass, Sequence[Service]], settings: RuleSettings) -> dict[str, float]:
+    faster, slower = groups[QoeClass.FASTER], groups[QoeClass.SLOWER]
+    cuts = _portions(faster, settings.beta * sum(service.used for service in faster), settings)
+    given = {service.name: max(service.used - cuts[service.name], settings.min_limit) for service in faster}
+    freed = sum(service.used - given[service.name] for service in faster)
+    gains = _portions(slower, max(freed, 0.0), settings)
+    given |= {s.name: max(s.used, settings.min_limit) for s in groups[QoeClass.SATISFIED]}
+    return given | {s.name: max(min(s.used + gains[s.name], 1.0), settings.min_limit) for s in slower}
+
+
+def _portions(services: Sequence[Service], budget: float, settings: RuleSettings) -> dict[str, float]:
+    """What each has of a budget by its weight."""
+    total = sum(_weight(service, settings) for service in services) or 1.0
+    return {service.name: _weight(service, settings) / total * budget for service in services}
+
+
+def _conserving(
+    groups: Mapping[QoeClass, Sequence[Service]], settings: RuleSettings, capacity: float
+) -> dict[str, float]:
+    idle = max(capacity - sum(service.used for group in groups.values() for service in group), 0.0)
+    faster, slower = groups[QoeClass.FASTER], groups[QoeClass.SLOWER]
+    # A satisfied one keeps its limit: where requests do not come all the time it needs more than it uses.
+    given = {s.name: max(s.used, s.limit or 0.0, settings.min_limit) for s in groups[QoeClass.SATISFIED]}
+    loose = {s.name: max(_steered(s, s.loose_limit(idle)), settings.min_limit) for s in faster if s.is_loose(idle)}
+    given |= loose | _cut([service for service in faster if service.name not in loose], settings)
+    base = {service.name: max(service.used, service.limit or 0.0) for service in slower}
+    budget = capacity - sum(given.values()) - sum(base.values())
+    claims = {
+        service.name: Claim(_weight(service, settings), 0.0, max(_enough(service) - base[service.name], 0.0))
+        for service in slower
+    }
+    gains = divide(claims, max(budget, 0.0))
+    return given | {name: max(base[name] + gain, settings.min_limit) for name, gain in gains.items()}
 
 
 def _weight(service: Service, settings: RuleSettings) -> float:
@@ -131,58 +177,51 @@ def _weight(service: Service, settings: RuleSettings) -> float:
     return min(abs(service.quality) / (service.objective if relative else 1.0), _LARGEST_RATIO)
 
 
-def _enough(service: Service) -> float:
-    """The limit that would bring it to its objective if delay went like one over the limit; at most the node."""
-    return min(service.used * min(service.measured_delay / service.objective, _LARGEST_RATIO), 1.0)
-
-
 def _cut(faster: Sequence[Service], settings: RuleSettings) -> dict[str, float]:
-    """Limits of those that give."""
+    """Limits of those that use up theirs and give, none past its objective."""
     budget = settings.beta * sum(service.used for service in faster)
-    least = {
-        service.name: settings.min_limit
-        if settings.mode is DqoesMode.LITERAL
-        else max(_enough(service), settings.min_limit)
-        for service in faster
-    }
+    least = {service.name: max(_enough(service), settings.min_limit) for service in faster}
     claims = {
         service.name: Claim(_weight(service, settings), 0.0, max(service.used - least[service.name], 0.0))
         for service in faster
     }
-    if settings.mode is DqoesMode.LITERAL:
-        total = sum(claim.weight for claim in claims.values()) or 1.0
-        cuts = {name: min(claim.weight / total * budget, claim.ceiling) for name, claim in claims.items()}
-    else:
-        cuts = divide(claims, budget)
+    cuts = divide(claims, budget)
     return {service.name: max(service.used - cuts[service.name], settings.min_limit) for service in faster}
 
 
-def _frozen(service: Service, settings: RuleSettings) -> float:
-    """The limit of a satisfied one; where requests do not come all the time it needs more than it uses."""
-    if settings.mode is DqoesMode.LITERAL or service.limit is None:
-        return max(service.used, settings.min_limit)
-    return max(service.used, service.limit, settings.min_limit)
+def _enough(service: Service) -> float:
+    """The limit that should bring it to its objective; at most the node.
+
+    One that uses up its limit, since its clients ask again as soon as they are answered, is as fast as its limit is
+    large.
+    """
+    if service.limit is not None and service.used < _BOUND * service.limit:
+        return min(_steered(service, service.limit), 1.0)
+    return min(service.used * min(service.lateness, _LARGEST_RATIO), 1.0)
 
 
-def _raised(slower: Sequence[Service], budget: float, settings: RuleSettings) -> dict[str, float]:
-    """Limits of those that are given ``budget`` together."""
-    literal = settings.mode is DqoesMode.LITERAL
+def _steered(service: Service, limit: float) -> float:
+    """The limit of one that does not use up its limit, since requests come by themselves.
+
+    The mean delay of a queue goes like one over the headroom (M/G/1 with processor sharing: work over limit less use),
+    so the headroom is scaled by how late it is; by two at most, since queues take time.
+    """
+    return service.used + (limit - service.used) * min(max(service.lateness, 0.5), 2.0)
+
+
+def _fitted(
+    services: Sequence[Service], given: Mapping[str, float], capacity: float, min_limit: float
+) -> dict[str, float]:
+    """What was promised beyond the capacity is taken back, from what nobody uses first.
+
+    With less than it uses, a service whose requests come by themselves would fall behind further and further.
+    """
+    least = min(min_limit, capacity / max(len(services), 1))
+    floors = {service.name: min(given[service.name], max(service.used, least)) for service in services}
+    if sum(floors.values()) > capacity:
+        floors = {name: min(limit, least) for name, limit in given.items()}
     claims = {
-        service.name: Claim(
-            _weight(service, settings), 0.0, max((1.0 if literal else _enough(service)) - service.used, 0.0)
-        )
-        for service in slower
+        service.name: Claim(given[service.name], min(floors[service.name], 1.0), min(given[service.name], 1.0))
+        for service in services
     }
-    if literal:
-        total = sum(claim.weight for claim in claims.values()) or 1.0
-        gains = {name: min(claim.weight / total * budget, claim.ceiling) for name, claim in claims.items()}
-    else:
-        gains = divide(claims, budget)
-    return {service.name: max(service.used + gains[service.name], settings.min_limit) for service in slower}
-
-
-def _fitted(given: dict[str, float], capacity: float, min_limit: float) -> dict[str, float]:
-    """What was promised beyond the capacity, for instance to one that used none of its frozen limit, is taken back."""
-    least = min(min_limit, capacity / max(len(given), 1))
-    claims = {name: Claim(limit, min(limit, least), min(limit, 1.0)) for name, limit in given.items()}
     return divide(claims, capacity)

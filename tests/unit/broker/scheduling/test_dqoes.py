@@ -76,8 +76,9 @@ def moves(looks: list[tuple[float, list[EndpointView]]], settings: DqoesSettings
     moved = []
     for now, endpoints in looks:
         shown = [replace(each, share=shares.get(each.name)) for each in endpoints]
+        before = [record.next_at for record in state.records]
         plan, state = policy.plan(snapshot(shown, now=now), state)
-        moved.append(plan.endpoint_shares != shares)
+        moved.append([record.next_at for record in state.records] != before)
         shares = plan.endpoint_shares
     return moved
 

@@ -66,10 +66,33 @@ def test_idle_cpu_goes_to_the_slower_unless_the_rule_is_taken_literally() -> Non
 
 def test_nobody_is_moved_past_its_objective_where_idle_cpu_is_given_out() -> None:
     assert limits([Service("slow", 10.0, 20.0, 0.1)], RuleSettings())["slow"] == pytest.approx(0.2)
-    assert limits([Service("fast", 10.0, 8.9, 0.5)], RuleSettings(beta=0.5))["fast"] == pytest.approx(0.445)
-    assert limits([Service("fast", 10.0, 8.9, 0.5)], RuleSettings(beta=0.5, mode=DqoesMode.LITERAL))[
-        "fast"
-    ] == pytest.approx(0.25)
+    fast = Service("fast", 10.0, 8.9, 0.5, limit=0.5)
+    assert limits([fast], RuleSettings(beta=0.5))["fast"] == pytest.approx(0.445)
+    assert limits([fast], RuleSettings(beta=0.5, mode=DqoesMode.LITERAL))["fast"] == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(
+    ("delay", "limit", "expected"),
+    [
+        (8.0, 0.3, 0.1 + 0.2 * 0.8),  # faster: the headroom shrinks by how early it is
+        (1.0, 0.3, 0.1 + 0.2 * 0.5),  # by half at most
+        (15.0, 0.2, 0.1 + 0.1 * 1.5),  # slower: it grows
+        (90.0, 0.2, 0.1 + 0.1 * 2),  # to twice itself at most
+        (1.0, None, 0.1 + 0.1 * 0.5),  # without a limit it is held to have as much headroom as it uses
+    ],
+)
+def test_one_that_leaves_some_of_its_limit_is_steered_by_its_headroom(
+    delay: float, limit: float | None, expected: float
+) -> None:
+    service = Service("s", 10.0, delay, 0.1, limit)
+    assert limits([service], RuleSettings()) == pytest.approx({"s": expected})
+
+
+def test_where_not_all_fits_the_headroom_shrinks_and_nobody_gets_less_than_it_uses() -> None:
+    busy = Service("busy", 10.0, 10.0, 0.45, limit=0.5)
+    idle = Service("idle", 10.0, 10.0, 0.1, limit=0.5)
+    given = limits([busy, idle], RuleSettings(), capacity=0.7)
+    assert given == pytest.approx({"busy": 0.45, "idle": 0.25})
 
 
 def test_a_satisfied_one_keeps_its_limit_although_it_uses_less() -> None:
@@ -81,6 +104,7 @@ def test_a_satisfied_one_keeps_its_limit_although_it_uses_less() -> None:
 def test_limits_fit_into_the_capacity_and_nobody_is_cut_to_nothing() -> None:
     full = [Service(f"s{index}", 10.0, 10.0, 0.2, limit=0.5) for index in range(4)]
     assert limits(full, RuleSettings(), capacity=0.8) == pytest.approx({f"s{index}": 0.2 for index in range(4)})
+    assert limits(full, RuleSettings(), capacity=0.4) == pytest.approx({f"s{index}": 0.1 for index in range(4)})
     idle = limits([Service("s", 10.0, 1e-6, 1e-6)], RuleSettings())
     assert idle == pytest.approx({"s": 0.01})
 
