@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 
 .PHONY: help
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
 
 $(STAMP): pyproject.toml constraints.txt
 	@echo "Installing Tiercel and its tools into $(VENV) (once; a few minutes)"
@@ -75,6 +75,21 @@ image: $(STAMP) ## Build the image for training containers (BASE=any Python base
 .PHONY: serving-smoke
 serving-smoke: $(STAMP) ## Measure the inference server for a few seconds
 	@$(BIN)/python -m benchmarks.serving_smoke
+
+.PHONY: bench-scheduling
+bench-scheduling: $(STAMP) ## Run the schedulers against each other with real training (BENCH_FLAGS=--quick for 3 minutes)
+	@$(BIN)/python -m benchmarks.scheduling run $(or $(BENCH_FLAGS),--minutes 25)
+
+.PHONY: bench-simulated
+bench-simulated: $(STAMP) ## Simulate every policy on many seeds, endpoints, the live trial, and large clusters
+	@$(BIN)/python -m benchmarks.simulated_trial
+	@$(BIN)/python -m benchmarks.simulated_policies
+	@$(BIN)/python -m benchmarks.simulated_endpoints
+	@$(BIN)/python -m benchmarks.simulated_scale
+
+.PHONY: bench-decisions
+bench-decisions: $(STAMP) ## Measure what one decision of each policy costs
+	@$(BIN)/python -m benchmarks.decision_cost
 
 .PHONY: bars
 bars: $(STAMP) ## Print every bar of every benchmark result and whether it holds
