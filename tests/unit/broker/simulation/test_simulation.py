@@ -285,4 +285,4 @@ def test_policies_see_what_a_run_has_used_by_now_even_between_reports() -> None:
     seldom = Watcher("node1")
     simulate(replace(planned, machines=MachineSettings(usage_seconds=4.0)), seldom)
     seen = [(snapshot.now, snapshot.jobs[0].cpu_seconds) for snapshot in seldom.seen if snapshot.jobs]
-    assert seen == [(0.0, 0.0), (1.5, 0.0), (4.5, 4.5)]
+    assert seen == [(0.0, 0.0), (1.5, 1.5), (4.5, 1.5)]
