@@ -15,6 +15,9 @@ from tiercel.broker.simulation.result import Decision
 from tiercel.broker.simulation.scenario import UnsoundPlanError
 
 
+_SAME_WEIGHT = 1e-6
+
+
 @dataclass(frozen=True, slots=True)
 class Decided:
     """What a pass decided.
@@ -79,11 +82,12 @@ class SimulatedScheduler:
         return Decided(snapshot, plan, changed)
 
 
-def _endpoints_changed(plan: Plan, snapshot: Snapshot, tolerance: float = 0.02) -> bool:
+def _endpoints_changed(plan: Plan, snapshot: Snapshot) -> bool:
+    """Whether endpoints get something else, as the live broker sees it: shares equal to six digits are the same."""
     for endpoint in snapshot.endpoints:
         share = plan.endpoint_shares.get(endpoint.name)
         if (share is None) != (endpoint.share is None):
             return True
-        if share is not None and not share.same_limits(endpoint.share, tolerance=tolerance):
+        if share is not None and not share.same_limits(endpoint.share, tolerance=_SAME_WEIGHT):
             return True
     return False
