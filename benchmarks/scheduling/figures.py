@@ -200,10 +200,8 @@ def _row(run: RunOutcome, recordings: Recordings) -> Json:
         "block": run.block,
         "arm": run.arm,
         "complete": run.complete,
-        "jobs": {
-            job.name: {"tiers": job.reached_seconds, "finish": job.finished_seconds, "cpu": job.cpu_seconds}
-            for job in run.jobs
-        },
+        # Seconds to tiers 1 and 2 and to the end, and CPU seconds.
+        "jobs": {job.name: [*job.reached_seconds, job.finished_seconds, job.cpu_seconds] for job in run.jobs},
         "makespan": run.makespan_seconds,
         "cpu_against_alone": _rounded(cpu_against_alone(run, recordings)),
         "controller_cores": _rounded(controller_cores(run)),

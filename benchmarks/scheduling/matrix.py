@@ -26,11 +26,11 @@ from benchmarks.scheduling.schedules import SCHEDULES, Schedule, make_schedule
 ARMS_OF: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "at-once": WIDE,
-        "random": (*CORE, "utility-history"),
+        "random": CORE,
         "ten": CORE,
-        "mixed": (*CORE, "dqoes"),
+        "mixed": ("fair", "utility", "utility-history", "fifo", "dqoes"),
         "two-nodes": TWO_NODES,
-        "fixed": (*CORE, "flowcon"),
+        "fixed": ("fair", "fair-slices", "utility", "utility-history", "flowcon"),
         "fifteen": ("fair", "fair-slices", "utility"),
         "small": QUICK,
     }

@@ -103,6 +103,8 @@ def _gain(found: Json | None) -> str:
 def _arms(figures: Json) -> list[str]:
     rows = []
     for arm, found in figures["arms"].items():
+        if not found["runs"]:
+            continue
         seconds = found["seconds"]
         cells = [*(_number(seconds[name], 1) for name in MEASURES), _number(found["worst_tier_1"], 2)]
         cells += [_number(found[name], 2) for name in ("worst_finish", "cpu_against_alone")]
