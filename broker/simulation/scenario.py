@@ -95,6 +95,13 @@ class Scenario:
         if self.endpoints and self.duration_seconds <= 0:
             msg = "with endpoints, duration_seconds must say how long to simulate"
             raise ValueError(msg)
+        known = {"", *(node.id for node in self.nodes)}
+        for endpoint in self.endpoints:
+            if endpoint.node_id not in known:
+                raise ValueError(f"endpoint {endpoint.name} is on node {endpoint.node_id}, which the scenario lacks")
+        if len({endpoint.name for endpoint in self.endpoints}) < len(self.endpoints):
+            msg = "two endpoints have the same name"
+            raise ValueError(msg)
 
 
 def equal_nodes(count: int, cpu_cores: float = 2.0, memory_bytes: int = 64 * GIB) -> tuple[NodeView, ...]:

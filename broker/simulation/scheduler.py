@@ -14,7 +14,6 @@ from tiercel.broker.scheduling.validation import check_plan
 from tiercel.broker.simulation.result import Decision
 from tiercel.broker.simulation.scenario import UnsoundPlanError
 
-
 _SAME_WEIGHT = 1e-6
 
 

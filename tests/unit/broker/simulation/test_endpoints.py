@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -155,7 +156,11 @@ def test_rates() -> None:
     assert [bursts.per_second(float(slot), 8) for slot in range(50)] != slots[:50]
 
 
-def test_endpoints_need_a_duration() -> None:
+def test_endpoints_need_a_duration_a_node_that_exists_and_a_name_of_their_own() -> None:
     load = EndpointLoad(name="e", work_cpu_seconds=0.1, rate=ConstantRate(5.0))
     with pytest.raises(ValueError, match="duration_seconds"):
         Scenario(nodes=equal_nodes(1), endpoints=(load,))
+    with pytest.raises(ValueError, match="on node nowhere, which the scenario lacks"):
+        Scenario(nodes=equal_nodes(1), endpoints=(replace(load, node_id="nowhere"),), duration_seconds=1.0)
+    with pytest.raises(ValueError, match="same name"):
+        Scenario(nodes=equal_nodes(1), endpoints=(load, load), duration_seconds=1.0)
