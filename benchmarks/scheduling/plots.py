@@ -154,9 +154,8 @@ def _draw_stages(panel: Axes, run: RunOutcome) -> None:
 
 
 def draw_times(runs: Sequence[RunOutcome], path: Path) -> Path:
-    """For each arm, which part of all jobs had reached tiers 1 and 2 by when; blocks that all drawn arms ran in."""
-    arms = [arm for arm in SHOWN if any(run.arm == arm for run in runs)]
-    blocks = [block for block, found in by_block(runs).items() if set(arms) <= set(found)]
+    """For each arm, which part of all jobs had reached tiers 1 and 2 by when, over blocks that all drawn arms ran in."""
+    arms, blocks = comparable(runs)
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(10, 4.2), layout="constrained")
         panels = figure.subplots(1, 2, sharey=True)
@@ -170,11 +169,20 @@ def draw_times(runs: Sequence[RunOutcome], path: Path) -> Path:
             panel.set_xlabel("Seconds since the job's submission")
             panel.grid(color=FAINT, alpha=0.35)
             panel.set_xlim(left=0)
+        figure.suptitle(f"Schedules {', '.join(blocks)}", fontsize=9)
         panels[0].yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         handles, labels = panels[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
         figure.savefig(path, dpi=120, facecolor="white")
     return path
+
+
+def comparable(runs: Sequence[RunOutcome]) -> tuple[list[str], list[str]]:
+    """The arms of the block that most arms ran in, and all blocks that all of these ran in."""
+    found = by_block(runs)
+    most = max(found.values(), key=lambda arms: len(set(arms) & set(SHOWN)))
+    arms = [arm for arm in SHOWN if arm in most]
+    return arms, [block for block, each in found.items() if set(arms) <= set(each)]
 
 
 def draw_served(runs: Sequence[RunOutcome], path: Path) -> Path:

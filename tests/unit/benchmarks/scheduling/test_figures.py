@@ -8,7 +8,7 @@ import pytest
 from benchmarks.results import Bar
 from benchmarks.scheduling.figures import make_bars, make_figures, sanity_bars
 from benchmarks.scheduling.outcome import RunOutcome, Served
-from benchmarks.scheduling.plots import draw_all, share_at, stage_at, way_to_last_tier
+from benchmarks.scheduling.plots import comparable, draw_all, share_at, stage_at, way_to_last_tier
 from benchmarks.scheduling.recordings import Recordings
 from benchmarks.scheduling.tables import BEGIN, END, make_section, write_section
 from tests.support.scheduling_runs import job_outcome, recording, run_outcome
@@ -112,6 +112,13 @@ def test_the_way_ends_at_the_last_tier() -> None:
     way = way_to_last_tier(job_outcome(reached=(4.0, 6.0)))
     assert way[0] == (1.0, 0.0)
     assert way[-1] == (6.0, 1.0)
+
+
+def test_only_arms_that_met_the_same_jobs_are_held_against_each_other() -> None:
+    runs = [run_outcome(arm, repetition=repetition) for arm in ("fair", "utility") for repetition in range(2)]
+    runs += [run_outcome("fifo", repetition=1), run_outcome("dqoes", repetition=2), run_outcome("fair", repetition=2)]
+    assert comparable(runs) == (["fair", "fifo", "utility"], ["small-1"])
+    assert comparable(runs[:4]) == (["fair", "utility"], ["small-0", "small-1"])
 
 
 def test_plots_are_drawn(tmp_path: Path) -> None:
