@@ -21,6 +21,7 @@ from tiercel.broker.simulation.cluster import Colocation, PenaltyModel, water_fi
 from tiercel.broker.simulation.curves import Family, FamilyCurve
 from tiercel.broker.simulation.endpoints import EndpointLoad, SimulatedEndpoint
 from tiercel.broker.simulation.nodes import SimulatedNode
+from tiercel.broker.simulation.presets import mixed_jobs, with_endpoints
 from tiercel.broker.simulation.requests import ConstantRate
 
 GIB = 1024**3
@@ -166,3 +167,21 @@ def test_more_machines_are_never_slower_and_pooling_them_is_a_bound(drawn: list[
     longest = math.fsum(work for _, work in drawn)
     assert mean >= math.fsum(work for _, work in drawn) / len(drawn) - 1e-9
     assert mean <= longest + 1e-9
+
+
+@pytest.mark.parametrize("policy", sorted(policies))
+@settings(max_examples=8, deadline=None)
+@given(load=st.sampled_from([0.1, 0.5, 0.95, 1.5]), seed=st.integers(0, 5))
+def test_training_beside_serving_loses_no_job_and_counts_no_request_twice(policy: str, load: float, seed: int) -> None:
+    planned = with_endpoints(mixed_jobs(8, 2), load=load, duration_seconds=40.0)
+    result = simulate(planned, policy, seed)
+    assert result == simulate(planned, policy, seed)
+    assert all(job.state is JobState.COMPLETED for job in result.jobs)
+    for endpoint in result.endpoints:
+        assert endpoint.in_objective <= endpoint.answered + 1e-6 <= endpoint.requests + 2e-6
+        assert endpoint.served_quality <= endpoint.in_objective + 1e-6
+        assert endpoint.cpu_seconds <= 40.0 * CORES + 1e-6
+    used = math.fsum(job.cpu_seconds for job in result.jobs)
+    used += math.fsum(endpoint.cpu_seconds for endpoint in result.endpoints)
+    assert used <= result.ended_at * CORES * len(planned.nodes) + 1e-6
+    assert all(count.over + count.satisfied + count.under <= len(result.endpoints) for count in result.class_counts)
