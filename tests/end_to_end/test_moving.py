@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.product import digits_job, get_json
+from tests.support.product import SCRIPTS, digits_job, get_json
 from tests.support.two_nodes import JOB_SECONDS, TwoNodes, two_nodes
 from tests.support.until import until
-from tiercel import JobState, TierState
+from tiercel import JobState, Script, TierState
 from tiercel.broker.api import checkpoints
 from tiercel.broker.client import JobInfo, StateEvent, TierEvent
 
@@ -162,3 +162,34 @@ async def test_a_target_that_dies_before_it_has_the_checkpoint_leaves_it_for_ano
         assert went_on_after(nodes, f"{job_id}-3") >= 1
         assert "starting on node n1 from the checkpoint that the broker holds" in await reasons_of(nodes, job_id)
         assert nodes.carried() == []
+
+
+async def test_policy_specon_sends_a_job_that_hardly_improves_away_from_those_that_do(tmp_path: Path) -> None:
+    """All three begin on n1; each report is a reading, and each half second a round.
+
+    Growth is per second, so a machine that is busy must not look like a job that has converged: hence the small alpha.
+    """
+    places = {"placement": "given", "given": "rises1=n1,rises2=n1,flattens=n1"}
+    options = places | {"unit": "reports", "interval": 1, "alpha": 0.001, "round_seconds": 0.5}
+    async with two_nodes(tmp_path, policy="specon", policy_options=options) as nodes, nodes.client() as alice:
+        ids = {}
+        for name in ("rises1", "rises2", "flattens"):
+            script = Script("curve.py", (SCRIPTS / "made_up_curve.py").read_bytes())
+            curve = {"module": "", "script": script, "metric": "score", "arguments": (name.rstrip("12"),)}
+            spec = digits_job(name, (10.0,), max_epochs=10_000, **curve)
+            ids[name] = (await alice.submit(spec)).id
+        moved = ids["flattens"]
+        await until(
+            lambda: nodes.job(moved).run_id == f"{moved}-2" and nodes.job(moved).last_sequence, seconds=JOB_SECONDS
+        )
+        assert {name: nodes.job(job_id).node_id for name, job_id in ids.items()} == {
+            "rises1": "n1",
+            "rises2": "n1",
+            "flattens": "n2",
+        }
+        await until(lambda: went_on_after(nodes, f"{moved}-2") >= 1, seconds=JOB_SECONDS)
+        decisions = (await alice.job(moved).explain()).decisions
+        assert any("moved from n1 to n2 because it hardly improves any more" in each.share.reason for each in decisions)
+        for job_id in ids.values():
+            await alice.job(job_id).cancel()
+            await alice.job(job_id).wait(JOB_SECONDS)
