@@ -78,21 +78,27 @@ def run(
 ) -> None:
     """Run the policies against each other; what was interrupted goes on where it stopped."""
     console = Console()
-    folder = output or BUILD / ("quick" if quick else "live")
+    folder = output or BUILD / (f"quick-{runtime.value}" if quick else name_of(runtime))
     names = tuple(schedule or schedules_of(quick=quick))
     missing = _check(names, tuple(arm or ()))
     wanted = {name: [each for each in arm or ARMS_OF[name] if each not in missing] for name in names}
     for name, why in missing.items():
         console.print(f"Left out: {name}. {why}", style="yellow", markup=False)
     times = repetitions or (1 if quick or minutes is None else REPETITIONS)
-    blocks = make_blocks(names, times, lambda name: [ARMS[each] for each in wanted[name]], seed, source_fingerprint())
+    setting = f"{runtime.value} {source_fingerprint()}"
+    blocks = make_blocks(names, times, lambda name: [ARMS[each] for each in wanted[name]], seed, setting)
     forget_others([] if fresh else blocks, folder)
     recordings = Recordings.read()
     outcomes = _until_end(_run_all(blocks, folder, recordings, runtime.value, minutes, console), console)
     if quick:
         _finish_quick(outcomes, sum(map(len, blocks)), missing, recordings, results, console)
     else:
-        write_live(outcomes, recordings, missing, results, console)
+        write_live(outcomes, recordings, missing, name_of(runtime), results, console)
+
+
+def name_of(runtime: Runtime) -> str:
+    """Name of the result file of a full run."""
+    return "scheduling-live" if runtime is Runtime.PROCESS else "scheduling-containers"
 
 
 def _check(schedules: tuple[str, ...], arms: tuple[str, ...]) -> dict[str, str]:
@@ -134,40 +140,46 @@ def _finish_quick(
 ) -> None:
     bars = sanity_bars(outcomes, planned)
     figures = make_figures(outcomes, recordings, psutil.cpu_count() or 1, missing)
-    write_result("scheduling-quick", command=_command(quick=True), figures=figures, bars=bars, folder=results)
+    write_result("scheduling-quick", command=_command("scheduling-quick"), figures=figures, bars=bars, folder=results)
     _tell_bars("scheduling-quick", bars, console)
     if not all(bar.holds for bar in bars):
         raise typer.Exit(1)
 
 
 def write_live(
-    outcomes: list[RunOutcome], recordings: Recordings, missing: dict[str, str], results: Path, console: Console
+    outcomes: list[RunOutcome],
+    recordings: Recordings,
+    missing: dict[str, str],
+    name: str,
+    results: Path,
+    console: Console,
 ) -> None:
-    """Write the result file, the plots and the section of the document."""
+    """Write the result file; for processes also the plots and the section of the document."""
     figures = make_figures(outcomes, recordings, psutil.cpu_count() or 1, missing)
     bars = make_bars(outcomes, figures)
-    command = _command(quick=False)
-    path = write_result("scheduling-live", command=command, figures=figures, bars=bars, folder=results)
-    if results == RESULTS:
+    command = _command(name)
+    path = write_result(name, command=command, figures=figures, bars=bars, folder=results)
+    if results == RESULTS and name == name_of(Runtime.PROCESS):
         plots = [f"plots/{each.name}" for each in draw_all(outcomes, PLOTS)]
         export(outcomes, recordings, psutil.cpu_count() or 1)
         section = make_section(figures, bars, command=command, machine=describe_machine(), plots=plots)
         write_section(DOCUMENT, section)
-    _tell_bars("scheduling-live", bars, console)
+    _tell_bars(name, bars, console)
     console.print(f"Result: {path}", markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()
 def report(
-    folder: Annotated[Path, typer.Option(help="Folder of runs.")] = BUILD / "live",
+    runtime: Annotated[Runtime, typer.Option(help="Runs of processes or of containers.")] = Runtime.PROCESS,
     results: Annotated[Path, typer.Option(help="Folder of result files.")] = RESULTS,
 ) -> None:
     """Make result file, tables and plots again from runs that are there."""
+    folder = BUILD / name_of(runtime)
     outcomes = [RunOutcome.read(path) for path in sorted(folder.glob("*.json"))]
     if not outcomes:
         typer.echo(f"Error: there are no runs in {folder}; 'python -m benchmarks.scheduling run' makes some.", err=True)
         raise typer.Exit(1)
-    write_live(outcomes, Recordings.read(), _check((), ()), results, Console())
+    write_live(outcomes, Recordings.read(), _check((), ()), name_of(runtime), results, Console())
 
 
 @app.command("record")
@@ -209,8 +221,13 @@ def list_command() -> None:
         typer.echo(f"{name:<22} {each.about}{f' (missing: {why})' if why else ''}")
 
 
-def _command(*, quick: bool) -> str:
-    return f"make bench-scheduling{'-quick' if quick else ''}"
+def _command(name: str) -> str:
+    """What a reader types to make a result file again."""
+    commands = {
+        "scheduling-quick": "make bench-scheduling-quick",
+        "scheduling-containers": "python -m benchmarks.scheduling run --runtime docker",
+    }
+    return commands.get(name, "make bench-scheduling")
 
 
 def _tell_bars(name: str, bars: list[Bar], console: Console) -> None:

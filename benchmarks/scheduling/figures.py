@@ -100,6 +100,7 @@ def sanity_bars(outcomes: Sequence[RunOutcome], planned: int) -> list[Bar]:
     return [
         Bar("runs that came to their end", sum(run.complete for run in outcomes), f"== {planned}"),
         Bar("tiers delivered", delivered, f"== {tiers}"),
+        Bar("errors in the broker's log", sum(run.errors for run in outcomes), "== 0"),
         Bar("processes left behind", sum(run.left_over for run in outcomes), "== 0"),
     ]
 

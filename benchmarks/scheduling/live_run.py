@@ -6,9 +6,8 @@ import asyncio
 import json
 import shutil
 import time
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.application_process import ApplicationProcess
@@ -37,16 +36,12 @@ class LiveSettings:
         runtime: ``process`` or ``docker``.
         deadline_seconds: The jobs have to be done after so many seconds.
         recordings: What is known of earlier runs, for arms that know the past or the future.
-        up_options: More options of ``tiercel up``.
-        environment: More variables for it.
     """
 
     folder: Path
     runtime: str
     deadline_seconds: float
     recordings: Recordings
-    up_options: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 async def run_schedule(arm: Arm, schedule: Schedule, settings: LiveSettings, key: str) -> RunOutcome:
@@ -67,7 +62,7 @@ async def run_schedule(arm: Arm, schedule: Schedule, settings: LiveSettings, key
     state_dir = fresh_state_dir(settings.folder)
     if arm.knows_past:
         await remember(settings.recordings, schedule, TENANT, state_dir / "broker.sqlite")
-    options = ["--policy", arm.policy, "--runtime", settings.runtime, *settings.up_options]
+    options = ["--policy", arm.policy, "--runtime", settings.runtime]
     environment = environment_of(arm, schedule, settings)
     if schedule.nodes > 1:
         environment["TIERCEL_AGENT_CPUS"] = processors()[0]
@@ -79,9 +74,10 @@ async def run_schedule(arm: Arm, schedule: Schedule, settings: LiveSettings, key
                 run = await _work(schedule, product, settings)
             await product.stop()
             left_over = len(product.left_over())
+            errors = errors_in((state_dir / "broker.log").read_text(encoding="utf-8", errors="replace"))
     finally:
         shutil.rmtree(state_dir, ignore_errors=True)
-    return _outcome(run, arm, schedule, key, left_over)
+    return replace(_outcome(run, arm, schedule, key), left_over=left_over, errors=errors)
 
 
 def environment_of(arm: Arm, schedule: Schedule, settings: LiveSettings) -> dict[str, str]:
@@ -95,10 +91,14 @@ def environment_of(arm: Arm, schedule: Schedule, settings: LiveSettings) -> dict
         works = {job.name: settings.recordings.works(job.kind, job.training_seed) for job in schedule.jobs}
         options |= oracle_options(works)
     return {
-        **settings.environment,
         "TIERCEL_POLICY_OPTIONS": json.dumps(options),
         "TIERCEL_AGENT_TIME_SLICE_SECONDS": str(arm.time_slice_seconds),
     }
+
+
+def errors_in(log: str) -> int:
+    """How many errors a broker's log tells, such as a plan that could not be carried out or a policy that failed."""
+    return sum(" ERROR " in line for line in log.splitlines())
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ async def _wait(over: asyncio.Event, seconds: float) -> bool:
     return False
 
 
-def _outcome(run: _Run, arm: Arm, schedule: Schedule, key: str, left_over: int) -> RunOutcome:
+def _outcome(run: _Run, arm: Arm, schedule: Schedule, key: str) -> RunOutcome:
     ends = [job.submitted_seconds + job.finished_seconds for job in run.jobs if job.finished_seconds is not None]
     makespan = max(ends, default=0.0)
     served = None
@@ -189,7 +189,8 @@ def _outcome(run: _Run, arm: Arm, schedule: Schedule, key: str, left_over: int) 
         foreign_cpu_seconds=round(max(0.0, run.used.machine - sum(known)), 2),
         steal_seconds=round(run.used.steal, 2),
         timed_out=run.timed_out,
-        left_over=left_over,
+        left_over=0,
+        errors=0,
         served=served,
     )
 

@@ -58,19 +58,19 @@ class Run:
     Attributes:
         schedule: The block's.
         arm: Under which it runs.
-        source: Fingerprint of the code that is measured, see :func:`source_fingerprint`.
+        setting: Of all runs together: the runtime and the fingerprint of the code that is measured.
     """
 
     schedule: Schedule
     arm: Arm
-    source: str = ""
+    setting: str = ""
 
     @property
     def key(self) -> str:
         """Fingerprint of everything that decides what is run."""
         kinds = {job.kind: asdict(KINDS[job.kind]) for job in self.schedule.jobs}
         schedule, arm = asdict(self.schedule), _what_decides(self.arm)
-        asked = {"schedule": schedule, "arm": arm, "kinds": kinds, "source": self.source}
+        asked = {"schedule": schedule, "arm": arm, "kinds": kinds, "setting": self.setting}
         return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
     def path(self, folder: Path) -> Path:
@@ -103,22 +103,22 @@ def source_fingerprint(package: Path = Path(tiercel.__path__[0])) -> str:
     return digest.hexdigest()[:16]
 
 
-def make_block(schedule: Schedule, arms: Iterable[Arm], seed: int, source: str = "") -> Block:
+def make_block(schedule: Schedule, arms: Iterable[Arm], seed: int, setting: str = "") -> Block:
     """The runs of a block, in the order in which they run.
 
     Args:
         schedule: Of all of them.
         arms: In any order.
         seed: Together with the block it decides the order.
-        source: See :class:`Run`.
+        setting: See :class:`Run`.
     """
-    runs = [Run(schedule, arm, source) for arm in sorted(arms, key=lambda arm: arm.name)]
+    runs = [Run(schedule, arm, setting) for arm in sorted(arms, key=lambda arm: arm.name)]
     random.Random(f"{seed}/{schedule.block}").shuffle(runs)
     return tuple(runs)
 
 
 def make_blocks(
-    names: Sequence[str], repetitions: int, arms: Callable[[str], Iterable[Arm]], seed: int, source: str = ""
+    names: Sequence[str], repetitions: int, arms: Callable[[str], Iterable[Arm]], seed: int, setting: str = ""
 ) -> list[Block]:
     """Blocks of all schedules, repetition by repetition.
 
@@ -127,10 +127,10 @@ def make_blocks(
         repetitions: Of each.
         arms: Those of a schedule's name.
         seed: Of schedules and orders.
-        source: See :class:`Run`.
+        setting: See :class:`Run`.
     """
     return [
-        make_block(make_schedule(name, repetition, seed), arms(name), seed, source)
+        make_block(make_schedule(name, repetition, seed), arms(name), seed, setting)
         for repetition in range(repetitions)
         for name in names
     ]

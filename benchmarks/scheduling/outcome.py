@@ -109,6 +109,7 @@ class RunOutcome:
         steal_seconds: CPU time that the machine's host withheld.
         timed_out: Whether the jobs were not done in time.
         left_over: How many processes had to be killed after the product had stopped.
+        errors: What the broker's log told as an error, such as a plan that could not be carried out.
         served: What an application got, if one ran.
     """
 
@@ -125,6 +126,7 @@ class RunOutcome:
     steal_seconds: float
     timed_out: bool
     left_over: int
+    errors: int
     served: Served | None = None
 
     @property

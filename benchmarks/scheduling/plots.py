@@ -154,7 +154,7 @@ def _draw_stages(panel: Axes, run: RunOutcome) -> None:
 
 
 def draw_times(runs: Sequence[RunOutcome], path: Path) -> Path:
-    """For each arm, which part of all jobs had reached tiers 1 and 2 by when, over blocks that all drawn arms ran in."""
+    """For each arm, which part of all jobs had reached tiers 1 and 2 by when, where all these arms ran."""
     arms, blocks = comparable(runs)
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(10, 4.2), layout="constrained")

@@ -65,6 +65,7 @@ def run_outcome(
         steal_seconds=0.0,
         timed_out=False,
         left_over=0,
+        errors=0,
         served=served,
     )
 

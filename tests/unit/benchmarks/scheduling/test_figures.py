@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -58,8 +59,9 @@ def test_what_was_not_run_does_not_hold() -> None:
 def test_a_run_that_is_missing_or_left_something_behind_fails_the_sanity_check() -> None:
     assert all(bar.holds for bar in sanity_bars([run_outcome()], 1))
     assert not all(bar.holds for bar in sanity_bars([run_outcome()], 2))
+    assert not all(bar.holds for bar in sanity_bars([dataclasses.replace(run_outcome(), errors=1)], 1))
     broken = run_outcome(jobs=[job_outcome(reached=(1.0, None))])
-    assert [bar.holds for bar in sanity_bars([broken], 1)] == [False, False, True]
+    assert [bar.holds for bar in sanity_bars([broken], 1)] == [False, False, True, True]
 
 
 def test_figures_are_json_and_name_what_is_missing() -> None:

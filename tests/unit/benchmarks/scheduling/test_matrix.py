@@ -28,8 +28,8 @@ from tests.support.scheduling_runs import job_outcome, recording, run_outcome
 NAMES = ("fair", "fifo", "tradl", "utility")
 
 
-def blocks_of(*schedules: str, repetitions: int = 2, source: str = "") -> list[Block]:
-    return make_blocks(schedules, repetitions, lambda name: [ARMS[arm] for arm in NAMES], 0, source)
+def blocks_of(*schedules: str, repetitions: int = 2, setting: str = "") -> list[Block]:
+    return make_blocks(schedules, repetitions, lambda name: [ARMS[arm] for arm in NAMES], 0, setting)
 
 
 class Bench:
@@ -84,8 +84,8 @@ async def test_a_block_that_there_is_no_time_for_is_not_begun(tmp_path: Path) ->
 
 
 async def test_a_run_of_other_code_or_without_an_end_is_run_again(tmp_path: Path) -> None:
-    await Bench().run(blocks_of("small", repetitions=1, source="old"), tmp_path)
-    new = blocks_of("small", repetitions=1, source="new")
+    await Bench().run(blocks_of("small", repetitions=1, setting="old"), tmp_path)
+    new = blocks_of("small", repetitions=1, setting="new")
     bench = Bench()
     await bench.run(new, tmp_path)
     assert len(bench.carried_out) == len(NAMES)
@@ -101,17 +101,17 @@ async def test_only_outcomes_of_what_is_to_be_run_are_kept(tmp_path: Path) -> No
     await Bench().run(blocks_of("small", repetitions=2), tmp_path)
     forget_others(blocks_of("small", repetitions=1), tmp_path)
     assert {path.name.partition(".")[0] for path in tmp_path.glob("*.json")} == {"small-0"}
-    forget_others(blocks_of("small", repetitions=1, source="other"), tmp_path)
+    forget_others(blocks_of("small", repetitions=1, setting="other"), tmp_path)
     assert list(tmp_path.glob("*.json")) == []
 
 
 def test_everything_that_decides_what_is_run_is_in_the_key() -> None:
-    run = Run(make_schedule("small", 0), ARMS["fair"], "source")
+    run = Run(make_schedule("small", 0), ARMS["fair"], "setting")
     others = [
-        Run(make_schedule("small", 1), run.arm, run.source),
-        Run(run.schedule, ARMS["fair-slices"], run.source),
+        Run(make_schedule("small", 1), run.arm, run.setting),
+        Run(run.schedule, ARMS["fair-slices"], run.setting),
         Run(run.schedule, run.arm, "other"),
-        Run(run.schedule, dataclasses.replace(run.arm, options={"a": 1.0}), run.source),
+        Run(run.schedule, dataclasses.replace(run.arm, options={"a": 1.0}), run.setting),
     ]
     assert len({each.key for each in [run, *others]}) == 5
     assert dataclasses.replace(run, arm=dataclasses.replace(run.arm, about="told otherwise")).key == run.key
