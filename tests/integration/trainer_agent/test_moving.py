@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.nodes_broker import AgentProcess, ScriptedBroker, agent_process, wanted_run
+from tests.support.nodes_broker import AgentProcess, ScriptedBroker, agent_process, wanted_delivery, wanted_run
 from tests.support.until import until
 from tiercel.v1 import nodes_pb2
 
@@ -97,3 +97,22 @@ async def test_an_agent_that_is_killed_before_the_checkpoint_arrived_says_so_whe
         status = await exit_of(broker, "a-1")
     assert (status.carried, status.lost) == (False, False)
     assert status.carry_error == "its agent was restarted while it sent the checkpoint"
+
+
+@pytest.mark.usefixtures("agent")
+async def test_a_model_that_was_asked_for_when_the_run_had_to_leave_is_had_from_its_successor(
+    broker: ScriptedBroker, linear: str, raw_trainer: str
+) -> None:
+    wanted = wanted_delivery("job-1")
+    run = wanted_run("job-1", raw_trainer, arguments=("silent",))
+    await broker.want(run, deliveries=[wanted])
+    await until(lambda: b"export" in broker.heard.output("job-1"), seconds=60.0)
+    run.stop = run.carry = True
+    await broker.want(run, deliveries=[wanted])
+    status = await exit_of(broker, "job-1")
+    assert (status.carried, status.carry_error) == (False, "it has saved no checkpoint")
+    await broker.want(wanted_run("job-2", linear, arguments=("--metric", "score")), deliveries=[wanted])
+    await until(lambda: broker.heard.outcome("job-tier-1"), seconds=60.0)
+    outcome = broker.heard.outcome("job-tier-1")
+    assert outcome is not None
+    assert outcome.stage == nodes_pb2.DELIVERY_STAGE_DELIVERED, outcome.reason
