@@ -7,7 +7,8 @@ as possible within their own delay objective) and that limits follow feedback; t
 * Every endpoint with an objective is faster (G), satisfied (S) or slower (B); G gives, B gets, S keeps its limit.
 * A limit is a cap in cores, and the weight is the same fraction: exact matching is the point of DQoES, and an endpoint
   that is *too fast* counts as unsatisfied in its metric.
-* Endpoints without an objective, and those that nobody asks anything, are not limited. What they use is not given out.
+* Endpoints without an objective, and those that nobody asks anything or that were only just asked for the first time,
+  are not limited. What they use is not given out.
 * Training jobs share equally what is left of their node, and keep ``training_floor`` of it.
 
 The adaptive listener looks at every snapshot: while nobody's class changes for the worse and nobody both has and wants,
@@ -124,13 +125,15 @@ class DqoesPolicy:
         services = [service for endpoint in endpoints if (service := _service(endpoint, node)) is not None]
         if not services:
             return {}, None
+        # What was measured of a newcomer may be of a part of the interval only: it is not held to that.
+        settled = [service for service in services if record is None or service.name in record.names]
         record, due = self._listen(node.id, services, record, now)
         known = {endpoint.name: endpoint.share for endpoint in endpoints}
-        capacity = self._capacity(node, endpoints, services, trains=trains)
+        capacity = self._capacity(node, endpoints, settled, trains=trains)
         if due:
-            moved = limits(services, self.settings, capacity)
-            return {s.name: _share(s, moved[s.name], node, self.settings.alpha) for s in services}, record
-        kept = {s.name: share for s in services if (share := known[s.name]) is not None}
+            moved = limits(settled, self.settings, capacity)
+            return {s.name: _share(s, moved[s.name], node, self.settings.alpha) for s in settled}, record
+        kept = {s.name: share for s in settled if (share := known[s.name]) is not None}
         return _within(kept, capacity, node), record
 
     def _capacity(

@@ -102,6 +102,19 @@ def test_a_satisfied_endpoint_that_falls_out_and_a_newcomer_are_answered_at_once
     assert moves([(0.0, [settled]), (1.0, [settled, endpoint("b", delay=0.1)])]) == [True, True]
 
 
+def test_a_newcomer_is_measured_for_a_while_before_it_is_limited() -> None:
+    policy = DqoesPolicy(DqoesSettings(interval=4.0))
+    known = endpoint("a", delay=0.1)
+    plan, state = policy.plan(snapshot([known]), DqoesState())
+    known = replace(known, share=plan.endpoint_shares["a"])
+    newcomer = endpoint("b", delay=0.2, cores=0.01)
+    plan, state = policy.plan(snapshot([known, newcomer], now=1.0), state)
+    assert set(plan.endpoint_shares) == {"a"}
+    plan, state = policy.plan(snapshot([known, replace(newcomer, cpu_cores_used=2.0)], now=5.0), state)
+    assert set(plan.endpoint_shares) == {"a", "b"}
+    assert plan.endpoint_shares["b"].cpu_weight >= 0.5
+
+
 def test_limits_kept_between_two_moves_make_room_for_training_that_came() -> None:
     policy = DqoesPolicy()
     slow = endpoint("slow", delay=10.0, cores=0.4)
