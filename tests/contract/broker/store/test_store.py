@@ -12,12 +12,17 @@ from tests.support.stored import stored_decision, stored_delivery, stored_event,
 from tiercel.broker.domain.endpoints import DeliveryState, Endpoint, Version
 from tiercel.broker.domain.errors import InvalidSpecError, UnavailableError
 from tiercel.broker.domain.events import ProgressMade, ShareChanged, StateChanged, TierChanged
-from tiercel.broker.domain.jobs import JobState, Tier, TierStatus
+from tiercel.broker.domain.jobs import Direction, JobState, Tier, TierStatus
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.store.contract import Store
 
 ENDPOINT = Endpoint(
-    "digits", "ada", next_version=2, live_version=1, versions=(Version(1, "a", 1, "accuracy", 0.91, 5.0, "00"),)
+    "digits",
+    "ada",
+    next_version=2,
+    live_version=1,
+    versions=(Version(1, "a", 1, "accuracy", 0.91, 5.0, "00", Direction.MAX),),
+    objective_seconds=0.05,
 )
 
 
