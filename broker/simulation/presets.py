@@ -217,6 +217,7 @@ def with_endpoints(scenario: Scenario, *, load: float = 0.3, duration_seconds: f
             name=f"endpoint{number}",
             work_cpu_seconds=work,
             rate=rates[number % len(rates)],
+            threads=node.cpu_cores,
             objective_seconds=0.1,
             node_id=node.id,
             quality=0.5,
