@@ -17,6 +17,7 @@ from tiercel.trainer_agent.checkpoint_carrier import CheckpointCarrier
 from tiercel.trainer_agent.connection import BrokerConnection
 from tiercel.trainer_agent.deliveries import EXPORT_SECONDS, Deliveries
 from tiercel.trainer_agent.devices.cpu import Capacity
+from tiercel.trainer_agent.endpoint_shares import beside_training
 from tiercel.trainer_agent.ledger import Ledger
 from tiercel.trainer_agent.limits.contract import CpuShare, Limits
 from tiercel.trainer_agent.model_repository import ModelRepository
@@ -156,7 +157,7 @@ class Agent:
         """Begin to make the node what is wanted; a node that is being left begins nothing."""
         if self._leaving:
             return
-        self._serving.want_shares({each.endpoint: _share(each.share) for each in wanted.endpoints})
+        self._want_endpoint_shares(wanted)
         runs = {run.run_id: run for run in wanted.runs if is_plain(run.run_id)}
         deliveries = {delivery.delivery_id: delivery for delivery in wanted.deliveries}
         wanted_runs = {key: reconciler.WantedRun(_share(run.share), run.stop, run.carry) for key, run in runs.items()}
@@ -169,6 +170,11 @@ class Agent:
                 self._deliveries.start(deliveries[action.delivery_id])
             else:
                 self._carry_out(action)
+
+    def _want_endpoint_shares(self, wanted: nodes_pb2.WantedState) -> None:
+        shares = {each.endpoint: _share(each.share) for each in wanted.endpoints}
+        training = [run.spec.resources.cpu_cores for run in wanted.runs if not run.stop]
+        self._serving.want_shares(beside_training(shares, training, self._parts.capacity.cpu_cores))
 
     def _carry_out(self, action: reconciler.Action) -> None:
         match action:

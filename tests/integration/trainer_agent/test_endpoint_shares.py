@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from tests.support import onnx_models
-from tests.support.nodes_broker import DEADLINE, AgentProcess, ScriptedBroker, agent_process
+from tests.support.nodes_broker import DEADLINE, AgentProcess, ScriptedBroker, agent_process, wanted_run
 from tests.support.until import until
 from tiercel.v1 import common_pb2, nodes_pb2
 
@@ -87,3 +87,15 @@ async def test_heartbeats_say_what_requests_took(broker: ScriptedBroker, agent: 
     said = broker.heard.usage("line")
     assert sum(usage.requests for usage in said) == 20
     assert all(usage.seconds > 0 and usage.delay_seconds > 0 and usage.cpu_seconds > 0 for usage in said)
+
+
+async def test_a_weight_becomes_a_cap_while_a_job_runs(broker: ScriptedBroker, agent: AgentProcess) -> None:
+    await until(broker.heard.serving, seconds=DEADLINE)
+    cores = broker.heard.hellos[0].cpu_cores
+    await broker.want(endpoints=[wanted("line", 0.25)])
+    await until_told(broker, None, 0.25)
+    run = wanted_run("job-1", "import time; time.sleep(600)", cpu_cores=cores)
+    await broker.want(run, endpoints=[wanted("line", 0.25)])
+    await until_told(broker, 0.25 * cores, 0.25)
+    await broker.want(endpoints=[wanted("line", 0.25)])
+    await until_told(broker, None, 0.25)

@@ -1,0 +1,32 @@
+"""What endpoints may use beside training: weights made into caps, since serving is not in training's group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tiercel.trainer_agent.limits.contract import CpuShare
+
+
+def beside_training(
+    shares: Mapping[str, CpuShare], training_cores: Iterable[float], node_cores: float
+) -> dict[str, CpuShare]:
+    """The shares that the inference server is told.
+
+    It is protected from training, so that nothing but a cap makes it leave training its part: while jobs run, an
+    endpoint with a weight but no cap is held to its part of the node, or to the cores that no job can use if those are
+    more. Without jobs nothing is left unused for anybody.
+
+    Args:
+        shares: What the broker wants, by endpoint.
+        training_cores: Cores that each job on the node can use.
+        node_cores: Cores of the node.
+    """
+    training = min(sum(training_cores), node_cores)
+    if training <= 0:
+        return dict(shares)
+    return {name: _held(share, node_cores - training, node_cores) for name, share in shares.items()}
+
+
+def _held(share: CpuShare, free_cores: float, node_cores: float) -> CpuShare:
+    cap = max(share.weight * node_cores, free_cores)
+    return share if share.cap_cores is not None or cap >= node_cores else CpuShare(share.weight, cap)
