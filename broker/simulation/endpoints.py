@@ -109,7 +109,21 @@ class Tally:
 
 @dataclass(slots=True)
 class SimulatedEndpoint:
-    """An endpoint while the simulation runs; everything is constant between two calls of :meth:`advance`."""
+    """An endpoint while the simulation runs; everything is constant between two calls of :meth:`advance`.
+
+    Attributes:
+        load: What is asked of it.
+        seed: Of the simulation.
+        node_id: Who answers; empty while it has no version.
+        quality: Accuracy of its live version, or None.
+        share: What the policy lets it use, or None.
+        rate: Requests per second that arrive now.
+        backlog: CPU seconds of answers that wait.
+        cores: What it could use now if requests came without end.
+        held_to_cores: What its node holds it to where its share has a weight and no cap.
+        synced_at: When all of that was true.
+        total: What was counted since the start.
+    """
 
     load: EndpointLoad
     seed: int
@@ -119,6 +133,7 @@ class SimulatedEndpoint:
     rate: float = 0.0
     backlog: float = 0.0
     cores: float = 0.0
+    held_to_cores: float = math.inf
     synced_at: float = 0.0
     total: Tally = field(default_factory=Tally)
     _window: Tally = field(default_factory=Tally)
@@ -143,8 +158,10 @@ class SimulatedEndpoint:
     @property
     def ceiling(self) -> float:
         """Cores it may use at most."""
-        cap = self.share.cpu_cap_cores if self.share is not None else None
-        return self.load.threads if cap is None else min(self.load.threads, cap)
+        if self.share is None:
+            return self.load.threads
+        cap = self.share.cpu_cap_cores
+        return min(self.load.threads, self.held_to_cores if cap is None else cap)
 
     @property
     def wanted_cores(self) -> float:

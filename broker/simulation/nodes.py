@@ -47,6 +47,7 @@ class SimulatedNode:
             endpoint.advance(now)
         serving = self._serve_unlimited(now) if self.endpoints else 0.0
         limited = [endpoint for endpoint in self.endpoints if endpoint.share is not None and endpoint.is_open(now)]
+        self._hold(limited)
         self._share(limited, cores_for_runs(self.view.cpu_cores, serving), now)
 
     def _serve_unlimited(self, now: float) -> float:
@@ -60,6 +61,18 @@ class SimulatedNode:
         least = min(beside, cores_for_runs(self.view.cpu_cores, self.view.cpu_cores))
         weights = [1.0] * len(free)
         return _grant(free, weights, [endpoint.wanted_cores for endpoint in free], self.view.cpu_cores - least, 0)
+
+    def _hold(self, limited: list[SimulatedEndpoint]) -> None:
+        """Make weights of endpoints into caps while jobs run, as agents do.
+
+        The inference server is not in training's group: without a cap it would not leave training its part. What no
+        job can use is left to endpoints.
+        """
+        training = math.fsum(run.planned.workload.resources.cpu_cores for run in self.runs if not run.halted)
+        free = self.view.cpu_cores - training
+        for endpoint in limited:
+            weight = endpoint.share.cpu_weight if endpoint.share is not None else 1.0
+            endpoint.held_to_cores = max(weight * self.view.cpu_cores, free) if training > 0 else math.inf
 
     def _share(self, limited: list[SimulatedEndpoint], cores: float, now: float) -> None:
         """Divide ``cores`` among the runs and the endpoints that have a share."""

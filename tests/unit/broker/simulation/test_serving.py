@@ -47,7 +47,7 @@ def test_an_endpoint_without_a_version_is_asked_from_its_first_delivery_on() -> 
 
 
 class Halves:
-    """Gives every endpoint a tenth of its node and every job the rest."""
+    """Gives every endpoint a tenth of its node and the job the rest."""
 
     name: str = "halves"
 
@@ -55,7 +55,8 @@ class Halves:
         return None
 
     def plan(self, snapshot: Snapshot, state: None) -> tuple[Plan, None]:
-        assignments = tuple(Assignment(job.id, "node1", Share(0.9, reason="training")) for job in snapshot.jobs)
+        training = Share(1 - 0.1 * len(snapshot.endpoints), reason="training")
+        assignments = tuple(Assignment(job.id, "node1", training) for job in snapshot.jobs)
         shares = {endpoint.name: Share(0.1, reason="serving") for endpoint in snapshot.endpoints}
         return Plan(assignments=assignments, endpoint_shares=shares), state
 
@@ -67,6 +68,21 @@ def test_an_endpoint_with_a_share_competes_with_training() -> None:
     # What waited meanwhile was answered when training was over.
     assert result.endpoints[0].answered == pytest.approx(40.0)
     assert result.endpoints[0].mean_delay_seconds > simulate(fed(HALF_A_CORE), "fair").endpoints[0].mean_delay_seconds  # type: ignore[operator]
+
+
+def test_what_an_endpoint_leaves_goes_to_training_and_what_training_cannot_use_to_endpoints() -> None:
+    busy = replace(HALF_A_CORE, name="busy", rate=ConstantRate(100.0), threads=2.0)
+    idle = replace(HALF_A_CORE, name="idle", rate=ConstantRate(0.4))
+    jobs = ListedJobs((PlannedJob(0.0, steps(*[0.1] * 40)),))
+    planned = replace(scenario(cores=1.0), jobs=jobs, endpoints=(busy, idle), duration_seconds=10.0, record_usage=True)
+    first = simulate(planned, Halves())
+    # A tenth of the core each, of which the idle one is content with that; the job has the other eight tenths.
+    assert [endpoint.cpu_seconds for endpoint in first.endpoints] == pytest.approx([1.0, 1.0])
+    assert first.jobs[0].usage[0].cores == pytest.approx(0.8)
+    # A second core, which the job cannot use, is for endpoints.
+    second = simulate(replace(planned, nodes=equal_nodes(1, 2.0)), Halves())
+    assert second.jobs[0].usage[0].cores == pytest.approx(1.0)
+    assert [endpoint.cpu_seconds for endpoint in second.endpoints] == pytest.approx([9.0, 1.0])
 
 
 def test_policies_see_endpoints_with_what_was_measured() -> None:
