@@ -145,6 +145,11 @@ def past_curve(run: PastRun, direction: Direction) -> PastCurve | None:
     return PastCurve(tuple(spent), tuple(quality)) if len(spent) >= 2 and spent[-1] > 0 else None
 
 
+def past_curves(runs: Iterable[PastRun], direction: Direction) -> tuple[PastCurve, ...]:
+    """Earlier runs for look-up, those that say something."""
+    return tuple(curve for run in runs if (curve := past_curve(run, direction)) is not None)
+
+
 def work_to(curve: PastCurve, quality: float) -> float | None:
     """CPU seconds that an earlier run took to a quality, between reports by a straight line; None if it never did."""
     index = bisect_left(curve.quality, quality)

@@ -23,7 +23,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
+from operator import attrgetter, itemgetter
 
+from tiercel.broker.domain.jobs import Direction
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.interface import (
     Assignment,
@@ -32,11 +35,12 @@ from tiercel.broker.scheduling.interface import (
     NodeView,
     Plan,
     Snapshot,
+    Trigger,
 )
-from tiercel.broker.scheduling.learning_curves import Forecast
+from tiercel.broker.scheduling.learning_curves import Forecast, PastCurve, past_curves
 from tiercel.broker.scheduling.placement import jobs_by_node, place, submission_order
 from tiercel.broker.scheduling.utility_guard import Account, Claimant, FairClock, advanced, fair_finishes, late
-from tiercel.broker.scheduling.utility_moves import MoveSettings, choose_move, least_work_left
+from tiercel.broker.scheduling.utility_moves import Move, MoveSettings, choose_move, least_work_left
 from tiercel.broker.scheduling.utility_outlook import (
     JobRecord,
     OutlookSettings,
@@ -51,11 +55,15 @@ from tiercel.broker.scheduling.utility_outlook import (
     staleness,
 )
 from tiercel.broker.scheduling.utility_reasons import Standing, sentence
-from tiercel.broker.scheduling.utility_serving import EndpointRecord, Serving, ServingSettings, serve
+from tiercel.broker.scheduling.utility_serving import EndpointRecord, ServingSettings, serve
 
 # Works of jobs that reached their first tier under this policy: a prior for programs that never ran before.
 _SAMPLES_KEPT = 64
 _NO_ROOM = 1e-9
+# Fewer jobs than this part that came or went since do not change what fair sharing would give to the others.
+_FEW = 0.01
+# After these a node may have nothing to do.
+_MAY_IDLE = frozenset({Trigger.EXIT, Trigger.NODE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +76,10 @@ class UtilitySettings:
         exploration: A job without any report gets this times the floor of others, >= 1.
         hysteresis: A job in front stays there unless another is worth this fraction more, >= 0.
         urgency: What a deadline adds to a tier's worth when there is just enough time left, a factor >= 0.
-        guard_ratio: Nobody shall need longer than this times what equal sharing would take; 0 switches that off.
+        guard_ratio: Nobody shall need longer than this times what equal sharing would take; 0 switches that off. A
+            little below the 1.5 that is promised, since forecasts err.
         guard_margin: Seconds of time to spare below which a job counts as late, >= 0.
+        review_seconds: Fair shares and migrations are looked at when jobs come or go, else this often, >= 0.
         migrate: Whether running jobs may be sent to other nodes.
         migration_seconds: What a migration costs besides the job's start-up, CPU seconds, >= 0.
         migration_gain: A migration must gain this times what it costs, >= 1.
@@ -93,8 +103,9 @@ class UtilitySettings:
     exploration: float = 2.0
     hysteresis: float = 0.3
     urgency: float = 1.0
-    guard_ratio: float = 1.5
+    guard_ratio: float = 1.35
     guard_margin: float = 1.0
+    review_seconds: float = 5.0
     migrate: bool = True
     migration_seconds: float = 2.0
     migration_gain: float = 2.0
@@ -122,7 +133,14 @@ class UtilitySettings:
         if min(self.exploration, self.migration_gain, self.headroom, self.fits_per_pass, self.verdicts) < 1:
             msg = "exploration, migration_gain, headroom, fits_per_pass and verdicts must be at least 1"
             raise ValueError(msg)
-        least = (self.hysteresis, self.urgency, self.guard_ratio, self.guard_margin, self.prior_spread)
+        least = (
+            self.hysteresis,
+            self.urgency,
+            self.guard_ratio,
+            self.guard_margin,
+            self.prior_spread,
+            self.review_seconds,
+        )
         if min(*least, self.migration_seconds, self.cooldown_seconds, self.max_migrations) < 0:
             msg = "no option may be negative"
             raise ValueError(msg)
@@ -156,6 +174,29 @@ class UtilitySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Line:
+    """What was decided for a node's jobs; it holds while none of them has news.
+
+    Attributes:
+        node: The node.
+        ids: Its jobs.
+        standings: What was held of them, those first that shall run.
+        holds_until: When somebody might be late, or a deadline weighs more; seconds since the Unix epoch.
+        capacity: Part of the node that they share; the rest is for endpoints. NaN while that is not settled.
+        assignments: What they get.
+        front: Those that run in front.
+    """
+
+    node: NodeView
+    ids: frozenset[str]
+    standings: tuple[Standing, ...]
+    holds_until: float
+    capacity: float = math.nan
+    assignments: tuple[Assignment, ...] = ()
+    front: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class UtilityState:
     """What is remembered between passes.
 
@@ -167,6 +208,11 @@ class UtilityState:
         fair: The virtual cluster with equal shares.
         endpoints: By endpoint.
         moved_at: When the last job was sent elsewhere, seconds since the Unix epoch.
+        reviewed_at: When fair shares and migrations were last looked at for no other reason than time.
+        views: Jobs as they were seen last: one that is the same object has no news.
+        waiting: Jobs whose forecasts are to be renewed and had to wait for the next pass.
+        due: When each job must be over.
+        lines: By node, what was decided there while nothing is new.
     """
 
     records: Mapping[str, JobRecord] = field(default_factory=dict)
@@ -176,6 +222,33 @@ class UtilityState:
     fair: FairClock = field(default_factory=FairClock)
     endpoints: Mapping[str, EndpointRecord] = field(default_factory=dict)
     moved_at: float = -math.inf
+    reviewed_at: float = -math.inf
+    views: Mapping[str, JobView] = field(default_factory=dict)
+    waiting: frozenset[str] = frozenset()
+    due: Mapping[str, float] = field(default_factory=dict)
+    lines: Mapping[str, Line] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _FirstLooks:
+    """What first looks gave; local to one pass."""
+
+    records: dict[str, JobRecord] = field(default_factory=dict)
+    learnt: list[float] = field(default_factory=list)
+    postponed: list[str] = field(default_factory=list)
+    fits: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Observed:
+    """What a look at all jobs gave; local to one pass."""
+
+    records: dict[str, JobRecord]
+    views: dict[str, JobView]
+    learnt: list[float]
+    changed: set[str]
+    waiting: frozenset[str]
+    came_or_went: int
 
 
 class UtilityPolicy:
@@ -196,70 +269,135 @@ class UtilityPolicy:
     def plan(self, snapshot: Snapshot, state: UtilityState) -> tuple[Plan, UtilityState]:
         """Renew what is held of jobs, place them, and share each node by worth."""
         prior = state.prior if state.prior is not None else self._prior(snapshot, state)
-        records, learnt = self._observe(snapshot, state, prior)
+        seen = self._observe(snapshot, state, prior)
+        records = seen.records
         placement = place(snapshot, least_work_left(records))
-        fair, due = self._fair(snapshot, state.fair, records)
+        waited = snapshot.now - state.reviewed_at >= self.settings.review_seconds
+        fair, due = state.fair, state.due
+        if waited or seen.came_or_went > _FEW * len(seen.views):
+            fair, due = self._fair(snapshot, state.fair, records)
         groups = jobs_by_node(snapshot, placement)
-        moved, move = state.moved_at, None
-        if self.settings.migrate:
+        moved_at, move = state.moved_at, None
+        if self.settings.migrate and (waited or snapshot.trigger in _MAY_IDLE):
             move = choose_move(snapshot, groups, records, state.moved_at, self._moves)
         if move is not None:
-            moved = snapshot.now
+            moved_at = snapshot.now
             groups[move.source] = [job for job in groups[move.source] if job.id != move.job.id]
             groups.setdefault(move.target, []).append(move.job)
         endpoints = _endpoints_by_node(snapshot)
-        assignments: list[Assignment] = []
-        endpoint_shares: dict[str, Share] = {}
+        lines: dict[str, Line] = {}
+        shares: dict[str, Share] = {}
         endpoint_records: dict[str, EndpointRecord] = {}
-        front: set[str] = set()
-        for node in sorted(snapshot.nodes, key=lambda node: node.id):
+        for node in sorted(snapshot.nodes, key=attrgetter("id")):
             jobs = groups.get(node.id, [])
-            standings = self._line(jobs, records, node, snapshot.now, due, state.front)
-            serving = self._serve(endpoints.get(node.id, ()), node, standings, state.endpoints)
-            endpoint_shares |= serving.shares
-            endpoint_records |= serving.records
-            weights, ahead = self._weights(standings, node, serving.capacity)
-            front.update(standing.job.id for standing in standings[:ahead])
-            for position, (standing, weight) in enumerate(zip(standings, weights, strict=True)):
-                reason = sentence(standing, position, ahead, weight)
-                if move is not None and standing.job.id == move.job.id:
-                    reason = f"{move.reason}; {reason}"
-                assignments.append(Assignment(standing.job.id, node.id, Share(weight, reason=reason)))
-        unreachable = {name: record.unreachable for name, record in sorted(records.items()) if record.unreachable}
-        plan = Plan(tuple(assignments), placement.waiting, unreachable, endpoint_shares)
+            asked = endpoints.get(node.id, ())
+            line = state.lines.get(node.id)
+            if line is None or not _still_holds(line, node, jobs, seen.changed, snapshot.now):
+                standings, holds_until = self._line(jobs, records, node, snapshot.now, due, state.front)
+                line = Line(node, frozenset(job.id for job in jobs), tuple(standings), holds_until)
+            capacity = 1.0
+            if asked:
+                serving = serve(asked, node, _worth(line.standings), state.endpoints, self._serving)
+                shares.update(serving.shares)
+                endpoint_records.update(serving.records)
+                capacity = serving.capacity
+            lines[node.id] = line if capacity == line.capacity else self._share(line, capacity, move)
+        assignments = tuple(chain.from_iterable(line.assignments for line in lines.values()))
+        front = frozenset(chain.from_iterable(line.front for line in lines.values()))
+        unreachable = {name: record.unreachable for name, record in records.items() if record.unreachable}
+        plan = Plan(assignments, placement.waiting, dict(sorted(unreachable.items())), shares)
         records = _with_fronts(records, state.front, front, snapshot.now)
-        samples = (*state.samples, *learnt)[-_SAMPLES_KEPT:]
-        kept = None if learnt else prior
-        return plan, UtilityState(records, frozenset(front), samples, kept, fair, endpoint_records, moved)
+        reviewed_at = snapshot.now if waited else state.reviewed_at
+        samples = (*state.samples, *seen.learnt)[-_SAMPLES_KEPT:]
+        kept = None if seen.learnt else prior
+        return plan, UtilityState(
+            records,
+            front,
+            samples,
+            kept,
+            fair,
+            endpoint_records,
+            moved_at,
+            reviewed_at,
+            seen.views,
+            seen.waiting,
+            due,
+            lines,
+        )
 
-    def _observe(
-        self, snapshot: Snapshot, state: UtilityState, prior: Forecast
-    ) -> tuple[dict[str, JobRecord], list[float]]:
-        """Records of all jobs, those renewed that have the most news, and what jobs needed to their first tier."""
-        learnt: list[float] = []
-        records: dict[str, JobRecord] = {}
+    def _observe(self, snapshot: Snapshot, state: UtilityState, prior: Forecast) -> _Observed:
+        """Records of all jobs, those renewed that have the most news."""
+        views = {job.id: job for job in snapshot.jobs}
+        came_or_went = len(views.keys() ^ state.due.keys()) if self.settings.guard_ratio else 0
+        records = {name: record for name, record in state.records.items() if name in views}
+        learnt_since = prior is not state.prior
+        changed: set[str] = set()
         stale: list[tuple[float, str, JobView]] = []
         fresh: list[JobView] = []
-        for job in snapshot.jobs:
-            record = state.records.get(job.id)
+        for name, job in views.items():
+            known, record = state.views.get(name), records.get(name)
+            if known is not None and record is not None and (known is job or _no_news(known, job)):
+                if name in state.waiting:
+                    stale.append((-staleness(job, record), name, job))
+                if not (learnt_since and record.rests_on_others):
+                    continue
             if record is None or record.stage != stage_of(job):
                 fresh.append(job)
                 continue
-            records[job.id] = looked_at(job, record, prior)
+            records[name] = looked_at(job, record, prior)
+            changed.add(name)
             grown = staleness(job, record)
-            if grown >= self.settings.refit_growth and next_status(job) is not None:
-                stale.append((-grown, job.id, job))
-        fresh.sort(key=lambda job: job.id)
-        for job in fresh:
+            if grown >= self.settings.refit_growth and record.stage < len(job.tiers) and name not in state.waiting:
+                stale.append((-grown, name, job))
+        looks = self._first_looks(snapshot, state, prior, fresh)
+        records.update(looks.records)
+        changed.update(looks.records)
+        stale.sort(key=itemgetter(0, 1))
+        fits = max(self.settings.fits_per_pass - looks.fits, 0)
+        for _, name, job in stale[:fits]:
+            records[name] = renewed(job, records[name], prior, self._outlook)
+            changed.add(name)
+        waiting = frozenset((*looks.postponed, *(name for _, name, _ in stale[fits:])))
+        return _Observed(records, views, looks.learnt, changed, waiting, came_or_went)
+
+    def _first_looks(
+        self, snapshot: Snapshot, state: UtilityState, prior: Forecast, jobs: Sequence[JobView]
+    ) -> _FirstLooks:
+        """Records of jobs that are new or have reached a tier."""
+        looks = _FirstLooks()
+        curves: dict[tuple[str, Direction], tuple[PastCurve, ...]] = {}
+        for job in sorted(jobs, key=attrgetter("id")):
             earlier = state.records.get(job.id)
-            runs = snapshot.history.get(job.workload, ()) if job.workload else ()
-            records[job.id] = record = new_record(job, earlier, runs, prior, self._outlook)
+            past: tuple[PastCurve, ...] = ()
+            if earlier is not None:
+                past = earlier.past
+            elif self.settings.use_history and job.workload in snapshot.history:
+                key = (job.workload, job.direction)
+                if key not in curves:
+                    curves[key] = past_curves(snapshot.history[job.workload], job.direction)
+                past = curves[key]
+            fit = not job.observations or looks.fits < self.settings.fits_per_pass
+            looks.fits += bool(job.observations) and fit
+            record = new_record(job, earlier, past, prior, self._outlook, fit=fit)
+            looks.records[job.id] = record
+            if not fit:
+                looks.postponed.append(job.id)
             if earlier is not None and earlier.stage == 0 and record.reached_spent > 0:
-                learnt.append(record.reached_spent)
-        stale.sort(key=lambda entry: entry[:2])
-        for _, job_id, job in stale[: self.settings.fits_per_pass]:
-            records[job_id] = renewed(job, records[job_id], prior, self._outlook)
-        return records, learnt
+                looks.learnt.append(record.reached_spent)
+        return looks
+
+    def _share(self, line: Line, capacity: float, move: Move | None) -> Line:
+        """What the jobs of a node get by their place in line."""
+        standings = line.standings
+        weights, ahead = self._weights(standings, line.node, capacity)
+        assignments: list[Assignment] = []
+        for position, (standing, weight) in enumerate(zip(standings, weights, strict=True)):
+            reason = sentence(standing, position, ahead, weight)
+            if move is not None and standing.job.id == move.job.id:
+                reason = f"{move.reason}; {reason}"
+            assignments.append(Assignment(standing.job.id, line.node.id, Share(weight, reason=reason)))
+        front = frozenset(standing.job.id for standing in standings[:ahead])
+        return replace(line, capacity=capacity, assignments=tuple(assignments), front=front)
 
     def _prior(self, snapshot: Snapshot, state: UtilityState) -> Forecast:
         """What is held of jobs of which nothing is known."""
@@ -293,25 +431,26 @@ class UtilityPolicy:
         now: float,
         due: Mapping[str, float],
         front: frozenset[str],
-    ) -> list[Standing]:
-        """The jobs of a node, those first that shall run."""
+    ) -> tuple[list[Standing], float]:
+        """The jobs of a node, those first that shall run, and until when that holds without any news."""
         standings = [self._standing(job, records[job.id], node, now, job.id in front) for job in jobs]
         claimants = [
             Claimant(entry.job.id, due[entry.job.id], entry.record.to_end, min(entry.cores, node.cpu_cores))
             for entry in standings
-            if due and entry.job.id in due and not entry.record.unreachable
+            if entry.job.id in due and not entry.record.unreachable
         ]
-        lifted = {name: place for place, name in enumerate(late(claimants, now, node.cpu_cores, self._margin))}
-        if lifted:
+        margin = self.settings.guard_margin
+        names, spare = late(claimants, now, node.cpu_cores, margin)
+        holds_until = now + (spare - margin) / 2
+        if names:
+            lifted = {name: place for place, name in enumerate(names)}
             standings = [
                 replace(entry, lifted=lifted[entry.job.id]) if entry.job.id in lifted else entry for entry in standings
             ]
-        standings.sort(key=lambda entry: entry.rank)
-        return standings
-
-    @property
-    def _margin(self) -> float:
-        return self.settings.guard_margin
+        if any(entry.status is not None and entry.status.tier.deadline_seconds is not None for entry in standings):
+            holds_until = now
+        standings.sort(key=attrgetter("rank"))
+        return standings, holds_until
 
     def _standing(self, job: JobView, record: JobRecord, node: NodeView, now: float, in_front: bool) -> Standing:
         status = next_status(job)
@@ -329,20 +468,6 @@ class UtilityPolicy:
         if in_front:
             worth *= 1 + self.settings.hysteresis
         return Standing(job, record, status, cores, worth)
-
-    def _serve(
-        self,
-        endpoints: Sequence[EndpointView],
-        node: NodeView,
-        standings: Sequence[Standing],
-        records: Mapping[str, EndpointRecord],
-    ) -> Serving:
-        if not endpoints:
-            return Serving({}, {}, 1.0)
-        worth = max((entry.worth for entry in standings if entry.status is not None), default=0.0)
-        if standings and worth <= 0:
-            worth = 1e-9
-        return serve(endpoints, node, worth, records, self._serving)
 
     def _weights(self, standings: Sequence[Standing], node: NodeView, capacity: float) -> tuple[list[float], int]:
         """The weights of jobs in line, and how many of them are in front."""
@@ -365,6 +490,34 @@ class UtilityPolicy:
         return weights + [claim * scale for claim in claims], ahead
 
 
+def _worth(standings: Sequence[Standing]) -> float:
+    """Value per CPU second of the best of the jobs that work for a tier; a little for those that only go on."""
+    worth = max((entry.worth for entry in standings if entry.status is not None), default=0.0)
+    return max(worth, 1e-9) if standings else 0.0
+
+
+def _still_holds(line: Line, node: NodeView, jobs: Sequence[JobView], changed: set[str], now: float) -> bool:
+    """Whether what was decided for a node need not be decided again."""
+    return (
+        now < line.holds_until
+        and line.node is node
+        and len(jobs) == len(line.ids)
+        and all(job.id in line.ids for job in jobs)
+        and changed.isdisjoint(line.ids)
+    )
+
+
+def _no_news(before: JobView, job: JobView) -> bool:
+    """Whether nothing that counts has changed of a job; its share does not."""
+    return (
+        before.cpu_seconds == job.cpu_seconds
+        and before.observations is job.observations
+        and before.tiers is job.tiers
+        and before.node_id == job.node_id
+        and before.movable is job.movable
+    )
+
+
 def _endpoints_by_node(snapshot: Snapshot) -> dict[str, list[EndpointView]]:
     groups: dict[str, list[EndpointView]] = {}
     for view in sorted(snapshot.endpoints, key=lambda view: view.name):
@@ -374,7 +527,7 @@ def _endpoints_by_node(snapshot: Snapshot) -> dict[str, list[EndpointView]]:
 
 
 def _with_fronts(
-    records: dict[str, JobRecord], before: frozenset[str], front: set[str], now: float
+    records: dict[str, JobRecord], before: frozenset[str], front: frozenset[str], now: float
 ) -> dict[str, JobRecord]:
     """Records that know since when their jobs have been in front."""
     for name in front - before:

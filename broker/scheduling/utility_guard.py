@@ -135,24 +135,30 @@ def _moment(start: float, end: float, part: float) -> float:
     return start + (end - start) * part
 
 
-def late(claimants: Sequence[Claimant], now: float, cores: float, margin: float) -> list[str]:
-    """The jobs of a node that must go first now, the earliest due first.
+def late(claimants: Sequence[Claimant], now: float, cores: float, margin: float) -> tuple[list[str], float]:
+    """The jobs of a node that must go first now, the earliest due first, and the least time that others have to spare.
 
     Args:
         claimants: Its jobs.
         now: Seconds since the Unix epoch.
         cores: Its cores.
         margin: Seconds of time to spare under which a job counts as late.
+
+    Returns:
+        The late ones, and seconds to spare of whoever has the least, infinite without jobs.
     """
     ordered = sorted(claimants, key=lambda claimant: (claimant.due, claimant.job_id))
     demand = 0.0
+    spare = math.inf
     last = -1
     for index, claimant in enumerate(ordered):
         demand += claimant.remaining
         alone = claimant.remaining / claimant.cores
-        if claimant.due - now - max(demand / cores, alone) < margin:
+        left = claimant.due - now - max(demand / cores, alone)
+        spare = min(spare, left)
+        if left < margin:
             last = index
-    return [claimant.job_id for claimant in ordered[: last + 1]]
+    return [claimant.job_id for claimant in ordered[: last + 1]], spare
 
 
 def _equal_shares(clock: FairClock, cores: Mapping[str, float]) -> dict[str, float]:

@@ -23,7 +23,6 @@ from tiercel.broker.scheduling.learning_curves import (
     forecast_from_samples,
     look_ahead,
     mixed,
-    past_curve,
 )
 
 _NOT_REACHED = frozenset({TierState.PENDING, TierState.UNREACHABLE})
@@ -50,7 +49,7 @@ class OutlookSettings:
     prior_seconds: float = 5.0
     prior_spread: float = 0.8
     refit_growth: float = 0.1
-    fits_per_pass: int = 16
+    fits_per_pass: int = 8
     doubt: float = 0.1
     verdicts: int = 3
     use_history: bool = True
@@ -94,6 +93,11 @@ class JobRecord:
     best: float = -math.inf
     usable: float = math.inf
     front_since: float | None = None
+
+    @property
+    def rests_on_others(self) -> bool:
+        """Whether nothing is known but what other jobs needed to their first tier."""
+        return self.stage == 0 and self.forecast.source is Source.PRIOR
 
     @property
     def to_end(self) -> float:
@@ -140,7 +144,7 @@ def looked_at(job: JobView, record: JobRecord, prior: Forecast) -> JobRecord:
         prior: What is held of jobs of which nothing is known.
     """
     spent = spent_by(job)
-    if record.forecast.source is Source.PRIOR and record.stage == 0 and record.forecast is not prior:
+    if record.rests_on_others and record.forecast is not prior:
         return replace(record, forecast=prior, outlook=look_ahead(prior, spent), seen_spent=spent)
     if abs(spent - record.seen_spent) <= 0.01 * record.outlook.expected:
         return record
@@ -150,25 +154,25 @@ def looked_at(job: JobView, record: JobRecord, prior: Forecast) -> JobRecord:
 def new_record(
     job: JobView,
     earlier: JobRecord | None,
-    runs: Sequence[PastRun],
+    past: tuple[PastCurve, ...],
     prior: Forecast,
     settings: OutlookSettings,
+    *,
+    fit: bool = True,
 ) -> JobRecord:
     """A record of a job that is new, or that has reached a tier.
 
     Args:
         job: The job.
         earlier: Its record before, or None.
-        runs: Earlier runs of the same program.
+        past: Earlier runs of the same program.
         prior: What is held of jobs of which nothing is known.
         settings: How forecasts are made.
+        fit: Whether its own curve may be fitted now; else that is left for a later pass.
     """
-    past = earlier.past if earlier is not None else ()
-    if earlier is None and settings.use_history:
-        past = tuple(curve for run in runs if (curve := past_curve(run, job.direction)) is not None)
     stage, spent = stage_of(job), spent_by(job)
     reached_spent = _spent_at_latest_tier(job, stage)
-    forecast = _forecast(job, past, reached_spent, prior, settings)
+    forecast = _forecast(job, past, reached_spent, prior, settings, fit=fit)
     status = next_status(job)
     told_before = ""
     if status is not None and status.state is TierState.UNREACHABLE:
@@ -180,8 +184,8 @@ def new_record(
         forecast=forecast,
         outlook=look_ahead(forecast, spent),
         seen_spent=spent,
-        fitted_spent=job.observations[-1].cpu_seconds if job.observations else 0.0,
-        end=_end_of(job, past, forecast),
+        fitted_spent=job.observations[-1].cpu_seconds if job.observations and fit else 0.0,
+        end=_end_of(job, past, forecast, fit=fit),
         reached_spent=reached_spent,
         startup=job.observations[0].cpu_seconds if job.observations else 0.0,
         past=past,
@@ -194,14 +198,14 @@ def new_record(
 
 def renewed(job: JobView, record: JobRecord, prior: Forecast, settings: OutlookSettings) -> JobRecord:
     """The record with a new forecast and a new look at whether the next tier is within reach."""
-    forecast = _forecast(job, record.past, record.reached_spent, prior, settings)
+    forecast = _forecast(job, record.past, record.reached_spent, prior, settings, fit=True)
     record = replace(
         record,
         forecast=forecast,
         outlook=look_ahead(forecast, spent_by(job)),
         seen_spent=spent_by(job),
         fitted_spent=job.observations[-1].cpu_seconds,
-        end=_end_of(job, record.past, forecast),
+        end=_end_of(job, record.past, forecast, fit=True),
         startup=record.startup or job.observations[0].cpu_seconds,
         usable=_usable_cores(job, record),
     )
@@ -209,7 +213,13 @@ def renewed(job: JobView, record: JobRecord, prior: Forecast, settings: OutlookS
 
 
 def _forecast(
-    job: JobView, past: Sequence[PastCurve], reached_spent: float, prior: Forecast, settings: OutlookSettings
+    job: JobView,
+    past: Sequence[PastCurve],
+    reached_spent: float,
+    prior: Forecast,
+    settings: OutlookSettings,
+    *,
+    fit: bool,
 ) -> Forecast:
     status = next_status(job)
     if status is None:
@@ -223,7 +233,7 @@ def _forecast(
             return from_history
     if reached_spent > 0:
         prior = forecast_from_samples(_NEXT_TIER_FACTORS, 0.3, reached_spent)
-    if len(job.observations) < MIN_POINTS or not (settings.use_curve or reached_spent > 0):
+    if not fit or len(job.observations) < MIN_POINTS or not (settings.use_curve or reached_spent > 0):
         return prior
     curve = forecast_from_curve(job.observations, job.direction, target, spent_by(job))
     if curve is None:
@@ -253,7 +263,7 @@ def prior_of(samples: Sequence[float], unfinished: Sequence[float], settings: Ou
     return forecast_from_samples(known, settings.prior_spread / math.sqrt(len(known)))
 
 
-def _end_of(job: JobView, past: Sequence[PastCurve], forecast: Forecast) -> float:
+def _end_of(job: JobView, past: Sequence[PastCurve], forecast: Forecast, *, fit: bool) -> float:
     """CPU seconds from the start after which the job will be over: at its last tier, or after its last epoch."""
     spent = spent_by(job)
     most = _work_of_all_epochs(job)
@@ -265,7 +275,7 @@ def _end_of(job: JobView, past: Sequence[PastCurve], forecast: Forecast) -> floa
     if stage_of(job) < len(job.tiers) - 1:
         best, at = _best_report(job)
         later = forecast_from_history(past, _quality(job.direction, last), at, best) if past else None
-        if later is None and len(job.observations) >= MIN_POINTS:
+        if later is None and fit and len(job.observations) >= MIN_POINTS:
             later = forecast_from_curve(job.observations, job.direction, last, spent)
         if later is None:
             steps = len(job.tiers) - 1 - stage_of(job)

@@ -26,6 +26,8 @@ from tiercel.broker.scheduling.interface import EndpointView, NodeView
 _SATURATED = 0.9
 # What is given changes by no more than this factor, or one over it, at a measurement.
 _SLOWEST_STEP = 0.5
+# As long as answers come in time, smaller changes than this part are left alone.
+_NOT_WORTH_IT = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +148,15 @@ def _updated(view: EndpointView, record: EndpointRecord, node: NodeView, setting
     if not saturated:
         wait = settings.mean_part * view.objective_seconds
         target = settings.headroom * (used + factor * seconds / wait)
+    if abs(target - record.target) <= _NOT_WORTH_IT * record.target and _in_time(delay, view.objective_seconds):
+        target = record.target
     least = settings.idle_share * node.cpu_cores
     return EndpointRecord(seconds, factor, record.cores, min(max(target, least), node.cpu_cores), saturated, delay)
+
+
+def _in_time(delay: float | None, objective_seconds: float) -> bool:
+    """Whether answers come in time, as far as was measured."""
+    return delay is None or delay <= objective_seconds
 
 
 def _need(view: EndpointView, record: EndpointRecord, node: NodeView, endpoints: int) -> _Need:
