@@ -171,6 +171,7 @@ async def _docker(settings: AgentSettings, limits: Limits) -> DockerRuntime:
         image=settings.docker_image,
         cgroup_parent=limits.container_parent,
         time_slice_seconds=settings.time_slice_seconds,
+        cpus=settings.cpus,
     )
 
 

@@ -30,6 +30,7 @@ class ContainerDefaults:
         image: Image of jobs that name none.
         user: User and group id inside.
         cgroup_parent: Control group to live under, or None for the engine's own.
+        cpus: Numbers of the processors that they run on, or empty for all.
     """
 
     node_id: str
@@ -37,6 +38,7 @@ class ContainerDefaults:
     image: str
     user: tuple[int, int]
     cgroup_parent: str | None = None
+    cpus: frozenset[int] = frozenset()
 
 
 def container_config(launch: Launch, defaults: ContainerDefaults) -> dict[str, Any]:
@@ -94,4 +96,6 @@ def _host_config(launch: Launch, defaults: ContainerDefaults) -> dict[str, Any]:
         config |= {"Memory": launch.memory_bytes, "MemorySwap": launch.memory_bytes}
     if defaults.cgroup_parent:
         config["CgroupParent"] = defaults.cgroup_parent
+    if defaults.cpus:
+        config["CpusetCpus"] = ",".join(map(str, sorted(defaults.cpus)))
     return config

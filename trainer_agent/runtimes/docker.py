@@ -67,6 +67,7 @@ class DockerRuntime:
         image: str,
         cgroup_parent: str | None = None,
         time_slice_seconds: float = 0.0,
+        cpus: frozenset[int] = frozenset(),
     ) -> Self:
         """Greet the engine and be ready to start containers.
 
@@ -77,6 +78,7 @@ class DockerRuntime:
             image: Image of jobs that name none.
             cgroup_parent: Control group for containers, used if the engine manages groups by plain paths.
             time_slice_seconds: See :func:`.set_time_slice`.
+            cpus: Numbers of the processors that containers run on, or empty for all.
 
         Raises:
             SetupError: It does not answer.
@@ -96,7 +98,7 @@ class DockerRuntime:
         uid = os.getuid() or _UNPRIVILEGED
         gid = os.getgid() if os.getuid() else _UNPRIVILEGED
         parent = cgroup_parent if info.get("CgroupDriver") == "cgroupfs" else None
-        return cls(docker, ContainerDefaults(node_id, instance, image, (uid, gid), parent), time_slice_seconds)
+        return cls(docker, ContainerDefaults(node_id, instance, image, (uid, gid), parent, cpus), time_slice_seconds)
 
     @property
     def owner(self) -> tuple[int, int] | None:

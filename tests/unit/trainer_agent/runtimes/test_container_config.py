@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,9 @@ def test_shares(share: CpuShare, quota: int) -> None:
     host = container_config(launch, DEFAULTS)["HostConfig"]
     assert share_config(share).items() <= host.items()
     assert "NanoCpus" not in host
+
+
+def test_a_node_that_is_a_slice_of_a_machine_binds_its_containers_to_it() -> None:
+    sliced = replace(DEFAULTS, cpus=frozenset({3, 0}))
+    assert container_config(LAUNCH, sliced)["HostConfig"]["CpusetCpus"] == "0,3"
+    assert "CpusetCpus" not in container_config(LAUNCH, DEFAULTS)["HostConfig"]
