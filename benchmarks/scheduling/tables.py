@@ -107,7 +107,7 @@ def _arms(figures: Json) -> list[str]:
             continue
         seconds = found["seconds"]
         cells = [*(_number(seconds[name], 1) for name in MEASURES), _number(found["worst_tier_1"], 2)]
-        cells += [_number(found[name], 2) for name in ("worst_finish", "cpu_against_alone")]
+        cells += [_number(found[name], 2) for name in ("best_finish", "worst_finish", "cpu_against_alone")]
         rows.append(f"| {arm} | {found['runs']} | {' | '.join(cells)} | {_number(found['controller_cores'], 3)} |")
     columns = [
         *(f"{name}, s" for name in MEASURES),
@@ -118,7 +118,7 @@ def _arms(figures: Json) -> list[str]:
     ]
     note = (
         "Seconds are means over runs of the mean over jobs, from a job's submission. Policies that ran in other blocks "
-        "do not compare here; the tables above pair them. Worst: of any job, against the same job under `fair`."
+        "do not compare here; the tables above pair them. Best and worst: of any job, against the same job under `fair`."
     )
     return [
         "### Each policy",
