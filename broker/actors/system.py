@@ -183,7 +183,8 @@ class System:
 
     def jobs_on(self, node_id: str) -> Sequence[Job]:
         """Jobs that hold something of a node, of all tenants."""
-        return [a.job for a in self._jobs.values() if a.job.run_active and a.job.node_id == node_id]
+        jobs = [actor.job for actor in self._jobs.values() if actor.job.run_active]
+        return [job for job in jobs if job.node_id == node_id or job.is_going_to(node_id)]
 
     def endpoints_of(self, tenant: str) -> Sequence[Endpoint]:
         """The tenant's endpoints, by name."""

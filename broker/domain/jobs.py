@@ -269,3 +269,7 @@ class Job:
     def is_moving(self) -> bool:
         """Whether its present run is being stopped so that it goes on elsewhere."""
         return self.move is not None and self.run_active and self.stop_outcome is None
+
+    def is_going_to(self, node_id: str) -> bool:
+        """Whether it is being moved to this node, where its share is then reserved."""
+        return self.move is not None and self.is_moving and self.move.node_id == node_id

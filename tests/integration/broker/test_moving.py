@@ -188,6 +188,16 @@ async def test_the_word_of_a_node_that_it_has_sent_a_checkpoint_is_not_enough(mo
     pytest.fail("nobody said that it could not be moved")
 
 
+async def test_a_job_on_its_way_holds_something_of_both_nodes(moving: Moving) -> None:
+    nodes = {node.id: node for node in await moving.tenant.nodes()}
+    assert nodes["n1"].memory_reserved_bytes == nodes["n2"].memory_reserved_bytes > 0
+    assert await moving.send(CONTENT) is grpc.StatusCode.OK
+    moving.agents["n1"].leave(f"{moving.job_id}-1", carried=True)
+    await moving.wait_state(jobs_pb2.JOB_STATE_RUNNING, "n2")
+    nodes = {node.id: node for node in await moving.tenant.nodes()}
+    assert (nodes["n1"].memory_reserved_bytes, nodes["n2"].jobs) == (0, 1)
+
+
 async def test_a_job_that_is_cancelled_on_the_way_needs_no_checkpoint(moving: Moving) -> None:
     assert await moving.send(CONTENT) is grpc.StatusCode.OK
     await moving.tenant.cancel(moving.job_id)
