@@ -76,9 +76,9 @@ class UtilitySettings:
         exploration: A job without any report gets this times the floor of others, >= 1.
         hysteresis: A job in front stays there unless another is worth this fraction more, >= 0.
         urgency: What a deadline adds to a tier's worth when there is just enough time left, a factor >= 0.
-        guard_ratio: Nobody shall need longer than this times what equal sharing would take; 0 switches that off. A
-            little below the 1.5 that is promised, since forecasts err.
-        guard_margin: Seconds of time to spare below which a job counts as late, >= 0.
+        guard_ratio: Nobody shall need longer than this times what equal sharing would take; 0 switches that off.
+        guard_margin: A job counts as late when it has less than this part of all its time to spare (or less than a
+            second), >= 0.
         review_seconds: Fair shares and migrations are looked at when jobs come or go, else this often, >= 0.
         migrate: Whether running jobs may be sent to other nodes.
         migration_seconds: What a migration costs besides the job's start-up, CPU seconds, >= 0.
@@ -103,8 +103,8 @@ class UtilitySettings:
     exploration: float = 2.0
     hysteresis: float = 0.3
     urgency: float = 1.0
-    guard_ratio: float = 1.35
-    guard_margin: float = 1.0
+    guard_ratio: float = 1.5
+    guard_margin: float = 0.1
     review_seconds: float = 5.0
     migrate: bool = True
     migration_seconds: float = 2.0
@@ -435,13 +435,12 @@ class UtilityPolicy:
         """The jobs of a node, those first that shall run, and until when that holds without any news."""
         standings = [self._standing(job, records[job.id], node, now, job.id in front) for job in jobs]
         claimants = [
-            Claimant(entry.job.id, due[entry.job.id], entry.record.to_end, min(entry.cores, node.cpu_cores))
+            self._claimant(entry, due[entry.job.id], node)
             for entry in standings
             if entry.job.id in due and not entry.record.unreachable
         ]
-        margin = self.settings.guard_margin
-        names, spare = late(claimants, now, node.cpu_cores, margin)
-        holds_until = now + (spare - margin) / 2
+        names, spare = late(claimants, now, node.cpu_cores)
+        holds_until = now + spare / 2
         if names:
             lifted = {name: place for place, name in enumerate(names)}
             standings = [
@@ -451,6 +450,10 @@ class UtilityPolicy:
             holds_until = now
         standings.sort(key=attrgetter("rank"))
         return standings, holds_until
+
+    def _claimant(self, entry: Standing, due: float, node: NodeView) -> Claimant:
+        reserve = max(1.0, self.settings.guard_margin * (due - entry.job.submitted_at))
+        return Claimant(entry.job.id, due, entry.record.to_end, min(entry.cores, node.cpu_cores), reserve)
 
     def _standing(self, job: JobView, record: JobRecord, node: NodeView, now: float, in_front: bool) -> Standing:
         status = next_status(job)

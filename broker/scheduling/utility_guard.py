@@ -58,12 +58,14 @@ class Claimant:
         due: When it must be over, seconds since the Unix epoch.
         remaining: CPU seconds that it needs till then.
         cores: Cores that it can use.
+        reserve: Seconds of time to spare under which it counts as late.
     """
 
     job_id: str
     due: float
     remaining: float
     cores: float
+    reserve: float = 0.0
 
 
 def advanced(clock: FairClock, now: float, cores: Mapping[str, float], jobs: Mapping[str, Account]) -> FairClock:
@@ -135,17 +137,16 @@ def _moment(start: float, end: float, part: float) -> float:
     return start + (end - start) * part
 
 
-def late(claimants: Sequence[Claimant], now: float, cores: float, margin: float) -> tuple[list[str], float]:
+def late(claimants: Sequence[Claimant], now: float, cores: float) -> tuple[list[str], float]:
     """The jobs of a node that must go first now, the earliest due first, and the least time that others have to spare.
 
     Args:
         claimants: Its jobs.
         now: Seconds since the Unix epoch.
         cores: Its cores.
-        margin: Seconds of time to spare under which a job counts as late.
 
     Returns:
-        The late ones, and seconds to spare of whoever has the least, infinite without jobs.
+        The late ones, and the seconds until somebody is late, infinite without jobs.
     """
     ordered = sorted(claimants, key=lambda claimant: (claimant.due, claimant.job_id))
     demand = 0.0
@@ -154,9 +155,9 @@ def late(claimants: Sequence[Claimant], now: float, cores: float, margin: float)
     for index, claimant in enumerate(ordered):
         demand += claimant.remaining
         alone = claimant.remaining / claimant.cores
-        left = claimant.due - now - max(demand / cores, alone)
+        left = claimant.due - now - max(demand / cores, alone) - claimant.reserve
         spare = min(spare, left)
-        if left < margin:
+        if left < 0:
             last = index
     return [claimant.job_id for claimant in ordered[: last + 1]], spare
 

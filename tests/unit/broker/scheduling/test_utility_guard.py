@@ -66,25 +66,25 @@ def test_a_wide_job_takes_more_than_narrow_ones() -> None:
 
 
 def claim(name: str, due: float, remaining: float) -> Claimant:
-    return Claimant(name, due, remaining, 1.0)
+    return Claimant(name, due, remaining, 1.0, reserve=0.5)
 
 
 def test_nobody_is_late_while_there_is_time() -> None:
-    assert late([claim("a", 100, 10), claim("b", 100, 10)], 0.0, 1.0, 1.0) == ([], 80.0)
+    assert late([claim("a", 100, 10), claim("b", 100, 10)], 0.0, 1.0) == ([], 79.5)
 
 
 def test_who_is_due_next_goes_first_once_the_time_is_needed() -> None:
     claimants = [claim("later", 100, 10), claim("next", 11, 10)]
-    assert late(claimants, 0.0, 1.0, 0.5) == ([], 1.0)
-    assert late(claimants, 0.6, 1.0, 0.5)[0] == ["next"]
+    assert late(claimants, 0.0, 1.0) == ([], 0.5)
+    assert late(claimants, 0.6, 1.0)[0] == ["next"]
 
 
 def test_jobs_due_together_count_together() -> None:
-    # Each alone has time; but both together need 20 s of one core before 20.5.
-    claimants = [claim("a", 20.0, 10), claim("b", 20.5, 10)]
-    assert late(claimants, 0.0, 1.0, 1.0)[0] == ["a", "b"]
-    assert late(claimants, 0.0, 2.0, 1.0)[0] == []
+    # Each alone has time; but both together need 20 s of one core before 20.4.
+    claimants = [claim("a", 20.0, 10), claim("b", 20.4, 10)]
+    assert late(claimants, 0.0, 1.0)[0] == ["a", "b"]
+    assert late(claimants, 0.0, 2.0)[0] == []
 
 
 def test_one_thread_cannot_be_hurried_by_more_cores() -> None:
-    assert late([claim("a", 10.5, 10)], 0.0, 8.0, 1.0)[0] == ["a"]
+    assert late([claim("a", 10.4, 10)], 0.0, 8.0)[0] == ["a"]
