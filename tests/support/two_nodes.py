@@ -66,7 +66,8 @@ class TwoNodes:
 
     def job(self, job_id: str) -> Job:
         """An active job as its actor knows it."""
-        return self._system._jobs[job_id].job
+        job: Job = self._system._jobs[job_id].job
+        return job
 
     async def order_move(self, job_id: str, node: str) -> None:
         """Send a job to another node, as the scheduler does, once it may be moved."""
