@@ -12,8 +12,8 @@ as possible within their own delay objective) and that limits follow feedback; t
 * Training jobs share equally what is left of their node, and keep ``training_floor`` of it.
 
 The adaptive listener looks at every snapshot: while nobody's class changes for the worse and nobody both has and wants,
-limits are moved less and less often; a satisfied endpoint that falls out, or one that comes or goes, has them moved
-at once.
+limits are moved less and less often (ours: not while they still move by more than 3 %); a satisfied endpoint that falls
+out, or one that comes or goes, has them moved at once.
 """
 
 from __future__ import annotations
@@ -22,9 +22,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tiercel.broker.domain.shares import Share
-from tiercel.broker.scheduling.dqoes_rule import QoeClass, RuleSettings, Service, classify, limits
+from tiercel.broker.scheduling.dqoes_rule import DqoesMode, QoeClass, RuleSettings, Service, classify, limits
 from tiercel.broker.scheduling.interface import Assignment, EndpointView, JobView, NodeView, Plan, Snapshot
 from tiercel.broker.scheduling.placement import jobs_by_node, place
+
+# Limits that change by less than this fraction stand still.
+_STILL = 0.03
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +135,9 @@ class DqoesPolicy:
         capacity = self._capacity(node, endpoints, settled, trains=trains)
         if due:
             moved = limits(settled, self.settings, capacity)
+            if self.settings.mode is DqoesMode.CONSERVING and any(_moves(s, moved[s.name]) for s in settled):
+                # Ours: as long as limits still move there is no reason to rest, whatever the classes.
+                record = replace(record, interval=self.settings.interval, next_at=now + self.settings.interval)
             return {s.name: _share(s, moved[s.name], node, self.settings.alpha) for s in settled}, record
         kept = {s.name: share for s in settled if (share := known[s.name]) is not None}
         return _within(kept, capacity, node), record
@@ -162,6 +168,11 @@ class DqoesPolicy:
         rests = satisfied == record.satisfied and not tradable
         interval = min(2 * record.interval, self.settings.max_interval) if rests else base
         return ListenerRecord(node_id, names, satisfied, interval, now + interval), True
+
+
+def _moves(service: Service, limit: float) -> bool:
+    """Whether a limit differs from the last one by more than what is measured does by chance."""
+    return service.limit is None or abs(limit - service.limit) > _STILL * service.limit
 
 
 def _by_node(snapshot: Snapshot) -> dict[str, list[EndpointView]]:

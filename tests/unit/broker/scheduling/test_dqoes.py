@@ -7,6 +7,7 @@ import pytest
 from tests.support.scheduling import job, node
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.dqoes import DqoesPolicy, DqoesSettings, DqoesState
+from tiercel.broker.scheduling.dqoes_rule import DqoesMode
 from tiercel.broker.scheduling.interface import EndpointView, JobView, Plan, Snapshot, Trigger
 
 
@@ -90,10 +91,18 @@ def test_the_listener_moves_limits_once_an_interval_while_some_can_give_and_some
     assert moves(looks) == [True, False, True, False, True, False]
 
 
-def test_the_listener_rests_longer_and_longer_where_nobody_can_give() -> None:
-    looks = [(float(s), [endpoint("slow", delay=0.2, cores=1 + s / 1000)]) for s in range(0, 64, 4)]
-    moved = moves(looks, DqoesSettings(interval=4.0, max_interval=16.0))
+@pytest.mark.parametrize("mode", DqoesMode)
+def test_the_listener_rests_longer_and_longer_where_nobody_can_give(mode: DqoesMode) -> None:
+    looks = [(float(s), [endpoint("slow", delay=0.2, cores=4.0)]) for s in range(0, 68, 4)]
+    moved = moves(looks, DqoesSettings(interval=4.0, max_interval=16.0, mode=mode))
     assert [4 * index for index, each in enumerate(moved) if each] == [0, 4, 12, 28, 44, 60]
+
+
+def test_the_listener_does_not_rest_while_limits_move() -> None:
+    looks = [(float(s), [endpoint("fast", delay=0.01, cores=3 * 0.9 ** (s / 4))]) for s in range(0, 40, 4)]
+    settings = DqoesSettings(interval=4.0, max_interval=16.0)
+    assert all(moves(looks, settings))
+    assert not all(moves(looks, replace(settings, mode=DqoesMode.LITERAL)))
 
 
 def test_a_satisfied_endpoint_that_falls_out_and_a_newcomer_are_answered_at_once() -> None:
