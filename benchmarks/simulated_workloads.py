@@ -46,6 +46,7 @@ class Kind:
         arrivals: When they come; seeds take turns.
         nodes: Nodes of the cluster.
         cores: Cores of a node.
+        repeats: Simulations for each seed that is asked for: small ones differ more and cost less.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Kind:
     arrivals: tuple[Arrivals, ...]
     nodes: int
     cores: float
+    repeats: int = 1
 
     def scenario(self, seed: int, *, history: bool) -> Scenario:
         """What is simulated for a seed.
@@ -148,7 +150,7 @@ def kinds(draw: str) -> tuple[Kind, ...]:
     heavy = _drawn_programs("heavy", _pareto(24, 6.0, 1.1, 600.0, f"heavy {draw}"))
     hopeless = _drawn_programs("doubtful", _log_normal(16, 8.0, 0.8, f"hopeless {draw}"), hopeless=4)
     return (
-        Kind("alike", trial, 7, live, 1, 2.0),
+        Kind("alike", trial, 7, live, 1, 2.0, repeats=6),
         Kind("mixed", mixed, 72, (AllAtOnce(), Poisson(0.4), Uniform(120.0)), 3, 2.0),
         Kind("heavy-tailed", heavy, 72, (AllAtOnce(), Poisson(0.4), Uniform(120.0)), 3, 2.0),
         Kind("hopeless", hopeless, 24, (AllAtOnce(), Poisson(0.3), Uniform(60.0)), 2, 2.0),

@@ -20,7 +20,8 @@ from tiercel.broker.scheduling.slaq import SlaqPolicy, SlaqSettings
 from tiercel.broker.scheduling.specon import SpeconPolicy, SpeconSettings
 from tiercel.broker.scheduling.srpt_oracle import SrptOraclePolicy, SrptOracleSettings
 from tiercel.broker.scheduling.tradl import TradlPolicy, TradlSettings
-from tiercel.broker.scheduling.utility import UtilityPolicy, UtilitySettings
+from tiercel.broker.scheduling.utility import UtilityPolicy
+from tiercel.broker.scheduling.utility_settings import UtilitySettings
 
 Option = str | float | bool
 Options = Mapping[str, Option]

@@ -12,7 +12,8 @@ from tests.support.scheduling import job, node, tiers
 from tiercel.broker.domain.jobs import Observation
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.interface import EndpointView, JobView, NodeView, Snapshot, Trigger
-from tiercel.broker.scheduling.utility import UtilityPolicy, UtilitySettings
+from tiercel.broker.scheduling.utility import UtilityPolicy
+from tiercel.broker.scheduling.utility_settings import UtilitySettings
 from tiercel.broker.scheduling.validation import check_plan
 
 few = settings(max_examples=40, deadline=None)

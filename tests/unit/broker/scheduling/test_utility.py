@@ -11,7 +11,8 @@ import pytest
 from tests.support.scheduling import GIB, job, node, reports, snapshot, tiers, waiting_job
 from tiercel.broker.domain.jobs import Observation
 from tiercel.broker.scheduling.interface import CurvePoint, EndpointView, JobView, NodeView, PastRun, Plan, Snapshot
-from tiercel.broker.scheduling.utility import UtilityPolicy, UtilitySettings, UtilityState
+from tiercel.broker.scheduling.utility import UtilityPolicy, UtilityState
+from tiercel.broker.scheduling.utility_settings import UtilitySettings
 
 UNGUARDED = UtilitySettings(guard_ratio=0.0)
 
