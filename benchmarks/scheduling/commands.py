@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 from collections.abc import Coroutine
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,8 +32,8 @@ from benchmarks.scheduling.matrix import (
     Run,
     deadline_seconds,
     expected_seconds,
-    forget_others,
     make_blocks,
+    outcomes_in,
     run_blocks,
     schedules_of,
     source_fingerprint,
@@ -78,22 +79,24 @@ def run(
 ) -> None:
     """Run the policies against each other; what was interrupted goes on where it stopped."""
     console = Console()
-    folder = output or BUILD / (f"quick-{runtime.value}" if quick else name_of(runtime))
+    setting = f"{runtime.value}-{source_fingerprint()}"
+    folder = output or BUILD / (f"quick-{runtime.value}" if quick else name_of(runtime)) / setting
     names = tuple(schedule or schedules_of(quick=quick))
     missing = _check(names, tuple(arm or ()))
     wanted = {name: [each for each in arm or ARMS_OF[name] if each not in missing] for name in names}
     for name, why in missing.items():
         console.print(f"Left out: {name}. {why}", style="yellow", markup=False)
     times = repetitions or (1 if quick or minutes is None else REPETITIONS)
-    setting = f"{runtime.value} {source_fingerprint()}"
     blocks = make_blocks(names, times, lambda name: [ARMS[each] for each in wanted[name]], seed, setting)
-    forget_others([] if fresh else blocks, folder)
+    for path in folder.glob("*.json") if fresh else ():
+        path.unlink()
     recordings = Recordings.read()
     outcomes = _until_end(_run_all(blocks, folder, recordings, runtime.value, minutes, console), console)
     if quick:
         _finish_quick(outcomes, sum(map(len, blocks)), missing, recordings, results, console)
     else:
-        write_live(outcomes, recordings, missing, name_of(runtime), results, console)
+        # Those of other schedules and arms, too, which were run before.
+        write_live(outcomes_in(folder, setting), recordings, missing, name_of(runtime), results, console)
 
 
 def name_of(runtime: Runtime) -> str:
@@ -120,7 +123,8 @@ async def _run_all(
     async def carry_out(each: Run) -> RunOutcome:
         seconds = deadline_seconds(each.schedule, recordings, cores)
         settings = LiveSettings(folder / "product", runtime, seconds, recordings)
-        return await run_schedule(each.arm, each.schedule, settings, each.key)
+        outcome = await run_schedule(each.arm, each.schedule, settings)
+        return replace(outcome, key=each.key, setting=each.setting)
 
     def expect(each: Run) -> float:
         return expected_seconds(each.schedule, recordings, cores)
@@ -173,11 +177,11 @@ def report(
     runtime: Annotated[Runtime, typer.Option(help="Runs of processes or of containers.")] = Runtime.PROCESS,
     results: Annotated[Path, typer.Option(help="Folder of result files.")] = RESULTS,
 ) -> None:
-    """Make result file, tables and plots again from runs that are there."""
-    folder = BUILD / name_of(runtime)
-    outcomes = [RunOutcome.read(path) for path in sorted(folder.glob("*.json"))]
+    """Make result file, tables and plots again from the latest runs that are there."""
+    folders = sorted((BUILD / name_of(runtime)).glob("*/"), key=lambda each: each.stat().st_mtime)
+    outcomes = outcomes_in(folders[-1]) if folders else []
     if not outcomes:
-        typer.echo(f"Error: there are no runs in {folder}; 'python -m benchmarks.scheduling run' makes some.", err=True)
+        typer.echo("Error: there are no runs yet; 'python -m benchmarks.scheduling run' makes some.", err=True)
         raise typer.Exit(1)
     write_live(outcomes, Recordings.read(), _check((), ()), name_of(runtime), results, Console())
 

@@ -44,14 +44,16 @@ class LiveSettings:
     recordings: Recordings
 
 
-async def run_schedule(arm: Arm, schedule: Schedule, settings: LiveSettings, key: str) -> RunOutcome:
+async def run_schedule(arm: Arm, schedule: Schedule, settings: LiveSettings) -> RunOutcome:
     """Run a schedule under an arm.
 
     Args:
         arm: How to schedule.
         schedule: What.
         settings: Where and for how long.
-        key: Fingerprint to put into the outcome.
+
+    Returns:
+        What it left; key and setting are for the caller to fill in.
 
     Raises:
         ProductError: The product did not start, or another run uses the same folder.
@@ -77,7 +79,7 @@ async def run_schedule(arm: Arm, schedule: Schedule, settings: LiveSettings, key
             errors = errors_in((state_dir / "broker.log").read_text(encoding="utf-8", errors="replace"))
     finally:
         shutil.rmtree(state_dir, ignore_errors=True)
-    return replace(_outcome(run, arm, schedule, key), left_over=left_over, errors=errors)
+    return replace(_outcome(run, arm, schedule), left_over=left_over, errors=errors)
 
 
 def environment_of(arm: Arm, schedule: Schedule, settings: LiveSettings) -> dict[str, str]:
@@ -167,7 +169,7 @@ async def _wait(over: asyncio.Event, seconds: float) -> bool:
     return False
 
 
-def _outcome(run: _Run, arm: Arm, schedule: Schedule, key: str) -> RunOutcome:
+def _outcome(run: _Run, arm: Arm, schedule: Schedule) -> RunOutcome:
     ends = [job.submitted_seconds + job.finished_seconds for job in run.jobs if job.finished_seconds is not None]
     makespan = max(ends, default=0.0)
     served = None
@@ -180,7 +182,8 @@ def _outcome(run: _Run, arm: Arm, schedule: Schedule, key: str) -> RunOutcome:
         arm=arm.name,
         schedule=schedule.name,
         repetition=schedule.repetition,
-        key=key,
+        key="",
+        setting="",
         jobs=run.jobs,
         makespan_seconds=round(makespan, 3),
         broker_cpu_seconds=round(run.used.processes.get("broker", 0.0), 3),

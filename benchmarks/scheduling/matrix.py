@@ -51,6 +51,10 @@ DEADLINE_FACTOR, LEAST_DEADLINE_SECONDS = 4.0, 240.0
 _GUESSED_CPU_SECONDS = 10.0
 
 
+WORK = tuple(Path(__file__).with_name(name) for name in ("arms.py", "kinds.py", "live_run.py", "schedules.py"))
+"""What decides here what is run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """An arm in a block.
@@ -95,10 +99,10 @@ Block = tuple[Run, ...]
 """Runs of the same schedule, each under another arm."""
 
 
-def source_fingerprint(package: Path = Path(tiercel.__path__[0])) -> str:
-    """Tells one version of the product's code from another."""
+def source_fingerprint(package: Path = Path(tiercel.__path__[0]), work: Sequence[Path] = WORK) -> str:
+    """Tells one version of the product's code, and of what it is given to do, from another."""
     digest = hashlib.sha256()
-    for path in sorted(package.glob("*/**/*.py")):
+    for path in [*sorted(package.glob("*/**/*.py")), *work]:
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -129,19 +133,19 @@ def make_blocks(
         seed: Of schedules and orders.
         setting: See :class:`Run`.
     """
-    return [
-        make_block(make_schedule(name, repetition, seed), arms(name), seed, setting)
-        for repetition in range(repetitions)
-        for name in names
-    ]
+    drawn = (make_schedule(name, repetition, seed) for repetition in range(repetitions) for name in names)
+    blocks = (make_block(schedule, arms(schedule.name), seed, setting) for schedule in drawn)
+    return [block for block in blocks if block]
 
 
-def forget_others(blocks: Sequence[Block], folder: Path) -> None:
-    """Remove outcomes from a folder that are not those of these blocks: other code, kinds, schedules or arms."""
-    wanted = {run.path(folder): run for block in blocks for run in block}
-    for path in folder.glob("*.json"):
-        if path not in wanted or wanted[path].load(folder) is None:
-            path.unlink()
+def outcomes_in(folder: Path, setting: str = "") -> list[RunOutcome]:
+    """The outcomes in a folder; with a setting only those that were run in it.
+
+    Raises:
+        ValueError: A file there is none.
+    """
+    outcomes = [RunOutcome.read(path) for path in sorted(folder.glob("*.json"))]
+    return [outcome for outcome in outcomes if setting in {"", outcome.setting}]
 
 
 def schedules_of(*, quick: bool) -> tuple[str, ...]:

@@ -100,6 +100,7 @@ class RunOutcome:
         schedule: Name of the schedule.
         repetition: Of the schedule.
         key: Fingerprint of everything that was asked for; a run with another one is not this run.
+        setting: What it has in common with other runs: the runtime and the code that was measured.
         jobs: In the order of the schedule.
         makespan_seconds: From the schedule's beginning to the end of the last job.
         broker_cpu_seconds: CPU time of the broker while the schedule ran.
@@ -117,6 +118,7 @@ class RunOutcome:
     schedule: str
     repetition: int
     key: str
+    setting: str
     jobs: tuple[JobOutcome, ...]
     makespan_seconds: float
     broker_cpu_seconds: float

@@ -118,7 +118,7 @@ def _arms(figures: Json) -> list[str]:
     ]
     note = (
         "Seconds are means over runs of the mean over jobs, from a job's submission. Policies that ran in other blocks "
-        "do not compare here; the tables above pair them. Best and worst: of any job, against the same job under `fair`."
+        "do not compare here; the tables above pair them. Best and worst: of any job, against itself under `fair`."
     )
     return [
         "### Each policy",

@@ -49,6 +49,7 @@ def run_outcome(
     makespan: float = 9.0,
     served: Served | None = None,
     key: str = "key",
+    setting: str = "setting",
 ) -> RunOutcome:
     """A run in which one job got everything done, unless told otherwise."""
     return RunOutcome(
@@ -56,6 +57,7 @@ def run_outcome(
         schedule=schedule,
         repetition=repetition,
         key=key,
+        setting=setting,
         jobs=tuple(jobs if jobs is not None else [job_outcome()]),
         makespan_seconds=makespan,
         broker_cpu_seconds=0.06,

@@ -14,8 +14,8 @@ from benchmarks.scheduling.matrix import (
     Step,
     deadline_seconds,
     expected_seconds,
-    forget_others,
     make_blocks,
+    outcomes_in,
     run_blocks,
     schedules_of,
     source_fingerprint,
@@ -62,6 +62,11 @@ def test_every_arm_runs_once_in_every_block_in_an_order_of_the_block_s_own() -> 
     assert blocks == blocks_of("small", "at-once", repetitions=4)
 
 
+def test_a_schedule_without_arms_is_no_block() -> None:
+    blocks = make_blocks(["small", "ten"], 2, lambda name: [ARMS["fair"]] if name == "ten" else [], 0)
+    assert [block[0].schedule.block for block in blocks] == ["ten-0", "ten-1"]
+
+
 async def test_what_was_interrupted_goes_on_where_it_stopped(tmp_path: Path) -> None:
     blocks = blocks_of("small")
     first, second = Bench(), Bench()
@@ -97,12 +102,11 @@ async def test_a_run_of_other_code_or_without_an_end_is_run_again(tmp_path: Path
     assert again.carried_out == [f"small-0 {run.arm.name}"]
 
 
-async def test_only_outcomes_of_what_is_to_be_run_are_kept(tmp_path: Path) -> None:
-    await Bench().run(blocks_of("small", repetitions=2), tmp_path)
-    forget_others(blocks_of("small", repetitions=1), tmp_path)
-    assert {path.name.partition(".")[0] for path in tmp_path.glob("*.json")} == {"small-0"}
-    forget_others(blocks_of("small", repetitions=1, setting="other"), tmp_path)
-    assert list(tmp_path.glob("*.json")) == []
+def test_outcomes_of_another_setting_are_not_taken_for_this_one_s(tmp_path: Path) -> None:
+    for number, setting in enumerate(("process-1", "process-2", "process-2")):
+        run_outcome(repetition=number, setting=setting).write(tmp_path / f"{number}.json")
+    assert [outcome.repetition for outcome in outcomes_in(tmp_path, "process-2")] == [1, 2]
+    assert len(outcomes_in(tmp_path)) == 3
 
 
 def test_everything_that_decides_what_is_run_is_in_the_key() -> None:
@@ -120,7 +124,9 @@ def test_everything_that_decides_what_is_run_is_in_the_key() -> None:
 def test_the_source_of_the_product_has_a_fingerprint(tmp_path: Path) -> None:
     (tmp_path / "part").mkdir()
     (tmp_path / "part" / "a.py").write_text("a = 1\n")
-    before = source_fingerprint(tmp_path)
+    (tmp_path / "work.txt").write_text("work")
+    before, other = source_fingerprint(tmp_path), source_fingerprint(tmp_path, [tmp_path / "work.txt"])
+    assert before != other
     (tmp_path / "part" / "a.py").write_text("a = 2\n")
     assert source_fingerprint(tmp_path) != before
     assert source_fingerprint() == source_fingerprint()
