@@ -60,8 +60,7 @@ def least_work_left(records: Mapping[str, JobRecord]) -> Preference:
 
     def preference(job: JobView, node: NodeView, jobs: Sequence[JobView]) -> tuple[float | str, ...]:
         own = records[job.id]
-        delay = work = own.to_end
-        delay = 0.0
+        work, delay = own.to_end, 0.0
         for other in jobs:
             held = records[other.id]
             work += held.to_end
