@@ -19,7 +19,9 @@ def up(
     grpc_port: Annotated[int, typer.Option(help=f"Port for requests over gRPC; {_PORT}")] = 0,
     mqtt_port: Annotated[int, typer.Option(help=f"Port of the embedded MQTT broker; {_PORT}")] = 0,
     mqtt_url: Annotated[str, typer.Option(help="MQTT broker to use instead, such as mqtt://127.0.0.1:1883.")] = "",
-    policy: Annotated[str, typer.Option(help="How shares are decided: tradl, utility, fair, ...; a wrong name lists all.")] = "",
+    policy: Annotated[
+        str, typer.Option(help="How shares are decided: tradl, utility, fair ... (a wrong name lists all).")
+    ] = "",
     tenant: Annotated[list[str] | None, typer.Option(help="A tenant to make if it is missing; repeatable.")] = None,
     runtime: Annotated[
         list[str] | None,
