@@ -62,6 +62,8 @@ _SAMPLES_KEPT = 64
 _NO_ROOM = 1e-9
 # Fewer jobs than this part that came or went since do not change what fair sharing would give to the others.
 _FEW = 0.01
+# So much of a node that its endpoints leave is not worth new weights for its jobs, which get it in any case.
+_LEFT_OVER = 0.02
 # After these a node may have nothing to do.
 _MAY_IDLE = frozenset({Trigger.EXIT, Trigger.NODE})
 
@@ -194,7 +196,8 @@ class UtilityPolicy:
                 shares.update(serving.shares)
                 endpoint_records.update(serving.records)
                 capacity = serving.capacity
-            lines[node.id] = line if capacity == line.capacity else self._share(line, capacity, move)
+            settled = line.capacity <= capacity <= line.capacity + _LEFT_OVER
+            lines[node.id] = line if settled else self._share(line, capacity, move)
         assignments = tuple(chain.from_iterable(line.assignments for line in lines.values()))
         front = frozenset(chain.from_iterable(line.front for line in lines.values()))
         unreachable = {name: record.unreachable for name, record in records.items() if record.unreachable}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tiercel.broker.scheduling.interface import JobView, NodeView, Snapshot
 from tiercel.broker.scheduling.placement import Preference, can_hold
@@ -52,21 +53,45 @@ class _Load:
         return self.work / self.node.cpu_cores
 
 
+@dataclass(slots=True)
+class _Crowd:
+    """What the jobs of a node still need; local to one call of :func:`.place`.
+
+    Attributes:
+        ahead: Of each job its stage and CPU seconds to its next tier.
+        work: CPU seconds until all are over.
+    """
+
+    ahead: list[tuple[float, float]] = field(default_factory=list)
+    work: float = 0.0
+
+    def add(self, held: JobRecord) -> None:
+        self.ahead.append((math.inf if held.unreachable else held.stage, held.outlook.expected))
+        self.work += held.to_end
+
+
 def least_work_left(records: Mapping[str, JobRecord]) -> Preference:
     """Waiting jobs go to the node that they are meant for, else to where least is done before or delayed by them.
 
     With the shortest first, two jobs that work for as early a tier cost each other what the shorter one needs.
     """
+    crowds: dict[str, _Crowd] = {}
 
     def preference(job: JobView, node: NodeView, jobs: Sequence[JobView]) -> tuple[float | str, ...]:
         own = records[job.id]
-        work, delay = own.to_end, 0.0
-        for other in jobs:
-            held = records[other.id]
-            work += held.to_end
-            if held.stage <= own.stage and not held.unreachable:
-                delay += min(held.outlook.expected, own.outlook.expected)
-        return (node.id != job.node_id, delay / node.cpu_cores, work / node.cpu_cores, node.id)
+        crowd = crowds.get(node.id)
+        if crowd is None:
+            crowd = crowds[node.id] = _Crowd()
+        for other in jobs[len(crowd.ahead) :]:  # a node only fills up while jobs are placed
+            crowd.add(records[other.id])
+        stage, expected = own.stage, own.outlook.expected
+        delay = 0.0
+        for held_stage, held_expected in crowd.ahead:
+            if held_stage <= stage:
+                delay += min(expected, held_expected)
+        cores = node.cpu_cores
+        # Rounded: sums must not depend on the order of the jobs in the snapshot.
+        return (node.id != job.node_id, round(delay / cores, 6), round((crowd.work + own.to_end) / cores, 6), node.id)
 
     return preference
 
