@@ -183,6 +183,7 @@ class JobActor(Actor[JobInput]):
             workload=self._workload,
             started_at=job.started_at,
             max_epochs=job.spec.max_epochs,
+            endpoint=job.spec.endpoint,
             continues=job.spec.continue_after_last_tier,
             migratable=may_move(job),
             migrations=job.migrations,

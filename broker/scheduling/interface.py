@@ -49,6 +49,7 @@ class JobView:
         workload: Equal for jobs that train the same thing (program, arguments, metric); key of ``Snapshot.history``.
         started_at: When it first ran, seconds since the Unix epoch, or None.
         max_epochs: Epochs it may train at most.
+        endpoint: The endpoint it feeds, or empty. What it delivers is answered on the job's node from then on.
         continues: Whether it goes on after its last tier.
         migratable: Whether a plan may send it to another node although a node runs it: it is checkpointed, stopped,
             and goes on there. Always False for a job that is in transit or is stopping.
@@ -81,6 +82,7 @@ class JobView:
     migrations: int = 0
     migrated_at: float | None = None
     true_work: tuple[float, ...] = ()
+    endpoint: str = ""
 
 
 @dataclass(frozen=True, slots=True)

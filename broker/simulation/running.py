@@ -193,6 +193,7 @@ class SimulatedJob:
             workload=planned.workload.name,
             started_at=job.started_at,
             max_epochs=job.spec.max_epochs,
+            endpoint=job.spec.endpoint,
             continues=job.spec.continue_after_last_tier,
             migratable=self.may_migrate and may_move(job),
             migrations=job.migrations,
