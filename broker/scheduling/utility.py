@@ -15,7 +15,8 @@ showed that this is where most of the gain lies, whatever the order (live §3). 
 * a tier out of reach loses its place in line, its tenant is told, progress brings it back (:mod:`.utility_outlook`);
 * nobody is kept waiting for much longer than under equal sharing (:mod:`.utility_guard`);
 * waiting jobs go where the least work is left, running ones move where a node would idle (:mod:`.utility_moves`);
-* endpoints with a delay objective are priced in the same currency (:mod:`.utility_serving`).
+* endpoints with a delay objective get what their requests need, and are only limited where they compete with each
+  other (:mod:`.utility_contest`); jobs share what answers leave.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from tiercel.broker.scheduling.interface import (
 )
 from tiercel.broker.scheduling.learning_curves import Forecast, PastCurve, past_curves
 from tiercel.broker.scheduling.placement import jobs_by_node, place, submission_order
+from tiercel.broker.scheduling.utility_contest import serve
 from tiercel.broker.scheduling.utility_guard import Account, Claimant, FairClock, advanced, fair_finishes, late
 from tiercel.broker.scheduling.utility_moves import Move, choose_move, least_work_left
 from tiercel.broker.scheduling.utility_outlook import (
@@ -54,7 +56,7 @@ from tiercel.broker.scheduling.utility_outlook import (
     staleness,
 )
 from tiercel.broker.scheduling.utility_reasons import Standing, sentence
-from tiercel.broker.scheduling.utility_serving import EndpointRecord, serve
+from tiercel.broker.scheduling.utility_serving import Answering, EndpointRecord, cores_left, observe
 from tiercel.broker.scheduling.utility_settings import UtilitySettings
 
 # Works of jobs that reached their first tier under this policy: a prior for programs that never ran before.
@@ -64,6 +66,8 @@ _NO_ROOM = 1e-9
 _FEW = 0.01
 # So much of a node that its endpoints leave is not worth new weights for its jobs, which get it in any case.
 _LEFT_OVER = 0.02
+# By so much of a node the cores that answers leave must differ for another number of jobs to run in front.
+_MOVES_THE_LINE = 0.1
 # After these a node may have nothing to do.
 _MAY_IDLE = frozenset({Trigger.EXIT, Trigger.NODE})
 
@@ -77,7 +81,8 @@ class Line:
         ids: Its jobs.
         standings: What was held of them, those first that shall run.
         holds_until: When somebody might be late, or a deadline weighs more; seconds since the Unix epoch.
-        capacity: Part of the node that they share; the rest is for endpoints. NaN while that is not settled.
+        capacity: Part of the node's weight that they share; the rest is for endpoints. NaN while that is not settled.
+        cores: Cores that endpoints leave to them in the mean.
         assignments: What they get.
         front: Those that run in front.
     """
@@ -87,6 +92,7 @@ class Line:
     standings: tuple[Standing, ...]
     holds_until: float
     capacity: float = math.nan
+    cores: float = math.nan
     assignments: tuple[Assignment, ...] = ()
     front: frozenset[str] = frozenset()
 
@@ -166,38 +172,43 @@ class UtilityPolicy:
         prior = state.prior if state.prior is not None else self._prior(snapshot, state)
         seen = self._observe(snapshot, state, prior)
         records = seen.records
-        placement = place(snapshot, least_work_left(records))
+        nodes = {node.id: node for node in snapshot.nodes}
+        views = sorted(snapshot.endpoints, key=attrgetter("name"))
+        endpoint_records = observe(views, nodes, state.endpoints, snapshot.now, self._serving)
+        left = cores_left(snapshot.nodes, views, endpoint_records)
+        answering = Answering.now(views, endpoint_records)
+        placement = place(snapshot, least_work_left(records, left, answering))
         waited = snapshot.now - state.reviewed_at >= self.settings.review_seconds
         fair, due = state.fair, state.due
         if waited or seen.came_or_went > _FEW * len(seen.views):
-            fair, due = self._fair(snapshot, state.fair, records)
+            fair, due = self._fair(snapshot, state.fair, records, left)
         groups = jobs_by_node(snapshot, placement)
         moved_at, move = state.moved_at, None
         if self.settings.migrate and (waited or snapshot.trigger in _MAY_IDLE):
-            move = choose_move(snapshot, groups, records, state.moved_at, self._moves)
+            move = choose_move(snapshot, groups, records, left, answering, state.moved_at, self._moves)
         if move is not None:
             moved_at = snapshot.now
             groups[move.source] = [job for job in groups[move.source] if job.id != move.job.id]
             groups.setdefault(move.target, []).append(move.job)
-        endpoints = _endpoints_by_node(snapshot)
+        endpoints = _with_objectives(views, endpoint_records)
         lines: dict[str, Line] = {}
         shares: dict[str, Share] = {}
-        endpoint_records: dict[str, EndpointRecord] = {}
         for node in sorted(snapshot.nodes, key=attrgetter("id")):
             jobs = groups.get(node.id, [])
             asked = endpoints.get(node.id, ())
             line = state.lines.get(node.id)
             if line is None or not _still_holds(line, node, jobs, seen.changed, snapshot.now):
-                standings, holds_until = self._line(jobs, records, node, snapshot.now, due, state.front)
+                cores = left.get(node.id, node.cpu_cores)
+                standings, holds_until = self._line(jobs, records, node, cores, snapshot.now, due, state.front)
                 line = Line(node, frozenset(job.id for job in jobs), tuple(standings), holds_until)
             capacity = 1.0
             if asked:
-                serving = serve(asked, node, _worth(line.standings), state.endpoints, self._serving)
+                serving = serve(asked, node, _worth(line.standings), endpoint_records, self._serving)
                 shares.update(serving.shares)
-                endpoint_records.update(serving.records)
+                endpoint_records.update(serving.changed)
                 capacity = serving.capacity
-            settled = line.capacity <= capacity <= line.capacity + _LEFT_OVER
-            lines[node.id] = line if settled else self._share(line, capacity, move)
+            cores = min(left.get(node.id, node.cpu_cores), capacity * node.cpu_cores)
+            lines[node.id] = line if _is_settled(line, capacity, cores) else self._share(line, capacity, cores, move)
         assignments = tuple(chain.from_iterable(line.assignments for line in lines.values()))
         front = frozenset(chain.from_iterable(line.front for line in lines.values()))
         unreachable = {name: record.unreachable for name, record in records.items() if record.unreachable}
@@ -282,10 +293,10 @@ class UtilityPolicy:
                 looks.learnt.append(record.reached_spent)
         return looks
 
-    def _share(self, line: Line, capacity: float, move: Move | None) -> Line:
+    def _share(self, line: Line, capacity: float, cores: float, move: Move | None) -> Line:
         """What the jobs of a node get by their place in line."""
         standings = line.standings
-        weights, ahead = self._weights(standings, line.node, capacity)
+        weights, ahead = self._weights(standings, capacity, cores)
         assignments: list[Assignment] = []
         for position, (standing, weight) in enumerate(zip(standings, weights, strict=True)):
             reason = sentence(standing, position, ahead, weight)
@@ -293,7 +304,7 @@ class UtilityPolicy:
                 reason = f"{move.reason}; {reason}"
             assignments.append(Assignment(standing.job.id, line.node.id, Share(weight, reason=reason)))
         front = frozenset(standing.job.id for standing in standings[:ahead])
-        return replace(line, capacity=capacity, assignments=tuple(assignments), front=front)
+        return replace(line, capacity=capacity, cores=cores, assignments=tuple(assignments), front=front)
 
     def _prior(self, snapshot: Snapshot, state: UtilityState) -> Forecast:
         """What is held of jobs of which nothing is known."""
@@ -302,13 +313,13 @@ class UtilityPolicy:
         return prior_of(samples, sorted(unfinished), self._outlook)
 
     def _fair(
-        self, snapshot: Snapshot, clock: FairClock, records: Mapping[str, JobRecord]
+        self, snapshot: Snapshot, clock: FairClock, records: Mapping[str, JobRecord], left: Mapping[str, float]
     ) -> tuple[FairClock, dict[str, float]]:
         """The virtual cluster now, and when each job must be over."""
         ratio = self.settings.guard_ratio
         if not ratio or not snapshot.nodes:
             return clock, {}
-        cores = {node.id: node.cpu_cores for node in snapshot.nodes if node.cpu_cores > 0}
+        cores = {node.id: left.get(node.id, node.cpu_cores) for node in snapshot.nodes if node.cpu_cores > 0}
         jobs = {
             job.id: Account(job.submitted_at, 0.0, job.resources.cpu_cores, spent_by(job) + records[job.id].to_end)
             for job in sorted(snapshot.jobs, key=submission_order)
@@ -324,6 +335,7 @@ class UtilityPolicy:
         jobs: Sequence[JobView],
         records: Mapping[str, JobRecord],
         node: NodeView,
+        cores: float,
         now: float,
         due: Mapping[str, float],
         front: frozenset[str],
@@ -335,7 +347,7 @@ class UtilityPolicy:
             for entry in standings
             if entry.job.id in due and not entry.record.unreachable
         ]
-        names, spare = late(claimants, now, node.cpu_cores)
+        names, spare = late(claimants, now, cores)
         holds_until = now + spare / 2
         if names:
             lifted = {name: place for place, name in enumerate(names)}
@@ -368,11 +380,11 @@ class UtilityPolicy:
             worth *= 1 + self.settings.hysteresis
         return Standing(job, record, status, cores, worth)
 
-    def _weights(self, standings: Sequence[Standing], node: NodeView, capacity: float) -> tuple[list[float], int]:
+    def _weights(self, standings: Sequence[Standing], capacity: float, cores: float) -> tuple[list[float], int]:
         """The weights of jobs in line, and how many of them are in front."""
         eligible = sum(not entry.record.unreachable for entry in standings) or len(standings)
         granted: list[float] = []
-        left = node.cpu_cores * capacity
+        left = cores
         for entry in standings[:eligible]:
             if left <= _NO_ROOM:
                 break
@@ -417,10 +429,19 @@ def _no_news(before: JobView, job: JobView) -> bool:
     )
 
 
-def _endpoints_by_node(snapshot: Snapshot) -> dict[str, list[EndpointView]]:
+def _is_settled(line: Line, capacity: float, cores: float) -> bool:
+    """Whether what the endpoints of a node leave is still about what its jobs share."""
+    settled = line.capacity <= capacity <= line.capacity + _LEFT_OVER
+    return settled and abs(cores - line.cores) <= _MOVES_THE_LINE * line.node.cpu_cores
+
+
+def _with_objectives(
+    views: Sequence[EndpointView], records: Mapping[str, EndpointRecord]
+) -> dict[str, list[EndpointView]]:
+    """By node, the endpoints that have an objective."""
     groups: dict[str, list[EndpointView]] = {}
-    for view in sorted(snapshot.endpoints, key=lambda view: view.name):
-        if view.objective_seconds is not None:
+    for view in views:
+        if view.objective_seconds is not None and view.name in records:
             groups.setdefault(view.node_id, []).append(view)
     return groups
 

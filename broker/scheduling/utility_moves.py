@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from tiercel.broker.scheduling.interface import JobView, NodeView, Snapshot
 from tiercel.broker.scheduling.placement import Preference, can_hold
 from tiercel.broker.scheduling.utility_outlook import JobRecord
+from tiercel.broker.scheduling.utility_serving import Answering
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class _Load:
     """A node with what is left to do there; local to one call of :func:`choose_move`."""
 
     node: NodeView
+    cores: float
     jobs: Sequence[JobView]
     work: float
     wanted: float
@@ -50,7 +52,7 @@ class _Load:
 
     @property
     def seconds(self) -> float:
-        return self.work / self.node.cpu_cores
+        return self.work / self.cores
 
 
 @dataclass(slots=True)
@@ -70,10 +72,15 @@ class _Crowd:
         self.work += held.to_end
 
 
-def least_work_left(records: Mapping[str, JobRecord]) -> Preference:
+def least_work_left(records: Mapping[str, JobRecord], left: Mapping[str, float], answering: Answering) -> Preference:
     """Waiting jobs go to the node that they are meant for, else to where least is done before or delayed by them.
 
     With the shortest first, two jobs that work for as early a tier cost each other what the shorter one needs.
+
+    Args:
+        records: What is held of jobs.
+        left: Cores that endpoints leave to jobs, by node; the whole node where there are none.
+        answering: Which endpoints nodes answer for: the node must bear what the job's endpoint brings along.
     """
     crowds: dict[str, _Crowd] = {}
 
@@ -84,14 +91,21 @@ def least_work_left(records: Mapping[str, JobRecord]) -> Preference:
             crowd = crowds[node.id] = _Crowd()
         for other in jobs[len(crowd.ahead) :]:  # a node only fills up while jobs are placed
             crowd.add(records[other.id])
+            answering.expect(other, node.id)
         stage, expected = own.stage, own.outlook.expected
         delay = 0.0
         for held_stage, held_expected in crowd.ahead:
             if held_stage <= stage:
                 delay += min(expected, held_expected)
-        cores = node.cpu_cores
+        cores = left.get(node.id, node.cpu_cores)
         # Rounded: sums must not depend on the order of the jobs in the snapshot.
-        return (node.id != job.node_id, round(delay / cores, 6), round((crowd.work + own.to_end) / cores, 6), node.id)
+        return (
+            node.id != job.node_id,
+            answering.too_much(job, node),
+            round(delay / cores, 6),
+            round((crowd.work + own.to_end) / cores, 6),
+            node.id,
+        )
 
     return preference
 
@@ -100,6 +114,8 @@ def choose_move(
     snapshot: Snapshot,
     groups: Mapping[str, Sequence[JobView]],
     records: Mapping[str, JobRecord],
+    left: Mapping[str, float],
+    answering: Answering,
     moved_at: float,
     settings: MoveSettings,
 ) -> Move | None:
@@ -113,18 +129,20 @@ def choose_move(
         return None
     if not any(job.migratable for job in snapshot.jobs):
         return None
-    loads = [_load(node, groups.get(node.id, ()), records) for node in snapshot.nodes]
+    loads = [
+        _load(node, left.get(node.id, node.cpu_cores), groups.get(node.id, ()), records) for node in snapshot.nodes
+    ]
     loads.sort(key=lambda load: (load.seconds, load.node.id))
     target = loads[0]
-    idle = target.wanted < target.node.cpu_cores
+    idle = target.wanted < target.cores
     best: tuple[bool, float, str] | None = None
     chosen: tuple[JobView, _Load] | None = None
     for source in reversed(loads[1:]):
-        if source.wanted <= source.node.cpu_cores:
+        if source.wanted <= source.cores:
             continue  # everybody there runs already
         for job in source.jobs:
             gain = _gain(job, source, target, records[job.id], now, settings)
-            if gain is None:
+            if gain is None or answering.too_much(job, target.node) > answering.too_much(job, source.node):
                 continue
             # A start-up is least felt by a job that nobody waits for; on an idle node one that does is welcome.
             rank = (idle or records[job.id].stage > 0, gain, job.id)
@@ -142,9 +160,10 @@ def choose_move(
     return Move(job, source.node.id, target.node.id, reason)
 
 
-def _load(node: NodeView, jobs: Sequence[JobView], records: Mapping[str, JobRecord]) -> _Load:
+def _load(node: NodeView, cores: float, jobs: Sequence[JobView], records: Mapping[str, JobRecord]) -> _Load:
     return _Load(
         node,
+        cores,
         jobs,
         sum(records[job.id].to_end for job in jobs if not records[job.id].unreachable),
         sum(job.resources.cpu_cores for job in jobs),
@@ -168,7 +187,7 @@ def _gain(
         return None
     cost = settings.seconds + record.startup
     work = record.to_end
-    there = max((target.work + work + cost) / target.node.cpu_cores, work + cost)
-    here = (source.work - work) / source.node.cpu_cores
+    there = max((target.work + work + cost) / target.cores, work + cost)
+    here = (source.work - work) / source.cores
     gain = source.seconds - max(there, here)
-    return gain if gain > settings.gain * cost / target.node.cpu_cores else None
+    return gain if gain > settings.gain * cost / target.cores else None

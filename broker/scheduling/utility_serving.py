@@ -1,29 +1,38 @@
-"""What endpoints get under the utility policy: CPU goes to answers in time where that is worth more than training.
+"""What is held of endpoints under the utility policy: how much CPU their answers take, and whether that is their all.
 
-An endpoint is worth ``request rate x quality x d`` per second, ``d`` being 1 within the objective and falling beyond it
-as objective / delay. How many cores that takes depends on its clients:
+Measured are requests, their CPU time and their delay. Two kinds of clients have to be told apart, since they want the
+opposite:
 
-* Requests that come at a rate of their own: with ``load`` cores of work and ``x`` cores to do it, one that takes ``s``
-  CPU seconds is answered after about ``s / (x - load)`` (a queue that shares its server, M/G/1-PS). What was measured
-  corrects ``s`` from pass to pass, since delays have other causes too.
-* Clients that ask again as soon as they are answered use whatever there is, and the delay is proportional to
-  ``1 / x``: the share follows ``delay / objective``, half of the way (on the logarithm) at each new measurement.
+* Requests that come by themselves ("open") take what they take. With less than that their queue grows without end, and
+  a little more does not make it short at once, so that a limit near it does harm out of all proportion.
+* Clients that ask again as soon as they are answered ("closed", the batches of DQoES) use whatever there is; the delay
+  is proportional to one over it.
 
-More than that is of no use. The endpoint that is worth most per core comes first; one that is worth less per core than
-training is gets what training leaves.
+Nobody says which they are. Whoever leaves CPU unused that it could have, or gets more requests than it answers,
+is open: three measurements in a row settle that for good.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from tiercel.broker.domain.shares import Share
-from tiercel.broker.scheduling.interface import EndpointView, NodeView
+from tiercel.broker.scheduling.interface import EndpointView, JobView, NodeView
 
-# An endpoint that uses this part of what it was given would use more.
-_SATURATED = 0.9
+# Endpoints that use this part of their node, or of what they were given, would use more.
+SATURATED = 0.9
+# Who uses less than this part leaves something.
+_LEAVES = 0.8
+# More requests than are answered, by this factor: by more than what is measured does by chance.
+_GROWS = 1.1
+_LOOKS = 3
+# Use in the mean follows what is measured with this time constant, seconds.
+_MEMORY_SECONDS = 15.0
+# What requests want at most is forgotten with this one.
+_PEAK_SECONDS = 120.0
+# A node answers well for endpoints that want this part of it at most.
+_ANSWERS_WELL = 0.6
 # What is given changes by no more than this factor, or one over it, at a measurement.
 _SLOWEST_STEP = 0.5
 # As long as answers come in time, smaller changes than this part are left alone.
@@ -36,18 +45,17 @@ class ServingSettings:
 
     Attributes:
         answers_per_value: Good answers in time that are worth as much as a tier of value 1, > 0.
-        headroom: Endpoints get this times what they are held to need, >= 1.
-        training_floor: Fraction of a node that its jobs keep in any case, in (0, 1).
-        idle_share: Fraction of a node that an endpoint without requests keeps, > 0.
-        mean_part: Mean delay that is aimed at where requests queue, as a part of the objective, so that most of them
-            and not only the mean one are answered in time; in (0, 1].
+        headroom: Endpoints that compete get this times what they are held to need, >= 1.
+        training_floor: Fraction of a node that its jobs keep beside endpoints that compete, in (0, 1).
+        idle_share: Fraction of a node that an endpoint with a share keeps in any case, > 0.
+        most_use: Part of what an endpoint may use that its requests should use at most, in (0, 1).
     """
 
     answers_per_value: float = 100.0
     headroom: float = 1.1
     training_floor: float = 0.1
     idle_share: float = 0.02
-    mean_part: float = 0.5
+    most_use: float = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,131 +63,196 @@ class EndpointRecord:
     """What is held of an endpoint between passes.
 
     Attributes:
+        at: When it was measured last, seconds since the Unix epoch.
         request_seconds: CPU seconds that a request takes.
-        factor: By how much delays are longer than they tell.
-        cores: What it was given last.
-        target: Cores that it is held to need; 0 while nothing was measured.
-        saturated: Whether it used up what it was given.
+        mean: Cores that its answers use in the mean.
+        peak: Cores that its requests wanted lately at most.
         delay: The delay measured last, seconds, or None.
+        looks: Measurements in a row that say that its requests come by themselves.
+        is_open: Whether they do, as far as one can tell.
+        saturated: Whether it used up what it was given.
+        target: Cores that it is held to need where it competes; 0 while nothing was measured.
+        cores: What it was limited to last, 0 while it is not limited.
+        served: Whether it was served in full while others were not.
     """
 
+    at: float = -math.inf
     request_seconds: float = 0.0
-    factor: float = 1.0
-    cores: float = 0.0
-    target: float = 0.0
-    saturated: bool = False
+    mean: float = 0.0
+    peak: float = 0.0
     delay: float | None = None
+    looks: int = 0
+    is_open: bool = False
+    saturated: bool = False
+    target: float = 0.0
+    cores: float = 0.0
+    served: bool = False
+
+    def load(self, view: EndpointView) -> float:
+        """Cores that its requests want, answered or not."""
+        return view.requests_per_second * self.request_seconds if self.is_open else view.cpu_cores_used
 
 
-@dataclass(frozen=True, slots=True)
-class Serving:
-    """What the endpoints of a node get.
-
-    Attributes:
-        shares: By endpoint.
-        records: What is held of them, by endpoint.
-        capacity: Fraction of the node that is left for jobs.
-    """
-
-    shares: Mapping[str, Share]
-    records: Mapping[str, EndpointRecord]
-    capacity: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Need:
-    """What an endpoint needs, in cores, and what that is worth per core and second, in answers."""
-
-    view: EndpointView
-    cores: float
-    worth: float
-
-
-def serve(
-    endpoints: Sequence[EndpointView],
-    node: NodeView,
-    training_worth: float,
+def observe(
+    endpoints: Iterable[EndpointView],
+    nodes: Mapping[str, NodeView],
     records: Mapping[str, EndpointRecord],
+    now: float,
     settings: ServingSettings,
-) -> Serving:
-    """Divide a node between its endpoints with an objective and its jobs.
+) -> dict[str, EndpointRecord]:
+    """What is held of all endpoints after what was measured.
 
     Args:
-        endpoints: Those of the node that have an objective.
-        node: The node.
-        training_worth: Value per CPU second of the jobs that would run, 0 when none does.
-        records: What was held of endpoints before.
+        endpoints: All of them, by name.
+        nodes: By id.
+        records: What was held of them before.
+        now: Seconds since the Unix epoch.
         settings: How endpoints are priced.
     """
-    kept = {view.name: _updated(view, records.get(view.name, EndpointRecord()), node, settings) for view in endpoints}
-    needs = [_need(view, kept[view.name], node, len(endpoints)) for view in endpoints]
-    needs.sort(key=lambda need: (-need.worth, need.cores, need.view.name))
-    price = training_worth * settings.answers_per_value
-    left = 1.0 - (settings.training_floor if training_worth > 0 else 0.0)
-    least = settings.idle_share * left / max(len(needs), 1)
-    shares: dict[str, Share] = {}
-    for position, need in enumerate(needs):
-        rest = least * (len(needs) - position - 1)
-        outbid = need.worth < price
-        part = least if outbid else max(min(need.cores / node.cpu_cores, left - rest), least)
-        left -= part
-        shares[need.view.name] = Share(part, reason=_reason(need, part, node, outbid=outbid))
-        kept[need.view.name] = replace(kept[need.view.name], cores=part * node.cpu_cores)
-    return Serving(shares, kept, 1.0 - sum(share.cpu_weight for share in shares.values()))
+    views = [view for view in endpoints if view.node_id in nodes and nodes[view.node_id].cpu_cores > 0]
+    used: dict[str, float] = {}
+    for view in views:
+        used[view.node_id] = used.get(view.node_id, 0.0) + max(view.cpu_cores_used, 0.0)
+    return {
+        view.name: _updated(view, records.get(view.name), nodes[view.node_id], used[view.node_id], now, settings)
+        for view in views
+    }
 
 
-def _updated(view: EndpointView, record: EndpointRecord, node: NodeView, settings: ServingSettings) -> EndpointRecord:
-    rate, used, delay = view.requests_per_second, view.cpu_cores_used, view.delay_seconds
-    if rate <= 0 or used <= 0 or not view.objective_seconds:
-        return record
-    seconds = used / rate
-    given = record.cores or (view.share.cpu_weight * node.cpu_cores if view.share is not None else 0.0)
-    saturated = delay is not None and delay > 1.5 * seconds and used >= _SATURATED * min(given or used, node.cpu_cores)
-    if delay is None or delay == record.delay:
-        factor, target = record.factor, record.target
-    elif saturated:
-        step = min(max(math.sqrt(delay / view.objective_seconds), _SLOWEST_STEP), 1 / _SLOWEST_STEP)
-        factor, target = record.factor, max(used, given if given <= used / _SATURATED else used) * step
-    else:
-        ratio = delay / (settings.mean_part * view.objective_seconds)
-        factor = record.factor * min(max(math.sqrt(ratio), _SLOWEST_STEP), 1 / _SLOWEST_STEP) if given else 1.0
-        factor = min(max(factor, 0.25), 64.0)
-        target = 0.0
-    if not saturated:
-        wait = settings.mean_part * view.objective_seconds
-        target = settings.headroom * (used + factor * seconds / wait)
-    if abs(target - record.target) <= _NOT_WORTH_IT * record.target and _in_time(delay, view.objective_seconds):
-        target = record.target
-    least = settings.idle_share * node.cpu_cores
-    return EndpointRecord(seconds, factor, record.cores, min(max(target, least), node.cpu_cores), saturated, delay)
+def cores_left(
+    nodes: Sequence[NodeView], endpoints: Iterable[EndpointView], records: Mapping[str, EndpointRecord]
+) -> dict[str, float]:
+    """Cores that answers leave to jobs in the mean, at least a twentieth of the node; by node, of those that answer."""
+    used: dict[str, float] = {}
+    for view in endpoints:
+        if (record := records.get(view.name)) is not None:
+            used[view.node_id] = used.get(view.node_id, 0.0) + record.mean
+    return {
+        node.id: max(node.cpu_cores - used[node.id], 0.05 * node.cpu_cores)
+        for node in nodes
+        if used.get(node.id, 0.0) > 0
+    }
 
 
-def _in_time(delay: float | None, objective_seconds: float) -> bool:
+@dataclass(slots=True)
+class Answering:
+    """Which endpoints a node answers for, or will once its jobs deliver; local to one pass.
+
+    A model is answered for by the node that trained it: a job takes its endpoint along.
+
+    Attributes:
+        peaks: Cores that the requests of each endpoint want at most.
+        names: By node, the endpoints that it answers for.
+    """
+
+    peaks: Mapping[str, float]
+    names: dict[str, set[str]]
+
+    @classmethod
+    def now(cls, endpoints: Iterable[EndpointView], records: Mapping[str, EndpointRecord]) -> Answering:
+        """Before jobs are looked at."""
+        names: dict[str, set[str]] = {}
+        peaks: dict[str, float] = {}
+        for view in endpoints:
+            if view.name in records:
+                names.setdefault(view.node_id, set()).add(view.name)
+                peaks[view.name] = records[view.name].peak
+        return cls(peaks, names)
+
+    def expect(self, job: JobView, node_id: str) -> None:
+        """A job is placed on a node."""
+        if job.endpoint in self.peaks:
+            self.names.setdefault(node_id, set()).add(job.endpoint)
+
+    def too_much(self, job: JobView, node: NodeView) -> float:
+        """Cores by which requests would want more than a node can answer well if it trained a job."""
+        if job.endpoint not in self.peaks:
+            return 0.0
+        names = self.names.get(node.id, set()) | {job.endpoint}
+        wanted = math.fsum(self.peaks[name] for name in names)
+        # What an endpoint wants on its own is too much for any node alike.
+        bearable = max(_ANSWERS_WELL * node.cpu_cores, self.peaks[job.endpoint])
+        # Rounded: what is measured differs by chance.
+        return round(max(wanted - bearable, 0.0), 1)
+
+
+def in_time(view: EndpointView) -> bool:
     """Whether answers come in time, as far as was measured."""
-    return delay is None or delay <= objective_seconds
+    return view.delay_seconds is None or not view.objective_seconds or view.delay_seconds <= view.objective_seconds
 
 
-def _need(view: EndpointView, record: EndpointRecord, node: NodeView, endpoints: int) -> _Need:
-    if record.target <= 0:  # nothing is known of it: its even part
-        return _Need(view, node.cpu_cores / (endpoints + 1), math.inf)
-    rate = view.requests_per_second
-    if record.saturated and record.delay is not None and view.objective_seconds:
-        rate *= record.delay / view.objective_seconds  # as soon as it is answered in time
-    quality = view.quality if view.quality is not None and view.quality > 0 else 1.0
-    if rate <= 0:
-        return _Need(view, 0.0, math.inf)
-    return _Need(view, record.target, view.tenant_weight * rate * quality / record.target)
-
-
-def _reason(need: _Need, part: float, node: NodeView, *, outbid: bool) -> str:
-    objective = need.view.objective_seconds or 0.0
-    if need.view.requests_per_second <= 0:
-        return f"no requests at the moment; keeps {part:.1%} of the node for the next one"
-    asked = (
-        f"{need.view.requests_per_second:.3g} requests/s within {objective * 1000:.3g} ms need {need.cores:.2g} cores"
+def _updated(
+    view: EndpointView,
+    record: EndpointRecord | None,
+    node: NodeView,
+    node_used: float,
+    now: float,
+    settings: ServingSettings,
+) -> EndpointRecord:
+    rate, used, delay = view.requests_per_second, max(view.cpu_cores_used, 0.0), view.delay_seconds
+    if record is None:
+        record = EndpointRecord(mean=used)
+    part = 1.0 - math.exp(min(record.at - now, 0.0) / _MEMORY_SECONDS)
+    mean = min(record.mean + part * (used - record.mean), node.cpu_cores)
+    forgotten = math.exp(min(record.at - now, 0.0) / _PEAK_SECONDS)
+    if rate <= 0 or used <= 0 or delay is None or delay == record.delay:
+        return EndpointRecord(
+            now,
+            record.request_seconds,
+            mean,
+            max(used, record.peak * forgotten),
+            record.delay,
+            record.looks,
+            record.is_open,
+            record.saturated,
+            record.target,
+            record.cores,
+            record.served,
+        )
+    on_time = in_time(view)
+    seconds = used / rate
+    if record.request_seconds > 0:
+        # What waits was not answered: then the time of those that were does not tell what each takes.
+        half_way = (record.request_seconds + seconds) / 2
+        seconds = half_way if on_time else max(record.request_seconds, seconds)
+    given = record.cores if view.share is not None else 0.0
+    leaves = used < _LEAVES * given if given else node_used < _LEAVES * node.cpu_cores
+    looks = record.looks + 1 if (leaves and on_time) or rate * seconds > _GROWS * used else 0
+    saturated = delay > 1.5 * seconds and used >= SATURATED * min(given or used, node.cpu_cores)
+    target = _target(view, record, given, node, settings, saturated=saturated)
+    return EndpointRecord(
+        now,
+        seconds,
+        mean,
+        max(used, rate * seconds if record.is_open else 0.0, record.peak * forgotten),
+        delay,
+        min(looks, _LOOKS),
+        record.is_open or looks >= _LOOKS,
+        saturated,
+        target,
+        record.cores,
+        record.served,
     )
-    if outbid:
-        return f"{asked}; training is worth more at the moment, so it gets {part:.1%} of the node"
-    if part * node.cpu_cores < need.cores * 0.99:
-        return f"{asked}; {part:.1%} of the node is what is left for it"
-    return f"{asked}: {part:.1%} of the node"
+
+
+def _target(
+    view: EndpointView,
+    record: EndpointRecord,
+    given: float,
+    node: NodeView,
+    settings: ServingSettings,
+    *,
+    saturated: bool,
+) -> float:
+    """Cores that it should have where it competes with others."""
+    used, delay, objective = view.cpu_cores_used, view.delay_seconds, view.objective_seconds
+    if delay is None or not objective:
+        return record.target
+    if saturated:
+        step = min(max(math.sqrt(delay / objective), _SLOWEST_STEP), 1 / _SLOWEST_STEP)
+        target = max(used, given if given <= used / SATURATED else used) * step
+    else:
+        target = settings.headroom * used / settings.most_use
+    if abs(target - record.target) <= _NOT_WORTH_IT * record.target and in_time(view):
+        target = record.target
+    return min(max(target, settings.idle_share * node.cpu_cores), node.cpu_cores)
