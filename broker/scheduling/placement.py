@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace, nsmallest
 from operator import attrgetter
 
 from tiercel.broker.scheduling.interface import JobView, NodeView, Snapshot
@@ -17,6 +17,9 @@ from tiercel.broker.scheduling.interface import JobView, NodeView, Snapshot
 # Orders the nodes that could take a job, the smallest first, by the job, the node, and the jobs that the node then has.
 Preference = Callable[[JobView, NodeView, Sequence[JobView]], tuple[float | str, ...]]
 
+# A job with a preference looks at so many nodes that have room, those with the fewest jobs per core: as good as all of
+# them, where there are many.
+_LOOKED_AT = 32
 _GIB = 1024**3
 
 
@@ -57,7 +60,7 @@ def place(snapshot: Snapshot, preference: Preference = fewest_jobs_per_core) -> 
     """Give every job that can run a node.
 
     Takes about as long as sorting the jobs does, however many nodes there are; with a preference of one's own, each
-    waiting job looks at each node.
+    waiting job looks for the least crowded nodes first, and compares these.
 
     Args:
         snapshot: Jobs and nodes.
@@ -188,8 +191,16 @@ class _Queue:
         return found
 
     def find_preferred(self, job: JobView, preference: Preference) -> _Room | None:
-        """Of the nodes that have room the one that ``preference`` puts first."""
-        fitting = [room for room in self._rooms.values() if room.has_memory_for(job)]
+        """Of the nodes that have room (of many, the least crowded and the one it is meant for) the preferred one."""
+        needed = job.resources.memory_bytes
+        fitting = [
+            room for room in self._rooms.values() if not needed or needed <= room.node.memory_bytes - room.memory_bytes
+        ]
+        if len(fitting) > _LOOKED_AT:
+            meant = self._rooms.get(job.node_id)
+            fitting = nsmallest(_LOOKED_AT, fitting, key=attrgetter("crowd"))  # the first by id of those as crowded
+            if meant is not None and meant.has_memory_for(job) and meant not in fitting:
+                fitting.append(meant)
         return min(fitting, key=lambda room: preference(job, room.node, room.jobs), default=None)
 
     def why_waiting(self, job: JobView, placed: int) -> str:

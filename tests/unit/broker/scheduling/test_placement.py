@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 
 from tests.support.scheduling import GIB, job, node, snapshot, waiting_job
@@ -92,3 +95,17 @@ def test_jobs_by_node_sorts_nodes_by_id_and_jobs_by_submission() -> None:
         ("a", ["z"]),
         ("b", ["y", "x"]),
     ]
+
+
+def test_of_very_many_nodes_a_preference_chooses_among_the_least_crowded_and_the_one_that_is_meant() -> None:
+    nodes = [node(f"n{index:03}") for index in range(100)]
+    # The later half is empty; by the preference the last node comes first, whatever the crowd.
+    crowd = [job(f"r{index:03}", node_id=f"n{index:03}", movable=False) for index in range(50)]
+    meant = [waiting_job("x"), replace(waiting_job("y"), node_id="n007")]
+
+    def last(entry: JobView, where: NodeView, jobs: Sequence[JobView]) -> tuple[float | str, ...]:
+        return (where.id != entry.node_id, -int(where.id[1:]))
+
+    found = place(snapshot([*crowd, *meant], nodes), last).node_of
+    assert 50 <= int(found["x"][1:]) < 100
+    assert found["y"] == "n007"
