@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import nsmallest
 from itertools import chain
 from operator import attrgetter, itemgetter
 
@@ -68,6 +69,7 @@ _FEW = 0.01
 _LEFT_OVER = 0.02
 # By so much of a node the cores that answers leave must differ for another number of jobs to run in front.
 _MOVES_THE_LINE = 0.1
+_ID = attrgetter("id")
 # After these a node may have nothing to do.
 _MAY_IDLE = frozenset({Trigger.EXIT, Trigger.NODE})
 
@@ -111,7 +113,8 @@ class UtilityState:
         moved_at: When the last job was sent elsewhere, seconds since the Unix epoch.
         reviewed_at: When fair shares and migrations were last looked at for no other reason than time.
         views: Jobs as they were seen last: one that is the same object has no news.
-        waiting: Jobs whose forecasts are to be renewed and had to wait for the next pass.
+        waiting: Jobs whose forecasts are to be renewed and had to wait for the next pass, and by what fraction the
+            work behind these had grown, negative.
         due: When each job must be over.
         lines: By node, what was decided there while nothing is new.
     """
@@ -125,7 +128,7 @@ class UtilityState:
     moved_at: float = -math.inf
     reviewed_at: float = -math.inf
     views: Mapping[str, JobView] = field(default_factory=dict)
-    waiting: frozenset[str] = frozenset()
+    waiting: Mapping[str, float] = field(default_factory=dict)
     due: Mapping[str, float] = field(default_factory=dict)
     lines: Mapping[str, Line] = field(default_factory=dict)
 
@@ -136,7 +139,7 @@ class _FirstLooks:
 
     records: dict[str, JobRecord] = field(default_factory=dict)
     learnt: list[float] = field(default_factory=list)
-    postponed: list[str] = field(default_factory=list)
+    postponed: dict[str, float] = field(default_factory=dict)
     fits: int = 0
 
 
@@ -148,7 +151,7 @@ class _Observed:
     views: dict[str, JobView]
     learnt: list[float]
     changed: set[str]
-    waiting: frozenset[str]
+    waiting: dict[str, float]
     came_or_went: int
 
 
@@ -192,18 +195,22 @@ class UtilityPolicy:
             groups.setdefault(move.target, []).append(move.job)
         endpoints = _with_objectives(views, endpoint_records)
         lines: dict[str, Line] = {}
+        news: dict[str, list[str]] = {}
+        for name in seen.changed:
+            news.setdefault(placement.node_of.get(name, ""), []).append(name)
         shares: dict[str, Share] = {}
         for node in sorted(snapshot.nodes, key=attrgetter("id")):
             jobs = groups.get(node.id, [])
             asked = endpoints.get(node.id, ())
             line = state.lines.get(node.id)
-            if line is None or not _still_holds(line, node, jobs, seen.changed, snapshot.now):
+            if line is None or not _still_holds(line, node, jobs, news.get(node.id, ()), snapshot.now):
                 cores = left.get(node.id, node.cpu_cores)
-                standings, holds_until = self._line(jobs, records, node, cores, snapshot.now, due, state.front)
+                standings, holds_until = self._line(jobs, records, node, cores, snapshot.now, due, state.front, line)
                 line = Line(node, frozenset(job.id for job in jobs), tuple(standings), holds_until)
             capacity = 1.0
             if asked:
-                serving = serve(asked, node, _worth(line.standings), endpoint_records, self._serving)
+                worth = _worth(line.standings) if len(asked) > 1 else 0.0  # one alone competes with nobody
+                serving = serve(asked, node, worth, endpoint_records, self._serving)
                 shares.update(serving.shares)
                 endpoint_records.update(serving.changed)
                 capacity = serving.capacity
@@ -239,32 +246,31 @@ class UtilityPolicy:
         records = {name: record for name, record in state.records.items() if name in views}
         learnt_since = prior is not state.prior
         changed: set[str] = set()
-        stale: list[tuple[float, str, JobView]] = []
+        waiting = {name: grown for name, grown in state.waiting.items() if name in views}
         fresh: list[JobView] = []
         for name, job in views.items():
             known, record = state.views.get(name), records.get(name)
-            if known is not None and record is not None and (known is job or _no_news(known, job)):
-                if name in state.waiting:
-                    stale.append((-staleness(job, record), name, job))
-                if not (learnt_since and record.rests_on_others):
-                    continue
+            silent = known is not None and (known is job or _no_news(known, job))
+            if silent and record is not None and not (learnt_since and record.rests_on_others):
+                continue
             if record is None or record.stage != stage_of(job):
                 fresh.append(job)
+                waiting.pop(name, None)
                 continue
             records[name] = looked_at(job, record, prior)
             changed.add(name)
             grown = staleness(job, record)
-            if grown >= self.settings.refit_growth and record.stage < len(job.tiers) and name not in state.waiting:
-                stale.append((-grown, name, job))
+            if name in waiting or (grown >= self.settings.refit_growth and record.stage < len(job.tiers)):
+                waiting[name] = -grown
         looks = self._first_looks(snapshot, state, prior, fresh)
         records.update(looks.records)
         changed.update(looks.records)
-        stale.sort(key=itemgetter(0, 1))
         fits = max(self.settings.fits_per_pass - looks.fits, 0)
-        for _, name, job in stale[:fits]:
-            records[name] = renewed(job, records[name], prior, self._outlook)
+        for name, _ in nsmallest(fits, waiting.items(), key=itemgetter(1, 0)):
+            records[name] = renewed(views[name], records[name], prior, self._outlook)
             changed.add(name)
-        waiting = frozenset((*looks.postponed, *(name for _, name, _ in stale[fits:])))
+            del waiting[name]
+        waiting.update(looks.postponed)
         return _Observed(records, views, looks.learnt, changed, waiting, came_or_went)
 
     def _first_looks(
@@ -288,7 +294,7 @@ class UtilityPolicy:
             record = new_record(job, earlier, past, prior, self._outlook, fit=fit)
             looks.records[job.id] = record
             if not fit:
-                looks.postponed.append(job.id)
+                looks.postponed[job.id] = -staleness(job, record)
             if earlier is not None and earlier.stage == 0 and record.reached_spent > 0:
                 looks.learnt.append(record.reached_spent)
         return looks
@@ -339,9 +345,16 @@ class UtilityPolicy:
         now: float,
         due: Mapping[str, float],
         front: frozenset[str],
+        before: Line | None,
     ) -> tuple[list[Standing], float]:
         """The jobs of a node, those first that shall run, and until when that holds without any news."""
-        standings = [self._standing(job, records[job.id], node, now, job.id in front) for job in jobs]
+        kept = {entry.job.id: entry for entry in before.standings} if before is not None else {}
+        standings = []
+        for job in jobs:
+            entry, record = kept.get(job.id), records[job.id]
+            if entry is None or not entry.holds(record, in_front=job.id in front):
+                entry = self._standing(job, record, node, now, job.id in front)
+            standings.append(entry)
         claimants = [
             self._claimant(entry, due[entry.job.id], node)
             for entry in standings
@@ -378,7 +391,7 @@ class UtilityPolicy:
                     worth *= 1 + self.settings.urgency * needed / left
         if in_front:
             worth *= 1 + self.settings.hysteresis
-        return Standing(job, record, status, cores, worth)
+        return Standing(job, record, status, cores, worth, in_front=in_front)
 
     def _weights(self, standings: Sequence[Standing], capacity: float, cores: float) -> tuple[list[float], int]:
         """The weights of jobs in line, and how many of them are in front."""
@@ -407,14 +420,14 @@ def _worth(standings: Sequence[Standing]) -> float:
     return max(worth, 1e-9) if standings else 0.0
 
 
-def _still_holds(line: Line, node: NodeView, jobs: Sequence[JobView], changed: set[str], now: float) -> bool:
+def _still_holds(line: Line, node: NodeView, jobs: Sequence[JobView], changed: Sequence[str], now: float) -> bool:
     """Whether what was decided for a node need not be decided again."""
     return (
         now < line.holds_until
         and line.node is node
         and len(jobs) == len(line.ids)
-        and all(job.id in line.ids for job in jobs)
-        and changed.isdisjoint(line.ids)
+        and line.ids.issuperset(map(_ID, jobs))
+        and line.ids.isdisjoint(changed)
     )
 
 

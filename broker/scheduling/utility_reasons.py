@@ -22,6 +22,7 @@ class Standing:
         cores: Cores that it can use.
         worth: Value per CPU second of working on it.
         lifted: Its place among those that are late, or a large number.
+        in_front: Whether it ran in front when that was found.
     """
 
     job: JobView
@@ -30,6 +31,12 @@ class Standing:
     cores: float
     worth: float
     lifted: int = _NOT_LIFTED
+    in_front: bool = False
+
+    def holds(self, record: JobRecord, *, in_front: bool) -> bool:
+        """Whether it would be found the same again: nothing new is held of the job, and time alone changes nothing."""
+        timeless = self.status is None or self.status.tier.deadline_seconds is None
+        return self.record is record and self.in_front is in_front and timeless and not self.is_late
 
     @property
     def is_late(self) -> bool:
