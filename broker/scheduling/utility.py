@@ -202,7 +202,7 @@ class UtilityPolicy:
         for node in sorted(snapshot.nodes, key=attrgetter("id")):
             jobs = groups.get(node.id, [])
             asked = endpoints.get(node.id, ())
-            line = state.lines.get(node.id)
+            line = before = state.lines.get(node.id)
             if line is None or not _still_holds(line, node, jobs, news.get(node.id, ()), snapshot.now):
                 cores = left.get(node.id, node.cpu_cores)
                 standings, holds_until = self._line(jobs, records, node, cores, snapshot.now, due, state.front, line)
@@ -215,7 +215,8 @@ class UtilityPolicy:
                 endpoint_records.update(serving.changed)
                 capacity = serving.capacity
             cores = min(left.get(node.id, node.cpu_cores), capacity * node.cpu_cores)
-            lines[node.id] = line if _is_settled(line, capacity, cores) else self._share(line, capacity, cores, move)
+            settled = _is_settled(line, capacity, cores)
+            lines[node.id] = line if settled else self._share(line, before, capacity, cores, move)
         assignments = tuple(chain.from_iterable(line.assignments for line in lines.values()))
         front = frozenset(chain.from_iterable(line.front for line in lines.values()))
         unreachable = {name: record.unreachable for name, record in records.items() if record.unreachable}
@@ -299,12 +300,18 @@ class UtilityPolicy:
                 looks.learnt.append(record.reached_spent)
         return looks
 
-    def _share(self, line: Line, capacity: float, cores: float, move: Move | None) -> Line:
+    def _share(self, line: Line, before: Line | None, capacity: float, cores: float, move: Move | None) -> Line:
         """What the jobs of a node get by their place in line."""
         standings = line.standings
         weights, ahead = self._weights(standings, capacity, cores)
         assignments: list[Assignment] = []
+        same = () if before is None or len(before.front) != ahead else before.standings[: len(before.assignments)]
         for position, (standing, weight) in enumerate(zip(standings, weights, strict=True)):
+            if before is not None and position < len(same) and same[position] is standing:
+                told = before.assignments[position]
+                if told.share.cpu_weight == weight and told.node_id == line.node.id:
+                    assignments.append(told)
+                    continue
             reason = sentence(standing, position, ahead, weight)
             if move is not None and standing.job.id == move.job.id:
                 reason = f"{move.reason}; {reason}"
