@@ -54,7 +54,7 @@ class AgentSettings(BaseSettings):
     memory_bytes: int | None = Field(default=None, gt=0)
     http_port: int = Field(default=0, ge=0, le=65535)
     grpc_port: int = Field(default=0, ge=0, le=65535)
-    time_slice_seconds: float = Field(default=LONGEST_SECONDS, ge=0, le=LONGEST_SECONDS)
+    time_slice_seconds: float = Field(default=0.02, ge=0, le=LONGEST_SECONDS)
 
     @field_validator("runtimes", mode="before")
     @classmethod
