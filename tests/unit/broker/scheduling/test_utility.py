@@ -266,7 +266,7 @@ def test_what_jobs_needed_becomes_what_is_expected_of_others() -> None:
     policy = UtilityPolicy(UNGUARDED)
     climbing = job("first", cpu_cores=1.0, ladder=tiers(0.9, 0.99))
     _, state = policy.plan(snapshot([climbing, known("unknown", "")]), policy.initial_state())
-    before = state.records["unknown"].outlook.expected
+    before = state.held.records["unknown"].outlook.expected
     reached = replace(
         climbing, tiers=tiers(0.9, 0.99, reached=1), observations=reports(0.5, 0.95, cpu_per_report=100.0)
     )
@@ -274,7 +274,7 @@ def test_what_jobs_needed_becomes_what_is_expected_of_others() -> None:
     _, state = policy.plan(snapshot([reached, known("unknown", "")]), state)
     _, state = policy.plan(snapshot([reached, known("unknown", "")]), state)
     assert before < 20
-    assert state.records["unknown"].outlook.expected > 100
+    assert state.held.records["unknown"].outlook.expected > 100
 
 
 @pytest.mark.parametrize(
