@@ -20,9 +20,13 @@ class Supervisor:
 
     A task that fails for good does not take the others down by itself: whoever runs the broker waits for the failure
     and decides.
+
+    Args:
+        cancel_again_seconds: A task that goes on for so long after it was cancelled is cancelled again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cancel_again_seconds: float = 5.0) -> None:
+        self._cancel_again_seconds = cancel_again_seconds
         self._group = asyncio.TaskGroup()
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: asyncio.Future[BaseException] | None = None
@@ -35,10 +39,15 @@ class Supervisor:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for task in self._tasks:
-            task.cancel()
-        # The error, if any, goes on as it is: given to the group it would come out wrapped in another.
-        await self._group.__aexit__(None, None, None)
+        try:
+            while self._tasks:
+                for task in self._tasks:
+                    task.cancel()
+                # An error at the same moment may have taken the place of the cancellation, so that it is said again.
+                await asyncio.wait(self._tasks, timeout=self._cancel_again_seconds)
+        finally:
+            # The error, if any, goes on as it is: given to the group it would come out wrapped in another.
+            await self._group.__aexit__(None, None, None)
 
     def start(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
         """Run ``work`` as a task of the broker."""

@@ -118,6 +118,7 @@ class MqttPublisher:
         self._arrived = asyncio.Event()
         self._connected = asyncio.Event()
         self._said_unreachable = False
+        self._cancelled = False
         self._connections = 0
         self._published = 0
         self._lost = 0
@@ -160,6 +161,9 @@ class MqttPublisher:
                 await self._run_connection()
             except* (aiomqtt.MqttError, OSError) as group:
                 self._log_unreachable(group.exceptions[0])
+            if self._cancelled:
+                # The connection broke while it was being left, and its error took the place of the cancellation.
+                raise asyncio.CancelledError
             failures = 1 if self._connections > connections else failures + 1
             # Jitter spreads load; nothing secret depends on it.
             await asyncio.sleep(self._backoff.seconds(failures, random.random()))  # noqa: S311
@@ -189,6 +193,7 @@ class MqttPublisher:
                     group.create_task(_watch(client), name="mqtt-watch")
                     group.create_task(self._send(client), name="mqtt-send")
             except asyncio.CancelledError:
+                self._cancelled = True
                 await self._say_goodbye(client)
                 raise
             finally:

@@ -126,3 +126,23 @@ async def test_cancelling_ends_all_of_them() -> None:
     with pytest.raises(asyncio.CancelledError):
         await call
     assert sorted(cancelled) == [1, 2]
+
+
+async def test_a_task_that_an_error_made_forget_its_cancellation_is_ended_all_the_same() -> None:
+    cancellations = 0
+
+    async def forgetful() -> None:
+        nonlocal cancellations
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancellations += 1
+                if cancellations > 1:
+                    raise
+
+    async with asyncio.timeout(30):
+        async with Supervisor(cancel_again_seconds=0.01) as supervisor:
+            supervisor.start(forgetful(), name="forgetful")
+            await asyncio.sleep(0)
+    assert cancellations == 2

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import NoReturn, Self
+
+import aiomqtt
 import pytest
 
 from tests.support.events import progress_event, state_event
@@ -55,3 +59,39 @@ async def test_the_embedded_broker_stays_on_loopback() -> None:
 )
 async def test_the_address_names_the_port_even_if_the_url_does_not(url: str, address: str) -> None:
     assert MqttPublisher(url).address == address
+
+
+class _BreaksOnLeaving:
+    """A connection that works until it is left, and then turns out to be broken."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.messages = self
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        raise aiomqtt.MqttError("Operation timed out")
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> NoReturn:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def publish(self, *_: object, **__: object) -> None:
+        """Takes anything."""
+
+
+async def test_it_ends_when_it_is_told_to_even_if_the_connection_breaks_over_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(aiomqtt, "Client", _BreaksOnLeaving)
+    publisher = MqttPublisher("mqtt://127.0.0.1:1")
+    running = asyncio.create_task(publisher.run())
+    await publisher.wait_connected()
+    running.cancel()
+    done, _ = await asyncio.wait([running], timeout=10)
+    assert done
+    assert running.cancelled()
