@@ -102,6 +102,8 @@ class ScriptedAgent:
                 async with asyncio.TaskGroup() as group:
                     sending = group.create_task(self._send(call))
                     await self._receive(call)
+                    # Before a write under way is cancelled, which would end the call in a way of its own.
+                    await call.code()
                     sending.cancel()
             except* (grpc.aio.AioRpcError, asyncio.InvalidStateError):
                 pass  # the status says it
