@@ -21,6 +21,7 @@ from tiercel.broker.domain.errors import InvalidSpecError, UnavailableError
 
 _LISTENER = "default"
 _STOP_SECONDS = 5.0
+_LOGGER = logging.getLogger(__name__)
 
 
 class EmbeddedMqttBroker:
@@ -85,7 +86,7 @@ class EmbeddedMqttBroker:
         if self._server is None or self._broker is None:
             return
         self._server.close()
-        await self._broker.shutdown()
+        await self._shut_down(self._broker)
         if self._connections:
             # Ends by itself once the broker has closed the connection, unless it had not said CONNECT yet.
             _, late = await asyncio.wait(self._connections, timeout=0.2)
@@ -94,6 +95,20 @@ class EmbeddedMqttBroker:
             await asyncio.gather(*late, return_exceptions=True)
         async with asyncio.timeout(_STOP_SECONDS):
             await self._server.wait_closed()
+
+    async def _shut_down(self, broker: Broker) -> None:
+        """End amqtt's broker, which now and then waits for ever for a connection that is going at the same moment."""
+        try:
+            async with asyncio.timeout(_STOP_SECONDS):
+                await broker.shutdown()
+        except TimeoutError:
+            _LOGGER.info("The embedded MQTT broker did not end in %g s and is dropped.", _STOP_SECONDS)
+            # There is no other handle for its two tasks.
+            await broker._shutdown_broadcast_loop()  # noqa: SLF001
+            monitor = broker._session_monitor_task  # noqa: SLF001
+            if monitor is not None:
+                monitor.cancel()
+                await asyncio.wait([monitor], timeout=_STOP_SECONDS)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
