@@ -16,13 +16,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
+
+from tiercel.trainer_agent.runtimes.docker import DockerRuntime
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BASE_IMAGE = "tiercel-test-base:bookworm"
@@ -75,6 +77,25 @@ def docker_engine() -> Iterator[DockerEngine]:
         pytest.skip(why_not)
     with _own_engine() as host:
         yield DockerEngine(host, _ensure_image(host))
+
+
+@asynccontextmanager
+async def docker_runtime(
+    engine: DockerEngine, node_id: str, *, cgroup_parent: str | None = None
+) -> AsyncIterator[DockerRuntime]:
+    """The runtime over an engine; what it leaves there is removed, and no other process's containers are touched."""
+    runtime = await DockerRuntime.connect(
+        engine.host,
+        node_id=node_id,
+        instance=f"{node_id}-{os.getpid()}",
+        image=engine.image,
+        cgroup_parent=cgroup_parent,
+    )
+    try:
+        yield runtime
+    finally:
+        await runtime.remove_leftovers([])
+        await runtime.close()
 
 
 def _why_no_engine() -> str:

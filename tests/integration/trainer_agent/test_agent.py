@@ -141,13 +141,17 @@ async def test_training_goes_on_while_the_broker_is_away_and_everything_is_told_
     runs = (
         wanted_run("job-1", linear, arguments=TRAIN),
         wanted_run(
-            "short-1", "import time\nprint('one', flush=True)\ntime.sleep(1.5)\nprint('two')\nraise SystemExit(4)"
+            "short-1",
+            "import os, time\nprint('one', flush=True)\n"
+            "while not os.path.exists('broker-is-away'): time.sleep(0.01)\n"
+            "print('two')\nraise SystemExit(4)",
         ),
     )
     await broker.want(*runs)
     await until(lambda: broker.heard.progress("job-1") and broker.heard.output("short-1"), seconds=DEADLINE)
     await broker.stop()
     before = len(broker.heard.progress("job-1"))
+    (agent.state_dir / "agent" / "jobs" / "short" / "work" / "broker-is-away").touch()
     records = agent.state_dir / "agent" / "runs" / "short-1.json"
     await until(lambda: json.loads(records.read_text())["ended"], seconds=DEADLINE)
     await broker.start()  # on another port

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.docker import DockerEngine
+from tests.support.docker import DockerEngine, docker_runtime
 from tiercel.trainer_agent.errors import RunFailedError, SetupError
 from tiercel.trainer_agent.job_folder import JobFolder, ScriptFile
 from tiercel.trainer_agent.runtimes.container_config import PIDS_LIMIT
@@ -29,10 +29,8 @@ Start = Callable[..., Awaitable[DockerRun]]
 
 @pytest.fixture
 async def runtime(engine: DockerEngine) -> AsyncIterator[DockerRuntime]:
-    docker = await DockerRuntime.connect(engine.host, node_id="hardening", instance=INSTANCE, image=engine.image)
-    yield docker
-    await docker.remove_leftovers([])
-    await docker.close()
+    async with docker_runtime(engine, "hardening") as docker:
+        yield docker
 
 
 @pytest.fixture

@@ -13,14 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.docker import DockerEngine
+from tests.support.docker import DockerEngine, docker_runtime
 from tests.support.until import until
 from tiercel.trainer_agent.errors import RunFailedError
 from tiercel.trainer_agent.job_folder import JobFolder, ScriptFile
 from tiercel.trainer_agent.limits.contract import CpuShare, Limits
 from tiercel.trainer_agent.limits.detect import detect
 from tiercel.trainer_agent.runtimes.contract import Launch, Program, RunHandle, Runtime
-from tiercel.trainer_agent.runtimes.docker import DockerRuntime
 from tiercel.trainer_agent.runtimes.process import ProcessRuntime
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]  # the first session makes the image
@@ -45,16 +44,8 @@ async def runtime(
         yield ProcessRuntime(limits)
         return
     engine: DockerEngine = request.getfixturevalue("engine")
-    docker = await DockerRuntime.connect(
-        engine.host,
-        node_id="contract",
-        instance=f"contract-{os.getpid()}",
-        image=engine.image,
-        cgroup_parent=limits.container_parent,
-    )
-    yield docker
-    await docker.remove_leftovers([])
-    await docker.close()
+    async with docker_runtime(engine, "contract", cgroup_parent=limits.container_parent) as docker:
+        yield docker
 
 
 @pytest.fixture
