@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from tiercel import __version__
@@ -14,6 +15,9 @@ from tiercel.serving.errors import InvalidRequestError, ServingError
 from tiercel.serving.executor import Call, Executor
 from tiercel.serving.registry import LoadedVersion, Registry
 from tiercel.serving.tensors import Array, DataType, TensorSpec
+
+ParameterValue = bool | int | float | str
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 EXTENSIONS = ("binary_tensor_data", "model_repository", "statistics")
 
@@ -37,6 +41,9 @@ class InferRequest:
         inputs: What is given.
         outputs: Names of the outputs that are wanted; empty for all.
         timeout: Seconds in which the answer is of use, or None for the server's default.
+        priority: 1 is served first; 0 is the model's default (Triton's convention).
+        minimum_accuracy: The least accuracy, a fraction, that a variant must have to answer, or None for any.
+        classes: Outputs that are wanted as their largest classes, and how many of them (classification extension).
     """
 
     model: str
@@ -44,6 +51,9 @@ class InferRequest:
     inputs: list[InputTensor]
     outputs: list[str] = field(default_factory=list)
     timeout: float | None = None
+    priority: int = 0
+    minimum_accuracy: float | None = None
+    classes: Mapping[str, int] = _NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +66,19 @@ class OutputTensor:
 
 @dataclass(frozen=True, slots=True)
 class InferResult:
-    """An answer and the version that gave it."""
+    """An answer and the version that gave it.
+
+    Attributes:
+        model: The name that was asked.
+        version: The version that answered.
+        outputs: What was wanted, in the order in which it was asked.
+        parameters: What else the caller is told, as the response's parameters.
+    """
 
     model: str
     version: str
     outputs: list[OutputTensor]
+    parameters: Mapping[str, ParameterValue] = _NOTHING
 
 
 Answered = Callable[[InferResult | ServingError], None]
