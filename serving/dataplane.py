@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 from tiercel import __version__
@@ -17,7 +16,6 @@ from tiercel.serving.registry import LoadedVersion, Registry
 from tiercel.serving.tensors import Array, DataType, TensorSpec
 
 ParameterValue = bool | int | float | str
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 EXTENSIONS = ("binary_tensor_data", "model_repository", "statistics")
 
@@ -43,7 +41,7 @@ class InferRequest:
         timeout: Seconds in which the answer is of use, or None for the server's default.
         priority: 1 is served first; 0 is the model's default (Triton's convention).
         minimum_accuracy: The least accuracy, a fraction, that a variant must have to answer, or None for any.
-        classes: Outputs that are wanted as their largest classes, and how many of them (classification extension).
+        classes: Outputs that are wanted as their largest classes, and how many of them (classification extension); None for none.
     """
 
     model: str
@@ -53,7 +51,7 @@ class InferRequest:
     timeout: float | None = None
     priority: int = 0
     minimum_accuracy: float | None = None
-    classes: Mapping[str, int] = _NOTHING
+    classes: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +70,13 @@ class InferResult:
         model: The name that was asked.
         version: The version that answered.
         outputs: What was wanted, in the order in which it was asked.
-        parameters: What else the caller is told, as the response's parameters.
+        parameters: What else the caller is told, as the response's parameters; None for nothing.
     """
 
     model: str
     version: str
     outputs: list[OutputTensor]
-    parameters: Mapping[str, ParameterValue] = _NOTHING
+    parameters: Mapping[str, ParameterValue] | None = None
 
 
 Answered = Callable[[InferResult | ServingError], None]
