@@ -41,7 +41,7 @@ class InferRequest:
         timeout: Seconds in which the answer is of use, or None for the server's default.
         priority: 1 is served first; 0 is the model's default (Triton's convention).
         minimum_accuracy: The least accuracy, a fraction, that a variant must have to answer, or None for any.
-        classes: Outputs that are wanted as their largest classes, and how many of them (classification extension); None for none.
+        classes: Outputs wanted as their largest classes, and how many (classification extension); None for none.
     """
 
     model: str
