@@ -82,7 +82,7 @@ class HttpResponse:
             len(self.body),
             self.headers,
             connection,
-            self.body,
+            b"" if request is not None and request.method == b"HEAD" else self.body,
         )
 
 

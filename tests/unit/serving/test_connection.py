@@ -294,3 +294,12 @@ async def test_draining_closes_idle_connections_and_lets_busy_ones_finish(open_s
     status, head, _ = await busy.answer()
     assert (status, b"Connection: close" in head) == (200, True)
     assert await busy.rest() == b""
+
+
+async def test_head_gets_the_length_and_no_body(open_site: Open) -> None:
+    _, call = await open_site()
+    caller = await call()
+    caller.send(b"HEAD /1 HTTP/1.1\r\nHost: h\r\n\r\n" + b"GET /2 HTTP/1.1\r\nConnection: close\r\n\r\n")
+    head, _, rest = (await caller.rest()).partition(b"\r\n\r\n")
+    assert b"Content-Length: 3" in head
+    assert rest.startswith(b"HTTP/1.1 200 ")

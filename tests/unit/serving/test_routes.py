@@ -1,60 +1,96 @@
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, cast
+
+import orjson
 import pytest
 
 from tiercel.serving.errors import NotFoundError
-from tiercel.serving.rest.routes import Route, route
+from tiercel.serving.rest.messages import HttpRequest, HttpResponse, json_response
+from tiercel.serving.rest.routes import Endpoint, Routes, body_object, from_programs_only
+
+
+class Site:
+    """Routes without models, and what they start and answer."""
+
+    def __init__(self) -> None:
+        self.tasks: list[Coroutine[Any, Any, None]] = []
+        nothing = cast("Any", None)
+        self.routes = Routes(nothing, nothing, lambda work, _: self.tasks.append(work), 1000)
+
+    def ask(self, method: bytes, target: bytes, body: bytes = b"", **headers: bytes) -> HttpResponse | None:
+        answers: list[HttpResponse] = []
+        names = {name.encode().replace(b"_", b"-"): value for name, value in headers.items()}
+        self.routes.handle(HttpRequest(method, target, names, body), answers.append)
+        for work in self.tasks:
+            asyncio.run(work)
+        return answers[0] if answers else None
+
+
+def error(response: HttpResponse | None) -> tuple[int, str]:
+    assert response is not None
+    return response.status, orjson.loads(response.body)["error"]
+
+
+async def _later(request: HttpRequest, parameters: Any) -> HttpResponse:
+    return json_response({"later": parameters["name"], **body_object(request)})
+
+
+async def _refused(*_: Any) -> HttpResponse:
+    raise NotFoundError("not here")
+
+
+def _broken(*_: Any) -> HttpResponse:
+    raise RuntimeError("a defect")
+
+
+async def _broken_later(*_: Any) -> HttpResponse:
+    raise RuntimeError("a defect")
+
+
+def test_an_endpoint_may_answer_at_once_or_later() -> None:
+    site = Site()
+    site.routes.add("GET", "/now/{name}", lambda _, parameters: json_response(parameters["name"]))
+    site.routes.add("POST", "/later/{name}", _later)
+    at_once, later = site.ask(b"GET", b"/now/a%20b"), site.ask(b"POST", b"/later/c", b'{"x": 1}')
+    assert at_once is not None
+    assert later is not None
+    assert (at_once.body, orjson.loads(later.body)) == (b'"a b"', {"later": "c", "x": 1})
 
 
 @pytest.mark.parametrize(
-    ("target", "found"),
+    ("endpoint", "status", "message"),
     [
-        (b"/v2", Route("server")),
-        (b"/v2/health/live?x=1", Route("live")),
-        (b"/v2/health/ready", Route("ready")),
-        (b"/v2/models/m", Route("metadata", "m")),
-        (b"/v2/models/m/ready", Route("model_ready", "m")),
-        (b"/v2/models/m/infer", Route("infer", "m")),
-        (b"/v2/models/m/stats", Route("statistics", "m")),
-        (b"/v2/models/m/versions/3", Route("metadata", "m", "3")),
-        (b"/v2/models/a%2Fb/versions/3/infer", Route("infer", "a/b", "3")),
-        (b"/v2/models/m%20n/versions/3/ready", Route("model_ready", "m n", "3")),
-        (b"/v2/repository/index", Route("index")),
-        (b"/v2/usage", Route("usage")),
-        (b"/v2/shares", Route("shares")),
-        (b"/v2/repository/models/m/load", Route("load", "m")),
-        (b"/v2/repository/models/m/unload", Route("unload", "m")),
+        (_refused, 404, "not here"),
+        (_broken, 500, "the server failed; its log says more"),
+        (_broken_later, 500, "the server failed; its log says more"),
+        (from_programs_only(_broken), 403, "web pages may not"),
     ],
 )
-def test_routes(target: bytes, found: Route) -> None:
-    assert route(target) == found
+def test_what_an_endpoint_raises_is_the_answer(endpoint: Endpoint, status: int, message: str) -> None:
+    site = Site()
+    site.routes.add("POST", "/x", endpoint)
+    found = error(site.ask(b"POST", b"/x", origin=b"http://page"))
+    assert found[0] == status
+    assert message in found[1]
+
+
+@pytest.mark.parametrize("body", [b"[]", b"{", b'"x"'])
+def test_a_body_must_be_an_object(body: bytes) -> None:
+    site = Site()
+    site.routes.add("POST", "/later/{name}", _later)
+    status, message = error(site.ask(b"POST", b"/later/x", body))
+    assert status == 400
+    assert message.startswith("the body")
 
 
 @pytest.mark.parametrize(
-    "target",
-    [
-        b"/",
-        b"",
-        b"*",
-        b"/v1",
-        b"/v2/",
-        b"/v2/models",
-        b"/v2/models/m/load",
-        b"/v2/models/m/versions",
-        b"/%ff",
-        b"/\xff",
-    ],
+    ("method", "target", "status", "header"),
+    [(b"GET", b"/v3", 404, b""), (b"GET", b"/v2/models/m/infer", 405, b"Allow: POST\r\n")],
 )
-def test_there_is_nothing_else(target: bytes) -> None:
-    with pytest.raises(NotFoundError):
-        route(target)
-
-
-def test_methods() -> None:
-    assert {action: Route(action).method for action in ("infer", "load", "live", "metadata", "shares")} == {
-        "shares": b"POST",
-        "infer": b"POST",
-        "load": b"POST",
-        "live": b"GET",
-        "metadata": b"GET",
-    }
+def test_addresses_that_are_wrong(method: bytes, target: bytes, status: int, header: bytes) -> None:
+    answer = Site().ask(method, target)
+    assert answer is not None
+    assert (answer.status, answer.headers) == (status, header)
