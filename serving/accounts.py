@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tiercel.serving.delays import Delays
 from tiercel.serving.errors import InvalidRequestError, OverloadedError
 
 if TYPE_CHECKING:
@@ -25,15 +26,22 @@ _SAMPLED = 8
 
 @dataclass(frozen=True, slots=True)
 class ModelShare:
-    """What a model may use.
+    """What a model may use, and how fast it is wanted.
 
     Attributes:
         cpu_weight: Its claim on the inference threads where several models wait for them, in (0, 1].
         cpu_cap_cores: CPU seconds per second that running it may take, or None for no limit.
+        objective_seconds: Seconds that an answer may take; only measured against, and limits nothing. None for any.
     """
 
     cpu_weight: float = 1.0
     cpu_cap_cores: float | None = None
+    objective_seconds: float | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether it may use less than all."""
+        return self.cpu_weight < 1 or self.cpu_cap_cores is not None
 
 
 UNLIMITED = ModelShare()
@@ -77,8 +85,7 @@ class Account:
     Attributes:
         name: The model.
         requests: Requests that made sense and arrived, answered or not.
-        answers: Requests that were answered with a result.
-        delay_seconds: From arrival until the answer was handed to the transport, added up over the answers.
+        delays: How long answers took, and what was not answered.
         cpu_seconds: CPU that running the model took.
         share: What it may use.
         waiting: Calls that wait for their turn, in order.
@@ -89,8 +96,7 @@ class Account:
 
     name: str = ""
     requests: int = 0
-    answers: int = 0
-    delay_seconds: float = 0.0
+    delays: Delays = field(default_factory=Delays)
     cpu_seconds: float = 0.0
     share: ModelShare = UNLIMITED
     waiting: OrderedDict[PendingCall, None] = field(default_factory=OrderedDict)
@@ -101,17 +107,13 @@ class Account:
     _refilled_at: float = 0.0
     _unsampled: int = 0
 
-    def answered(self, delay_seconds: float) -> None:
-        """Count an answer."""
-        self.answers += 1
-        self.delay_seconds += delay_seconds
-
     def declare(self, share: ModelShare, now: float) -> None:
         """It may use this much from ``now`` on; said again it changes nothing."""
         if self.share.cpu_cap_cores is None and share.cpu_cap_cores is not None:
             self._tokens, self._refilled_at = share.cpu_cap_cores * _SAVED_SECONDS, now
         self.refill(now)
         self.share = share
+        self.delays.judge_by(share.objective_seconds)
 
     def may_run(self, now: float) -> bool:
         """Whether it has CPU time left at ``now``, seconds of any steady clock."""
@@ -146,40 +148,67 @@ class Account:
         self._unsampled = _SAMPLED
         return True
 
-    def as_json(self) -> dict[str, Any]:
+    def changed_since(self, at: float) -> bool:
+        """Whether anything was counted at ``at`` or later, or a request is being answered."""
+        delays = self.delays
+        return delays.touched >= at or self.requests > delays.answers + delays.failures
+
+    def as_json(self, now: float) -> dict[str, Any]:
         """For whoever watches the server."""
+        delays = self.delays
         return {
             "name": self.name,
             "requests": self.requests,
-            "answers": self.answers,
-            "delay_seconds": self.delay_seconds,
+            "answers": delays.answers,
+            "failures": delays.failures,
+            "on_time": delays.on_time,
+            "delay_seconds": delays.seconds,
             "cpu_seconds": self.cpu_seconds,
             "waiting": len(self.waiting),
             "cpu_weight": self.share.cpu_weight,
             "cpu_cap_cores": self.share.cpu_cap_cores,
+            "objective_seconds": self.share.objective_seconds,
+            "windows": [window.as_json() for window in delays.windows(now)],
         }
 
 
+_FIELDS = {"cpu_weight", "cpu_cap_cores", "objective_seconds"}
+
+
 def read_shares(content: Mapping[str, Any]) -> dict[str, ModelShare]:
-    """Shares by model from ``{"models": {"NAME": {"cpu_weight": 0.5, "cpu_cap_cores": 1.5}}}``; both may be left out.
+    """Shares by model from ``{"models": {NAME: {"cpu_weight": 0.5, "cpu_cap_cores": 1.5, "objective_seconds": 0.1}}}``.
+
+    Each of the three may be left out.
 
     Raises:
         InvalidRequestError: It is something else.
     """
     models = content.get("models")
     if not isinstance(models, dict) or set(content) != {"models"}:
-        raise InvalidRequestError('the body must be {"models": {NAME: {"cpu_weight": ..., "cpu_cap_cores": ...}}}')
+        raise InvalidRequestError(
+            'the body must be {"models": {NAME: {"cpu_weight": ..., "cpu_cap_cores": ..., "objective_seconds": ...}}}'
+        )
     return {name: _read_share(name[:100], entry) for name, entry in models.items()}
 
 
 def _read_share(name: str, entry: object) -> ModelShare:
-    if not isinstance(entry, dict) or not set(entry) <= {"cpu_weight", "cpu_cap_cores"}:
-        raise InvalidRequestError(f"models.{name}: it must be an object with cpu_weight and cpu_cap_cores")
-    weight, cap = entry.get("cpu_weight", 1.0), entry.get("cpu_cap_cores")
+    if not isinstance(entry, dict) or not set(entry) <= _FIELDS:
+        raise InvalidRequestError(
+            f"models.{name}: it must be an object with cpu_weight, cpu_cap_cores and objective_seconds"
+        )
+    weight, cap, objective = entry.get("cpu_weight", 1.0), entry.get("cpu_cap_cores"), entry.get("objective_seconds")
     if type(weight) not in {int, float} or not 0 < weight <= 1:
         raise InvalidRequestError(f"models.{name}.cpu_weight must be above 0 and at most 1")
     if cap is not None and (type(cap) not in {int, float} or not 0 < cap < 1e9):
         raise InvalidRequestError(
             f"models.{name}.cpu_cap_cores must be a number of cores above 0, or null for no limit"
         )
-    return ModelShare(float(weight), None if cap is None else float(cap))
+    if objective is not None and (type(objective) not in {int, float} or not 0 < objective < 1e9):
+        raise InvalidRequestError(
+            f"models.{name}.objective_seconds must be a number of seconds above 0, or null for none"
+        )
+    return ModelShare(float(weight), _number(cap), _number(objective))
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None else float(value)

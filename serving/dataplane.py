@@ -12,6 +12,7 @@ from tiercel import __version__
 from tiercel.serving.accounts import ModelShare
 from tiercel.serving.errors import InvalidRequestError, ServingError
 from tiercel.serving.executor import Call, Executor
+from tiercel.serving.loop_lag import LoopLag
 from tiercel.serving.registry import LoadedVersion, Registry
 from tiercel.serving.tensors import Array, DataType, TensorSpec
 
@@ -42,6 +43,8 @@ class InferRequest:
         priority: 1 is served first; 0 is the model's default (Triton's convention).
         minimum_accuracy: The least accuracy, a fraction, that a variant must have to answer, or None for any.
         classes: Outputs wanted as their largest classes, and how many (classification extension); None for none.
+        arrived: When its first byte was read, as ``time.perf_counter`` has it; 0 for when it is submitted. What a
+            caller is held to wait is counted from here.
     """
 
     model: str
@@ -52,6 +55,7 @@ class InferRequest:
     priority: int = 0
     minimum_accuracy: float | None = None
     classes: Mapping[str, int] | None = None
+    arrived: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,9 @@ class DataPlane:
         registry: What is live.
         executor: Runs models.
         timeout: Seconds in which a request is answered at the latest.
+
+    Attributes:
+        loop_lag: How late the event loop comes; whoever runs the loop has it watched.
     """
 
     def __init__(self, registry: Registry, executor: Executor, timeout: float) -> None:
@@ -96,6 +103,7 @@ class DataPlane:
         self._executor = executor
         self._timeout = timeout
         self._began = time.perf_counter()
+        self.loop_lag = LoopLag(self._began)
 
     def submit(self, request: InferRequest, on_answer: Answered) -> None:
         """Answer a request now or later; called on the event loop.
@@ -112,20 +120,23 @@ class DataPlane:
             on_answer(error)
             return
         begin = time.perf_counter()
+        arrived = request.arrived or begin
         statistics, account = loaded.statistics, loaded.account
         account.requests += 1
 
         def answered(result: list[Array] | ServingError, compute: float) -> None:
-            total = time.perf_counter() - begin
+            now = time.perf_counter()
             if isinstance(result, ServingError):
-                statistics.fail.add(total)
+                statistics.fail.add(now - begin)
+                account.delays.failed(now)
                 on_answer(result)
                 return
-            statistics.succeeded(total, compute)
+            statistics.succeeded(now - begin, compute)
             specs = loaded.outputs
             tensors = [OutputTensor(specs[name], array) for name, array in zip(names, result, strict=True)]
             on_answer(InferResult(loaded.model, loaded.version_text, tensors))
-            account.answered(time.perf_counter() - begin)
+            now = time.perf_counter()
+            account.delays.answered(now - arrived, now)
 
         timeout = self._timeout if request.timeout is None else min(self._timeout, request.timeout)
         elements = sum(feed.size for feed in feeds.values())
@@ -136,6 +147,7 @@ class DataPlane:
             self._executor.submit(call)
         except ServingError as error:
             loaded.release()
+            account.delays.failed(begin)
             statistics.fail.add(0.0)
             on_answer(error)
 
@@ -158,17 +170,25 @@ class DataPlane:
         self.submit(request, on_answer)
         return await answer
 
-    def usage(self) -> dict[str, Any]:
-        """What the requests of each model took since the server began, and what they may take."""
+    def usage(self, since: float = 0.0) -> dict[str, Any]:
+        """What the requests of each model took since the server began, and what they may take.
+
+        Args:
+            since: Uptime in seconds: models that nobody asked anything from then on are left out; 0 for all models.
+        """
+        now = time.perf_counter()
+        at = self._began + since
+        accounts = self._registry.accounts()
         return {
-            "uptime_seconds": time.perf_counter() - self._began,
-            "models": [account.as_json() for account in self._registry.accounts()],
+            "uptime_seconds": now - self._began,
+            "loop_lag": self.loop_lag.as_json(now),
+            "models": [account.as_json(now) for account in accounts if not since or account.changed_since(at)],
         }
 
     def declare_shares(self, shares: dict[str, ModelShare]) -> None:
         """Models may use this much from now on; those not named are not limited."""
         self._registry.declare_shares(shares)
-        self._executor.shares_changed(limited=bool(shares))
+        self._executor.shares_changed(limited=any(share.is_limited for share in shares.values()))
 
     def is_ready(self) -> bool:
         """Whether all models that were on disk at the start have been tried."""

@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass, field
 
 from tiercel.serving.accounts import UNLIMITED, Account, ModelShare
+from tiercel.serving.delays import Delays
 from tiercel.serving.engine import Session
 from tiercel.serving.errors import InvalidRequestError, NotFoundError, NotReadyError
 from tiercel.serving.model_statistics import ModelStatistics
@@ -170,8 +171,9 @@ class Registry:
         """The record of this model, made when there was none."""
         found = self._records.get(name)
         if found is None:
-            account = Account(name, share=UNLIMITED)
-            account.declare(self._shares.get(name, UNLIMITED), time.perf_counter())
+            now = time.perf_counter()
+            account = Account(name, delays=Delays(now), share=UNLIMITED)
+            account.declare(self._shares.get(name, UNLIMITED), now)
             found = self._records[name] = ModelRecord(name, account)
         return found
 

@@ -139,6 +139,7 @@ class Server:
         try:
             await verifier.start()  # first, so that it warms up meanwhile
             await self._listen(http, grpc)
+            tasks.start(plane.loop_lag.watch(), "loop lag")
             tasks.start(self._load_all(lifecycle, grpc), "load all")
             await self._leave.wait()
             _logger.info("Leaving: requests in flight get %g s", settings.drain_timeout)

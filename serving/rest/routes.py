@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
+from urllib.parse import parse_qs
 
 import orjson
 
@@ -55,7 +57,7 @@ class Routes:
         self.add("GET", "/v2", lambda *_: json_response(plane.server_metadata()))
         self.add("GET", "/v2/health/live", lambda *_: json_response({"live": True}))
         self.add("GET", "/v2/health/ready", self._ready)
-        self.add("GET", "/v2/usage", lambda *_: json_response(plane.usage()))
+        self.add("GET", "/v2/usage", lambda request, _: json_response(plane.usage(_since(request.target))))
         self.add("POST", "/v2/shares", from_programs_only(self._shares))
         self.add("POST", "/v2/repository/index", self._index)
         self.add("POST", "/v2/repository/models/{model}/load", from_programs_only(self._load))
@@ -151,6 +153,16 @@ def from_programs_only(endpoint: Endpoint) -> Endpoint:
         return endpoint(request, parameters)
 
     return guarded
+
+
+def _since(target: bytes) -> float:
+    """The ``since`` of ``/v2/usage?since=SECONDS``; 0 where nothing is said."""
+    values = parse_qs(target.partition(b"?")[2].decode("ascii", "replace"), keep_blank_values=True)
+    with contextlib.suppress(ValueError):
+        since = float(values.pop("since", ["0"])[-1])
+        if since >= 0 and not values:
+            return since
+    raise InvalidRequestError("the query must be since=SECONDS, an uptime_seconds that was answered before")
 
 
 def body_object(request: HttpRequest) -> dict[str, Any]:

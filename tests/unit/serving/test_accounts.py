@@ -67,6 +67,34 @@ def test_room_is_bounded_in_calls_and_bytes_and_comes_back() -> None:
         room.take(0)
 
 
+def test_an_objective_is_read_and_limits_nothing() -> None:
+    shares = read_shares({"models": {"a": {"objective_seconds": 0.02}, "b": {"cpu_weight": 0.5}}})
+    assert shares["a"] == ModelShare(objective_seconds=0.02)
+    assert not shares["a"].is_limited
+    assert shares["b"].is_limited
+    assert ModelShare(cpu_cap_cores=2.0).is_limited
+
+
+def test_delays_are_judged_by_the_share_that_was_declared_last() -> None:
+    account = Account("m")
+    account.declare(ModelShare(objective_seconds=0.1), now=0.0)
+    account.delays.answered(0.05, 1.0)
+    assert account.as_json(1.0)["windows"][0]["in_objective"] == 1.0
+    account.declare(ModelShare(objective_seconds=0.01), now=1.0)
+    line = account.as_json(1.0)
+    assert line["windows"][0]["in_objective"] == 0.0
+    assert (line["objective_seconds"], line["on_time"], line["answers"], line["failures"]) == (0.01, 0, 1, 0)
+
+
+def test_an_account_has_changed_when_something_was_counted_or_is_being_answered() -> None:
+    account = Account("m")
+    assert not account.changed_since(0.0)
+    account.requests += 1
+    assert account.changed_since(1e9)
+    account.delays.failed(5.0)
+    assert (account.changed_since(5.0), account.changed_since(5.1)) == (True, False)
+
+
 def test_shares_are_read() -> None:
     content = {"models": {"a": {"cpu_weight": 1, "cpu_cap_cores": 0.5}, "b": {}, "c": {"cpu_cap_cores": None}}}
     assert read_shares(content) == {"a": ModelShare(1.0, 0.5), "b": ModelShare(), "c": ModelShare()}
@@ -85,6 +113,8 @@ def test_shares_are_read() -> None:
         ({"models": {"a": {"cpu_weight": True}}}, "models.a.cpu_weight"),
         ({"models": {"a": {"cpu_cap_cores": 0}}}, "models.a.cpu_cap_cores must be a number of cores above 0"),
         ({"models": {"a": {"cpu_cap_cores": "1"}}}, "models.a.cpu_cap_cores"),
+        ({"models": {"a": {"objective_seconds": 0}}}, "models.a.objective_seconds must be a number of seconds above 0"),
+        ({"models": {"a": {"objective_seconds": True}}}, "models.a.objective_seconds"),
     ],
 )
 def test_other_shares_are_refused(content: dict[str, object], words: str) -> None:

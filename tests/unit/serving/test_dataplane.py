@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support import onnx_models
+from tiercel.serving.accounts import ModelShare
 from tiercel.serving.dataplane import DataPlane, InferRequest, InputTensor
 from tiercel.serving.engine import Session
 from tiercel.serving.errors import (
@@ -35,7 +37,8 @@ class Plane:
             "two": onnx_models.two_in_two_out(),
             "loop": onnx_models.counting_loop(),
         }.items():
-            self.registry.record(name).flip(LoadedVersion(name, 3, Session(content)))
+            record = self.registry.record(name)
+            record.flip(LoadedVersion(name, 3, Session(content), record.account))
         self.executor = ThreadExecutor(1, 2, 1024)
         self.plane = DataPlane(self.registry, self.executor, 0.5)
 
@@ -145,3 +148,47 @@ def test_metadata() -> None:
     assert plane.plane.is_model_ready("two")
     assert not plane.plane.is_model_ready("two", "4")
     plane.executor.close()
+
+
+def line_of(plane: Plane, model: str, since: float = 0.0) -> Any:
+    """What is told of a model; None where it is left out."""
+    return next((line for line in plane.plane.usage(since)["models"] if line["name"] == model), None)
+
+
+async def test_delays_count_from_the_arrival_of_the_first_byte(plane: Plane) -> None:
+    tensor = InputTensor("x", BY_NAME["FP32"], np.zeros((1, 4), np.float32))
+    await plane.plane.infer(InferRequest("plus", "", [tensor], arrived=time.perf_counter() - 100.0))
+    line = line_of(plane, "plus")
+    assert 100 < line["delay_seconds"] < 160
+    assert line["windows"][0]["p50"] == pytest.approx(line["delay_seconds"], rel=0.05)
+
+
+async def test_what_times_out_or_is_refused_is_not_in_the_objective(plane: Plane) -> None:
+    plane.plane.declare_shares({"loop": ModelShare(objective_seconds=1e6), "plus": ModelShare(objective_seconds=1e6)})
+    with pytest.raises(DeadlineExceededError):
+        await plane.ask("loop", k=i64(LONG), timeout=0.01)
+    answers = [asyncio.ensure_future(plane.ask("loop", k=i64(LONG), timeout=0.3)) for _ in range(8)]
+    refused = [type(result) for result in await asyncio.gather(*answers, return_exceptions=True)]
+    await plane.ask("plus", x=f32(1, 4))
+    line = line_of(plane, "loop")
+    assert (line["requests"], line["answers"], line["failures"], line["on_time"]) == (9, 0, 9, 0)
+    assert OverloadedError in refused
+    assert line["windows"][0]["in_objective"] == 0.0
+    assert line_of(plane, "plus")["windows"][0]["in_objective"] == 1.0
+
+
+async def test_a_request_that_makes_no_sense_counts_nowhere(plane: Plane) -> None:
+    with pytest.raises(InvalidRequestError):
+        await plane.ask("plus", z=f32(1))
+    line = line_of(plane, "plus")
+    assert (line["requests"], line["answers"], line["failures"]) == (0, 0, 0)
+
+
+async def test_usage_since_leaves_out_models_that_nobody_asked(plane: Plane) -> None:
+    await plane.ask("plus", x=f32(1, 4))
+    earlier = plane.plane.usage()
+    assert {line["name"] for line in earlier["models"]} == {"plus", "two", "loop"}
+    await plane.ask("two", a=f32(2), b=f32(2), k=i64(4))
+    later = plane.plane.usage(earlier["uptime_seconds"])
+    assert [line["name"] for line in later["models"]] == ["two"]
+    assert later["loop_lag"][0]["seconds"] > 0
