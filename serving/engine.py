@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import hashlib
 import math
-import os
-import stat
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,55 +20,10 @@ _WARM_UP_ELEMENTS = 4 * 1024**2
 _MAX_INLINE_FACTOR = 64
 
 
-def read_artefact(path: Path, max_bytes: int) -> bytes:
-    """The content of a model's file.
-
-    Raises:
-        ArtefactRefusedError: It is missing, no plain file, empty, or over ``max_bytes``.
-    """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise ArtefactRefusedError(f"{path.name} cannot be read: {error.strerror}") from error
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode) or not 0 < status.st_size <= max_bytes:
-        os.close(descriptor)
-        raise ArtefactRefusedError(
-            f"{path.name} has {status.st_size} bytes; it must be a plain file of 1 to {max_bytes} bytes"
-        )
-    with os.fdopen(descriptor, "rb") as file:
-        return file.read(max_bytes)
-
-
-def give_memory_back() -> None:
-    """Return what freed sessions held to the system: glibc keeps it, and with each swap more of it."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:  # other C libraries have none and need none
-        trim(0)
-
-
-def digest(data: bytes) -> str:
-    """SHA-256 in hexadecimal."""
-    return hashlib.sha256(data).hexdigest()
-
-
-@contextlib.contextmanager
-def memory_file(data: bytes) -> Iterator[str]:
-    """A path at which ``data`` can be read while the context lasts.
-
-    ONNX Runtime holds Python's lock while it parses bytes, tens of milliseconds for tens of megabytes, but not while
-    it parses a file. The file on disk will not do: it could change after it was hashed.
-    """
-    descriptor = os.memfd_create("model", os.MFD_CLOEXEC)
-    with os.fdopen(descriptor, "wb", buffering=0) as file:
-        view = memoryview(data)
-        while view:
-            view = view[file.write(view) :]
-        yield f"/proc/self/fd/{descriptor}"
-
-
 def open_session(model: bytes | str, threads: int = 1) -> ort.InferenceSession:
     """An ONNX Runtime session on the CPU with ``threads`` threads, from the content of a model or the path to it.
+
+    From bytes it is built under Python's lock, tens of milliseconds for tens of megabytes; from a file it is not.
 
     Raises:
         ArtefactRefusedError: ONNX Runtime does not load the model.
@@ -195,6 +144,10 @@ class Session:
                 break
         return WarmUp(best, sum(feed.size for feed in feeds.values()))
 
+    def close(self) -> None:
+        """Free the model's memory now, in this thread, whoever still knows this object; nobody may run it any more."""
+        self._session = None
+
     def run(self, outputs: Sequence[str], feeds: Mapping[str, Array], options: Any = None) -> list[Array]:
         """Run the model.
 
@@ -216,11 +169,13 @@ class Session:
         return results
 
 
-def build_session(data: bytes, shapes: Mapping[str, Sequence[int]], threads: int, inline_budget: float) -> Session:
+def build_session(
+    model: bytes | str, shapes: Mapping[str, Sequence[int]], threads: int, inline_budget: float
+) -> Session:
     """A warm session that knows whether it is fast enough for the event loop.
 
     Args:
-        data: The ONNX file's content.
+        model: The ONNX file's content, or the path to it.
         shapes: Shapes by input to warm up with; others are made up.
         threads: Threads that one run may use.
         inline_budget: Seconds a run may take on the event loop; 0 to always use threads.
@@ -228,7 +183,6 @@ def build_session(data: bytes, shapes: Mapping[str, Sequence[int]], threads: int
     Raises:
         ArtefactRefusedError: The model cannot be served.
     """
-    with memory_file(data) as path:
-        session = Session(path, threads)
+    session = Session(model, threads)
     session.inline_elements = session.warm_up(shapes).inline_elements(inline_budget)
     return session

@@ -4,47 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, TypeVarTuple
+from typing import Any
 
-from tiercel.serving import engine, repository
+from tiercel.serving import repository
 from tiercel.serving.errors import ArtefactRefusedError, NotFoundError, ServingError
+from tiercel.serving.loader import Loader
 from tiercel.serving.registry import LoadedVersion, ModelRecord, Registry, VersionState
-from tiercel.serving.repository import Artefact
-from tiercel.serving.verdict import Verdict
 
 _logger = logging.getLogger(__name__)
 
-Arguments = TypeVarTuple("Arguments")
-Result = TypeVar("Result")
-
-
-class ArtefactVerifier(Protocol):
-    """Whoever says whether an artefact is fit to be served."""
-
-    def verify(self, artefact: Artefact) -> Awaitable[Verdict]:
-        """Check it; raises ArtefactRefusedError."""
-
-
 StartTask = Callable[[Coroutine[Any, Any, None], str], object]
-
-
-@dataclass(frozen=True, slots=True)
-class BuildOptions:
-    """How sessions are built.
-
-    Attributes:
-        threads: Threads that one run may use.
-        inline_budget: Seconds a run may take on the event loop.
-        max_model_bytes: Largest ONNX file.
-    """
-
-    threads: int
-    inline_budget: float
-    max_model_bytes: int
 
 
 class Lifecycle:
@@ -53,26 +24,16 @@ class Lifecycle:
     Args:
         root: The repository's folder.
         registry: Where what is live is kept.
-        verifier: Checks artefacts.
-        options: How sessions are built.
+        loader: Makes sessions of what lies there.
         start_task: Starts a task that somebody owns; used for draining old versions.
     """
 
-    def __init__(
-        self, root: Path, registry: Registry, verifier: ArtefactVerifier, options: BuildOptions, start_task: StartTask
-    ) -> None:
+    def __init__(self, root: Path, registry: Registry, loader: Loader, start_task: StartTask) -> None:
         self._root = root
         self._registry = registry
-        self._verifier = verifier
-        self._options = options
+        self._loader = loader
         self._start_task = start_task
         self._locks: dict[str, asyncio.Lock] = {}
-        # One thread: files, hashes and sessions, never on the event loop and never in the way of inference threads.
-        self._thread = ThreadPoolExecutor(1, "loader")
-
-    def close(self) -> None:
-        """Let the loading thread go."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def load(self, name: str) -> int:
         """Let the newest version on disk answer; doing it twice is doing it once.
@@ -107,23 +68,31 @@ class Lifecycle:
 
     async def load_all(self) -> None:
         """Load each model of the repository: the newest version that passes."""
-        for name in await self._in_thread(repository.model_names, self._root):
-            async with self._locks.setdefault(name, asyncio.Lock()):
-                if self._registry.record(name).live is None:
-                    await self._load_newest_good(name)
+        names = await self._loader.look_up(repository.model_names, self._root)
+        async with asyncio.TaskGroup() as group:
+            for name in names:
+                group.create_task(self._load_first(name), name=f"load {name}")
         self._registry.ready = True
 
     async def index(self, only_ready: bool) -> list[dict[str, str]]:
         """The repository's index as the protocol has it."""
-        on_disk = await self._in_thread(repository.model_names, self._root)
+        on_disk = await self._loader.look_up(repository.model_names, self._root)
         return [
             {"name": line.name, "version": line.version, "state": line.state, "reason": line.reason}
             for line in self._registry.index(on_disk, only_ready)
         ]
 
+    async def _load_first(self, name: str) -> None:
+        async with self._locks.setdefault(name, asyncio.Lock()):
+            if self._registry.record(name).live is None:
+                try:
+                    await self._load_newest_good(name)
+                except Exception:  # the other models are not to blame
+                    _logger.exception("Model '%s' could not be loaded", name)
+
     async def _load_newest_good(self, name: str) -> None:
         record = self._registry.record(name)
-        for version in await self._in_thread(repository.versions_on_disk, self._root, name):
+        for version in await self._loader.look_up(repository.versions_on_disk, self._root, name):
             try:
                 await self._bring_up(record, version)
             except ServingError as error:
@@ -132,7 +101,7 @@ class Lifecycle:
                 return
 
     async def _versions(self, name: str) -> list[int]:
-        versions = await self._in_thread(repository.versions_on_disk, self._root, name)
+        versions = await self._loader.look_up(repository.versions_on_disk, self._root, name)
         if not versions:
             raise NotFoundError(f"model '{name}' has no version on disk; put one at {name}/1/model.onnx")
         return versions
@@ -141,9 +110,9 @@ class Lifecycle:
         record.set_status(version, VersionState.LOADING)
         artefact = repository.artefact(self._root, record.name, version)
         try:
-            verdict = await self._verifier.verify(artefact)
-            session = await self._in_thread(_build, artefact, verdict, self._options)
+            session = await self._loader.session(artefact)
         except ArtefactRefusedError as error:
+            record.refusals += 1
             record.set_status(version, VersionState.UNAVAILABLE, error.message)
             still = f"version {record.live.version} stays live" if record.live else "no version of it is live"
             raise ArtefactRefusedError(
@@ -152,7 +121,8 @@ class Lifecycle:
         except BaseException:
             record.set_status(version, VersionState.UNAVAILABLE, "loading it was broken off")
             raise
-        old = record.flip(LoadedVersion(record.name, version, session, record.account))
+        statistics = record.statistics_of(version)
+        old = record.flip(LoadedVersion(record.name, version, session, record.account, statistics))
         _logger.info("Version %d of model '%s' is live", version, record.name)
         self._retire(old, record, f"replaced by version {version}")
 
@@ -162,22 +132,6 @@ class Lifecycle:
 
     async def _drain(self, old: LoadedVersion, record: ModelRecord, reason: str) -> None:
         await old.wait_drained()
-        await self._in_thread(_release, old)
+        await self._loader.free(old.close())
         if record.live is None or record.live.version != old.version:
             record.set_status(old.version, VersionState.UNAVAILABLE, reason)
-
-    async def _in_thread(self, function: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
-
-
-def _release(old: LoadedVersion) -> None:
-    old.close()
-    engine.give_memory_back()
-
-
-def _build(artefact: Artefact, verdict: Verdict, options: BuildOptions) -> engine.Session:
-    data = engine.read_artefact(artefact.path, options.max_model_bytes)
-    if engine.digest(data) != verdict.sha256:
-        raise ArtefactRefusedError("the file changed while it was being verified; load it again")
-    inline_budget = 0.0 if verdict.has_loop else options.inline_budget
-    return engine.build_session(data, verdict.shapes, options.threads, inline_budget)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import uvloop
 from pydantic import ValidationError
 
+from tiercel.serving import memory
 from tiercel.serving.errors import StartupError
 from tiercel.serving.settings import Settings
 from tiercel.serving.state import held_lock
@@ -73,6 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     try:
         settings = settings_from(arguments)
+        memory.settle()
         with held_lock(settings.lock_file):
             settings.state_file.unlink(missing_ok=True)  # of a server that was killed
             try:

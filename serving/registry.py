@@ -19,6 +19,8 @@ from tiercel.serving.model_statistics import ModelStatistics
 from tiercel.serving.repository import is_version
 
 _MAX_HISTORY = 32
+# Versions whose statistics are kept; each is some 40 lines of metrics.
+_MAX_STATISTICS = 8
 
 
 class VersionState(enum.Enum):
@@ -46,6 +48,7 @@ class LoadedVersion:
         version: Its number.
         session: A warm session.
         account: The model's; one of its own when none is given.
+        statistics: The version's, if it has been live before.
     """
 
     __slots__ = (
@@ -61,12 +64,19 @@ class LoadedVersion:
         "version_text",
     )
 
-    def __init__(self, model: str, version: int, session: Session, account: Account | None = None) -> None:
+    def __init__(
+        self,
+        model: str,
+        version: int,
+        session: Session,
+        account: Account | None = None,
+        statistics: ModelStatistics | None = None,
+    ) -> None:
         self.account = account if account is not None else Account(model)
         self.model = model
         self.version = version
         self.version_text = str(version)
-        self.statistics = ModelStatistics()
+        self.statistics = statistics if statistics is not None else ModelStatistics()
         self.in_flight = 0
         self.outputs = session.outputs  # also of use after the session is gone
         self._session: Session | None = session
@@ -100,9 +110,10 @@ class LoadedVersion:
         """Wait until it is retired and the last request ended."""
         await self._drained.wait()
 
-    def close(self) -> None:
-        """Free the session's memory; blocks for as long as that takes."""
-        self._session = None
+    def close(self) -> Session:
+        """Let go of the session, so that nothing can run it any more; returns it for somebody to free."""
+        session, self._session = self.session, None
+        return session
 
 
 @dataclass(slots=True)
@@ -114,12 +125,26 @@ class ModelRecord:
         live: The version that answers, or None.
         history: Status of the versions that were tried, the oldest dropped.
         account: What its requests took, and what they may take.
+        statistics: Of the versions that were live last, by number: they go on where they were when a version returns.
+        swaps: How often a version took the place of another.
+        refusals: How often a version was tried and did not get live.
     """
 
     name: str
     account: Account
     live: LoadedVersion | None = None
     history: dict[int, VersionStatus] = field(default_factory=dict)
+    statistics: dict[int, ModelStatistics] = field(default_factory=dict)
+    swaps: int = 0
+    refusals: int = 0
+
+    def statistics_of(self, version: int) -> ModelStatistics:
+        """The statistics of a version that is about to be live."""
+        found = self.statistics.pop(version, None) or ModelStatistics()
+        self.statistics[version] = found
+        while len(self.statistics) > _MAX_STATISTICS:
+            del self.statistics[next(iter(self.statistics))]
+        return found
 
     def set_status(self, version: int, state: VersionState, reason: str = "") -> None:
         """Note the state of a version."""
@@ -132,6 +157,8 @@ class ModelRecord:
     def flip(self, new: LoadedVersion | None) -> LoadedVersion | None:
         """Let ``new`` answer from now on; returns the retired old version, if there was one."""
         old, self.live = self.live, new
+        if old is not None and new is not None:
+            self.swaps += 1
         if new is not None:
             self.set_status(new.version, VersionState.READY)
         if old is not None:
@@ -180,6 +207,10 @@ class Registry:
     def known(self, name: str) -> ModelRecord | None:
         """The record of this model, or None."""
         return self._records.get(name)
+
+    def records(self) -> list[ModelRecord]:
+        """The records of all models that are known."""
+        return list(self._records.values())
 
     def accounts(self) -> list[Account]:
         """The accounts of all models that are known."""

@@ -10,11 +10,13 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
+from tiercel.serving import memory
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.errors import StartupError
 from tiercel.serving.executor import ThreadExecutor
 from tiercel.serving.grpc_adapter import GrpcServer, InferenceServicer
-from tiercel.serving.lifecycle import BuildOptions, Lifecycle
+from tiercel.serving.lifecycle import Lifecycle
+from tiercel.serving.loader import BuildOptions, Loader
 from tiercel.serving.registry import Registry
 from tiercel.serving.rest.connection import Connections, HttpConnection
 from tiercel.serving.rest.messages import ByteBudget
@@ -102,7 +104,6 @@ class Server:
             VerifierLimits(
                 settings.verify_timeout,
                 settings.verifier_memory_bytes,
-                settings.max_model_bytes,
                 settings.max_reference_bytes,
             )
         )
@@ -123,7 +124,8 @@ class Server:
         settings = self._settings
         registry = Registry()
         options = BuildOptions(settings.model_threads, settings.inline_budget, settings.max_model_bytes)
-        lifecycle = Lifecycle(settings.repository, registry, verifier, options, tasks.start)
+        loader = Loader(verifier, options)
+        lifecycle = Lifecycle(settings.repository, registry, loader, tasks.start)
         plane = DataPlane(registry, executor, settings.request_timeout)
         routes = Routes(plane, lifecycle, tasks.start, settings.max_json_bytes)
         limits = HttpLimits(
@@ -148,7 +150,7 @@ class Server:
             await asyncio.gather(http.stop(settings.drain_timeout), grpc.stop(settings.drain_timeout))
             executor.close()
             tasks.cancel_all()
-            lifecycle.close()
+            loader.close()
 
     async def _listen(self, http: HttpServer, grpc: GrpcServer) -> None:
         settings = self._settings
@@ -167,6 +169,7 @@ class Server:
     @staticmethod
     async def _load_all(lifecycle: Lifecycle, grpc: GrpcServer) -> None:
         await lifecycle.load_all()
+        memory.spare_what_stays()
         await grpc.set_ready(True)
         _logger.info("Ready")
 

@@ -10,7 +10,7 @@ class Verdict:
     """An artefact that passed.
 
     Attributes:
-        sha256: Of the ONNX file, so that what is loaded is what was verified.
+        sha256: Of the ONNX file, for whoever wants to know later what was loaded.
         shapes: Shape of each input in the reference; empty without one.
         has_loop: Its running time depends on the values of its inputs.
     """

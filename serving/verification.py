@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import os
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -10,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from tiercel.serving import engine
+from tiercel.serving import artefact_file, engine
 from tiercel.serving.errors import ArtefactRefusedError, InferenceFailedError, InvalidRequestError
 from tiercel.serving.tensors import Array
 from tiercel.serving.verdict import Verdict
@@ -22,19 +24,17 @@ ABSOLUTE_TOLERANCE = 1e-4
 _LOOPS = frozenset({"Loop", "Scan"})
 
 
-def verify(path: Path, reference: Path, max_model_bytes: int, max_reference_bytes: int) -> Verdict:
-    """Check an artefact: size, form, no external data, standard operators, loads, and answers as its reference says.
+def verify(data: bytes, reference: Path, max_reference_bytes: int) -> Verdict:
+    """Check an artefact: form, no external data, standard operators, loads, and answers as its reference says.
 
     Args:
-        path: The ONNX file.
+        data: The ONNX file's content.
         reference: An ``.npz`` with ``input_NAME`` and ``output_NAME``; it may be missing.
-        max_model_bytes: Largest file.
         max_reference_bytes: Largest reference, unpacked.
 
     Raises:
         ArtefactRefusedError: It failed a check; the message says which.
     """
-    data = engine.read_artefact(path, max_model_bytes)
     model = _parse(data)
     for tensor in _tensors(model):
         if tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.external_data:
@@ -51,7 +51,7 @@ def verify(path: Path, reference: Path, max_model_bytes: int, max_reference_byte
     if reference.exists() or reference.is_symlink():
         arrays = _read_reference(reference, max_reference_bytes)
         shapes = _check_reference(session, arrays)
-    return Verdict(engine.digest(data), shapes, has_loop)
+    return Verdict(hashlib.sha256(data).hexdigest(), shapes, has_loop)
 
 
 def _parse(data: bytes) -> onnx.ModelProto:
@@ -129,7 +129,11 @@ def _check_operators(model: onnx.ModelProto) -> bool:
 
 
 def _read_reference(path: Path, max_bytes: int) -> dict[str, Array]:
-    data = engine.read_artefact(path, max_bytes)
+    descriptor, size = artefact_file.open_artefact(path, max_bytes)
+    try:
+        data = artefact_file.content_of(descriptor, size)
+    finally:
+        os.close(descriptor)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             unpacked = sum(entry.file_size for entry in archive.infolist())

@@ -1,47 +1,150 @@
 """The process that looks at artefacts nobody trusts yet: ``python -m tiercel.serving.verifier_process``.
 
 It imports what a check needs once, and forks for each artefact: a check begins in milliseconds, and whatever an
-artefact does to the process that reads it ends with that process. Requests and answers are lines of JSON on stdin and
-stdout. It leaves when stdin ends, so it cannot outlive the server.
+artefact does to the process that reads it ends with that process. Several checks may run side by side.
+
+It talks over the socket that is its stdin (``SOCK_SEQPACKET``, one JSON object a message). A request brings the model
+along as a descriptor: a sealed file in memory, so that nobody can change it between the check and the load. It leaves
+when the socket ends, so it cannot outlive the server.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
 import json
 import os
 import resource
-import select
+import selectors
 import signal
+import socket
 import sys
 import time
-from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
-from tiercel.serving import verification
+from tiercel.serving import artefact_file, verification
 from tiercel.serving.errors import ArtefactRefusedError
 
-_MAX_ANSWER_BYTES = 1024**2
-_NICENESS = 5  # requests come first
+MAX_MESSAGE_BYTES: Final = 64 * 1024
+_NICENESS = 10  # requests come first
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
-class _ServerGoneError(Exception):
-    """Stdin ended while an artefact was being checked."""
+@dataclass(slots=True)
+class _Check:
+    """An artefact that is being looked at.
+
+    Attributes:
+        key: Names the request.
+        child: Process that reads the artefact.
+        answers: Where it writes what it found.
+        deadline: Seconds of ``time.monotonic`` at which it is given up.
+        timeout: Seconds it had in all.
+        parts: What it wrote so far.
+    """
+
+    key: int
+    child: int
+    answers: int
+    deadline: float
+    timeout: float
+    parts: list[bytes] = field(default_factory=list)
+
+    def end(self) -> int:
+        """End the process if it has not ended by itself; returns its status."""
+        os.close(self.answers)
+        os.kill(self.child, signal.SIGKILL)  # ended or not: it is still ours to reap
+        return os.waitpid(self.child, 0)[1]
 
 
-def _lines() -> Iterator[bytes]:
-    waiting = b""
-    while True:
-        while b"\n" in waiting:
-            line, waiting = waiting.split(b"\n", 1)
-            yield line
-        more = os.read(0, 65536)
-        if not more:
+class Checks:
+    """Runs checks for the server at the other end of ``server``."""
+
+    def __init__(self, server: socket.socket) -> None:
+        self._server = server
+        self._running: dict[int, _Check] = {}
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(server, selectors.EVENT_READ)
+
+    def run(self) -> None:
+        """Answer until the server is gone."""
+        self._say({"ready": True})
+        try:
+            while self._turn():
+                pass
+        except ConnectionError:  # it is gone, and so is whoever wanted to know
+            pass
+        finally:
+            for check in self._running.values():
+                check.end()
+
+    def _turn(self) -> bool:
+        """Wait for something and look after it; False when the server is gone."""
+        next_deadline = min((check.deadline for check in self._running.values()), default=None)
+        wait = None if next_deadline is None else max(0.0, next_deadline - time.monotonic())
+        for ready, _ in self._selector.select(wait):
+            if ready.fileobj is self._server:
+                if not self._take_request():
+                    return False
+            elif ready.data in self._running:  # else a request of this turn has broken it off
+                self._read(self._running[ready.data])
+        now = time.monotonic()
+        for check in [each for each in self._running.values() if each.deadline <= now]:
+            self._leave(check)
+            self._say({"key": check.key, "refused": f"checking it took longer than {check.timeout:g} seconds"})
+        return True
+
+    def _take_request(self) -> bool:
+        message, descriptors, _, _ = socket.recv_fds(self._server, MAX_MESSAGE_BYTES, 1)
+        if not message:
+            return False
+        request = json.loads(message)
+        if "break_off" in request:
+            unwanted = self._running.get(int(request["break_off"]))
+            if unwanted is not None:
+                self._leave(unwanted)
+            return True
+        try:
+            self._begin(request, descriptors[0])
+        finally:
+            os.close(descriptors[0])
+        return True
+
+    def _begin(self, request: dict[str, Any], model: int) -> None:
+        read_from, answer_to = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(read_from)
+            self._selector.close()
+            _in_child(request, model, answer_to, self._server)
+        os.close(answer_to)
+        timeout = float(request["timeout"])
+        check = _Check(int(request["key"]), child, read_from, time.monotonic() + timeout, timeout)
+        self._running[check.key] = check
+        self._selector.register(read_from, selectors.EVENT_READ, check.key)
+
+    def _read(self, check: _Check) -> None:
+        part = os.read(check.answers, MAX_MESSAGE_BYTES)
+        check.parts.append(part)
+        if part and sum(map(len, check.parts)) < MAX_MESSAGE_BYTES:
             return
-        waiting += more
+        status = self._leave(check)
+        try:
+            answer: dict[str, Any] = json.loads(b"".join(check.parts))
+        except ValueError:
+            answer = {"refused": f"the process that checked it died{_cause(status)}; the file is damaged or hostile"}
+        self._say({**answer, "key": check.key})
+
+    def _leave(self, check: _Check) -> int:
+        del self._running[check.key]
+        self._selector.unregister(check.answers)
+        return check.end()
+
+    def _say(self, answer: dict[str, Any]) -> None:
+        self._server.send(json.dumps(answer).encode())
 
 
 def _limit(request: dict[str, Any]) -> None:
@@ -60,13 +163,12 @@ def _limit(request: dict[str, Any]) -> None:
     os.nice(_NICENESS)
 
 
-def _check(request: dict[str, Any]) -> dict[str, Any]:
+def _check(request: dict[str, Any], model: int) -> dict[str, Any]:
     try:
         _limit(request)
         verdict = verification.verify(
-            Path(request["path"]),
+            artefact_file.content_of(model, os.fstat(model).st_size),
             Path(request["reference"]),
-            int(request["max_model_bytes"]),
             int(request["max_reference_bytes"]),
         )
     except ArtefactRefusedError as error:
@@ -78,57 +180,19 @@ def _check(request: dict[str, Any]) -> dict[str, Any]:
     return dataclasses.asdict(verdict)
 
 
-def _in_child(request: dict[str, Any], answer_to: int, server: int) -> NoReturn:
+def _in_child(request: dict[str, Any], model: int, answer_to: int, server: socket.socket) -> NoReturn:
     status = 1
     try:
-        os.close(server)  # only the parent talks to the server
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # and nobody is left over when it dies
+        server.close()  # only the parent talks to the server
+        with contextlib.suppress(AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # and nobody is left over when it dies
         silence = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(silence, descriptor)
-        os.write(answer_to, json.dumps(_check(request)).encode())
+        os.write(answer_to, json.dumps(_check(request, model)).encode())
         status = 0
     finally:
         os._exit(status)
-
-
-def _answer(read_from: int, deadline: float) -> bytes | None:
-    """What the child wrote until it ended; None when the time was up."""
-    parts: list[bytes] = []
-    while sum(map(len, parts)) < _MAX_ANSWER_BYTES:
-        readable, _, _ = select.select([read_from, 0], [], [], max(0.0, deadline - time.monotonic()))
-        if not readable:
-            return None
-        if read_from not in readable:  # one request at a time: on stdin there is nothing but its end
-            raise _ServerGoneError
-        part = os.read(read_from, 65536)
-        if not part:
-            break
-        parts.append(part)
-    return b"".join(parts)
-
-
-def _judge(request: dict[str, Any], server: int) -> dict[str, Any]:
-    read_from, answer_to = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(read_from)
-        _in_child(request, answer_to, server)
-    os.close(answer_to)
-    answer: bytes | None = None
-    try:
-        answer = _answer(read_from, time.monotonic() + float(request["timeout"]))
-    finally:
-        os.close(read_from)
-        os.kill(child, signal.SIGKILL)  # ended or not: it is still ours to reap
-        _, status = os.waitpid(child, 0)
-    if answer is None:
-        return {"refused": f"checking it took longer than {request['timeout']:g} seconds"}
-    try:
-        judged: dict[str, Any] = json.loads(answer)
-    except ValueError:
-        return {"refused": f"the process that checked it died{_cause(status)}; the file is damaged or hostile"}
-    return judged
 
 
 def _cause(status: int) -> str:
@@ -136,16 +200,9 @@ def _cause(status: int) -> str:
 
 
 def main() -> None:
-    """Answer requests until stdin ends."""
-    answers = os.dup(1)
-    os.dup2(2, 1)  # a library that prints must not talk into the answers
-    os.write(answers, b"{}\n")
-    for line in _lines():
-        try:
-            answer = _judge(json.loads(line), answers)
-        except _ServerGoneError:
-            return
-        os.write(answers, json.dumps(answer).encode() + b"\n")
+    """Check artefacts until the server is gone."""
+    with socket.socket(fileno=os.dup(0)) as server:
+        Checks(server).run()
 
 
 if __name__ == "__main__":

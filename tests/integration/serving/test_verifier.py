@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,9 +12,11 @@ from onnx import helper
 
 from tests.support import onnx_models
 from tests.support.until import until
-from tiercel.serving import engine, repository
+from tiercel.serving import repository
+from tiercel.serving.artefact_file import sealed_copy
 from tiercel.serving.errors import ArtefactRefusedError
 from tiercel.serving.repository import Artefact
+from tiercel.serving.verdict import Verdict
 from tiercel.serving.verifier import Verifier, VerifierLimits
 
 MEGABYTE = 1024**2
@@ -21,7 +24,7 @@ STEPS = 2_000_000_000  # of a loop: it never ends by itself in a test
 
 
 def limits(timeout: float = 60.0, memory: int = 4096) -> VerifierLimits:
-    return VerifierLimits(timeout, memory * MEGABYTE, 64 * MEGABYTE, MEGABYTE)
+    return VerifierLimits(timeout, memory * MEGABYTE, MEGABYTE)
 
 
 @pytest.fixture
@@ -44,29 +47,41 @@ def endless(root: Path) -> Artefact:
     return repository.artefact(root, "endless", 1)
 
 
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+async def verify(verifier: Verifier, artefact: Artefact) -> Verdict:
+    return await verifier.verify(artefact, sealed_copy(artefact.path, 64 * MEGABYTE))
+
+
 async def test_good_artefacts_pass_and_bad_ones_say_why(verifier: Verifier, tmp_path: Path) -> None:
-    verdict = await verifier.verify(good(tmp_path))
-    assert verdict.sha256 == engine.digest(onnx_models.plus(1))
+    verdict = await verify(verifier, good(tmp_path))
+    assert verdict.sha256 == sha256(onnx_models.plus(1))
     assert not verdict.has_loop
     onnx_models.put(tmp_path, "bad", 1, onnx_models.with_custom_operator())
     with pytest.raises(ArtefactRefusedError, match=r"evil\.example"):
-        await verifier.verify(repository.artefact(tmp_path, "bad", 1))
+        await verify(verifier, repository.artefact(tmp_path, "bad", 1))
 
 
-async def test_artefacts_are_checked_one_after_the_other_by_one_process(verifier: Verifier, tmp_path: Path) -> None:
+async def test_artefacts_are_checked_side_by_side_by_one_process(verifier: Verifier, tmp_path: Path) -> None:
+    stuck = asyncio.ensure_future(verify(verifier, endless(tmp_path)))
+    await until(lambda: verifier.pid is not None and psutil.Process(verifier.pid).children())
     pid = verifier.pid
     artefacts = [good(tmp_path, version) for version in range(1, 9)]
-    verdicts = await asyncio.gather(*map(verifier.verify, artefacts))
-    assert [each.sha256 for each in verdicts] == [engine.digest(onnx_models.plus(each)) for each in range(1, 9)]
+    verdicts = await asyncio.gather(*(verify(verifier, artefact) for artefact in artefacts))
+    assert [each.sha256 for each in verdicts] == [sha256(onnx_models.plus(each)) for each in range(1, 9)]
     assert verifier.pid == pid
+    assert not stuck.done()
+    stuck.cancel()
 
 
 async def test_a_check_that_does_not_end_is_ended(tmp_path: Path) -> None:
     verifier = Verifier(limits(timeout=0.5))
     with pytest.raises(ArtefactRefusedError, match=r"longer than 0\.5 seconds"):
-        await verifier.verify(endless(tmp_path))
+        await verify(verifier, endless(tmp_path))
     assert psutil.Process(verifier.pid).children() == []
-    await verifier.verify(good(tmp_path))
+    await verify(verifier, good(tmp_path))
     await verifier.stop()
 
 
@@ -78,26 +93,26 @@ async def test_a_check_that_wants_too_much_memory_is_refused(tmp_path: Path) -> 
     reference = {"input_x": np.zeros(1, np.float32), "output_y": np.zeros(1, np.float32)}
     onnx_models.put(tmp_path, "large", 1, content, reference)
     with pytest.raises(ArtefactRefusedError):
-        await verifier.verify(repository.artefact(tmp_path, "large", 1))
-    await verifier.verify(good(tmp_path))
+        await verify(verifier, repository.artefact(tmp_path, "large", 1))
+    await verify(verifier, good(tmp_path))
     await verifier.stop()
 
 
 async def test_an_artefact_that_kills_its_reader_is_refused(verifier: Verifier, tmp_path: Path) -> None:
-    await verifier.verify(good(tmp_path))
-    check = asyncio.ensure_future(verifier.verify(endless(tmp_path)))
+    await verify(verifier, good(tmp_path))
+    check = asyncio.ensure_future(verify(verifier, endless(tmp_path)))
     pid = verifier.pid
     await until(lambda: psutil.Process(pid).children())
     psutil.Process(pid).children()[0].kill()
     with pytest.raises(ArtefactRefusedError, match="the process that checked it died of signal 9"):
         await check
     assert verifier.pid == pid
-    await verifier.verify(good(tmp_path, 2))
+    await verify(verifier, good(tmp_path, 2))
 
 
 async def test_a_verifier_that_dies_is_renewed(verifier: Verifier, tmp_path: Path) -> None:
-    await verifier.verify(good(tmp_path))
-    check = asyncio.ensure_future(verifier.verify(endless(tmp_path)))
+    await verify(verifier, good(tmp_path))
+    check = asyncio.ensure_future(verify(verifier, endless(tmp_path)))
     pid = verifier.pid
     assert pid is not None
     await until(lambda: psutil.Process(pid).children())
@@ -106,43 +121,43 @@ async def test_a_verifier_that_dies_is_renewed(verifier: Verifier, tmp_path: Pat
     with pytest.raises(ArtefactRefusedError, match="the verifier died"):
         await check
     assert verifier.pid not in {None, pid}
-    await verifier.verify(good(tmp_path, 2))
+    await verify(verifier, good(tmp_path, 2))
     await until(lambda: not reader.is_running())
 
 
 async def test_a_verifier_that_died_between_two_checks_is_renewed(verifier: Verifier, tmp_path: Path) -> None:
-    await verifier.verify(good(tmp_path))
+    await verify(verifier, good(tmp_path))
     psutil.Process(verifier.pid).kill()
     for version in (2, 3):  # at most the first of them may notice
         try:
-            await verifier.verify(good(tmp_path, version))
+            await verify(verifier, good(tmp_path, version))
         except ArtefactRefusedError:
             assert version == 2
 
 
 async def test_a_check_whose_caller_leaves_does_not_answer_the_next_one(verifier: Verifier, tmp_path: Path) -> None:
-    await verifier.verify(good(tmp_path))
-    check = asyncio.ensure_future(verifier.verify(endless(tmp_path)))
+    await verify(verifier, good(tmp_path))
+    check = asyncio.ensure_future(verify(verifier, endless(tmp_path)))
     await until(lambda: psutil.Process(verifier.pid).children())
     (reader,) = psutil.Process(verifier.pid).children()
     check.cancel()
     with pytest.raises(asyncio.CancelledError):
         await check
-    assert (await verifier.verify(good(tmp_path, 2))).sha256 == engine.digest(onnx_models.plus(2))
+    assert (await verify(verifier, good(tmp_path, 2))).sha256 == sha256(onnx_models.plus(2))
     await until(lambda: not reader.is_running())
 
 
 async def test_the_verifier_knows_no_secret_of_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_TOKEN", "s3cret")
     verifier = Verifier(limits())
-    await verifier.verify(good(tmp_path))
+    await verify(verifier, good(tmp_path))
     assert "SECRET_TOKEN" not in psutil.Process(verifier.pid).environ()
     await verifier.stop()
 
 
 async def test_the_verifier_leaves_when_nobody_asks_any_more(tmp_path: Path) -> None:
     verifier = Verifier(limits())
-    await verifier.verify(good(tmp_path))
+    await verify(verifier, good(tmp_path))
     process = psutil.Process(verifier.pid)
     await verifier.stop()
     assert not process.is_running()

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-import os
-from pathlib import Path
+import weakref
 
 import numpy as np
 import pytest
@@ -48,14 +47,6 @@ def test_a_model_that_fails_on_zeros_is_still_built() -> None:
     assert engine.build_session(data, {"x": [4]}, 1, 1.0).inline_elements >= 4
 
 
-def test_a_memory_file_has_the_content_until_its_context_ends() -> None:
-    content = onnx_models.mlp((64, 5000, 10))
-    with engine.memory_file(content) as path:
-        assert Path(path).read_bytes() == content
-        assert engine.Session(path).outputs == engine.Session(content).outputs
-    assert not Path(path).exists()
-
-
 def test_inputs_too_large_for_a_warm_up_are_not_made() -> None:
     specs = engine.Session(onnx_models.identity()).inputs
     assert engine.synthesised(specs, {"x": [2**40]}) is None
@@ -82,12 +73,8 @@ def test_types_the_protocol_cannot_carry_are_refused() -> None:
         engine.Session(data)
 
 
-def test_only_plain_files_of_a_possible_size_are_read(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"12345")
-    (tmp_path / "empty").write_bytes(b"")
-    (tmp_path / "link").symlink_to(tmp_path / "file")
-    os.mkfifo(tmp_path / "pipe")
-    assert engine.read_artefact(tmp_path / "file", 5) == b"12345"
-    for name, limit in (("file", 4), ("empty", 5), ("link", 5), ("pipe", 5), ("missing", 5), (".", 5)):
-        with pytest.raises(ArtefactRefusedError):
-            engine.read_artefact(tmp_path / name, limit)
+def test_a_closed_session_has_given_up_its_memory_whoever_still_holds_it() -> None:
+    session = engine.Session(onnx_models.identity())
+    freed = weakref.ref(session._session)
+    session.close()
+    assert freed() is None

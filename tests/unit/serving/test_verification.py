@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,6 @@ import pytest
 from onnx import TensorProto, helper
 
 from tests.support import onnx_models
-from tiercel.serving import engine
 from tiercel.serving.errors import ArtefactRefusedError
 from tiercel.serving.verdict import Verdict
 from tiercel.serving.verification import verify
@@ -19,8 +19,8 @@ X = np.arange(8, dtype=np.float32).reshape(2, 4)
 MEGABYTE = 1024**2
 
 
-def check(folder: Path, max_model_bytes: int = MEGABYTE, max_reference_bytes: int = MEGABYTE) -> Verdict:
-    return verify(folder / "model.onnx", folder / "reference.npz", max_model_bytes, max_reference_bytes)
+def check(folder: Path, max_reference_bytes: int = MEGABYTE) -> Verdict:
+    return verify((folder / "model.onnx").read_bytes(), folder / "reference.npz", max_reference_bytes)
 
 
 def put(tmp_path: Path, content: bytes, reference: dict[str, npt.NDArray[Any]] | None = None) -> Path:
@@ -29,7 +29,7 @@ def put(tmp_path: Path, content: bytes, reference: dict[str, npt.NDArray[Any]] |
 
 def test_a_good_model_passes_without_a_reference(tmp_path: Path) -> None:
     content = onnx_models.mlp()
-    assert check(put(tmp_path, content)) == Verdict(engine.digest(content))
+    assert check(put(tmp_path, content)) == Verdict(hashlib.sha256(content).hexdigest())
 
 
 def test_a_good_model_passes_with_its_reference(tmp_path: Path) -> None:
@@ -94,7 +94,6 @@ def external_in_subgraph() -> bytes:
             onnx_models.model([helper.make_node("Add", ["x", "gone"], ["y"])], {"x": (1, ["n"])}, {"y": (1, ["n"])}),
             "not valid ONNX",
         ),
-        (onnx_models.mlp((4, 300_000)), "a plain file of 1 to 1048576 bytes"),
     ],
 )
 def test_bad_artefacts_are_refused_with_the_reason(tmp_path: Path, content: bytes, reason: str) -> None:

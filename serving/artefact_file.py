@@ -1,0 +1,100 @@
+"""A model's file as one copy in memory that nobody can change: what was verified is what is loaded. Blocks."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from pathlib import Path
+
+from tiercel.serving.errors import ArtefactRefusedError
+
+_SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+
+
+def open_artefact(path: Path, max_bytes: int) -> tuple[int, int]:
+    """Open a file of an artefact.
+
+    Returns:
+        A descriptor for reading, which the caller closes, and the file's bytes.
+
+    Raises:
+        ArtefactRefusedError: It is missing, no plain file, empty, or over ``max_bytes``.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise ArtefactRefusedError(f"{path.name} cannot be read: {error.strerror}") from error
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or not 0 < status.st_size <= max_bytes:
+        os.close(descriptor)
+        raise ArtefactRefusedError(
+            f"{path.name} has {status.st_size} bytes; it must be a plain file of 1 to {max_bytes} bytes"
+        )
+    return descriptor, status.st_size
+
+
+class SealedFile:
+    """A file in memory whose content is final, also for those who have it open for writing.
+
+    The kernel copies it there, so neither Python's lock nor this process's heap has a part in it, and it needs no
+    checksum between those who read it.
+
+    Args:
+        descriptor: A memfd with all seals; closed by :meth:`close`.
+    """
+
+    __slots__ = ("descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    @property
+    def path(self) -> str:
+        """Where this process can read it, as long as it is open."""
+        return f"/proc/self/fd/{self.descriptor}"
+
+    def close(self) -> None:
+        """Let go of it; doing it twice is doing it once."""
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        """Whoever is broken off between the copy and its use cannot close it."""
+        self.close()
+
+
+def sealed_copy(path: Path, max_bytes: int) -> SealedFile:
+    """Copy a model's file into memory and seal it.
+
+    Args:
+        path: The file.
+        max_bytes: Largest file.
+
+    Raises:
+        ArtefactRefusedError: It is missing, no plain file, empty, or over ``max_bytes``.
+    """
+    source, size = open_artefact(path, max_bytes)
+    target = os.memfd_create("model", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        copied = 0
+        while copied < size and (more := os.sendfile(target, source, copied, size - copied)):
+            copied += more
+        fcntl.fcntl(target, fcntl.F_ADD_SEALS, _SEALS)
+    except BaseException:
+        os.close(target)
+        raise
+    finally:
+        os.close(source)
+    return SealedFile(target)
+
+
+def content_of(descriptor: int, size: int) -> bytes:
+    """The first ``size`` bytes of a file, or fewer if it has become shorter, wherever its position is."""
+    parts: list[bytes] = []
+    offset = 0
+    while offset < size and (part := os.pread(descriptor, size - offset, offset)):
+        parts.append(part)
+        offset += len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
