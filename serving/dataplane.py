@@ -127,11 +127,12 @@ class DataPlane:
         def answered(result: list[Array] | ServingError, compute: float) -> None:
             now = time.perf_counter()
             if isinstance(result, ServingError):
-                statistics.fail.add(now - begin)
+                statistics.failed(result, now, now - begin)
                 account.delays.failed(now)
                 on_answer(result)
                 return
-            statistics.succeeded(now - begin, compute)
+            statistics.executed(1, compute)
+            statistics.succeeded(now, now - begin, compute)
             specs = loaded.outputs
             tensors = [OutputTensor(specs[name], array) for name, array in zip(names, result, strict=True)]
             on_answer(InferResult(loaded.model, loaded.version_text, tensors))
@@ -148,7 +149,7 @@ class DataPlane:
         except ServingError as error:
             loaded.release()
             account.delays.failed(begin)
-            statistics.fail.add(0.0)
+            statistics.failed(error, begin)
             on_answer(error)
 
     async def infer(self, request: InferRequest) -> InferResult:

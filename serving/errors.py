@@ -19,8 +19,9 @@
     ├── OverloadedError                 503   RESOURCE_EXHAUSTED   a bounded queue is full; nothing was done, try again
     └── DeadlineExceededError           504   DEADLINE_EXCEEDED    the answer would come too late
 
-The message is for the caller and says what to do. The gRPC status is a name of ``grpc.StatusCode``, since nothing but
-the gRPC adapter knows gRPC.
+``failure_reason`` is the label under which an inference that failed so is counted, in the words of Triton's metrics:
+REJECTED, CANCELED, BACKEND or OTHER. The message is for the caller and says what to do. The gRPC status is a name of
+``grpc.StatusCode``, since nothing but the gRPC adapter knows gRPC.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class ServingError(Exception):
 
     http_status: ClassVar[int] = 500
     grpc_status: ClassVar[str] = "INTERNAL"
+    failure_reason: ClassVar[str] = "OTHER"
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -125,6 +127,8 @@ class HeadersTooLargeError(ServingError):
 class InferenceFailedError(ServingError):
     """The model failed while it ran on well-formed inputs."""
 
+    failure_reason = "BACKEND"
+
 
 class NotImplementedHereError(ServingError):
     """HTTP has it, this server does not."""
@@ -145,6 +149,7 @@ class OverloadedError(ServingError):
 
     http_status = 503
     grpc_status = "RESOURCE_EXHAUSTED"
+    failure_reason = "REJECTED"
 
 
 class DeadlineExceededError(ServingError):
@@ -152,6 +157,7 @@ class DeadlineExceededError(ServingError):
 
     http_status = 504
     grpc_status = "DEADLINE_EXCEEDED"
+    failure_reason = "REJECTED"
 
 
 class StartupError(Exception):

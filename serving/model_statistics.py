@@ -1,4 +1,8 @@
-"""Counts and durations of a model's requests, in the form of Triton's statistics extension."""
+"""Counts and durations of a model's requests: what Triton's statistics extension and the metrics are made of.
+
+The hot path adds plain numbers to plain attributes; every form in which they are read is made when somebody asks.
+All of it is used on the event loop only. Durations are seconds of ``time.perf_counter``.
+"""
 
 from __future__ import annotations
 
@@ -6,64 +10,147 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from tiercel.serving.errors import ServingError
+
+FAILURE_REASONS = ("REJECTED", "CANCELED", "BACKEND", "OTHER")
+# Batches of more rows than this are counted together under this size: what is kept has to be bounded.
+_MOST_BATCH_SIZES = 512
+
 
 @dataclass(slots=True)
-class Duration:
-    """How often something happened and how long it took in total, in nanoseconds."""
+class ExecutionTimes:
+    """How often the model ran with a batch of one size, and the seconds that took in total.
+
+    Attributes:
+        count: Runs.
+        compute_input: Seconds in which inputs were put together.
+        compute_infer: Seconds in which the model ran.
+        compute_output: Seconds in which outputs were taken apart.
+    """
 
     count: int = 0
-    nanoseconds: int = 0
-
-    def add(self, seconds: float) -> None:
-        """Count one that took this long."""
-        self.count += 1
-        self.nanoseconds += int(seconds * 1e9)
-
-    def as_json(self) -> dict[str, int]:
-        """In the extension's form."""
-        return {"count": self.count, "ns": self.nanoseconds}
+    compute_input: float = 0.0
+    compute_infer: float = 0.0
+    compute_output: float = 0.0
 
 
 @dataclass(slots=True)
 class ModelStatistics:
-    """Statistics of one loaded version.
+    """Statistics of one version, kept when it is replaced, so that they never fall while the server lives.
 
     Attributes:
-        success: Answered requests, from submission to answer.
-        fail: Failed requests.
-        queue: Time requests waited for a thread.
-        compute: Time the model ran.
-        last_inference: When the last one ended, milliseconds since the Unix epoch.
+        successes: Answered requests.
+        success_seconds: From a request's arrival to its answer, added up over the answered ones.
+        failures: Failed requests by reason, one of :data:`FAILURE_REASONS`.
+        fail_seconds: From a request's arrival to its failure, added up.
+        queue_seconds: Time in which requests waited, added up over the answered ones.
+        compute_input_seconds: Time in which inputs were put together, as each answered request felt it.
+        compute_infer_seconds: Time in which the model ran, as each answered request felt it: requests of one batch
+            count the whole batch's time each, as Triton counts.
+        compute_output_seconds: Time in which outputs were taken apart, as each answered request felt it.
+        inferences: Rows that were answered; a request without a batch axis is one.
+        executions: Runs of the model.
+        batches: Runs by number of rows.
+        last_ended: Clock at the end of the last request; 0 when there was none.
     """
 
-    success: Duration = field(default_factory=Duration)
-    fail: Duration = field(default_factory=Duration)
-    queue: Duration = field(default_factory=Duration)
-    compute: Duration = field(default_factory=Duration)
-    last_inference: int = 0
+    successes: int = 0
+    success_seconds: float = 0.0
+    failures: dict[str, int] = field(default_factory=lambda: dict.fromkeys(FAILURE_REASONS, 0))
+    fail_seconds: float = 0.0
+    queue_seconds: float = 0.0
+    compute_input_seconds: float = 0.0
+    compute_infer_seconds: float = 0.0
+    compute_output_seconds: float = 0.0
+    inferences: int = 0
+    executions: int = 0
+    batches: dict[int, ExecutionTimes] = field(default_factory=dict)
+    last_ended: float = 0.0
 
-    def succeeded(self, total: float, compute: float) -> None:
-        """Count an answered request that took ``total`` seconds, ``compute`` of them in the model."""
-        self.success.add(total)
-        self.compute.add(compute)
-        self.queue.add(max(0.0, total - compute))
-        self.last_inference = int(time.time() * 1000)
+    def executed(
+        self, rows: int, compute_infer: float, compute_input: float = 0.0, compute_output: float = 0.0
+    ) -> None:
+        """Count one run of the model, for however many requests.
+
+        Args:
+            rows: Rows of the batch; 1 for a model without a batch axis.
+            compute_infer: Seconds the model ran.
+            compute_input: Seconds it took to put the inputs together.
+            compute_output: Seconds it took to take the outputs apart.
+        """
+        self.executions += 1
+        times = self.batches.get(rows)
+        if times is None:
+            rows = min(rows, _MOST_BATCH_SIZES)
+            times = self.batches.setdefault(rows, ExecutionTimes())
+        times.count += 1
+        times.compute_infer += compute_infer
+        times.compute_input += compute_input
+        times.compute_output += compute_output
+
+    def succeeded(
+        self,
+        now: float,
+        total: float,
+        compute_infer: float,
+        rows: int = 1,
+        compute_input: float = 0.0,
+        compute_output: float = 0.0,
+    ) -> None:
+        """Count an answered request; what was not computing was waiting.
+
+        Args:
+            now: The clock.
+            total: Seconds from its arrival.
+            compute_infer: Seconds the run that it was part of took.
+            rows: Its rows.
+            compute_input: Seconds it took to put that run's inputs together.
+            compute_output: Seconds it took to take that run's outputs apart.
+        """
+        self.successes += 1
+        self.inferences += rows
+        self.success_seconds += total
+        self.compute_infer_seconds += compute_infer
+        self.compute_input_seconds += compute_input
+        self.compute_output_seconds += compute_output
+        self.queue_seconds += max(0.0, total - compute_infer - compute_input - compute_output)
+        self.last_ended = now
+
+    def failed(self, error: ServingError, now: float, total: float = 0.0) -> None:
+        """Count a failed request that came ``total`` seconds before ``now``."""
+        self.failures[error.failure_reason] += 1
+        self.fail_seconds += total
+        self.last_ended = now
 
     def as_json(self, name: str, version: str) -> dict[str, Any]:
-        """In the extension's form."""
+        """In the form of Triton's statistics extension; durations in nanoseconds, times in ms of the Unix epoch."""
+        ended = time.time() - (time.perf_counter() - self.last_ended)
+        count = self.successes
         return {
             "name": name,
             "version": version,
-            "last_inference": self.last_inference,
-            "inference_count": self.success.count,
-            "execution_count": self.success.count,
+            "last_inference": int(ended * 1000) if self.last_ended else 0,
+            "inference_count": self.inferences,
+            "execution_count": self.executions,
             "inference_stats": {
-                "success": self.success.as_json(),
-                "fail": self.fail.as_json(),
-                "queue": self.queue.as_json(),
-                "compute_input": {"count": self.success.count, "ns": 0},
-                "compute_infer": self.compute.as_json(),
-                "compute_output": {"count": self.success.count, "ns": 0},
+                "success": _duration(count, self.success_seconds),
+                "fail": _duration(sum(self.failures.values()), self.fail_seconds),
+                "queue": _duration(count, self.queue_seconds),
+                "compute_input": _duration(count, self.compute_input_seconds),
+                "compute_infer": _duration(count, self.compute_infer_seconds),
+                "compute_output": _duration(count, self.compute_output_seconds),
             },
-            "batch_stats": [],
+            "batch_stats": [
+                {
+                    "batch_size": rows,
+                    "compute_input": _duration(times.count, times.compute_input),
+                    "compute_infer": _duration(times.count, times.compute_infer),
+                    "compute_output": _duration(times.count, times.compute_output),
+                }
+                for rows, times in sorted(self.batches.items())
+            ],
         }
+
+
+def _duration(count: int, seconds: float) -> dict[str, int]:
+    return {"count": count, "ns": int(seconds * 1e9)}
