@@ -139,7 +139,7 @@ class Verifier:
         with theirs:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-m", "tiercel.serving.verifier_process"),
-                stdin=theirs,
+                stdin=theirs.fileno(),
                 stdout=DEVNULL,
                 env=environment,
             )
