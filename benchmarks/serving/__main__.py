@@ -1,0 +1,5 @@
+"""``python -m benchmarks.serving --help``."""
+
+from benchmarks.serving.commands import app
+
+app()

@@ -1,0 +1,135 @@
+"""The inference server beside its peers, under overload, and with training on the same cores."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from benchmarks.bars import plain_line
+from benchmarks.results import RESULTS, Bar, Result, write_result
+from benchmarks.serving.comparison import FULL, QUICK, Comparison, Plan, seconds_of
+from benchmarks.serving.environments import UnavailableError, install, is_installed
+from benchmarks.serving.figures import make_bars, make_figures, rivals_ahead, sanity_bars
+from benchmarks.serving.load_tools import missing_tools
+from benchmarks.serving.models import exported
+from benchmarks.serving.peers import OURS, PEERS
+from benchmarks.serving.peers.contract import Peer
+from benchmarks.serving.samples import Json, Samples
+from benchmarks.serving.tables import make_section, write_section
+
+app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False)
+BUILD = Path("build/serving")
+DOCUMENT = Path(__file__).parents[2] / "docs" / "results.md"
+NAMES = ("serving", "serving-resnet", "serving-overload", "serving-colocation", "serving-swaps")
+"""Result files that the section of the document is made of."""
+
+QUICK_PEERS = (OURS, "bare", "grpc.aio")
+ResultsOption = Annotated[Path, typer.Option(help="Folder of result files.")]
+
+
+@app.command()
+def run(
+    quick: Annotated[bool, typer.Option("--quick", help="Ours and the ceilings, for sanity and not timing.")] = False,
+    peer: Annotated[list[str] | None, typer.Option(help="Measure this server; repeatable.")] = None,
+    model: Annotated[list[str] | None, typer.Option(help="Measure this model; repeatable.")] = None,
+    kind: Annotated[list[str] | None, typer.Option(help="json, binary or grpc; repeatable.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="How often each server is measured.", min=1)] = None,
+    results: ResultsOption = RESULTS,
+) -> None:
+    """Compare servers; those that are not installed yet are, into environments of their own."""
+    console = Console()
+    peers = _chosen(peer or (QUICK_PEERS if quick else tuple(PEERS)))
+    if missing := missing_tools(("wrk", "h2load")):
+        typer.echo("Error: " + "\n".join(missing), err=True)
+        raise typer.Exit(2)
+    plan = _plan(QUICK if quick else FULL, model, kind, rounds)
+    models = exported(BUILD / "models", tuple(plan.connections))
+    _say(console, f"About {seconds_of(plan, peers) / 60:.1f} minutes, once everything is installed.")
+    comparison = Comparison(plan, models, BUILD / "run", lambda line: _say(console, line))
+    found = comparison.run(peers)
+    if quick:
+        bars = sanity_bars(found, len(peers))
+        _keep("serving-quick", "python -m benchmarks.serving run --quick", make_figures(found), bars, results, console)
+        raise typer.Exit(0 if all(bar.holds for bar in bars) else 1)
+    found.write(BUILD / "samples.json")
+    _write_comparison(found, results, console)
+
+
+@app.command()
+def report(results: ResultsOption = RESULTS) -> None:
+    """Make result file and tables again from the samples of the last comparison."""
+    try:
+        found = Samples.read(BUILD / "samples.json")
+    except OSError:
+        typer.echo("Error: there are no samples yet; 'python -m benchmarks.serving run' takes some.", err=True)
+        raise typer.Exit(1) from None
+    _write_comparison(found, results, Console())
+
+
+@app.command("install")
+def install_command(
+    peer: Annotated[list[str] | None, typer.Option(help="Install this server; repeatable.")] = None,
+) -> None:
+    """Install the peers, one after the other: about 5 GB below build/serving-peers, once."""
+    for each in _chosen(peer or tuple(PEERS)):
+        if not each.environment:
+            continue
+        try:
+            already = is_installed(each.environment)
+            install(each.environment)
+        except UnavailableError as error:
+            typer.echo(f"{each.name}: cannot be installed here: {error}")
+        else:
+            typer.echo(f"{each.name}: {'is there' if already else 'installed'}")
+
+
+@app.command("list")
+def list_command() -> None:
+    """Tell which servers there are and how they are set up."""
+    for each in PEERS.values():
+        typer.echo(f"{each.name:<12} {each.about}")
+
+
+def _chosen(names: Sequence[str]) -> list[Peer]:
+    for name in names:
+        if name not in PEERS:
+            raise typer.BadParameter(f"there is no server {name!r}; choose of {', '.join(PEERS)}")
+    return [PEERS[name] for name in names]
+
+
+def _plan(plan: Plan, models: list[str] | None, kinds: list[str] | None, rounds: int | None) -> Plan:
+    for name in models or ():
+        if name not in FULL.connections:
+            raise typer.BadParameter(f"there is no model {name!r}; choose of {', '.join(FULL.connections)}")
+    connections = {name: each for name, each in plan.connections.items() if not models or name in models}
+    return Plan(connections, kinds or plan.kinds, rounds or plan.rounds, plan.seconds)
+
+
+def _write_comparison(found: Samples, results: Path, console: Console) -> None:
+    references = [peer.name for peer in PEERS.values() if peer.reference]
+    figures = make_figures(found)
+    behind, slower = rivals_ahead(figures, OURS, references)
+    figures["ahead"] = {"higher rate": behind or [], "lower p99": slower or []}
+    _keep("serving", "make bench-serving", figures, make_bars(figures, OURS, references), results, console)
+
+
+def _keep(name: str, command: str, figures: Json, bars: Sequence[Bar], results: Path, console: Console) -> None:
+    """Write a result file, tell its bars, and bring the document up to date."""
+    path = write_result(name, command=command, figures=figures, bars=bars, folder=results)
+    result = Result(name, "", "", tuple(bars))
+    for bar in bars:
+        _say(console, plain_line(result, bar))
+    _say(console, f"Result: {path}")
+    if results == RESULTS and name in NAMES:
+        files = [results / f"{each}.json" for each in NAMES]
+        contents = [json.loads(file.read_text(encoding="utf-8")) for file in files if file.exists()]
+        write_section(DOCUMENT, make_section(contents))
+
+
+def _say(console: Console, line: str) -> None:
+    console.print(line, markup=False, highlight=False, soft_wrap=True)

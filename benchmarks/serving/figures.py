@@ -1,0 +1,123 @@
+"""From samples to figures and bars. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+
+from benchmarks.results import Bar
+from benchmarks.serving.samples import Json, Sample, Samples, at
+
+CROWD = 64
+"""Connections at which rates are compared with goals."""
+
+
+def make_figures(found: Samples) -> Json:
+    """The content of the result file: one row for each server and point."""
+    keys = dict.fromkeys((each.server, each.model, each.kind, each.connections) for each in found.samples)
+    return {
+        "rows": [_row(at(found.samples, *key)) for key in keys],
+        "missing": found.missing,
+        "versions": found.versions,
+        "rounds": len({each.round for each in found.samples}),
+        "seconds": found.seconds,
+    }
+
+
+def _row(samples: Sequence[Sample]) -> Json:
+    first = samples[0]
+    rates = [each.rate for each in samples]
+    return {
+        "server": first.server,
+        "model": first.model,
+        "form": first.form,
+        "kind": first.kind,
+        "connections": first.connections,
+        "rate": round(statistics.median(rates), 1),
+        "rate_min": min(rates),
+        "rate_max": max(rates),
+        "p50_ms": round(statistics.median(each.p50_ms for each in samples), 4),
+        "p99_ms": round(statistics.median(each.p99_ms for each in samples), 4),
+        "cpu_us": round(statistics.median(each.cpu_us for each in samples), 2),
+        "pss_mib": round(statistics.median(each.pss_bytes for each in samples) / 2**20, 1),
+        "failed": sum(each.failed for each in samples),
+    }
+
+
+def make_bars(figures: Json, ours: str, references: Sequence[str]) -> list[Bar]:
+    """What issue and documentation promise of a full comparison.
+
+    Args:
+        figures: Of :func:`make_figures`.
+        ours: Name of this project's server.
+        references: Names of servers that are limits and no rivals.
+    """
+    rates, p50, cpu = (_reader(figures, name) for name in ("rate", "p50_ms", "cpu_us"))
+    behind, slower = rivals_ahead(figures, ours, references)
+    failed = sum(row["failed"] for row in figures["rows"] if row["server"] == ours)
+
+    def against(other: str, model: str, kind: str, connections: int = CROWD) -> float | None:
+        return ratio(rates(ours, model, kind, connections), rates(other, model, kind, connections))
+
+    bars = [
+        Bar("failed requests of ours", float(failed), "== 0"),
+        Bar("MLP, JSON, 64 connections: rate over Triton's", against("Triton", "mlp", "json"), ">= 2"),
+        Bar("MLP, JSON, 64 connections: rate over mosec's", against("mosec", "mlp", "json"), ">= 1.3"),
+        Bar("MLP, JSON, 64 connections: rate over the bare ceiling", against("bare", "mlp", "json"), ">= 0.8"),
+        Bar("MLP, binary, 64 connections: rate over the bare ceiling", against("bare", "mlp", "binary"), ">= 0.8"),
+        Bar(
+            "MLP, JSON, 1 connection: p50 over Triton's",
+            ratio(p50(ours, "mlp", "json", 1), p50("Triton", "mlp", "json", 1)),
+            "<= 0.5",
+        ),
+        Bar("MLP, JSON, 32 connections: CPU of a request", cpu(ours, "mlp", "json", 32), "<= 40", "us"),
+        Bar("HTTP points at which a peer has a higher rate", _count(behind), "== 0"),
+        Bar("HTTP points at which a peer has a lower p99", _count(slower), "== 0"),
+        Bar("MLP, gRPC, 64 connections: rate over Triton's", against("Triton", "mlp", "grpc"), ">= 1"),
+    ]
+    others = {other: against(other, "mlp", "grpc") for other in ("MLServer", "KServe")}
+    return bars + [
+        Bar(f"MLP, gRPC, 64 connections: rate over {name}'s", value, "> 1") for name, value in others.items()
+    ]
+
+
+def rivals_ahead(figures: Json, ours: str, references: Sequence[str]) -> tuple[list[str] | None, list[str] | None]:
+    """HTTP points at which a peer answers more, and those at which its p99 is lower; None where nothing compares."""
+    mine = {_point(row): row for row in figures["rows"] if row["server"] == ours and row["kind"] != "grpc"}
+    rivals = [row for row in figures["rows"] if row["server"] not in (ours, *references) and _point(row) in mine]
+    if not rivals:
+        return None, None
+    behind = [_named(row) for row in rivals if row["rate"] > mine[_point(row)]["rate"]]
+    slower = [_named(row) for row in rivals if row["p99_ms"] < mine[_point(row)]["p99_ms"]]
+    return behind, slower
+
+
+def sanity_bars(found: Samples, servers: int) -> list[Bar]:
+    """What must hold whatever the machine is doing."""
+    return [
+        Bar("servers that were started and answered as ONNX Runtime does", len(found.names()), f"== {servers}"),
+        Bar("failed requests", sum(each.failed for each in found.samples), "== 0"),
+        Bar("windows without an answer", sum(each.rate == 0 for each in found.samples), "== 0"),
+    ]
+
+
+def ratio(value: float | None, base: float | None) -> float | None:
+    """One by the other, or None where either is missing."""
+    return None if value is None or not base else round(value / base, 3)
+
+
+def _reader(figures: Json, name: str) -> Callable[[str, str, str, int], float | None]:
+    values = {(row["server"], *_point(row)): float(row[name]) for row in figures["rows"]}
+    return lambda server, model, kind, connections: values.get((server, model, kind, connections))
+
+
+def _point(row: Json) -> tuple[str, str, int]:
+    return row["model"], row["kind"], row["connections"]
+
+
+def _named(row: Json) -> str:
+    return f"{row['server']}: {row['model']}, {row['kind']}, {row['connections']} connections"
+
+
+def _count(points: list[str] | None) -> float | None:
+    return None if points is None else float(len(points))

@@ -1,0 +1,88 @@
+"""What the comparison has to know of a server: how to start it, and what it takes at which path."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.serving.bodies import Form
+from benchmarks.serving.models import Model
+from benchmarks.serving.processes import Launch
+
+V2_PATH = "/v2/models/{model}/infer"
+BATCH = 32
+"""Largest batch, for servers that have to be told one."""
+
+WINDOW_MS = 1
+"""Batching window in milliseconds, for servers that have none or one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Where a server is started.
+
+    Attributes:
+        folder: Its own, empty, absolute.
+        models: What it serves.
+        python: Interpreter of its environment.
+    """
+
+    folder: Path
+    models: Sequence[Model]
+    python: Path
+
+    def program(self, name: str) -> str:
+        """A command of the server's environment."""
+        return str(self.python.with_name(name))
+
+    def write(self, files: Mapping[str, str]) -> None:
+        """Write files by their paths below the folder, and the models beside them as NAME.onnx."""
+        for name, content in files.items():
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content, encoding="utf-8")
+        for model in self.models:
+            shutil.copyfile(model.path, self.folder / f"{model.name}.onnx")
+
+    def shapes(self) -> dict[str, list[int]]:
+        """The shape of one row of each model, without the batch axis."""
+        return {model.name: list(model.kind.shape) for model in self.models}
+
+    def put_repository(self) -> Path:
+        """A repository in Triton's layout with version 1 of each model; returns its folder."""
+        for model in self.models:
+            folder = self.folder / "models" / model.name / "1"
+            folder.mkdir(parents=True)
+            shutil.copyfile(model.path, folder / "model.onnx")
+        return self.folder / "models"
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A server to compare with.
+
+    Attributes:
+        name: Short, for tables and ``--peer``.
+        about: What it is, and how it was set up.
+        start: Writes what it needs into the setting's folder, and says how it is started.
+        routes: Paths by the form they take; ``{model}`` stands for the model's name.
+        environment: Name of its pins and environment; empty for this project's own.
+        distribution: The package whose version tells the server's.
+        one_model: It serves one model only, and is started for each of them.
+        programs: Commands that it needs besides.
+        window_seconds: How long each point is measured; slow servers need no more than a second.
+        reference: It is no product but a limit to compare with.
+    """
+
+    name: str
+    about: str
+    start: Callable[[Setting], Launch]
+    routes: Mapping[Form, str]
+    environment: str = ""
+    distribution: str = ""
+    one_model: bool = False
+    programs: tuple[str, ...] = ()
+    window_seconds: int = 1
+    reference: bool = False

@@ -1,0 +1,33 @@
+"""The server of this project, as the agent starts it."""
+
+from __future__ import annotations
+
+import sys
+
+from benchmarks.serving.bodies import Form
+from benchmarks.serving.peers.contract import V2_PATH, Peer, Setting
+from benchmarks.serving.processes import Launch, free_ports
+
+NAME = "tiercel"
+
+
+def _start(setting: Setting) -> Launch:
+    http_port, grpc_port = free_ports(2)
+    folder = setting.folder
+    command = [
+        sys.executable, "-m", "tiercel.serving",
+        "--repository", str(setting.put_repository()),
+        "--state-file", str(folder / "state.json"), "--lock-file", str(folder / "lock"),
+        "--http-port", str(http_port), "--grpc-port", str(grpc_port),
+    ]  # fmt: skip
+    return Launch(command, folder, http_port, grpc_port, ready_path="/v2/health/ready")
+
+
+PEER = Peer(
+    NAME,
+    "this project's server with its defaults",
+    _start,
+    {Form.JSON: V2_PATH, Form.BINARY: V2_PATH, Form.GRPC: "grpc"},
+    distribution="tiercel",
+    window_seconds=2,
+)

@@ -1,0 +1,130 @@
+"""The section of ``docs/results.md`` about serving: between markers, made of the result files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.bars import shown_goal, shown_value
+from benchmarks.results import Bar
+from benchmarks.serving.models import KINDS
+from benchmarks.serving.samples import Json
+
+BEGIN, END = "<!-- serving: begin -->", "<!-- serving: end -->"
+TITLES = {"json": "JSON", "binary": "binary tensors", "grpc": "gRPC"}
+
+
+def write_section(document: Path, text: str) -> None:
+    """Put a text between the markers of a document, or at its end when there are none.
+
+    Raises:
+        ValueError: There is one marker without the other.
+    """
+    content = document.read_text(encoding="utf-8")
+    if (BEGIN in content) != (END in content):
+        raise ValueError(f"{document.name} has one of the markers {BEGIN} and {END} without the other")
+    section = f"{BEGIN}\n{text.strip()}\n{END}"
+    if BEGIN in content:
+        before, _, rest = content.partition(BEGIN)
+        content = before + section + rest.partition(END)[2]
+    else:
+        content = f"{content.rstrip()}\n\n{section}\n"
+    document.write_text(content, encoding="utf-8")
+
+
+def make_section(results: Sequence[Json]) -> str:
+    """The section's text.
+
+    Args:
+        results: Contents of the result files that there are, the comparison first.
+    """
+    parts = [["## The inference server and its peers", ""]]
+    for result in results:
+        parts.append(_bars(result))
+        if "rows" in result["figures"]:
+            parts += _comparison(result)
+        for name in ("overload", "colocation", "resnet"):
+            if name in result["figures"]:
+                parts.append(_plain_table(result["figures"][name]))
+    return "\n".join("\n".join(part) + "\n" for part in parts if part)
+
+
+def _bars(result: Json) -> list[str]:
+    machine = result["machine"]
+    where = f"{machine['cores']} cores ({machine['cpu']}, Linux {machine['kernel']})"
+    rows = []
+    for fields in result["bars"]:
+        bar = Bar.from_json(fields)
+        rows.append(f"| {bar.name} | {shown_value(bar)} | {shown_goal(bar)} | {'yes' if bar.holds else '**no**'} |")
+    return [
+        f"### {result['name']}",
+        "",
+        f"`{result['command']}` on {where}, {result['made_at']}.",
+        "",
+        "| measured | value | goal | holds |",
+        "| --- | --- | --- | --- |",
+        *rows,
+    ]
+
+
+def _comparison(result: Json) -> list[list[str]]:
+    figures = result["figures"]
+    points = dict.fromkeys((row["model"], row["kind"]) for row in figures["rows"])
+    parts = [_table(figures, model, kind) for model, kind in sorted(points, key=_order)]
+    ahead = [f"* {title}: {point}" for title, found in figures.get("ahead", {}).items() for point in found]
+    if ahead:
+        parts.append(["#### Where a peer is ahead", "", *ahead])
+    if figures["missing"]:
+        parts.append(["#### Left out", "", *(f"* {name}: {why}" for name, why in figures["missing"].items())])
+    return parts
+
+
+def _order(point: tuple[str, str]) -> tuple[int, int]:
+    model, kind = point
+    return list(TITLES).index(kind) // 2, list(KINDS).index(model) * 2 + list(TITLES).index(kind)
+
+
+def _table(figures: Json, model: str, kind: str) -> list[str]:
+    rows = [row for row in figures["rows"] if row["model"] == model and row["kind"] == kind]
+    numbers = sorted({row["connections"] for row in rows})
+    rates = {(row["server"], row["connections"]): row["rate"] for row in rows}
+    servers = sorted({row["server"] for row in rows}, key=lambda server: -rates.get((server, max(numbers)), 0.0))
+    lines = []
+    for server in servers:
+        own = {row["connections"]: row for row in rows if row["server"] == server}
+        cells = [_cell(own.get(number)) for number in numbers]
+        crowd = own.get(32) or own[max(own)]
+        version = figures["versions"].get(server, "")
+        lines.append(
+            f"| {server} {version} ({crowd['form']}) | {' | '.join(cells)} | {crowd['cpu_us']:.0f} | "
+            f"{crowd['pss_mib']:.0f} |"
+        )
+    note = (
+        "Answers a second (least to most of the rounds), p50 / p99 in ms, by connections; CPU microseconds of all "
+        "processes a request and their memory, at 32 connections."
+    )
+    return [
+        f"#### {KINDS[model].about}: {TITLES[kind]}",
+        "",
+        note,
+        "",
+        f"| server | {' | '.join(map(str, numbers))} | CPU, us | PSS, MiB |",
+        f"| --- |{' --- |' * (len(numbers) + 2)}",
+        *lines,
+    ]
+
+
+def _cell(row: Json | None) -> str:
+    if row is None:
+        return "-"
+    failed = f", {row['failed']} failed" if row["failed"] else ""
+    spread = f"{row['rate_min']:,.0f} to {row['rate_max']:,.0f}"
+    return f"{row['rate']:,.0f} ({spread}), {row['p50_ms']:.2f} / {row['p99_ms']:.2f}{failed}"
+
+
+def _plain_table(rows: Sequence[Json]) -> list[str]:
+    if not rows:
+        return []
+    columns = list(rows[0])
+    lines = [f"| {' | '.join('-' if row[name] is None else str(row[name]) for name in columns)} |" for row in rows]
+    return [f"| {' | '.join(name.replace('_', ' ') for name in columns)} |", f"|{' --- |' * len(columns)}", *lines]
