@@ -9,7 +9,8 @@ from typing import cast
 
 from tiercel.serving.errors import OverloadedError, RequestTimeoutError, ServingError
 from tiercel.serving.rest.messages import ByteBudget, Handler, HttpRequest, HttpResponse, error_response
-from tiercel.serving.rest.receiver import HttpLimits, Receiver
+from tiercel.serving.rest.quick_receiver import QuickReceiver
+from tiercel.serving.rest.receiver import HttpLimits
 
 _logger = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ class HttpConnection(asyncio.Protocol):
         self._connections = connections
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._receiver = Receiver(limits, budget)
+        self._receiver = QuickReceiver(limits, budget)
         self._current: HttpRequest | None = None
         self._advancing = False
         self._writable = True
@@ -155,7 +156,7 @@ class HttpConnection(asyncio.Protocol):
                 return
             self._current = None
             self._budget.release(request.reserved)
-            self._write(response, request, request.keep_alive and not self._draining)
+            self._write(response, request, request.head.keep_alive and not self._draining)
             self._advance()
             self._continue_if_due()
 

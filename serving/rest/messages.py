@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import http
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import orjson
@@ -25,27 +25,59 @@ _STATUS_LINES = {
 }
 
 
-@dataclass(slots=True)
-class HttpRequest:
-    """A request that has arrived as a whole.
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Request line and headers, read. Requests whose heads have the same bytes share one, so nobody changes it.
 
     Attributes:
         method: In capital letters.
         target: Path and query, still percent-encoded.
         headers: Values by name in small letters; of a repeated header the values are joined by a comma.
-        body: May be a buffer that the connection does not touch any more.
         keep_alive: Whether the connection stays open after the answer.
         is_http_10: The caller speaks HTTP/1.0.
-        reserved: Bytes of the shared budget that the body holds.
+        length: Bytes of the body as announced, or None when nothing was announced.
+        size: Bytes of target, names and values.
     """
 
     method: bytes
     target: bytes
-    headers: dict[bytes, bytes]
-    body: bytes | bytearray
+    headers: Mapping[bytes, bytes]
     keep_alive: bool = True
     is_http_10: bool = False
+    length: int | None = None
+    size: int = 0
+
+
+@dataclass(slots=True)
+class HttpRequest:
+    """A request that has arrived as a whole.
+
+    Attributes:
+        head: Request line and headers.
+        body: May be a buffer that the connection does not touch any more.
+        reserved: Bytes of the shared budget that the body holds.
+        arrived: When its first byte was read, as ``time.perf_counter`` has it; 0 for unknown.
+    """
+
+    head: Head
+    body: bytes | bytearray
     reserved: int = 0
+    arrived: float = 0.0
+
+    @property
+    def method(self) -> bytes:
+        """In capital letters."""
+        return self.head.method
+
+    @property
+    def target(self) -> bytes:
+        """Path and query, still percent-encoded."""
+        return self.head.target
+
+    @property
+    def headers(self) -> Mapping[bytes, bytes]:
+        """Values by name in small letters; of a repeated header the values are joined by a comma."""
+        return self.head.headers
 
 
 @dataclass(slots=True)
@@ -74,7 +106,7 @@ class HttpResponse:
         connection = b""
         if not keep_alive:
             connection = b"Connection: close\r\n"
-        elif request is not None and request.is_http_10:
+        elif request is not None and request.head.is_http_10:
             connection = b"Connection: keep-alive\r\n"
         return b"%bContent-Type: %b\r\nContent-Length: %d\r\n%b%b\r\n%b" % (
             _STATUS_LINES[self.status],

@@ -16,7 +16,7 @@ from tiercel.serving.errors import (
     ServingError,
     TooLargeError,
 )
-from tiercel.serving.rest.messages import ByteBudget, HttpRequest
+from tiercel.serving.rest.messages import ByteBudget, Head, HttpRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ class Receiver:
     """
 
     __slots__ = (
-        "_body", "_budget", "_fed", "_head_done", "_header_bytes", "_headers", "_limits", "_parser", "_reserved",
-        "_target", "arrived", "continue_due", "deaf", "receiving",
+        "_body", "_budget", "_fed", "_head", "_header_bytes", "_headers", "_limits", "_now", "_parser", "_reserved",
+        "_since", "_target", "arrived", "continue_due", "deaf", "receiving",
     )  # fmt: skip
 
     def __init__(self, limits: HttpLimits, budget: ByteBudget) -> None:
@@ -66,22 +66,25 @@ class Receiver:
         self.continue_due = False
         self.deaf = False
         self._reserved = 0
+        self._now = 0.0
+        self._since = 0.0
         self._begin()
 
     def _begin(self) -> None:
         self._target = b""
         self._headers: dict[bytes, bytes] = {}
         self._body: bytes | bytearray = b""
-        self._head_done = False
+        self._head: Head | None = None
         self._header_bytes = 0
         self._fed = 0
         self._reserved = 0
 
-    def feed(self, data: bytes) -> None:
-        """Take bytes from the network."""
+    def feed(self, data: bytes, now: float = 0.0) -> None:
+        """Take bytes from the network, read at ``now``, seconds as ``time.perf_counter`` has them."""
         if self.deaf:
             return
-        unfinished = self._headers if self.receiving and not self._head_done else None
+        self._now = now
+        unfinished = self._headers if self.receiving and self._head is None else None
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -89,7 +92,7 @@ class Receiver:
         except httptools.HttpParserError as error:
             self.refuse(InvalidRequestError(f"this is not well-formed HTTP/1.1: {error}"))
             return
-        if self.receiving and not self._head_done and self._headers is unfinished:
+        if self.receiving and self._head is None and self._headers is unfinished:
             # The parser tells of a header when it is whole; until then only what was fed can be counted.
             self._fed += len(data)
             self._check_header_bytes()
@@ -112,6 +115,7 @@ class Receiver:
         """httptools: a request begins."""
         if not self.deaf:
             self._begin()
+            self._since = self._now
             self.receiving = True
 
     def on_url(self, part: bytes) -> None:
@@ -129,27 +133,23 @@ class Receiver:
         value = value or b""
         self._header_bytes += len(name) + len(value)
         self._check_header_bytes()
-        if self._head_done:
-            return
-        name = name.lower()
-        earlier = self._headers.get(name)
-        self._headers[name] = value if earlier is None else earlier + b", " + value
+        if self._head is None:
+            add_header(self._headers, name, value)
 
     def on_headers_complete(self) -> None:
         """httptools: the body is next."""
         if self.deaf:
             return
-        self._head_done = True
+        head = self._head = head_from(self._parser, self._target, self._headers, self._header_bytes)
         self._header_bytes = 0  # counts trailers from here
         headers = self._headers
         if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
             self.refuse(NotImplementedHereError("only the transfer coding 'chunked' is understood"))
             return
-        length = headers.get(b"content-length")
-        if length is not None and not self._grow(int(length)):
+        if head.length is not None and not self._grow(head.length):
             return
         expect = headers.get(b"expect")
-        if expect is not None and self._parser.get_http_version() != "1.0":
+        if expect is not None and not head.is_http_10:
             if expect.lower() != b"100-continue":
                 self.refuse(ExpectationFailedError("the only Expect header that is understood is '100-continue'"))
                 return
@@ -172,19 +172,16 @@ class Receiver:
 
     def on_message_complete(self) -> None:
         """httptools: the request is whole."""
-        if self.deaf:
+        if self.deaf or self._head is None:
             return
-        parser = self._parser
-        keep_alive = parser.should_keep_alive() and not parser.should_upgrade()
-        is_http_10 = parser.get_http_version() == "1.0"
-        request = HttpRequest(
-            parser.get_method(), self._target, self._headers, self._body, keep_alive, is_http_10, self._reserved
-        )
-        self.arrived.append(request)
+        self._complete(self._head)
+
+    def _complete(self, head: Head) -> None:
+        self.arrived.append(HttpRequest(head, self._body, self._reserved, self._since))
         self.receiving = False
         self.continue_due = False
         self._begin()  # also gives up the reservation: it is the request's now
-        self.deaf = not keep_alive
+        self.deaf = not head.keep_alive
 
     def _check_header_bytes(self) -> None:
         if max(self._header_bytes, self._fed) > self._limits.header_bytes:
@@ -201,3 +198,20 @@ class Receiver:
             return False
         self._reserved = size
         return True
+
+
+def add_header(headers: dict[bytes, bytes], name: bytes, value: bytes) -> None:
+    """Put a header into ``headers`` as :class:`Head` has them."""
+    name, value = name.lower(), value.rstrip(b" \t")
+    earlier = headers.get(name)
+    headers[name] = value if earlier is None else earlier + b", " + value
+
+
+def head_from(parser: httptools.HttpRequestParser, target: bytes, headers: dict[bytes, bytes], size: int) -> Head:
+    """What ``parser`` knows when it has read a head."""
+    length = headers.get(b"content-length")
+    keep_alive = parser.should_keep_alive() and not parser.should_upgrade()
+    is_http_10 = parser.get_http_version() == "1.0"
+    return Head(
+        parser.get_method(), target, headers, keep_alive, is_http_10, None if length is None else int(length), size
+    )

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from tiercel.serving.errors import ServingError
 from tiercel.serving.rest.messages import ByteBudget, HttpRequest
-from tiercel.serving.rest.receiver import HttpLimits, Receiver
+from tiercel.serving.rest.quick_receiver import QuickReceiver
+from tiercel.serving.rest.receiver import HttpLimits
 
 LIMITS = HttpLimits(header_bytes=4096, body_bytes=4096, connections=10, idle_timeout=1.0, read_timeout=1.0)
 
@@ -37,7 +38,7 @@ def test_requests_are_the_same_however_the_bytes_are_split(
     requests: list[tuple[bytes, bytes, bytes]], cuts: list[int]
 ) -> None:
     budget = ByteBudget(10**6)
-    receiver = Receiver(LIMITS, budget)
+    receiver = QuickReceiver(LIMITS, budget)
     for part in split(b"".join(wire for wire, _, _ in requests), cuts):
         receiver.feed(part)
     found = [each for each in receiver.arrived if isinstance(each, HttpRequest)]
@@ -49,7 +50,7 @@ def test_requests_are_the_same_however_the_bytes_are_split(
 @given(st.binary(max_size=400), st.lists(st.integers(0, 10**6), max_size=10))
 def test_no_bytes_break_the_receiver(data: bytes, cuts: list[int]) -> None:
     budget = ByteBudget(10**6)
-    receiver = Receiver(LIMITS, budget)
+    receiver = QuickReceiver(LIMITS, budget)
     for part in split(data, cuts):
         receiver.feed(part)
     errors = [each for each in receiver.arrived if isinstance(each, ServingError)]

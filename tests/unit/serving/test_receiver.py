@@ -12,9 +12,16 @@ from tiercel.serving.errors import (
     TooLargeError,
 )
 from tiercel.serving.rest.messages import ByteBudget, HttpRequest
+from tiercel.serving.rest.quick_receiver import QuickReceiver
 from tiercel.serving.rest.receiver import HttpLimits, Receiver
 
 LIMITS = HttpLimits(header_bytes=300, body_bytes=100, connections=10, idle_timeout=1.0, read_timeout=1.0)
+
+
+@pytest.fixture(autouse=True, params=[Receiver, QuickReceiver])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test is about both: the parser alone, and with the shortcut."""
+    monkeypatch.setitem(globals(), "Receiver", request.param)
 
 
 def received(*parts: bytes, budget: ByteBudget | None = None) -> list[HttpRequest | ServingError]:
@@ -34,7 +41,7 @@ def test_a_request_with_a_body() -> None:
     request = the_request(b"POST /v2/x?a=b HTTP/1.1\r\nHost: h\r\nX-Y:  z \r\nContent-Length: 3\r\n\r\nabc")
     assert (request.method, request.target, bytes(request.body)) == (b"POST", b"/v2/x?a=b", b"abc")
     assert request.headers[b"x-y"].strip() == b"z"
-    assert request.keep_alive
+    assert request.head.keep_alive
 
 
 def test_repeated_headers_are_joined() -> None:
@@ -64,7 +71,7 @@ def test_chunked_bodies_are_joined_and_trailers_dropped() -> None:
     ],
 )
 def test_who_wants_the_connection_kept(head: bytes, keeps: bool) -> None:
-    assert the_request(head).keep_alive is keeps
+    assert the_request(head).head.keep_alive is keeps
 
 
 @pytest.mark.parametrize(

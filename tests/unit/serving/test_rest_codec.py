@@ -9,7 +9,7 @@ import pytest
 from tiercel.serving.dataplane import InferResult, OutputTensor
 from tiercel.serving.errors import InvalidRequestError, TooLargeError
 from tiercel.serving.rest.codec import AnswerForm, decode_request, encode_result
-from tiercel.serving.rest.messages import HttpRequest
+from tiercel.serving.rest.messages import Head, HttpRequest
 from tiercel.serving.tensors import BY_NAME, TensorSpec
 
 INPUT: dict[str, Any] = {"name": "x", "datatype": "FP32", "shape": [1, 2], "data": [1.0, 2.0]}
@@ -20,7 +20,7 @@ def http(content: object, binary: bytes = b"", length: bytes | None = None) -> H
     headers = {}
     if binary or length is not None:
         headers[b"inference-header-content-length"] = b"%d" % len(head) if length is None else length
-    return HttpRequest(b"POST", b"/", headers, head + binary)
+    return HttpRequest(Head(b"POST", b"/", headers), head + binary)
 
 
 def decode(request: HttpRequest) -> Any:

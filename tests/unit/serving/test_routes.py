@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from tiercel.serving.errors import NotFoundError
-from tiercel.serving.rest.messages import HttpRequest, HttpResponse, json_response
+from tiercel.serving.rest.messages import Head, HttpRequest, HttpResponse, json_response
 from tiercel.serving.rest.routes import Endpoint, Routes, body_object, from_programs_only
 
 
@@ -23,7 +23,7 @@ class Site:
     def ask(self, method: bytes, target: bytes, body: bytes = b"", **headers: bytes) -> HttpResponse | None:
         answers: list[HttpResponse] = []
         names = {name.encode().replace(b"_", b"-"): value for name, value in headers.items()}
-        self.routes.handle(HttpRequest(method, target, names, body), answers.append)
+        self.routes.handle(HttpRequest(Head(method, target, names), body), answers.append)
         for work in self.tasks:
             asyncio.run(work)
         return answers[0] if answers else None
