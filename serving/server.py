@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import time
 from collections.abc import Coroutine
 from functools import partial
 from typing import Any
@@ -17,8 +18,10 @@ from tiercel.serving.executor import ThreadExecutor
 from tiercel.serving.grpc_adapter import GrpcServer, InferenceServicer
 from tiercel.serving.lifecycle import Lifecycle
 from tiercel.serving.loader import BuildOptions, Loader
+from tiercel.serving.metrics import Metrics
 from tiercel.serving.registry import Registry
 from tiercel.serving.rest.connection import Connections, HttpConnection
+from tiercel.serving.rest.extensions import add_metrics
 from tiercel.serving.rest.messages import ByteBudget
 from tiercel.serving.rest.receiver import HttpLimits
 from tiercel.serving.rest.routes import Routes
@@ -62,6 +65,11 @@ class HttpServer:
         self._connections = Connections()
         self._make = partial(HttpConnection, routes.handle, limits, budget, self._connections)
         self._listener: asyncio.Server | None = None
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return len(self._connections)
 
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port. Raises OSError when the address is not free."""
@@ -136,6 +144,14 @@ class Server:
             settings.read_timeout,
         )
         http = HttpServer(routes, limits, ByteBudget(settings.max_buffered_bytes))
+        metrics = Metrics(registry)
+        metrics.add_gauge("tiercel_http_connections", "HTTP connections that are open", lambda: http.connections)
+        metrics.add_gauge(
+            "tiercel_event_loop_lag_seconds",
+            "How late the event loop came in the last seconds, 99th percentile",
+            lambda: plane.loop_lag.as_json(time.perf_counter())[0]["p99"] or 0.0,
+        )
+        add_metrics(routes, metrics)
         servicer = InferenceServicer(plane, lifecycle, tasks.start)
         grpc = GrpcServer(servicer, settings.max_body_bytes, settings.max_pending)
         try:
