@@ -3,36 +3,42 @@
 Imported by the server's entry only: ``tritonclient.grpc`` registers messages of the same names, and one process cannot
 hold both.
 """
-# ruff: noqa: N802 - the protocol names the methods
 
 from __future__ import annotations
 
-import asyncio
+import inspect
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+import socket
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any
 
-import grpc
-from grpc import aio
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from google.protobuf.message import Message
 
 from tiercel.inference import open_inference_grpc_pb2 as pb
-from tiercel.inference import open_inference_grpc_pb2_grpc as pb_grpc
-from tiercel.serving.dataplane import DataPlane
-from tiercel.serving.errors import InvalidRequestError, NotReadyError, ServingError
+from tiercel.serving.dataplane import DataPlane, InferResult
+from tiercel.serving.errors import InvalidRequestError, ServingError
 from tiercel.serving.grpc_codec import decode_request, encode_result
+from tiercel.serving.grpc_server import health, reflection
+from tiercel.serving.grpc_server.calls import Call, Method
+from tiercel.serving.grpc_server.health import Health
+from tiercel.serving.grpc_server.reflection import Reflection
+from tiercel.serving.grpc_server.server import GrpcLimits, Listener
+from tiercel.serving.grpc_server.wire import Status
+from tiercel.serving.http2.streams import Budget, Http2Limits
 from tiercel.serving.lifecycle import Lifecycle
+from tiercel.serving.settings import Settings
 
 _logger = logging.getLogger(__name__)
-Answer = TypeVar("Answer")
 
 StartTask = Callable[[Coroutine[Any, Any, None], str], object]
-Context = aio.ServicerContext[Any, Any]
+# A function from a request, and the call that it is of, to its answer.
+Handler = Callable[[Any, Call], Message | Awaitable[Message]]
+_STREAMS = 128  # calls at the same time on one connection; clients let others wait
+_WINDOW_BYTES = 1024 * 1024  # what a call may send ahead
 SERVICE = "inference.GRPCInferenceService"
 
 
-class InferenceServicer(pb_grpc.GRPCInferenceServiceServicer):
+class InferenceServicer:
     """Translates calls; all behaviour is the data plane's and the lifecycle's.
 
     Args:
@@ -46,108 +52,114 @@ class InferenceServicer(pb_grpc.GRPCInferenceServiceServicer):
         self._lifecycle = lifecycle
         self._start_task = start_task
 
-    async def ServerLive(self, request: pb.ServerLiveRequest, context: Context) -> pb.ServerLiveResponse:
-        """Whether the server runs."""
-        return pb.ServerLiveResponse(live=True)
+    def handlers(self) -> Mapping[str, Handler]:
+        """What answers each method of the service but ModelInfer, by name: functions, or coroutine functions."""
+        return {
+            "ServerLive": lambda _, __: pb.ServerLiveResponse(live=True),
+            "ServerReady": lambda _, __: pb.ServerReadyResponse(ready=self._plane.is_ready()),
+            "ServerMetadata": lambda _, __: pb.ServerMetadataResponse(**self._plane.server_metadata()),
+            "ModelReady": self._model_ready,
+            "ModelMetadata": self._model_metadata,
+            "RepositoryIndex": self._index,
+            "RepositoryModelLoad": self._load,
+            "RepositoryModelUnload": self._unload,
+        }
 
-    async def ServerReady(self, request: pb.ServerReadyRequest, context: Context) -> pb.ServerReadyResponse:
-        """Whether all models that were on disk at the start have been tried."""
-        return pb.ServerReadyResponse(ready=self._plane.is_ready())
+    def methods(self) -> dict[str, Method]:
+        """All methods of the service, by path."""
+        methods = {f"/{SERVICE}/ModelInfer": Method(pb.ModelInferRequest, self._infer)}
+        service = pb.DESCRIPTOR.services_by_name[SERVICE.rpartition(".")[2]]
+        for name, handler in self.handlers().items():
+            request: type[Message] = getattr(pb, service.methods_by_name[name].input_type.name)
+            methods[f"/{SERVICE}/{name}"] = Method(request, self._answering(name, handler))
+        return methods
 
-    async def ModelReady(self, request: pb.ModelReadyRequest, context: Context) -> pb.ModelReadyResponse:
-        """Whether a model answers."""
+    def _infer(self, request: pb.ModelInferRequest, call: Call) -> None:
+        try:
+            question = decode_request(request)
+        except ServingError as error:
+            _fail(call, error)
+            return
+        question.arrived = call.arrived
+        remaining = call.remaining()
+        if remaining is not None:
+            question.timeout = remaining if question.timeout is None else min(remaining, question.timeout)
+
+        def on_answer(result: InferResult | ServingError) -> None:
+            if call.is_done:  # the caller went away
+                return
+            if isinstance(result, ServingError):
+                _fail(call, result)
+                return
+            try:
+                call.answer(encode_result(result, request).SerializeToString())
+            except Exception:  # the border: one answer's defect must not reach the executor
+                _logger.exception("An answer could not be written")
+                call.finish(Status.INTERNAL, "the server failed; its log says more")
+
+        self._plane.submit(question, on_answer)
+
+    def _model_ready(self, request: pb.ModelReadyRequest, _: Call) -> pb.ModelReadyResponse:
         return pb.ModelReadyResponse(ready=self._plane.is_model_ready(request.name, request.version))
 
-    async def ServerMetadata(self, request: pb.ServerMetadataRequest, context: Context) -> pb.ServerMetadataResponse:
-        """Name, version and extensions of the server."""
-        return pb.ServerMetadataResponse(**self._plane.server_metadata())
+    def _model_metadata(self, request: pb.ModelMetadataRequest, _: Call) -> pb.ModelMetadataResponse:
+        return pb.ModelMetadataResponse(**self._plane.model_metadata(request.name, request.version))
 
-    async def ModelMetadata(self, request: pb.ModelMetadataRequest, context: Context) -> pb.ModelMetadataResponse:
-        """Inputs and outputs of a model."""
+    async def _index(self, request: pb.RepositoryIndexRequest, _: Call) -> pb.RepositoryIndexResponse:
+        lines = await self._lifecycle.index(request.ready)
+        return pb.RepositoryIndexResponse(models=[pb.RepositoryIndexResponse.ModelIndex(**line) for line in lines])
 
-        async def describe() -> pb.ModelMetadataResponse:
-            return pb.ModelMetadataResponse(**self._plane.model_metadata(request.name, request.version))
+    async def _load(self, request: pb.RepositoryModelLoadRequest, _: Call) -> pb.RepositoryModelLoadResponse:
+        if request.parameters:
+            raise InvalidRequestError("parameters: a load takes none; put the version into the repository instead")
+        await self._lifecycle.load(request.model_name)
+        return pb.RepositoryModelLoadResponse()
 
-        return await _answer(describe(), context)
+    async def _unload(self, request: pb.RepositoryModelUnloadRequest, _: Call) -> pb.RepositoryModelUnloadResponse:
+        await self._lifecycle.unload(request.model_name)
+        return pb.RepositoryModelUnloadResponse()
 
-    async def ModelInfer(self, request: pb.ModelInferRequest, context: Context) -> pb.ModelInferResponse:
-        """Inference."""
+    def _answering(self, name: str, handler: Handler) -> Callable[[Any, Call], None]:
+        """A handler's answer or error becomes the call's; one that takes time gets a task that outlives the caller."""
 
-        async def infer() -> pb.ModelInferResponse:
-            question = decode_request(request)
-            remaining = context.time_remaining()
-            if remaining is not None:
-                question.timeout = remaining if question.timeout is None else min(remaining, question.timeout)
-            return encode_result(await self._plane.infer(question), request)
-
-        return await _answer(infer(), context)
-
-    async def RepositoryIndex(self, request: pb.RepositoryIndexRequest, context: Context) -> pb.RepositoryIndexResponse:
-        """Models, versions and their states."""
-
-        async def index() -> pb.RepositoryIndexResponse:
-            lines = await self._lifecycle.index(request.ready)
-            models = [pb.RepositoryIndexResponse.ModelIndex(**line) for line in lines]
-            return pb.RepositoryIndexResponse(models=models)
-
-        return await _answer(index(), context)
-
-    async def RepositoryModelLoad(
-        self, request: pb.RepositoryModelLoadRequest, context: Context
-    ) -> pb.RepositoryModelLoadResponse:
-        """Let the newest version on disk answer."""
-
-        async def load() -> pb.RepositoryModelLoadResponse:
-            if request.parameters:
-                raise InvalidRequestError("parameters: a load takes none; put the version into the repository instead")
-            await self._owned(self._lifecycle.load(request.model_name), "load")
-            return pb.RepositoryModelLoadResponse()
-
-        return await _answer(load(), context)
-
-    async def RepositoryModelUnload(
-        self, request: pb.RepositoryModelUnloadRequest, context: Context
-    ) -> pb.RepositoryModelUnloadResponse:
-        """Stop answering for a model."""
-
-        async def unload() -> pb.RepositoryModelUnloadResponse:
-            await self._owned(self._lifecycle.unload(request.model_name), "unload")
-            return pb.RepositoryModelUnloadResponse()
-
-        return await _answer(unload(), context)
-
-    async def _owned(self, work: Coroutine[Any, Any, Any], what: str) -> None:
-        """Wait for work that goes on even if the caller, and with it this call, is gone."""
-        outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        async def run() -> None:
-            failure: Exception = NotReadyError("the server is leaving; ask the one that follows it")
+        def handle(request: Any, call: Call) -> None:
             try:
-                await work
-            except Exception as error:
-                failure = error
-            else:
-                if not outcome.done():
-                    outcome.set_result(None)
-            finally:
-                if not outcome.done():
-                    outcome.set_exception(failure)
+                answer = handler(request, call)
+            except ServingError as error:
+                _fail(call, error)
+                return
+            if isinstance(answer, Message):
+                call.answer(answer.SerializeToString())
+            elif inspect.iscoroutine(answer):
+                call.set_time_limit()
+                self._start_task(_finish(answer, call), name)
 
-        self._start_task(run(), what)
-        await outcome
+        return handle
 
 
-async def _answer(work: Awaitable[Answer], context: Context) -> Answer:
-    """Await an answer; a failure becomes the call's status."""
+async def _finish(work: Awaitable[Message], call: Call) -> None:
     try:
-        return await work
+        answer = await work
+        call.answer(answer.SerializeToString())
     except ServingError as error:
-        status, message = grpc.StatusCode[error.grpc_status], error.message
+        _fail(call, error)
     except Exception:  # the border: one call's defect is logged and told, and never ends the server
         _logger.exception("A gRPC call failed")
-        status, message = grpc.StatusCode.INTERNAL, "the server failed; its log says more"
-    await context.abort(status, message)
-    raise AssertionError("abort always raises")
+        call.finish(Status.INTERNAL, "the server failed; its log says more")
+    finally:
+        call.finish(Status.UNAVAILABLE, "the server is leaving; ask the one that follows it")
+
+
+def _fail(call: Call, error: ServingError) -> None:
+    call.finish(Status[error.grpc_status], error.message)
+
+
+def grpc_limits(settings: Settings) -> GrpcLimits:
+    """What the settings let callers do; the limits of REST hold where there are none of gRPC's own."""
+    http2 = Http2Limits(
+        settings.max_header_bytes, _STREAMS, _WINDOW_BYTES, settings.idle_timeout, settings.read_timeout
+    )
+    return GrpcLimits(http2, settings.max_body_bytes, settings.max_connections, settings.max_connections)
 
 
 class GrpcServer:
@@ -155,45 +167,41 @@ class GrpcServer:
 
     Args:
         servicer: Answers calls.
-        max_message_bytes: Largest request.
-        max_calls: Calls at the same time; more are refused.
+        limits: What callers may do.
+        budget: Bytes of requests that are not whole and of answers that wait, shared by all connections.
     """
 
-    def __init__(self, servicer: InferenceServicer, max_message_bytes: int, max_calls: int) -> None:
-        self._server = aio.server(
-            options=[
-                ("grpc.so_reuseport", 0),  # or a port that is in use would be shared, not refused
-                ("grpc.max_receive_message_length", max_message_bytes),
-                ("grpc.max_send_message_length", -1),
-            ],
-            maximum_concurrent_rpcs=max_calls,
-        )
-        self._health = health.aio.HealthServicer()
-        pb_grpc.add_GRPCInferenceServiceServicer_to_server(servicer, self._server)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server)
+    def __init__(self, servicer: InferenceServicer, limits: GrpcLimits, budget: Budget) -> None:
+        self._health = Health((SERVICE,))
+        services = (SERVICE, health.SERVICE, *reflection.SERVICES)
+        methods = servicer.methods() | self._health.methods() | Reflection(services).methods()
+        self._listener = Listener(methods, limits, budget)
 
-    async def start(self, host: str, port: int) -> int:
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._listener.connections)
+
+    async def start(self, host: str, port: int, listening: socket.socket | None = None) -> int:
         """Listen.
+
+        Args:
+            host: Address.
+            port: Port; 0 for any free one.
+            listening: A socket that listens already, to take over instead.
 
         Returns:
             The port.
 
         Raises:
-            RuntimeError: The address is not free.
+            OSError: The address is not free.
         """
-        await self.set_ready(False)
-        bound = self._server.add_insecure_port(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
-        await self._server.start()
-        return bound
+        return await self._listener.start(host, port, listening)
 
     async def set_ready(self, ready: bool) -> None:
         """What the health service says."""
-        status = health_pb2.HealthCheckResponse.SERVING if ready else health_pb2.HealthCheckResponse.NOT_SERVING
-        await self._health.set("", status)
-        await self._health.set(SERVICE, status)
+        self._health.set(serving=ready)
 
     async def stop(self, grace: float) -> None:
         """Take no new calls; those in flight get ``grace`` seconds."""
-        await self._health.enter_graceful_shutdown()
-        await self._server.stop(grace)
+        await self._listener.stop(grace)

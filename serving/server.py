@@ -15,7 +15,7 @@ from tiercel.serving import memory
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.errors import StartupError
 from tiercel.serving.executor import ThreadExecutor
-from tiercel.serving.grpc_adapter import GrpcServer, InferenceServicer
+from tiercel.serving.grpc_adapter import GrpcServer, InferenceServicer, grpc_limits
 from tiercel.serving.lifecycle import Lifecycle
 from tiercel.serving.loader import BuildOptions, Loader
 from tiercel.serving.metrics import Metrics
@@ -143,7 +143,8 @@ class Server:
             settings.idle_timeout,
             settings.read_timeout,
         )
-        http = HttpServer(routes, limits, ByteBudget(settings.max_buffered_bytes))
+        budget = ByteBudget(settings.max_buffered_bytes)
+        http = HttpServer(routes, limits, budget)
         metrics = Metrics(registry)
         metrics.add_gauge("tiercel_http_connections", "HTTP connections that are open", lambda: http.connections)
         metrics.add_gauge(
@@ -153,7 +154,7 @@ class Server:
         )
         add_metrics(routes, metrics)
         servicer = InferenceServicer(plane, lifecycle, tasks.start)
-        grpc = GrpcServer(servicer, settings.max_body_bytes, settings.max_pending)
+        grpc = GrpcServer(servicer, grpc_limits(settings), budget)
         try:
             await verifier.start()  # first, so that it warms up meanwhile
             await self._listen(http, grpc)
@@ -176,7 +177,7 @@ class Server:
             raise StartupError(_not_free("HTTP", "http", settings.host, settings.http_port, error)) from error
         try:
             grpc_port = await grpc.start(settings.host, settings.grpc_port)
-        except RuntimeError as error:
+        except OSError as error:
             raise StartupError(_not_free("gRPC", "grpc", settings.host, settings.grpc_port, error)) from error
         addresses = (f"{settings.host}:{http_port}", f"{settings.host}:{grpc_port}")
         write_state(settings.state_file, *addresses)

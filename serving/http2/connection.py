@@ -1,0 +1,435 @@
+"""One HTTP/2 connection, seen from the server, without I/O: octets in, calls of handlers, octets out.
+
+Time is an argument: :meth:`Connection.tick` says how late it is, about once a second, and that is precise enough for
+everything here.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from tiercel.serving.http2 import frames
+from tiercel.serving.http2.frames import ConnectionFailedError
+from tiercel.serving.http2.hpack import Decoder, HeaderBlock, HpackError
+from tiercel.serving.http2.patience import Patience, Timeouts, Verdict
+from tiercel.serving.http2.requests import MalformedError, check_trailers, request_of
+from tiercel.serving.http2.sender import Sender
+from tiercel.serving.http2.streams import Application, Budget, Http2Limits, Stream
+
+_unpack = frames.HEAD.unpack_from
+_REMEMBERED_RESETS = 128
+_CONNECTION_WINDOW = 8  # times a stream's
+_LEAVE_SECONDS = 2.0  # for the peer to answer that PING
+_ALIVE = b"alive???"
+_DRAINED = b"draining"  # octets of the PING that goes with the announcement that the server leaves
+
+
+class Connection:
+    """The protocol's state, from the preface to GOAWAY.
+
+    A peer that breaks the protocol gets the error code that the RFC names, for the stream or for the connection; no
+    octets raise anything.
+
+    Args:
+        application: Gets the requests.
+        limits: What the peer may do.
+        budget: Octets of answers that wait, shared by all connections.
+        now: Seconds of a steady clock.
+
+    Attributes:
+        sender: Sends answers.
+        streams: Open streams by number.
+        closed: The connection is to be closed once what there is to send is sent.
+        broken: It is to be closed at once, since the peer does not even read.
+    """
+
+    def __init__(self, application: Application, limits: Http2Limits, budget: Budget, now: float) -> None:
+        self._application = application
+        self._limits = limits
+        self._decoder = Decoder(limits.header_bytes)
+        self._patience = Patience()
+        self.sender = Sender(budget, self._answered, self._refused)
+        self.streams: dict[int, Stream] = {}
+        self.closed = False
+        self.broken = False
+        self._rest = b""
+        self._greeting: Literal["preface", "settings", "done"] = "preface"
+        self._block: tuple[int, int, bytearray] | None = None
+        self._last = 0
+        self._last_wanted = frames.LAST_STREAM
+        self._leaving_since: float | None = None
+        self._window = limits.window * _CONNECTION_WINDOW
+        self._unreturned = 0
+        self._reset_here: dict[int, None] = {}
+        self._timeouts = Timeouts(limits.idle_timeout, limits.read_timeout, now)
+        self.sender.out += (
+            frames.settings(
+                (
+                    (frames.SETTINGS_MAX_CONCURRENT_STREAMS, limits.streams),
+                    (frames.SETTINGS_INITIAL_WINDOW_SIZE, limits.window),
+                    (frames.SETTINGS_MAX_HEADER_LIST_SIZE, limits.header_bytes),
+                )
+            ),
+            frames.window_update(0, self._window - frames.DEFAULT_WINDOW),
+        )
+
+    def receive(self, data: bytes) -> None:
+        """Octets from the peer."""
+        if self.closed:
+            return
+        self._timeouts.heard = self._timeouts.now
+        try:
+            self._receive(self._rest + data if self._rest else data)
+        except ConnectionFailedError as error:
+            self._fail(error.code, error.message)
+
+    def lost(self) -> None:
+        """The transport is gone: all streams are."""
+        self.closed = True
+        for stream in tuple(self.streams.values()):
+            self._abandon(stream)
+
+    def leave(self) -> None:
+        """Announce that no more streams are wanted; those already on their way are still answered."""
+        if self._greeting != "done":
+            self.closed = True
+        elif self._leaving_since is None and not self.closed:
+            self._leaving_since = self._timeouts.now
+            self.sender.out += (
+                frames.goaway(frames.LAST_STREAM, frames.NO_ERROR, "the server leaves"),
+                frames.frame(frames.PING, 0, 0, _DRAINED),
+            )
+
+    def refuse(self, message: str) -> None:
+        """There is no room for this connection."""
+        self._fail(frames.ENHANCE_YOUR_CALM, message)
+
+    def reset(self, stream: Stream, code: int) -> None:
+        """Break a stream off."""
+        if not stream.closed:
+            self.sender.out.append(frames.rst_stream(stream.id, code))
+            self._remember_reset(stream.id)
+            self._close(stream)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether octets wait for the peer to take them."""
+        return bool(self.sender.blocked or self.sender.out)
+
+    def tick(self, now: float) -> None:
+        """It is ``now``: end what took too long."""
+        self._patience.refill(now - self._timeouts.now)
+        sender = self.sender
+        verdict = self._timeouts.check(
+            now, streams=len(self.streams), last=self._last, blocked=self.is_blocked, progress=sender.progress
+        )
+        if verdict is Verdict.BREAK:
+            self.broken = True
+            self._fail(frames.ENHANCE_YOUR_CALM, "the peer is too slow")
+            return
+        if verdict is Verdict.ASK:
+            sender.out.append(frames.frame(frames.PING, 0, 0, _ALIVE))
+        elif verdict is Verdict.LEAVE:
+            self.leave()
+        if self._leaving_since is not None and now - self._leaving_since > _LEAVE_SECONDS:
+            self._leave_now()
+        for stream in tuple(self.streams.values()):
+            late = not stream.ended and not stream.may_be_slow and now - stream.began > self._limits.read_timeout
+            if late and stream.handler is not None and not stream.closed:
+                stream.handler.on_slow()
+
+    # What arrives
+
+    def _receive(self, data: bytes) -> None:
+        position, end = 0, len(data)
+        if self._greeting == "preface":
+            if not frames.PREFACE.startswith(data[: len(frames.PREFACE)]):
+                raise ConnectionFailedError(frames.PROTOCOL_ERROR, "this is not HTTP/2 with prior knowledge")
+            if end < len(frames.PREFACE):
+                self._rest = data
+                return
+            self._greeting = "settings"
+            position = len(frames.PREFACE)
+        while end - position >= frames.HEAD_SIZE:
+            size_and_kind, flags, number = _unpack(data, position)
+            size = size_and_kind >> 8
+            if size > frames.MAX_FRAME_SIZE:
+                raise ConnectionFailedError(frames.FRAME_SIZE_ERROR, f"a frame is over {frames.MAX_FRAME_SIZE} octets")
+            start = position + frames.HEAD_SIZE
+            if start + size > end:
+                break
+            position = start + size
+            self._on_frame(size_and_kind & 0xFF, flags, number & frames.STREAM_MASK, data[start:position])
+            if self.closed:
+                return
+        self._rest = data[position:]
+        self._note_what_is_unfinished(progressed=position > 0)
+
+    def _note_what_is_unfinished(self, *, progressed: bool) -> None:
+        timeouts = self._timeouts
+        if self._greeting != "done":
+            return
+        if not self._rest and self._block is None:
+            timeouts.unfinished_since = None
+        elif timeouts.unfinished_since is None or (progressed and self._block is None):
+            timeouts.unfinished_since = timeouts.now
+
+    def _on_frame(self, kind: int, flags: int, number: int, payload: bytes) -> None:
+        if self._block is not None and kind != frames.CONTINUATION:
+            raise ConnectionFailedError(frames.PROTOCOL_ERROR, "a header block is interrupted")
+        if kind == frames.DATA:
+            self._on_data(flags, number, payload)
+        elif kind == frames.HEADERS:
+            self._on_headers(flags, number, payload)
+        else:
+            self._on_other(kind, flags, number, payload)
+
+    def _on_other(self, kind: int, flags: int, number: int, payload: bytes) -> None:
+        if self._greeting == "settings" and (kind != frames.SETTINGS or flags & frames.ACK):
+            raise ConnectionFailedError(frames.PROTOCOL_ERROR, "the first frame must be SETTINGS")
+        self._patience.spend()
+        match kind:
+            case frames.SETTINGS:
+                self._on_settings(flags, number, payload)
+            case frames.WINDOW_UPDATE:
+                self._on_window_update(number, payload)
+            case frames.PING:
+                self._on_ping(flags, number, payload)
+            case frames.RST_STREAM:
+                self._on_reset(number, payload)
+            case frames.CONTINUATION:
+                self._on_continuation(flags, number, payload)
+            case frames.PRIORITY | frames.GOAWAY | frames.PUSH_PROMISE:
+                self._on_unused(kind, number, payload)
+
+    def _on_unused(self, kind: int, number: int, payload: bytes) -> None:
+        """Frames that this server has no use for; those of unknown kinds are not even looked at."""
+        match kind:
+            case frames.PRIORITY:
+                _expect(number > 0, frames.PROTOCOL_ERROR, "PRIORITY is on stream 0")
+                if len(payload) != 5:
+                    self._fail_stream(number, frames.FRAME_SIZE_ERROR)
+            case frames.GOAWAY:
+                _expect(number == 0, frames.PROTOCOL_ERROR, "GOAWAY is on a stream")
+                _expect(len(payload) >= 8, frames.FRAME_SIZE_ERROR, "GOAWAY is too short")
+                self.leave()  # a client that leaves opens no streams; it waits for its answers
+            case _:
+                raise ConnectionFailedError(frames.PROTOCOL_ERROR, "a client cannot push")
+
+    def _on_headers(self, flags: int, number: int, payload: bytes) -> None:
+        _expect(self._greeting == "done", frames.PROTOCOL_ERROR, "the first frame must be SETTINGS")
+        _expect(number > 0, frames.PROTOCOL_ERROR, "HEADERS is on stream 0")
+        if flags & (frames.PADDED | frames.HAS_PRIORITY):
+            payload = frames.without_padding(flags, payload)
+            if flags & frames.HAS_PRIORITY:
+                _expect(len(payload) >= 5, frames.FRAME_SIZE_ERROR, "HEADERS is too short for its priority")
+                payload = payload[5:]
+        if flags & frames.END_HEADERS:
+            self._on_block(flags, number, payload)
+        else:
+            self._block = (flags, number, bytearray())
+            self._extend_block(payload)
+
+    def _on_continuation(self, flags: int, number: int, payload: bytes) -> None:
+        if self._block is None or self._block[1] != number:
+            raise ConnectionFailedError(frames.PROTOCOL_ERROR, "CONTINUATION continues nothing")
+        self._extend_block(payload)
+        if flags & frames.END_HEADERS:
+            first_flags, _, block = self._block
+            self._block = None
+            self._on_block(first_flags, number, bytes(block))
+
+    def _extend_block(self, part: bytes) -> None:
+        if self._block is not None:
+            self._block[2].extend(part)
+            if len(self._block[2]) > self._limits.header_bytes:
+                raise ConnectionFailedError(frames.ENHANCE_YOUR_CALM, "a header block is too large")
+
+    def _on_block(self, flags: int, number: int, block: bytes) -> None:
+        try:
+            headers = self._decoder.decode(block)
+        except HpackError as error:
+            raise ConnectionFailedError(frames.COMPRESSION_ERROR, str(error)) from error
+        ended = bool(flags & frames.END_STREAM)
+        try:
+            if number > self._last:
+                self._open(number, headers, ended=ended)
+            else:
+                self._end_with_trailers(number, headers, ended=ended)
+        except MalformedError:
+            self._patience.spend()
+            self._fail_stream(number, frames.PROTOCOL_ERROR)
+
+    def _open(self, number: int, headers: HeaderBlock, *, ended: bool) -> None:
+        _expect(number % 2 == 1, frames.PROTOCOL_ERROR, "a client's streams have odd numbers")
+        self._last = number
+        request = request_of(headers)
+        if not self._may_open(number):
+            return
+        if ended and request.content_length > 0:
+            raise MalformedError("content-length says that there is a body")
+        stream = Stream(number, self.sender.stream_window, request.content_length, self._timeouts.now)
+        stream.ended = ended
+        self.streams[number] = stream
+        stream.handler = self._application.on_request(stream, request, ended=ended)
+
+    def _end_with_trailers(self, number: int, headers: HeaderBlock, *, ended: bool) -> None:
+        stream = self._open_stream(number)
+        if stream is not None:
+            check_trailers(headers)
+            if not ended:
+                raise MalformedError("trailers must end a request")
+            self._on_body(stream, b"", ended=True)
+
+    def _may_open(self, number: int) -> bool:
+        if number <= self._last_wanted and len(self.streams) < self._limits.streams:
+            return True
+        self._patience.spend()
+        self.sender.out.append(frames.rst_stream(number, frames.REFUSED_STREAM))
+        self._remember_reset(number)
+        return False
+
+    def _open_stream(self, number: int) -> Stream | None:
+        """The stream if the peer may send on it; else the peer is told, and there is none."""
+        stream = self.streams.get(number)
+        if stream is not None and not stream.ended:
+            return stream
+        _expect(number <= self._last, frames.PROTOCOL_ERROR, "a frame is on a stream that was not opened")
+        self._patience.spend()
+        if number not in self._reset_here:
+            self._fail_stream(number, frames.STREAM_CLOSED)
+        return None
+
+    def _on_data(self, flags: int, number: int, payload: bytes) -> None:
+        _expect(number > 0, frames.PROTOCOL_ERROR, "DATA is on stream 0")
+        size = len(payload)
+        self._unreturned += size
+        if self._unreturned > self._window:
+            raise ConnectionFailedError(frames.FLOW_CONTROL_ERROR, "the connection's flow-control window is exceeded")
+        if self._unreturned * 2 >= self._window:
+            self.sender.out.append(frames.window_update(0, self._unreturned))
+            self._unreturned = 0
+        if flags & frames.PADDED:
+            payload = frames.without_padding(flags, payload)
+        stream = self._open_stream(number)
+        if stream is None:
+            return
+        stream.unreturned += size
+        if stream.unreturned > self._limits.window:
+            self._fail_stream(number, frames.FLOW_CONTROL_ERROR)
+            return
+        ended = bool(flags & frames.END_STREAM)
+        if not payload and not ended:
+            self._patience.spend()
+        self._on_body(stream, payload, ended=ended)
+        if not (stream.ended or stream.closed) and stream.unreturned * 2 >= self._limits.window:
+            self.sender.out.append(frames.window_update(number, stream.unreturned))
+            stream.unreturned = 0
+
+    def _on_body(self, stream: Stream, data: bytes, *, ended: bool) -> None:
+        stream.received += len(data)
+        expected = stream.content_length
+        if expected >= 0 and (stream.received > expected or (ended and stream.received != expected)):
+            self._fail_stream(stream.id, frames.PROTOCOL_ERROR)
+            return
+        stream.ended = ended
+        if stream.handler is not None:
+            stream.handler.on_data(data, ended=ended)
+
+    def _on_settings(self, flags: int, number: int, payload: bytes) -> None:
+        _expect(number == 0, frames.PROTOCOL_ERROR, "SETTINGS is on a stream")
+        if flags & frames.ACK:
+            _expect(not payload, frames.FRAME_SIZE_ERROR, "an acknowledgement of SETTINGS carries settings")
+            return
+        _expect(len(payload) % 6 == 0, frames.FRAME_SIZE_ERROR, "SETTINGS is cut off")
+        self._greeting = "done"
+        for identifier, value in frames.read_settings(payload):
+            self.sender.configure(identifier, value, self.streams)
+        self.sender.out.append(frames.frame(frames.SETTINGS, frames.ACK, 0, b""))
+
+    def _on_window_update(self, number: int, payload: bytes) -> None:
+        _expect(len(payload) == 4, frames.FRAME_SIZE_ERROR, "WINDOW_UPDATE has another length than 4")
+        increment = frames.read_number(payload) & frames.STREAM_MASK
+        if number == 0:
+            _expect(increment > 0, frames.PROTOCOL_ERROR, "a flow-control window grows by 0")
+            self.sender.grant(None, increment)
+            return
+        _expect(number <= self._last, frames.PROTOCOL_ERROR, "WINDOW_UPDATE is on a stream that was not opened")
+        stream = self.streams.get(number)
+        if stream is None:
+            return
+        if increment == 0:
+            self._fail_stream(number, frames.PROTOCOL_ERROR)
+            return
+        try:
+            self.sender.grant(stream, increment)
+        except ConnectionFailedError as error:
+            self._fail_stream(number, error.code)
+
+    def _on_ping(self, flags: int, number: int, payload: bytes) -> None:
+        _expect(number == 0, frames.PROTOCOL_ERROR, "PING is on a stream")
+        _expect(len(payload) == 8, frames.FRAME_SIZE_ERROR, "PING has another length than 8")
+        if not flags & frames.ACK:
+            self.sender.out.append(frames.frame(frames.PING, frames.ACK, 0, payload))
+        elif payload == _DRAINED and self._leaving_since is not None:
+            self._leave_now()
+
+    def _on_reset(self, number: int, payload: bytes) -> None:
+        _expect(len(payload) == 4, frames.FRAME_SIZE_ERROR, "RST_STREAM has another length than 4")
+        _expect(0 < number <= self._last, frames.PROTOCOL_ERROR, "RST_STREAM is on a stream that was not opened")
+        stream = self.streams.get(number)
+        if stream is not None:
+            self._abandon(stream)
+
+    # How streams and the connection end
+
+    def _answered(self, stream: Stream) -> None:
+        self._patience.earn()
+        if not stream.ended:  # the rest of the request is of no interest
+            self.sender.out.append(frames.rst_stream(stream.id, frames.NO_ERROR))
+            self._remember_reset(stream.id)
+        self._close(stream)
+
+    def _refused(self, stream: Stream) -> None:
+        self._fail_stream(stream.id, frames.ENHANCE_YOUR_CALM)
+
+    def _close(self, stream: Stream) -> None:
+        stream.closed = True
+        self.streams.pop(stream.id, None)
+        self.sender.forget(stream)
+        if not self.streams and self._last_wanted != frames.LAST_STREAM:
+            self.closed = True
+
+    def _abandon(self, stream: Stream) -> None:
+        self._close(stream)
+        if stream.handler is not None:
+            stream.handler.on_closed()
+
+    def _fail_stream(self, number: int, code: int) -> None:
+        self.sender.out.append(frames.rst_stream(number, code))
+        self._remember_reset(number)
+        stream = self.streams.get(number)
+        if stream is not None:
+            self._abandon(stream)
+
+    def _remember_reset(self, number: int) -> None:
+        """The peer may send on this stream until it reads that it was reset."""
+        if len(self._reset_here) >= _REMEMBERED_RESETS:
+            del self._reset_here[next(iter(self._reset_here))]
+        self._reset_here[number] = None
+
+    def _leave_now(self) -> None:
+        """All that was on its way when it was announced is here."""
+        if self._last_wanted == frames.LAST_STREAM:
+            self._last_wanted = self._last
+            self.sender.out.append(frames.goaway(self._last, frames.NO_ERROR))
+            self.closed = not self.streams
+
+    def _fail(self, code: int, message: str) -> None:
+        self.sender.out.append(frames.goaway(self._last, code, message))
+        self.lost()
+
+
+def _expect(condition: bool, code: int, message: str) -> None:
+    if not condition:
+        raise ConnectionFailedError(code, message)

@@ -1,0 +1,103 @@
+"""A stream, and what the connection and the application on top of it tell each other."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Protocol
+
+from tiercel.serving.http2.requests import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Http2Limits:
+    """What a peer may do. Sizes in octets, times in seconds.
+
+    Attributes:
+        header_bytes: Header fields of a request, compressed or not.
+        streams: Streams at the same time on one connection.
+        window: Octets of bodies that a stream may send ahead; a connection may send eight times as much.
+        idle_timeout: Silence after which a connection without streams is closed, and one with streams is asked for a
+            sign of life.
+        read_timeout: Time in which a frame, a header block, a request or a sign of life must have arrived, and in
+            which something of an answer must have been taken.
+    """
+
+    header_bytes: int
+    streams: int
+    window: int
+    idle_timeout: float
+    read_timeout: float
+
+
+class Budget(Protocol):
+    """Octets that all connections together may hold."""
+
+    def reserve(self, amount: int) -> bool:
+        """Take ``amount`` if it is there."""
+
+    def release(self, amount: int) -> None:
+        """Give ``amount`` back."""
+
+
+class Handler(Protocol):
+    """What the application does with one stream. Nothing is called any more once the stream is closed."""
+
+    def on_data(self, data: bytes, *, ended: bool) -> None:
+        """Some of the body; ``ended`` says that it was the last."""
+
+    def on_closed(self) -> None:
+        """The stream is gone before its answer was complete: reset, or the connection is lost."""
+
+    def on_drained(self) -> None:
+        """All that was handed over has been given to the connection."""
+
+    def on_slow(self) -> None:
+        """The request has not arrived as a whole within the time that there is; an answer may still be given."""
+
+
+class Application(Protocol):
+    """Gets the requests."""
+
+    def on_request(self, stream: Stream, request: Request, *, ended: bool) -> Handler:
+        """A request begins on ``stream``; if ``ended``, it has no body, and its handler is not called for one."""
+
+
+class Stream:
+    """One stream.
+
+    Attributes:
+        id: Its number.
+        handler: What the application does with it.
+        window: Octets that the peer takes on this stream.
+        ended: The peer sends no more.
+        closed: Both sides are done, or it was reset.
+        received: Octets of the body so far.
+        unreturned: Octets of them that the peer was not told it may send anew.
+        content_length: Octets that the body should have, or -1.
+        began: When it was opened, in seconds of the connection's clock.
+        may_be_slow: The request may take its time to arrive.
+        pending: Octets that wait for the peer to take them; None for none.
+        trailers: The header block that ends the answer once all of ``pending`` is sent.
+        reserved: Octets of the budget that ``pending`` holds.
+    """
+
+    __slots__ = (
+        "began", "closed", "content_length", "ended", "handler", "id", "may_be_slow", "pending", "received", "reserved",
+        "trailers", "unreturned", "window",
+    )  # fmt: skip
+
+    def __init__(self, number: int, window: int, content_length: int, began: float) -> None:
+        self.id = number
+        self.window = window
+        self.content_length = content_length
+        self.began = began
+        self.handler: Handler | None = None
+        self.ended = False
+        self.closed = False
+        self.received = 0
+        self.unreturned = 0
+        self.may_be_slow = False
+        self.pending: deque[memoryview] | None = None
+        self.trailers: bytes | None = None
+        self.reserved = 0
