@@ -17,7 +17,7 @@ from tiercel.trainer_agent.checkpoint_carrier import CheckpointCarrier
 from tiercel.trainer_agent.connection import BrokerConnection
 from tiercel.trainer_agent.deliveries import EXPORT_SECONDS, Deliveries
 from tiercel.trainer_agent.devices.cpu import Capacity
-from tiercel.trainer_agent.endpoint_shares import beside_training
+from tiercel.trainer_agent.endpoint_shares import EndpointTerms, beside_training
 from tiercel.trainer_agent.ledger import Ledger
 from tiercel.trainer_agent.limits.contract import CpuShare, Limits
 from tiercel.trainer_agent.model_repository import ModelRepository
@@ -147,7 +147,12 @@ class Agent:
 
     def heartbeat(self) -> nodes_pb2.Heartbeat:
         """What the broker has to know from time to time."""
-        return nodes_pb2.Heartbeat(runs=self._runs.usages(), images=self._images, endpoints=self._serving.take_usage())
+        return nodes_pb2.Heartbeat(
+            runs=self._runs.usages(),
+            images=self._images,
+            endpoints=self._serving.take_usage(),
+            serving_lag_seconds=self._serving.lag_seconds,
+        )
 
     def kept_progress(self) -> Sequence[nodes_pb2.Progress]:
         """Reports that the broker may have missed."""
@@ -172,9 +177,13 @@ class Agent:
                 self._carry_out(action)
 
     def _want_endpoint_shares(self, wanted: nodes_pb2.WantedState) -> None:
-        shares = {each.endpoint: _share(each.share) for each in wanted.endpoints}
+        if wanted.endpoints_pending:  # a broker that began anew: what holds, holds
+            return
+        shares = {each.endpoint: _share(each.share) for each in wanted.endpoints if each.HasField("share")}
+        objectives = {each.endpoint: each.objective_seconds for each in wanted.endpoints if each.objective_seconds > 0}
         training = [run.spec.resources.cpu_cores for run in wanted.runs if not run.stop]
-        self._serving.want_shares(beside_training(shares, training, self._parts.capacity.cpu_cores))
+        held = beside_training(shares, training, self._parts.capacity.cpu_cores)
+        self._serving.want_terms(EndpointTerms(held, objectives))
 
     def _carry_out(self, action: reconciler.Action) -> None:
         match action:

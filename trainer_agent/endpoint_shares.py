@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from tiercel.trainer_agent.limits.contract import CpuShare
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointTerms:
+    """What the inference server is told as a whole.
+
+    Attributes:
+        shares: What endpoints may use, by name; those not named are not limited.
+        objectives: Seconds that answers may take, by endpoint; those not named have no objective.
+    """
+
+    shares: Mapping[str, CpuShare] = field(default_factory=dict)
+    objectives: Mapping[str, float] = field(default_factory=dict)
 
 
 def beside_training(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from tiercel.v1 import nodes_pb2
+from tiercel.v1 import common_pb2, nodes_pb2
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +18,16 @@ class Totals:
         answers: Those that were answered with a result.
         delay_seconds: From arrival to answer, added up over the answers.
         cpu_seconds: CPU that running the model took.
+        failures: Requests that were refused for want of room, timed out, or failed.
+        on_time: Answers within the endpoint's objective.
     """
 
     requests: int = 0
     answers: int = 0
     delay_seconds: float = 0.0
     cpu_seconds: float = 0.0
+    failures: int = 0
+    on_time: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,46 +37,135 @@ class ServingUsage:
     Attributes:
         uptime_seconds: For how long it had been running.
         totals: By endpoint.
+        windows: Delays of the last few seconds, by endpoint.
+        lag_seconds: By how much its event loop came late, or None while nobody knows.
     """
 
     uptime_seconds: float
     totals: Mapping[str, Totals] = field(default_factory=dict)
+    windows: Mapping[str, tuple[common_pb2.DelayWindow, ...]] = field(default_factory=dict)
+    lag_seconds: float | None = None
+
+
+def usage_from_json(content: Mapping[str, Any]) -> ServingUsage:
+    """What a server says at ``/v2/usage``; one that says nothing of delays has no windows.
+
+    Raises:
+        KeyError: Something is missing.
+        TypeError: Something is of another type than it should be.
+        ValueError: Something is no number.
+    """
+    lines = {str(line["name"]): line for line in content["models"]}
+    lags = [window["p95"] for window in content.get("loop_lag", [])[:1]]
+    return ServingUsage(
+        float(content["uptime_seconds"]),
+        {name: _totals(line) for name, line in lines.items()},
+        {name: tuple(map(_window, line.get("windows", ()))) for name, line in lines.items()},
+        lags[0] if lags else None,
+    )
+
+
+def _totals(line: Mapping[str, Any]) -> Totals:
+    return Totals(
+        int(line["requests"]),
+        int(line["answers"]),
+        float(line["delay_seconds"]),
+        float(line["cpu_seconds"]),
+        int(line.get("failures", 0)),
+        int(line.get("on_time", 0)),
+    )
+
+
+def _window(window: Mapping[str, Any]) -> common_pb2.DelayWindow:
+    return common_pb2.DelayWindow(
+        seconds=window["seconds"],
+        answers=window["answers"],
+        failures=window["failures"],
+        in_objective=window["in_objective"],
+        p50_seconds=window["p50"],
+        p95_seconds=window["p95"],
+        p99_seconds=window["p99"],
+    )
+
+
+_NOTHING = Totals()
 
 
 class UsageMeter:
-    """Turns totals into what happened since it was last asked; whose server it is may change any time."""
+    """Turns totals into what happened since it was last asked; whose server it is may change any time.
+
+    What looking costs grows with the endpoints that were asked something, not with those that are there.
+
+    Attributes:
+        lag_seconds: By how much the server's event loop came late when it was last looked at, or None.
+    """
 
     def __init__(self) -> None:
-        self._told: ServingUsage | None = None
-        self._latest: ServingUsage | None = None
+        self._told_at: float | None = None
+        self._looked_at = 0.0
+        self._totals: dict[str, Totals] = {}
+        self._windows: dict[str, tuple[common_pb2.DelayWindow, ...]] = {}
+        # What was told last, of endpoints that changed since then.
+        self._before: dict[str, Totals] = {}
+        self.lag_seconds: float | None = None
+
+    @property
+    def since(self) -> float:
+        """Only what changed from this uptime on is news; 0 for all."""
+        return self._looked_at
+
+    def begin_anew(self) -> None:
+        """It is another server's from now on."""
+        self._told_at, self._looked_at, self.lag_seconds = None, 0.0, None
+        self._totals, self._windows, self._before = {}, {}, {}
 
     def note(self, usage: ServingUsage) -> None:
-        """Take in what the server counted. What it counted before the first look is nobody's news."""
-        if self._latest is None or usage.uptime_seconds < self._latest.uptime_seconds:
-            self._told = usage
-        self._latest = usage
+        """Take in what the server counted; endpoints that are left out did not change.
+
+        What it counted before the first look is nobody's news.
+        """
+        if usage.uptime_seconds < self._looked_at:
+            self.begin_anew()
+        first = self._told_at is None
+        if first:
+            self._told_at = usage.uptime_seconds
+        for name, totals in usage.totals.items():
+            known = self._totals.get(name, totals if first else _NOTHING)
+            if totals != known:
+                self._before.setdefault(name, known)
+            self._totals[name] = totals
+        self._windows.update(usage.windows)
+        self._looked_at, self.lag_seconds = usage.uptime_seconds, usage.lag_seconds
 
     def take(self) -> list[nodes_pb2.EndpointUsage]:
         """What happened since the last call, endpoints by name; those that nobody asked anything are left out."""
-        if self._told is None or self._latest is None:
+        if self._told_at is None:
             return []
-        told, self._told = self._told, self._latest
-        seconds = self._latest.uptime_seconds - told.uptime_seconds
+        seconds = self._looked_at - self._told_at
         if seconds <= 0:
             return []
-        changes = {name: _change(told.totals.get(name, Totals()), now) for name, now in self._latest.totals.items()}
+        self._told_at = self._looked_at
+        before, self._before = self._before, {}
         return [
-            nodes_pb2.EndpointUsage(
-                endpoint=name,
-                seconds=seconds,
-                requests=change.requests,
-                answers=change.answers,
-                delay_seconds=change.delay_seconds,
-                cpu_seconds=change.cpu_seconds,
-            )
-            for name, change in sorted(changes.items())
-            if change != Totals()
+            _message(name, seconds, _change(before[name], self._totals[name]), self._windows.get(name, ()))
+            for name in sorted(before)
         ]
+
+
+def _message(
+    name: str, seconds: float, change: Totals, windows: tuple[common_pb2.DelayWindow, ...]
+) -> nodes_pb2.EndpointUsage:
+    return nodes_pb2.EndpointUsage(
+        endpoint=name,
+        seconds=seconds,
+        requests=change.requests,
+        answers=change.answers,
+        delay_seconds=change.delay_seconds,
+        cpu_seconds=change.cpu_seconds,
+        failures=change.failures,
+        on_time=change.on_time,
+        windows=windows,
+    )
 
 
 def _change(before: Totals, after: Totals) -> Totals:
@@ -80,4 +174,6 @@ def _change(before: Totals, after: Totals) -> Totals:
         max(after.answers - before.answers, 0),
         max(after.delay_seconds - before.delay_seconds, 0.0),
         max(after.cpu_seconds - before.cpu_seconds, 0.0),
+        max(after.failures - before.failures, 0),
+        max(after.on_time - before.on_time, 0),
     )

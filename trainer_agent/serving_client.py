@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 import aiohttp
 
-from tiercel.trainer_agent.endpoint_usage import ServingUsage, Totals
+from tiercel.trainer_agent.endpoint_shares import EndpointTerms
+from tiercel.trainer_agent.endpoint_usage import ServingUsage, usage_from_json
 from tiercel.trainer_agent.errors import DeliveryFailedError
-from tiercel.trainer_agent.limits.contract import CpuShare
 
 _log = logging.getLogger(__name__)
 
@@ -107,41 +107,38 @@ class ServingClient:
             raise ServingUnreachableError(str(error) or type(error).__name__) from error
         return tuple(sorted(found, key=lambda model: (model.endpoint, model.version)))
 
-    async def usage(self, address: str) -> ServingUsage:
+    async def usage(self, address: str, since: float = 0.0) -> ServingUsage:
         """What the requests of each endpoint took so far.
+
+        Args:
+            address: The server's.
+            since: Endpoints that nobody asked anything since that uptime, in seconds, are left out; 0 for all.
 
         Raises:
             ServingUnreachableError: Nothing answers, or a server that does not count.
         """
-        url = f"http://{address}/v2/usage"
+        url = f"http://{address}/v2/usage?since={since!r}"
         try:
             async with self._session.get(url, timeout=_INDEX) as response:
                 if response.status != _OK:
                     raise ServingUnreachableError(f"{url} answered {response.status}")
                 content = await response.json(content_type=None)
-            totals = {
-                str(line["name"]): Totals(
-                    int(line["requests"]),
-                    int(line["answers"]),
-                    float(line["delay_seconds"]),
-                    float(line["cpu_seconds"]),
-                )
-                for line in content["models"]
-            }
-            return ServingUsage(float(content["uptime_seconds"]), totals)
+            return usage_from_json(content)
         except (aiohttp.ClientError, TimeoutError, ValueError, TypeError, KeyError) as error:
             raise ServingUnreachableError(str(error) or type(error).__name__) from error
 
-    async def declare_shares(self, address: str, shares: Mapping[str, CpuShare]) -> None:
-        """Say what endpoints may use from now on; those not named are not limited.
+    async def declare_shares(self, address: str, terms: EndpointTerms) -> None:
+        """Say what endpoints may use from now on, and how fast they are wanted; those not named are not limited.
 
         Raises:
             ServingUnreachableError: Nothing answers, or the server does not take it.
         """
         url = f"http://{address}/v2/shares"
-        models = {
-            name: {"cpu_weight": share.weight, "cpu_cap_cores": share.cap_cores} for name, share in shares.items()
+        models: dict[str, dict[str, float | None]] = {
+            name: {"cpu_weight": share.weight, "cpu_cap_cores": share.cap_cores} for name, share in terms.shares.items()
         }
+        for name, seconds in terms.objectives.items():
+            models.setdefault(name, {})["objective_seconds"] = seconds
         try:
             async with self._session.post(url, json={"models": models}, timeout=_INDEX) as response:
                 if response.status != _OK:

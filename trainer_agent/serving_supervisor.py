@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from tiercel.trainer_agent import serving_process
 from tiercel.trainer_agent.backoff import Backoff
+from tiercel.trainer_agent.endpoint_shares import EndpointTerms
 from tiercel.trainer_agent.endpoint_usage import UsageMeter
-from tiercel.trainer_agent.limits.contract import CpuShare
 from tiercel.trainer_agent.serving_client import ServedModel, ServingClient, ServingUnreachableError
 from tiercel.trainer_agent.serving_process import ServingPlaces, ServingState
 from tiercel.trainer_agent.supervision import is_locked
@@ -77,8 +77,8 @@ class ServingSupervisor:
         self._meter = UsageMeter()
         self._last_complaint = ""
         # None: nobody has said what is wanted, or what this server was told.
-        self._wanted_shares: dict[str, CpuShare] | None = None
-        self._declared_shares: dict[str, CpuShare] | None = None
+        self._wanted_terms: EndpointTerms | None = None
+        self._declared_terms: EndpointTerms | None = None
 
     def address(self) -> str:
         """Where REST answers, ``host:port``, or empty while it does not."""
@@ -91,13 +91,18 @@ class ServingSupervisor:
         versions = [nodes_pb2.ServedVersion(endpoint=one.endpoint, version=one.version) for one in self._served]
         return nodes_pb2.ServingStatus(http=self._state.http, grpc=self._state.grpc, versions=versions)
 
-    def want_shares(self, shares: Mapping[str, CpuShare]) -> None:
+    def want_terms(self, terms: EndpointTerms) -> None:
         """Endpoints may use this much, on whatever server there is; those not named are not limited."""
-        self._wanted_shares = dict(shares)
+        self._wanted_terms = terms
 
     def take_usage(self) -> list[nodes_pb2.EndpointUsage]:
         """What the requests of endpoints took since this was last asked."""
         return self._meter.take()
+
+    @property
+    def lag_seconds(self) -> float | None:
+        """By how much the server's event loop came late lately, or None while nobody knows."""
+        return self._meter.lag_seconds
 
     async def run(self) -> None:
         """Keep a server alive until cancelled. It is left running then; see :meth:`stop`."""
@@ -203,12 +208,12 @@ class ServingSupervisor:
 
     async def _look_after_shares(self, state: ServingState) -> None:
         """Tell the server what is wanted unless it knows, and read what it counted."""
-        wanted = self._wanted_shares
+        wanted = self._wanted_terms
         try:
-            if wanted is not None and wanted != self._declared_shares:
+            if wanted is not None and wanted != self._declared_terms:
                 await self._client.declare_shares(state.http, wanted)
-                self._declared_shares = wanted
-            self._meter.note(await self._client.usage(state.http))
+                self._declared_terms = wanted
+            self._meter.note(await self._client.usage(state.http, self._meter.since))
         except ServingUnreachableError as error:  # tried again at the next look
             self._complain_once(error)
 
@@ -233,7 +238,8 @@ class ServingSupervisor:
 
     def _enter(self, state: ServingState) -> None:
         self._state = state
-        self._declared_shares = None
+        self._declared_terms = None
+        self._meter.begin_anew()
         self._ports = state.ports
         try:
             self._protect(state.pid)

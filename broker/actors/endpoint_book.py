@@ -27,10 +27,22 @@ class EndpointObserved:
 
 @dataclass(frozen=True, slots=True)
 class EndpointsMeasured:
-    """What a node's inference server counted lately; endpoints that nobody asked anything are not listed."""
+    """What a node's inference server counted lately; endpoints that nobody asked anything are not listed.
+
+    ``lag_seconds`` is by how much its event loop came late, or None.
+    """
 
     node_id: str
     usages: tuple[EndpointUsage, ...]
+    lag_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShareMoved:
+    """An endpoint may use something else from now on; ``share`` is None when nothing limits it."""
+
+    view: EndpointView
+    share: Share | None
 
 
 EndpointNews = EndpointObserved | EndpointsMeasured
@@ -40,20 +52,24 @@ class EndpointBook:
     """Owned by the scheduler; others only read it.
 
     Args:
-        declare: Tells a node what its endpoints may use, as a whole.
+        declare: Tells a node what its endpoints may use, and in how many seconds they should answer, as a whole.
     """
 
-    def __init__(self, declare: Callable[[str, Mapping[str, Share]], None]) -> None:
+    def __init__(self, declare: Callable[[str, Mapping[str, Share], Mapping[str, float]], None]) -> None:
         self._declare = declare
         self._views: dict[str, EndpointView] = {}
         self._counted: dict[str, dict[str, EndpointUsage]] = {}
         self._loads: dict[str, dict[str, EndpointLoad]] = {}
+        self._lags: dict[str, float | None] = {}
         self._shares: dict[str, dict[str, Share]] = {}
+        self._objectives: dict[str, dict[str, float]] = {}
+        self._online: frozenset[str] = frozenset()
 
     def hear(self, message: EndpointNews) -> None:
         """Take in news. What is counted adds up until the next snapshot."""
         match message:
-            case EndpointsMeasured(node_id, usages):
+            case EndpointsMeasured(node_id, usages, lag_seconds):
+                self._lags[node_id] = lag_seconds
                 counted = self._counted.setdefault(node_id, {})
                 for usage in usages:
                     counted[usage.endpoint] = _sum(counted.get(usage.endpoint), usage)
@@ -69,10 +85,11 @@ class EndpointBook:
         What was measured of a node stays until it is heard of again: to be silent for a moment is not to be idle.
         """
         for node_id, counted in self._counted.items():
-            self._loads[node_id] = {name: _load(usage) for name, usage in counted.items()}
+            lag = self._lags.get(node_id)
+            self._loads[node_id] = {name: load_of(usage, lag) for name, usage in counted.items()}
         self._counted.clear()
-        online = frozenset(nodes)
-        return tuple(self._filled(view) for _, view in sorted(self._views.items()) if view.node_id in online)
+        self._online = frozenset(nodes)
+        return tuple(self._filled(view) for _, view in sorted(self._views.items()) if view.node_id in self._online)
 
     def load(self, name: str) -> EndpointLoad | None:
         """What was measured of an endpoint last; None while nothing was."""
@@ -84,19 +101,26 @@ class EndpointBook:
         view = self._views.get(name)
         return None if view is None else self._shares.get(view.node_id, {}).get(name)
 
-    def decide(self, shares: Mapping[str, Share], seen: Iterable[EndpointView]) -> bool:
-        """Carry out a plan's shares for the endpoints of a snapshot; returns whether anything moved."""
-        wanted: dict[str, dict[str, Share]] = defaultdict(dict)
+    def decide(self, shares: Mapping[str, Share], seen: Iterable[EndpointView]) -> list[ShareMoved]:
+        """Carry out a plan's shares for the endpoints of a snapshot; returns what moved, by node and endpoint.
+
+        Nothing is decided about a node that was not heard of since the broker began: to a policy that has measured
+        nothing every endpoint is idle, and what their limits are there for goes on.
+        """
+        views: dict[str, list[EndpointView]] = defaultdict(list)
         for view in seen:
-            if view.name in shares:
-                wanted[view.node_id][view.name] = shares[view.name]
-        moved = False
-        for node_id in sorted({*wanted, *self._shares}):
-            before, after = self._shares.get(node_id, {}), wanted.get(node_id, {})
-            if _limits(before) != _limits(after):
-                self._declare(node_id, after)
-                moved = True
-            self._shares[node_id] = after
+            views[view.node_id].append(view)
+        moved: list[ShareMoved] = []
+        for node_id in sorted({*views, *self._shares, *self._online} & self._loads.keys()):
+            before, here = self._shares.get(node_id), views[node_id]
+            after = {view.name: shares[view.name] for view in here if view.name in shares}
+            objectives = {view.name: view.objective_seconds for view in here if view.objective_seconds is not None}
+            old, new = _limits(before or {}), _limits(after)
+            if before is None or old != new or objectives != self._objectives.get(node_id):
+                self._declare(node_id, after, objectives)
+            changed = [view for view in here if old.get(view.name) != new.get(view.name)]
+            moved += [ShareMoved(view, after.get(view.name)) for view in changed]
+            self._shares[node_id], self._objectives[node_id] = after, objectives
         return moved
 
     def _filled(self, view: EndpointView) -> EndpointView:
@@ -107,6 +131,8 @@ class EndpointBook:
             delay_seconds=load.delay_seconds,
             cpu_cores_used=load.cpu_cores,
             share=self.share(view.name),
+            in_objective=load.in_objective,
+            p95_seconds=load.p95_seconds,
         )
 
 
@@ -131,9 +157,22 @@ def _sum(before: EndpointUsage | None, usage: EndpointUsage) -> EndpointUsage:
         before.answers + usage.answers,
         before.delay_seconds + usage.delay_seconds,
         before.cpu_seconds + usage.cpu_seconds,
+        before.failures + usage.failures,
+        before.on_time + usage.on_time,
+        usage.windows or before.windows,
     )
 
 
-def _load(usage: EndpointUsage) -> EndpointLoad:
+def load_of(usage: EndpointUsage, lag_seconds: float | None) -> EndpointLoad:
+    """What was counted, as rates; ``lag_seconds`` is by how much the server's event loop came late, or None."""
     delay = usage.delay_seconds / usage.answers if usage.answers else None
-    return EndpointLoad(usage.requests / usage.seconds, delay, usage.cpu_seconds / usage.seconds)
+    ended = usage.answers + usage.failures
+    judged = ended > 0 and any(window.in_objective is not None for window in usage.windows)
+    return EndpointLoad(
+        usage.requests / usage.seconds,
+        delay,
+        usage.cpu_seconds / usage.seconds,
+        min(usage.on_time / ended, 1.0) if judged else None,
+        usage.windows,
+        lag_seconds,
+    )

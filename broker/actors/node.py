@@ -62,9 +62,10 @@ class DeliveryWithdrawn:
 
 @dataclass(frozen=True, slots=True)
 class EndpointSharesDeclared:
-    """Endpoints may use this much of the node; those that are not named are not limited."""
+    """Endpoints may use this much of the node, and should answer in so many seconds; the others are not limited."""
 
     shares: tuple[tuple[str, Share], ...]
+    objectives: tuple[tuple[str, float], ...] = ()
 
 
 NodeMessage = (
@@ -81,12 +82,15 @@ NodeMessage = (
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Everything that is wanted of a node; ``generation`` grows with each change."""
+    """Everything that is wanted of a node; ``generation`` grows with each change.
+
+    ``endpoints`` is None until something was decided about them: then they keep what they have.
+    """
 
     generation: int
     runs: tuple[WantedRun, ...]
     deliveries: tuple[WantedDelivery, ...]
-    endpoints: tuple[tuple[str, Share], ...] = ()
+    endpoints: EndpointSharesDeclared | None = None
 
 
 class NodeActor(Actor[NodeMessage]):
@@ -109,7 +113,7 @@ class NodeActor(Actor[NodeMessage]):
         self._peers = peers
         self._runs: dict[str, WantedRun] = {}
         self._deliveries: dict[str, WantedDelivery] = {}
-        self._endpoints: tuple[tuple[str, Share], ...] = ()
+        self._endpoints: EndpointSharesDeclared | None = None
         self._wanted = Wanted(0, (), ())
         self._changed = asyncio.Condition()
 
@@ -149,8 +153,8 @@ class NodeActor(Actor[NodeMessage]):
                 self._tell_if_away(message.delivery.job_id)
             case RunWithdrawn() | DeliveryWithdrawn():
                 await self._withdraw(message)
-            case EndpointSharesDeclared(shares):
-                self._endpoints = shares
+            case EndpointSharesDeclared():
+                self._endpoints = message
                 await self._declare()
 
     async def _withdraw(self, message: RunWithdrawn | DeliveryWithdrawn) -> None:

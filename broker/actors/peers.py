@@ -113,8 +113,16 @@ class Peers(Protocol):
         """Show the scheduler an endpoint, or (None) that no version of it is live."""
         ...
 
-    def declare_endpoint_shares(self, node_id: str, shares: Mapping[str, Share]) -> None:
-        """Tell a node what its endpoints may use; those that are not named are not limited."""
+    def declare_endpoint_shares(
+        self, node_id: str, shares: Mapping[str, Share], objectives: Mapping[str, float]
+    ) -> None:
+        """Tell a node what its endpoints may use; those that are not named are not limited.
+
+        Args:
+            node_id: The node.
+            shares: What they may use, by endpoint.
+            objectives: Seconds in which they should answer, by endpoint.
+        """
         ...
 
     def reschedule(self, trigger: str) -> None:

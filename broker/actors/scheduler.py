@@ -7,12 +7,19 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tiercel.broker.actors.endpoint_book import EndpointBook, EndpointNews, EndpointObserved, EndpointsMeasured
+from tiercel.broker.actors.endpoint_book import (
+    EndpointBook,
+    EndpointNews,
+    EndpointObserved,
+    EndpointsMeasured,
+    ShareMoved,
+)
 from tiercel.broker.actors.history import History
 from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
-from tiercel.broker.domain.events import Decision
+from tiercel.broker.domain.events import Decision, EndpointShareChanged
 from tiercel.broker.domain.jobs import TierState
+from tiercel.broker.domain.shares import Share
 from tiercel.broker.lifecycle.job_events import Assigned, KeptWaiting, MoveOrdered, ReachJudged, Reshared
 from tiercel.broker.scheduling import loop
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Policy, Snapshot, Trigger
@@ -25,10 +32,11 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.domain.run_records import RunRecord
-    from tiercel.broker.domain.shares import Share
     from tiercel.broker.lifecycle.job_events import JobInput
 
 logger = logging.getLogger(__name__)
+
+_NO_LIMIT = Share(1.0, reason="not limited: it may use whatever its node has")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +133,8 @@ class SchedulerActor(Actor[SchedulerMessage]):
         journal: Keeps the decisions.
         clock: The time.
         tell_job: Sends a job a message.
-        declare_endpoint_shares: Tells a node what its endpoints may use, as a whole.
+        declare_endpoint_shares: Tells a node what its endpoints may use, and in how many seconds they should answer,
+            as a whole.
     """
 
     def __init__(
@@ -135,7 +144,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
         journal: Journal,
         clock: Clock,
         tell_job: Callable[[str, JobInput], None],
-        declare_endpoint_shares: Callable[[str, Mapping[str, Share]], None] = lambda _node_id, _shares: None,
+        declare_endpoint_shares: Callable[[str, Mapping[str, Share], Mapping[str, float]], None] = lambda *_: None,
     ) -> None:
         super().__init__("scheduler")
         self._policy = policy
@@ -208,20 +217,21 @@ class SchedulerActor(Actor[SchedulerMessage]):
                 self._tell_reserved(job_id)
         snapshot = self._snapshot(trigger)
         changed: tuple[Assignment, ...] = ()
-        shares_moved = False
+        shares_moved: list[ShareMoved] = []
         plan = self._ask_policy(snapshot)
         if plan is not None:
             changed = loop.changed_assignments(plan, snapshot)
             await self._carry_out(changed, trigger)
             self._tell_verdicts(plan, snapshot)
             shares_moved = self._endpoints.decide(plan.endpoint_shares, snapshot.endpoints)
+            await self._tell_moved(shares_moved, trigger)
         next_at = plan.next_at if plan is not None else None
         self._loop = loop.ran(
             self._loop,
             trigger,
             self._settings,
             self._clock.now(),
-            changed=bool(changed) or shares_moved,
+            changed=bool(changed) or bool(shares_moved),
             next_at=next_at,
         )
 
@@ -273,6 +283,20 @@ class SchedulerActor(Actor[SchedulerMessage]):
         for assignment in assignments:
             self._reserve(assignment)
             self._tell_reserved(assignment.job_id)
+
+    async def _tell_moved(self, moved: Sequence[ShareMoved], trigger: Trigger) -> None:
+        """Remember decisions about endpoints, and let others know."""
+        if not moved:
+            return
+        now, policy = self._clock.now(), self._policy.name
+        decisions = [
+            Decision("", now, policy, trigger.value, each.view.node_id, each.share or _NO_LIMIT, each.view.name)
+            for each in moved
+        ]
+        news = [
+            EndpointShareChanged(each.view.name, each.view.tenant, now, each.view.node_id, each.share) for each in moved
+        ]
+        await self._journal.commit(Commit(decisions=decisions, news=news))
 
     def _reserve(self, assignment: Assignment) -> None:
         observed = self._jobs[assignment.job_id]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tiercel.broker.actors.admission import check_endpoint, check_feasible, check_quota
 from tiercel.broker.actors.endpoint import DeliverTier, DeliveryAbandoned, DeliveryHeard, EndpointActor, ObjectiveSet
-from tiercel.broker.actors.endpoint_book import EndpointObserved, EndpointsMeasured
+from tiercel.broker.actors.endpoint_book import EndpointObserved, EndpointsMeasured, load_of
 from tiercel.broker.actors.job import MAX_OBSERVATIONS, JobActor, is_over, observations_of
 from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor, ActorFailedError, MessageT
@@ -33,6 +33,7 @@ from tiercel.broker.actors.scheduler import (
 )
 from tiercel.broker.domain.endpoints import Endpoint, delivery_id
 from tiercel.broker.domain.errors import NotFoundError, OverloadedError, UnavailableError
+from tiercel.broker.domain.events import EndpointMeasured
 from tiercel.broker.domain.jobs import Job, Observation
 from tiercel.broker.domain.nodes import Node
 from tiercel.broker.domain.run_records import RUNS_KEPT_PER_WORKLOAD, WORKLOADS_KEPT
@@ -190,6 +191,19 @@ class System:
         """The tenant's endpoints, by name."""
         return [a.endpoint for _, a in sorted(self._endpoints.items()) if a.endpoint.tenant == tenant]
 
+    def find_endpoint(self, tenant: str, name: str) -> Endpoint:
+        """The tenant's endpoint.
+
+        Raises:
+            NotFoundError: The tenant has no such endpoint.
+        """
+        actor = self._endpoints.get(name)
+        if actor is None or actor.endpoint.tenant != tenant:
+            raise NotFoundError(
+                f"endpoint: there is no endpoint {name!r}; 'tiercel endpoints' lists yours", field="endpoint"
+            )
+        return actor.endpoint
+
     def endpoint_share(self, name: str) -> Share | None:
         """What an endpoint may use of its node; None while nothing limits it."""
         return self._scheduler.endpoints.share(name)
@@ -217,9 +231,25 @@ class System:
         if actor is not None:
             await actor.tell(message)
 
-    def measure_endpoints(self, node_id: str, usages: tuple[EndpointUsage, ...]) -> None:
-        """Show the scheduler what a node's inference server counted lately."""
-        _tell(self._scheduler, EndpointsMeasured(node_id, usages))
+    def measure_endpoints(
+        self, node_id: str, usages: tuple[EndpointUsage, ...], lag_seconds: float | None = None
+    ) -> None:
+        """Show the scheduler, and whoever listens, what a node's inference server counted lately.
+
+        Args:
+            node_id: The node.
+            usages: What requests took, by endpoint; those that nobody asked anything are not listed.
+            lag_seconds: By how much the server's event loop came late, or None.
+        """
+        _tell(self._scheduler, EndpointsMeasured(node_id, usages, lag_seconds))
+        now = self._clock.now()
+        for usage in usages:
+            actor = self._endpoints.get(usage.endpoint)
+            if actor is not None and actor.endpoint.node_id == node_id:
+                known = actor.endpoint
+                load = load_of(usage, lag_seconds)
+                news = EndpointMeasured(known.name, known.tenant, now, node_id, known.objective_seconds, load)
+                self._journal.announce_nowait(news)
 
     async def deliver_to_endpoint(self, message: DeliveryHeard) -> None:
         """Pass on what a node says of a delivery, or let the node forget a delivery that nobody knows."""
@@ -305,9 +335,12 @@ class System:
         """Show the scheduler an endpoint, or (None) that no version of it is live."""
         _tell_latest(self._scheduler, ("endpoint", name), EndpointObserved(name, view))
 
-    def declare_endpoint_shares(self, node_id: str, shares: Mapping[str, Share]) -> None:
+    def declare_endpoint_shares(
+        self, node_id: str, shares: Mapping[str, Share], objectives: Mapping[str, float]
+    ) -> None:
         """Tell a node what its endpoints may use; those that are not named are not limited."""
-        _tell(self._open_node(node_id), EndpointSharesDeclared(tuple(sorted(shares.items()))))
+        declared = EndpointSharesDeclared(tuple(sorted(shares.items())), tuple(sorted(objectives.items())))
+        _tell(self._open_node(node_id), declared)
 
     def reschedule(self, trigger: str) -> None:
         """Have the scheduler look at once."""

@@ -5,28 +5,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tiercel.broker.api.auth import tenant_of
+from tiercel.broker.api.endpoints import endpoint_to_wire
 from tiercel.broker.api.errors import translated_errors
 from tiercel.broker.api.translation import (
     decision_to_wire,
-    endpoint_to_wire,
     event_to_wire,
     job_to_wire,
     node_to_wire,
     spec_from_wire,
 )
 from tiercel.broker.domain.errors import InvalidSpecError
-from tiercel.broker.domain.events import StateChanged
+from tiercel.broker.domain.events import StateChanged, subject_of_endpoint
 from tiercel.v1 import jobs_pb2, jobs_pb2_grpc
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
     from typing import Any
 
     import grpc
 
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.system import System
+    from tiercel.broker.domain.endpoints import Endpoint
     from tiercel.broker.domain.events import JobChange
+    from tiercel.broker.domain.nodes import Node
     from tiercel.broker.store.contract import Store
     from tiercel.broker.store.logs import RunLogs
     from tiercel.broker.tenancy import Tenancy
@@ -158,6 +160,20 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
                 job=job_to_wire(job), decisions=[decision_to_wire(decision) for decision in decisions]
             )
 
+    async def ExplainEndpoint(  # noqa: N802 - the contract's name
+        self, request: jobs_pb2.ExplainEndpointRequest, context: Context
+    ) -> jobs_pb2.ExplainEndpointResponse:
+        """Say why an endpoint has its share."""
+        async with translated_errors(context):
+            tenant = tenant_of(context, self._tenancy)
+            endpoint = self._system.find_endpoint(tenant.name, request.endpoint)
+            decisions = await self._store.decisions_of(subject_of_endpoint(endpoint.name), limit=DECISIONS_SHOWN)
+            nodes = {node.id: node for node in self._system.nodes()}
+            return jobs_pb2.ExplainEndpointResponse(
+                endpoint=self._endpoint_to_wire(endpoint, nodes),
+                decisions=[decision_to_wire(decision) for decision in decisions],
+            )
+
     async def ListNodes(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.ListNodesRequest, context: Context
     ) -> jobs_pb2.ListNodesResponse:
@@ -177,15 +193,17 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
             nodes = {node.id: node for node in self._system.nodes()}
             return jobs_pb2.ListEndpointsResponse(
                 endpoints=[
-                    endpoint_to_wire(
-                        endpoint,
-                        nodes.get(endpoint.node_id),
-                        self._system.endpoint_share(endpoint.name),
-                        self._system.endpoint_load(endpoint.name),
-                    )
-                    for endpoint in self._system.endpoints_of(tenant.name)
+                    self._endpoint_to_wire(endpoint, nodes) for endpoint in self._system.endpoints_of(tenant.name)
                 ]
             )
+
+    def _endpoint_to_wire(self, endpoint: Endpoint, nodes: Mapping[str, Node]) -> jobs_pb2.Endpoint:
+        return endpoint_to_wire(
+            endpoint,
+            nodes.get(endpoint.node_id),
+            self._system.endpoint_share(endpoint.name),
+            self._system.endpoint_load(endpoint.name),
+        )
 
 
 def _is_end(change: JobChange) -> bool:

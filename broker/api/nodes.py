@@ -14,9 +14,10 @@ from tiercel.broker.actors.node import NodeHeard
 from tiercel.broker.actors.supervisor import run_until_one_ends
 from tiercel.broker.api import checkpoints
 from tiercel.broker.api.auth import require_node
+from tiercel.broker.api.endpoints import lag_of, usages_of, wanted_endpoints
 from tiercel.broker.api.errors import translated_errors
 from tiercel.broker.api.translation import direction_to_wire, seconds_of, share_to_wire, spec_to_wire
-from tiercel.broker.domain.endpoints import DeliveryState, EndpointUsage
+from tiercel.broker.domain.endpoints import DeliveryState
 from tiercel.broker.domain.errors import InvalidSpecError, LeaseLostError
 from tiercel.broker.domain.jobs import TierState
 from tiercel.broker.domain.nodes import Node
@@ -161,7 +162,8 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         await actor.tell(heard)
         match request.WhichOneof("message"):
             case "heartbeat":
-                self._system.measure_endpoints(actor.node.id, _usages(request.heartbeat))
+                beat = request.heartbeat
+                self._system.measure_endpoints(actor.node.id, usages_of(beat), lag_of(beat))
                 for usage in request.heartbeat.runs:
                     await self._system.deliver_to_job(usage.run_id, UsageMeasured(usage.run_id, usage.cpu_seconds))
             case "run":
@@ -221,10 +223,8 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
                 generation=wanted.generation,
                 runs=[self._run_to_wire(run) for run in wanted.runs],
                 deliveries=[_delivery_to_wire(delivery) for delivery in wanted.deliveries],
-                endpoints=[
-                    nodes_pb2.WantedEndpoint(endpoint=name, share=share_to_wire(share))
-                    for name, share in wanted.endpoints
-                ],
+                endpoints=wanted_endpoints(wanted.endpoints) if wanted.endpoints is not None else (),
+                endpoints_pending=wanted.endpoints is None,
             )
         )
 
@@ -280,19 +280,6 @@ def _node_from(hello: nodes_pb2.NodeHello) -> Node:
 
 def _refuse(field: str, message: str) -> InvalidSpecError:
     return InvalidSpecError(f"{field}: {message}", field=field)
-
-
-def _usages(heartbeat: nodes_pb2.Heartbeat) -> tuple[EndpointUsage, ...]:
-    """What an inference server counted; what makes no sense is left out, since policies reckon with it."""
-    return tuple(
-        EndpointUsage(
-            usage.endpoint, usage.seconds, usage.requests, usage.answers, usage.delay_seconds, usage.cpu_seconds
-        )
-        for usage in heartbeat.endpoints
-        if math.isfinite(usage.seconds + usage.delay_seconds + usage.cpu_seconds)
-        and usage.seconds > 0
-        and min(usage.delay_seconds, usage.cpu_seconds) >= 0
-    )
 
 
 def _delivery_to_wire(wanted: WantedDelivery) -> nodes_pb2.WantedDelivery:

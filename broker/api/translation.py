@@ -24,7 +24,6 @@ from tiercel.broker.domain.jobs import (
 from tiercel.v1 import common_pb2, jobs_pb2
 
 if TYPE_CHECKING:
-    from tiercel.broker.domain.endpoints import Endpoint, EndpointLoad
     from tiercel.broker.domain.events import Decision, JobEvent
     from tiercel.broker.domain.jobs import TierStatus
     from tiercel.broker.domain.nodes import Node
@@ -207,48 +206,6 @@ def node_to_wire(node: Node, jobs: list[Job]) -> jobs_pb2.Node:
         serving_http=node.serving_http,
         serving_grpc=node.serving_grpc,
         lease_epoch=node.lease_epoch,
-    )
-
-
-def endpoint_to_wire(
-    endpoint: Endpoint, node: Node | None, share: Share | None = None, load: EndpointLoad | None = None
-) -> jobs_pb2.Endpoint:
-    """An endpoint as the wire has it.
-
-    Args:
-        endpoint: The endpoint.
-        node: Where its live version is.
-        share: What it may use there, if it is limited.
-        load: What was measured of it last, if anything was.
-    """
-    return jobs_pb2.Endpoint(
-        name=endpoint.name,
-        tenant=endpoint.tenant,
-        live_version=endpoint.live_version or 0,
-        versions=[
-            jobs_pb2.EndpointVersion(
-                version=version.version,
-                job_id=version.job_id,
-                tier=version.tier,
-                metric=version.metric,
-                value=version.value,
-                delivered_at=timestamp(version.delivered_at),
-                sha256=version.sha256,
-            )
-            for version in endpoint.versions
-        ],
-        node_id=endpoint.node_id,
-        serving_http=node.serving_http if node is not None else "",
-        serving_grpc=node.serving_grpc if node is not None else "",
-        objective_seconds=endpoint.objective_seconds or 0.0,
-        share=share_to_wire(share) if share is not None else None,
-        load=_load_to_wire(load) if load is not None else None,
-    )
-
-
-def _load_to_wire(load: EndpointLoad) -> jobs_pb2.EndpointLoad:
-    return jobs_pb2.EndpointLoad(
-        requests_per_second=load.requests_per_second, delay_seconds=load.delay_seconds, cpu_cores=load.cpu_cores
     )
 
 

@@ -10,15 +10,16 @@ from tiercel.broker.cli.output import (
     DECISION_COLUMNS,
     JOB_COLUMNS,
     decision_row,
+    endpoint_lines,
     job_lines,
     job_row,
     print_json,
     print_table,
 )
-from tiercel.broker.cli.session import AsJson, BrokerAddress, StateDir, Target, TenantName, run
+from tiercel.broker.cli.session import AsJson, BrokerAddress, StateDir, Target, TenantName, fail, run
 
 if TYPE_CHECKING:
-    from tiercel.broker.client import Client
+    from tiercel.broker.client import Client, EndpointExplanation, Explanation
 
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, as 'tiercel ls' shows it.")]
 
@@ -74,19 +75,29 @@ def cancel(
 
 
 def explain(
-    job_id: JobId,
+    job_id: Annotated[str, typer.Argument(metavar="[JOB]", help="The job's id, as 'tiercel ls' shows it.")] = "",
     *,
+    endpoint: Annotated[str, typer.Option(metavar="NAME", help="An endpoint instead of a job.")] = "",
     as_json: AsJson = False,
     state_dir: StateDir = None,
     broker: BrokerAddress = "",
     tenant: TenantName = "default",
 ) -> None:
-    """Say why a job has its share, and what the scheduler decided before, newest first."""
-    explanation = run(Target(state_dir, broker, tenant), lambda client: client.explain_job(job_id))
+    """Say why a job or an endpoint has its share, and what the scheduler decided before, newest first."""
+    if bool(job_id) is bool(endpoint):
+        fail("Name either a job, 'tiercel explain JOB', or an endpoint, 'tiercel explain --endpoint NAME'.")
+    target = Target(state_dir, broker, tenant)
+    explanation: Explanation | EndpointExplanation
+    if endpoint:
+        explanation = run(target, lambda client: client.explain_endpoint(endpoint))
+        lines = endpoint_lines(explanation.endpoint)
+    else:
+        explanation = run(target, lambda client: client.explain_job(job_id))
+        lines = [line for line in job_lines(explanation.job) if line.startswith(("job", "state", "share"))]
     if as_json:
         print_json(explanation.to_json())
         return
-    typer.echo("\n".join(line for line in job_lines(explanation.job) if line.startswith(("job", "state", "share"))))
+    typer.echo("\n".join(lines))
     if explanation.decisions:
         print_table(DECISION_COLUMNS, [decision_row(decision) for decision in explanation.decisions])
     else:

@@ -15,6 +15,7 @@ from tiercel.broker.domain.jobs import JobState, TierState
 
 if TYPE_CHECKING:
     from tiercel.broker.client import DecisionInfo, EndpointInfo, JobInfo, NodeInfo, TierInfo
+    from tiercel.broker.domain.endpoints import DelayWindow
     from tiercel.broker.domain.shares import Share
 
 # What a script prints or a job's reason says is not to move the cursor or rename the window.
@@ -36,7 +37,7 @@ _TIER_MARKS = {
 
 JOB_COLUMNS = ("ID", "NAME", "STATE", "EPOCH", "BEST", "TIERS", "CPU", "ENDPOINT", "AGE")
 NODE_COLUMNS = ("ID", "STATE", "CORES", "MEMORY", "JOBS", "RUNTIMES", "LIMITS", "SERVING")
-ENDPOINT_COLUMNS = ("NAME", "LIVE", "METRIC", "VALUE", "JOB", "DELAY", "CPU", "SERVING")
+ENDPOINT_COLUMNS = ("NAME", "LIVE", "METRIC", "VALUE", "JOB", "DELAY", "P95", "IN TIME", "CPU", "SERVING")
 DECISION_COLUMNS = ("AT", "TRIGGER", "POLICY", "NODE", "CPU", "REASON")
 
 
@@ -125,6 +126,15 @@ def delay_cell(endpoint: EndpointInfo) -> str:
     return f"{took} of {1000 * endpoint.objective_seconds:.4g} ms"
 
 
+def _milliseconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{1000 * seconds:.3g} ms"
+
+
+def _part(fraction: float | None) -> str:
+    # Never rounded up: 100 % is all of them.
+    return "-" if fraction is None else f"{int(1000 * fraction) / 10:g}%"
+
+
 def job_row(job: JobInfo) -> tuple[str, ...]:
     """A job for :data:`JOB_COLUMNS`."""
     return (
@@ -164,6 +174,8 @@ def endpoint_row(endpoint: EndpointInfo) -> tuple[str, ...]:
         number(live.value if live else None),
         live.job_id if live else "-",
         delay_cell(endpoint),
+        _milliseconds(endpoint.windows[0].p95_seconds if endpoint.windows else None),
+        _part(endpoint.in_objective),
         "-" if endpoint.share is None else _share_text(endpoint.share),
         endpoint.serving_http or "-",
     )
@@ -176,8 +188,34 @@ def decision_row(decision: DecisionInfo) -> tuple[str, ...]:
         decision.trigger,
         decision.policy,
         decision.node_id,
-        f"{decision.share.cpu_weight:.0%}",
+        _share_text(decision.share),
         clean(decision.share.reason),
+    )
+
+
+def endpoint_lines(endpoint: EndpointInfo) -> list[str]:
+    """What an endpoint may use and how it answers, a line for each thing that is known."""
+    share = endpoint.share
+    limit = "not limited" if share is None else f"{_share_text(share)}: {clean(share.reason)}"
+    lines = [
+        f"endpoint  {endpoint.name} of {endpoint.tenant}",
+        f"node      {endpoint.node_id or '-'}, version {endpoint.live_version or '-'} answers",
+        f"delay     {delay_cell(endpoint)}",
+        f"share     {limit}",
+    ]
+    if endpoint.requests_per_second is not None and endpoint.cpu_cores is not None:
+        lines.append(f"load      {endpoint.requests_per_second:.3g} requests/s, {endpoint.cpu_cores:.2g} cores")
+    lines += [_window_line(window) for window in endpoint.windows]
+    if endpoint.lag_seconds is not None:
+        lines.append(f"lag       {_milliseconds(endpoint.lag_seconds)} of its server's event loop, not in the delays")
+    return lines
+
+
+def _window_line(window: DelayWindow) -> str:
+    quantiles = (window.p50_seconds, window.p95_seconds, window.p99_seconds)
+    return (
+        f"last {window.seconds:3.0f} s  {window.answers} answers, {window.failures} failures, "
+        f"p50 / p95 / p99 {' / '.join(map(_milliseconds, quantiles))}, in time {_part(window.in_objective)}"
     )
 
 

@@ -8,6 +8,7 @@ from tiercel.broker.client.errors import TierMissedError
 from tiercel.broker.client.handle import JobHandle
 from tiercel.broker.client.info import (
     DecisionInfo,
+    EndpointExplanation,
     EndpointInfo,
     Explanation,
     JobEvent,
@@ -28,6 +29,7 @@ __all__ = [
     "Client",
     "ClientOptions",
     "DecisionInfo",
+    "EndpointExplanation",
     "EndpointInfo",
     "Explanation",
     "JobEvent",

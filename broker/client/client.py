@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from tiercel.broker.client.connection import Connection
 from tiercel.broker.client.conversion import (
+    endpoint_explanation_from_wire,
     endpoint_from_wire,
     event_from_wire,
     explanation_from_wire,
@@ -20,7 +21,7 @@ from tiercel.broker.client.conversion import (
     spec_to_wire,
 )
 from tiercel.broker.client.handle import JobHandle
-from tiercel.broker.client.info import EndpointInfo, Explanation, JobEvent, JobInfo, NodeInfo
+from tiercel.broker.client.info import EndpointExplanation, EndpointInfo, Explanation, JobEvent, JobInfo, NodeInfo
 from tiercel.broker.client.options import ClientOptions
 from tiercel.broker.client.state_dir import read_broker_address, read_token
 from tiercel.broker.domain.errors import TiercelError, UnavailableError
@@ -141,6 +142,16 @@ class Client:
         request = jobs_pb2.ExplainJobRequest(job_id=job_id)
         response = await self._connection.call(self._connection.stub.ExplainJob, request)
         return explanation_from_wire(response)
+
+    async def explain_endpoint(self, name: str) -> EndpointExplanation:
+        """Why an endpoint has its share, and what was decided before.
+
+        Raises:
+            NotFoundError: The tenant has no such endpoint.
+        """
+        request = jobs_pb2.ExplainEndpointRequest(endpoint=name)
+        response = await self._connection.call(self._connection.stub.ExplainEndpoint, request)
+        return endpoint_explanation_from_wire(response)
 
     async def list_nodes(self) -> tuple[NodeInfo, ...]:
         """The machines with an agent."""

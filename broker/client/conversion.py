@@ -8,6 +8,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from tiercel.broker.client.info import (
     DecisionInfo,
+    EndpointExplanation,
     EndpointInfo,
     Explanation,
     JobEvent,
@@ -20,6 +21,7 @@ from tiercel.broker.client.info import (
     TierInfo,
     VersionInfo,
 )
+from tiercel.broker.domain.endpoints import DelayWindow
 from tiercel.broker.domain.jobs import Direction, JobSpec, JobState, Resources, Script, Tier, TierState
 from tiercel.broker.domain.shares import Share
 from tiercel.v1 import common_pb2, jobs_pb2
@@ -96,11 +98,12 @@ def event_from_wire(event: jobs_pb2.JobEvent) -> JobEvent | None:
 
 def explanation_from_wire(response: jobs_pb2.ExplainJobResponse) -> Explanation:
     """Why a job has its share."""
-    decisions = tuple(
-        DecisionInfo(_time(decision.at), decision.policy, decision.trigger, decision.node_id, _share(decision.share))
-        for decision in response.decisions
-    )
-    return Explanation(job_from_wire(response.job), decisions)
+    return Explanation(job_from_wire(response.job), tuple(map(_decision, response.decisions)))
+
+
+def endpoint_explanation_from_wire(response: jobs_pb2.ExplainEndpointResponse) -> EndpointExplanation:
+    """Why an endpoint has its share."""
+    return EndpointExplanation(endpoint_from_wire(response.endpoint), tuple(map(_decision, response.decisions)))
 
 
 def node_from_wire(node: jobs_pb2.Node) -> NodeInfo:
@@ -147,7 +150,26 @@ def endpoint_from_wire(endpoint: jobs_pb2.Endpoint) -> EndpointInfo:
         requests_per_second=endpoint.load.requests_per_second if endpoint.HasField("load") else None,
         delay_seconds=endpoint.load.delay_seconds if endpoint.load.HasField("delay_seconds") else None,
         cpu_cores=endpoint.load.cpu_cores if endpoint.HasField("load") else None,
+        in_objective=endpoint.load.in_objective if endpoint.load.HasField("in_objective") else None,
+        windows=tuple(map(_window, endpoint.load.windows)),
+        lag_seconds=endpoint.load.serving_lag_seconds if endpoint.load.HasField("serving_lag_seconds") else None,
     )
+
+
+def _window(window: common_pb2.DelayWindow) -> DelayWindow:
+    return DelayWindow(
+        window.seconds,
+        window.answers,
+        window.failures,
+        window.in_objective if window.HasField("in_objective") else None,
+        window.p50_seconds if window.HasField("p50_seconds") else None,
+        window.p95_seconds if window.HasField("p95_seconds") else None,
+        window.p99_seconds if window.HasField("p99_seconds") else None,
+    )
+
+
+def _decision(decision: jobs_pb2.Decision) -> DecisionInfo:
+    return DecisionInfo(_time(decision.at), decision.policy, decision.trigger, decision.node_id, _share(decision.share))
 
 
 def _spec(spec: common_pb2.JobSpec) -> JobSpec:

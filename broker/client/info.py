@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar
 
+from tiercel.broker.domain.endpoints import DelayWindow
 from tiercel.broker.domain.jobs import JobSpec, JobState, TierState
 from tiercel.broker.domain.shares import Share
 
@@ -158,14 +159,14 @@ JobEvent = StateEvent | ProgressEvent | TierEvent | ShareEvent
 
 @dataclass(frozen=True, slots=True)
 class DecisionInfo(_Jsonable):
-    """A change of a job's share as the scheduler decided it, with the reason in ``share.reason``.
+    """A change of a job's or endpoint's share as the scheduler decided it, with the reason in ``share.reason``.
 
     Attributes:
         at: When.
         policy: Name of the policy.
         trigger: What made the scheduler run: ``arrival``, ``exit``, ``tier``, ``node`` or ``interval``.
-        node_id: Where the job is placed.
-        share: What it got.
+        node_id: Where the job is placed, or the endpoint answers.
+        share: What it got; weight 1 without a cap for an endpoint that is not limited.
     """
 
     at: datetime
@@ -254,6 +255,11 @@ class EndpointInfo(_Jsonable):
         requests_per_second: Requests that arrived lately, or None while nothing was measured.
         delay_seconds: Mean time from arrival to answer lately, or None when nothing was answered.
         cpu_cores: CPU seconds per second that its answers took lately, or None while nothing was measured.
+        in_objective: Fraction of its requests that was answered within the objective lately; refused ones and those
+            that timed out were not. None without an objective or requests.
+        windows: Delays of the last few seconds, the shortest window first; empty without requests.
+        lag_seconds: By how much the inference server's event loop came late (95th percentile of the last 10 s), which
+            delays do not have in them; None while nothing was measured.
     """
 
     name: str
@@ -268,6 +274,17 @@ class EndpointInfo(_Jsonable):
     requests_per_second: float | None = None
     delay_seconds: float | None = None
     cpu_cores: float | None = None
+    in_objective: float | None = None
+    windows: tuple[DelayWindow, ...] = ()
+    lag_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointExplanation(_Jsonable):
+    """Why an endpoint has its share, and what was decided before, newest first."""
+
+    endpoint: EndpointInfo
+    decisions: tuple[DecisionInfo, ...]
 
 
 def _jsonable(value: Any) -> Any:

@@ -10,7 +10,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from tiercel.broker.client.client import Client
-from tiercel.broker.client.info import EndpointInfo, Explanation, JobEvent, JobInfo, NodeInfo, TierInfo
+from tiercel.broker.client.info import (
+    EndpointExplanation,
+    EndpointInfo,
+    Explanation,
+    JobEvent,
+    JobInfo,
+    NodeInfo,
+    TierInfo,
+)
 from tiercel.broker.client.options import ClientOptions
 from tiercel.broker.domain.errors import TiercelError
 from tiercel.broker.domain.jobs import JobSpec
@@ -81,6 +89,10 @@ class SyncClient:
     def explain_job(self, job_id: str) -> Explanation:
         """See :meth:`Client.explain_job`."""
         return self._run(self._client.explain_job(job_id))
+
+    def explain_endpoint(self, name: str) -> EndpointExplanation:
+        """See :meth:`Client.explain_endpoint`."""
+        return self._run(self._client.explain_endpoint(name))
 
     def list_nodes(self) -> tuple[NodeInfo, ...]:
         """See :meth:`Client.list_nodes`."""

@@ -57,6 +57,29 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class DelayWindow:
+    """How long an endpoint's answers took in the last few seconds.
+
+    Attributes:
+        seconds: How far the window reaches back.
+        answers: Requests that were answered with a result.
+        failures: Requests that were refused for want of room, timed out, or failed.
+        in_objective: Fraction of both that was answered within the objective, or None without one or without requests.
+        p50_seconds: Median delay of the answers, or None without answers.
+        p95_seconds: 95th percentile.
+        p99_seconds: 99th percentile.
+    """
+
+    seconds: float
+    answers: int = 0
+    failures: int = 0
+    in_objective: float | None = None
+    p50_seconds: float | None = None
+    p95_seconds: float | None = None
+    p99_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class EndpointUsage:
     """What requests an endpoint had in a while.
 
@@ -67,6 +90,9 @@ class EndpointUsage:
         answers: Requests that were answered with a result.
         delay_seconds: From arrival to answer, added up over the answers.
         cpu_seconds: CPU that running its model took.
+        failures: Requests that were refused for want of room, timed out, or failed.
+        on_time: Answers within the objective.
+        windows: Delays of the last few seconds, whenever the while began; the shortest window first.
     """
 
     endpoint: str
@@ -75,6 +101,9 @@ class EndpointUsage:
     answers: int = 0
     delay_seconds: float = 0.0
     cpu_seconds: float = 0.0
+    failures: int = 0
+    on_time: int = 0
+    windows: tuple[DelayWindow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +114,28 @@ class EndpointLoad:
         requests_per_second: Requests that arrived.
         delay_seconds: Mean time from arrival to answer, or None when nothing was answered.
         cpu_cores: CPU seconds per second that its answers took.
+        in_objective: Fraction of its requests that was answered within the objective, or None without one or without
+            requests.
+        windows: Delays of the last few seconds, the shortest window first; empty without requests.
+        lag_seconds: By how much the inference server's event loop came late, which delays do not have in them, or None.
     """
 
     requests_per_second: float = 0.0
     delay_seconds: float | None = None
     cpu_cores: float = 0.0
+    in_objective: float | None = None
+    windows: tuple[DelayWindow, ...] = ()
+    lag_seconds: float | None = None
+
+    @property
+    def p95_seconds(self) -> float | None:
+        """95th percentile of the delay in the shortest window, or None without answers."""
+        return self.windows[0].p95_seconds if self.windows else None
+
+    @property
+    def p99_seconds(self) -> float | None:
+        """99th percentile of the delay in the shortest window, or None without answers."""
+        return self.windows[0].p99_seconds if self.windows else None
 
 
 class DeliveryState(enum.Enum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tiercel.broker.domain.endpoints import Version
+from tiercel.broker.domain.endpoints import EndpointLoad, Version
 from tiercel.broker.domain.jobs import JobState, TierStatus
 from tiercel.broker.domain.shares import Share
 
@@ -76,6 +76,29 @@ class EndpointEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class EndpointShareChanged:
+    """What an endpoint may use of its node changed; ``share`` is None when nothing limits it any more."""
+
+    endpoint: str
+    tenant: str
+    at: float
+    node_id: str
+    share: Share | None
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointMeasured:
+    """What a node's inference server counted of an endpoint lately; of those that were asked something."""
+
+    endpoint: str
+    tenant: str
+    at: float
+    node_id: str
+    objective_seconds: float | None
+    load: EndpointLoad
+
+
+@dataclass(frozen=True, slots=True)
 class NodeEvent:
     """A node came or went."""
 
@@ -87,15 +110,16 @@ class NodeEvent:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A change of a job's share, as the scheduler decided it.
+    """A change of a job's or an endpoint's share, as the scheduler decided it.
 
     Attributes:
-        job_id: The job.
+        job_id: The job; empty when it is about an endpoint.
         at: Seconds since the Unix epoch.
         policy: Name of the policy.
         trigger: What made the scheduler run: ``arrival``, ``exit``, ``tier``, ``node`` or ``interval``.
-        node_id: Where the job is placed.
-        share: What it got, with the reason.
+        node_id: Where the job is placed, or the endpoint answers.
+        share: What it got, with the reason; weight 1 without a cap for an endpoint that is not limited.
+        endpoint: The endpoint; empty when it is about a job.
     """
 
     job_id: str
@@ -104,6 +128,17 @@ class Decision:
     trigger: str
     node_id: str
     share: Share = field()
+    endpoint: str = ""
+
+    @property
+    def subject(self) -> str:
+        """Whom it is about, a job or an endpoint, in one name; no job has the name of an endpoint."""
+        return subject_of_endpoint(self.endpoint) if self.endpoint else self.job_id
 
 
-Event = JobEvent | EndpointEvent | NodeEvent
+def subject_of_endpoint(name: str) -> str:
+    """The subject of decisions about an endpoint; ids of jobs have no colon."""
+    return f"endpoint:{name}"
+
+
+Event = JobEvent | EndpointEvent | EndpointShareChanged | EndpointMeasured | NodeEvent

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
 from tiercel.broker.domain.events import (
     EndpointEvent,
+    EndpointMeasured,
+    EndpointShareChanged,
     Event,
     JobEvent,
     NodeEvent,
@@ -49,6 +51,10 @@ def message_of(event: Event) -> Message:
             return _job_message(event)
         case EndpointEvent():
             return _endpoint_message(event)
+        case EndpointShareChanged():
+            return _endpoint_share_message(event)
+        case EndpointMeasured():
+            return _endpoint_load_message(event)
         case NodeEvent():
             return _node_message(event)
 
@@ -121,6 +127,36 @@ def _endpoint_message(event: EndpointEvent) -> Message:
         "sha256": version.sha256,
     }
     return _state(topic, event.at, news)
+
+
+def _endpoint_share_message(event: EndpointShareChanged) -> Message:
+    share = event.share
+    allocation = {
+        "node": event.node_id,
+        "cpu_weight": None if share is None else share.cpu_weight,
+        "cpu_cap_cores": None if share is None else share.cpu_cap_cores,
+        "reason": "" if share is None else share.reason,
+    }
+    topic = f"{ROOT}/{_segment(event.tenant)}/endpoints/{_segment(event.endpoint)}/allocation"
+    return _state(topic, event.at, {"endpoint": event.endpoint, "tenant": event.tenant, **allocation})
+
+
+def _endpoint_load_message(event: EndpointMeasured) -> Message:
+    load = event.load
+    news = {
+        "endpoint": event.endpoint,
+        "tenant": event.tenant,
+        "node": event.node_id,
+        "objective_seconds": event.objective_seconds,
+        "requests_per_second": load.requests_per_second,
+        "delay_seconds": load.delay_seconds,
+        "cpu_cores": load.cpu_cores,
+        "in_objective": load.in_objective,
+        "lag_seconds": load.lag_seconds,
+        "windows": [asdict(window) for window in load.windows],
+    }
+    topic = f"{ROOT}/{_segment(event.tenant)}/endpoints/{_segment(event.endpoint)}/load"
+    return Message(topic, _payload(event.at, news), qos=0, retain=False)
 
 
 def _node_message(event: NodeEvent) -> Message:

@@ -100,6 +100,9 @@ class EndpointView:
         cpu_cores_used: CPU seconds per second that its answers took.
         quality: Metric of the live version where larger is better and 1 is perfect (accuracy), else None.
         share: Its present share, or None while nothing limits it.
+        in_objective: Fraction of its requests that was answered within the objective; refused ones and those that timed
+            out were not. None without an objective or requests, and where nobody counts.
+        p95_seconds: 95th percentile of the time from arrival to answer in the last ten seconds, or None.
     """
 
     name: str
@@ -112,6 +115,8 @@ class EndpointView:
     cpu_cores_used: float = 0.0
     quality: float | None = None
     share: Share | None = None
+    in_objective: float | None = None
+    p95_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,8 +95,8 @@ class Store(ABC):
         """The job's latest ``limit`` progress events, oldest first."""
 
     @abstractmethod
-    async def decisions_of(self, job_id: str, *, limit: int) -> list[Decision]:
-        """The job's latest ``limit`` decisions, the one saved last first."""
+    async def decisions_of(self, subject: str, *, limit: int) -> list[Decision]:
+        """The latest ``limit`` decisions about a subject (:attr:`.Decision.subject`), the one saved last first."""
 
     @abstractmethod
     async def load_run_records(self) -> list[RunRecord]:
@@ -121,8 +121,8 @@ class Store(ABC):
         """
 
     @abstractmethod
-    async def prune_decisions(self, keep_per_job: int) -> int:
-        """Drop decisions older than the newest ``keep_per_job`` of their job; returns how many were dropped."""
+    async def prune_decisions(self, keep: int) -> int:
+        """Drop decisions older than the newest ``keep`` of their subject; returns how many were dropped."""
 
     async def __aenter__(self) -> Self:
         await self.open()

@@ -110,9 +110,9 @@ class MemoryStore(Store):
         progress = [event for event in self._events() if event.job_id == job_id and _is_progress(event)]
         return progress[max(len(progress) - limit, 0) :]
 
-    async def decisions_of(self, job_id: str, *, limit: int) -> list[Decision]:
-        """The job's latest decisions, the one saved last first."""
-        return [decision for decision in reversed(self._opened().decisions) if decision.job_id == job_id][:limit]
+    async def decisions_of(self, subject: str, *, limit: int) -> list[Decision]:
+        """The latest decisions about a job or an endpoint, the one saved last first."""
+        return [decision for decision in reversed(self._opened().decisions) if decision.subject == subject][:limit]
 
     async def load_run_records(self) -> list[RunRecord]:
         """All run records by the time they were made, then by job."""
@@ -138,10 +138,10 @@ class MemoryStore(Store):
             del self._contents.events[event.sequence]
         return len(dropped)
 
-    async def prune_decisions(self, keep_per_job: int) -> int:
-        """Drop decisions older than the newest ``keep_per_job`` of their job."""
+    async def prune_decisions(self, keep: int) -> int:
+        """Drop decisions older than the newest ``keep`` of their subject."""
         contents = self._opened()
-        dropped = _older(contents.decisions, lambda decision: decision.job_id, keep_per_job)
+        dropped = _older(contents.decisions, lambda decision: decision.subject, keep)
         gone = set(map(id, dropped))
         contents.decisions = [decision for decision in contents.decisions if id(decision) not in gone]
         return len(dropped)

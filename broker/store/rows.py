@@ -72,7 +72,7 @@ def event_row(event: JobEvent) -> dict[str, Any]:
 
 def decision_row(decision: Decision) -> dict[str, Any]:
     """The decision."""
-    return {"job_id": decision.job_id, "at": decision.at, "content": to_json(decision)}
+    return {"job_id": decision.subject, "at": decision.at, "content": to_json(decision)}
 
 
 def run_record_row(record: RunRecord) -> dict[str, Any]:

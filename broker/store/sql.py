@@ -173,10 +173,10 @@ class SqlStore(Store):
         newest_first = await self._load(JobEvent, query.order_by(columns.sequence.desc()).limit(limit))
         return newest_first[::-1]
 
-    async def decisions_of(self, job_id: str, *, limit: int) -> list[Decision]:
-        """The job's latest decisions, the one saved last first."""
+    async def decisions_of(self, subject: str, *, limit: int) -> list[Decision]:
+        """The latest decisions about a job or an endpoint, the one saved last first."""
         columns = tables.decisions.c
-        query = select(columns.content).where(columns.job_id == job_id).order_by(columns.id.desc()).limit(limit)
+        query = select(columns.content).where(columns.job_id == subject).order_by(columns.id.desc()).limit(limit)
         return await self._load(Decision, query)
 
     async def load_run_records(self) -> list[RunRecord]:
@@ -212,12 +212,12 @@ class SqlStore(Store):
         # The very last event stays whatever it is: numbers must not be given out again after a restart.
         return await self._delete(delete(tables.events).where(columns.sequence.in_(old), columns.sequence < newest))
 
-    async def prune_decisions(self, keep_per_job: int) -> int:
-        """Drop decisions older than the newest ``keep_per_job`` of their job."""
+    async def prune_decisions(self, keep: int) -> int:
+        """Drop decisions older than the newest ``keep`` of their subject."""
         columns = tables.decisions.c
         rank = func.row_number().over(partition_by=columns.job_id, order_by=columns.id.desc())
         ranked = select(columns.id, rank.label("rank")).subquery()
-        old = select(ranked.c.id).where(ranked.c.rank > keep_per_job)
+        old = select(ranked.c.id).where(ranked.c.rank > keep)
         return await self._delete(delete(tables.decisions).where(columns.id.in_(old)))
 
     async def _load(self, kind: type[_T], query: Select[Any]) -> list[_T]:

@@ -90,7 +90,7 @@ decisions = Table(
     "decisions",
     metadata,
     Column("id", _COUNTER, primary_key=True, autoincrement=True),
-    Column("job_id", Text, nullable=False),
+    Column("job_id", Text, nullable=False),  # the decision's subject: a job's id, or an endpoint with a prefix
     Column("at", Double, nullable=False),
     Column("content", Text, nullable=False),
     Index("decisions_by_job", "job_id", "id"),

@@ -181,6 +181,16 @@ class ScriptedJobs(jobs_pb2_grpc.JobsServiceServicer):
         explained = await self._job(request.job_id, context)
         return jobs_pb2.ExplainJobResponse(job=explained, decisions=self.script.decisions)
 
+    async def ExplainEndpoint(
+        self, request: jobs_pb2.ExplainEndpointRequest, context: Context
+    ) -> jobs_pb2.ExplainEndpointResponse:
+        await self._enter("ExplainEndpoint", context)
+        found = next((each for each in self.script.endpoints if each.name == request.endpoint), None)
+        if found is None:
+            message = f"There is no endpoint '{request.endpoint}'."
+            await _refuse(Refusal(grpc.StatusCode.NOT_FOUND, "not_found", message, "endpoint"), context)
+        return jobs_pb2.ExplainEndpointResponse(endpoint=found, decisions=self.script.decisions)
+
     async def ListNodes(self, request: jobs_pb2.ListNodesRequest, context: Context) -> jobs_pb2.ListNodesResponse:
         await self._enter("ListNodes", context)
         return jobs_pb2.ListNodesResponse(nodes=self.script.nodes)

@@ -91,7 +91,7 @@ class ScriptedBroker(nodes_pb2_grpc.NodesServiceServicer):
         self.held_checkpoints = 0
         self._runs: dict[str, nodes_pb2.WantedRun] = {}
         self._deliveries: dict[str, nodes_pb2.WantedDelivery] = {}
-        self._endpoints: tuple[nodes_pb2.WantedEndpoint, ...] = ()
+        self._endpoints: tuple[nodes_pb2.WantedEndpoint, ...] | None = ()
         self._generation = 0
         self._changed = asyncio.Condition()
         self._server: aio.Server | None = None
@@ -114,12 +114,12 @@ class ScriptedBroker(nodes_pb2_grpc.NodesServiceServicer):
         self,
         *runs: nodes_pb2.WantedRun,
         deliveries: Sequence[nodes_pb2.WantedDelivery] = (),
-        endpoints: Sequence[nodes_pb2.WantedEndpoint] = (),
+        endpoints: Sequence[nodes_pb2.WantedEndpoint] | None = (),
     ) -> None:
-        """From now on this, and nothing else, is wanted."""
+        """From now on this, and nothing else, is wanted; ``endpoints`` is None while nothing is decided about them."""
         self._runs = {run.run_id: run for run in runs}
         self._deliveries = {delivery.delivery_id: delivery for delivery in deliveries}
-        self._endpoints = tuple(endpoints)
+        self._endpoints = None if endpoints is None else tuple(endpoints)
         async with self._changed:
             self._generation += 1
             self._changed.notify_all()
@@ -188,7 +188,11 @@ class ScriptedBroker(nodes_pb2_grpc.NodesServiceServicer):
             copy.log_offset_bytes = len(self.heard.output(run.run_id))
             runs.append(copy)
         return nodes_pb2.WantedState(
-            generation=self._generation, runs=runs, deliveries=self._deliveries.values(), endpoints=self._endpoints
+            generation=self._generation,
+            runs=runs,
+            deliveries=self._deliveries.values(),
+            endpoints=self._endpoints or (),
+            endpoints_pending=self._endpoints is None,
         )
 
     async def _read(self, requests: AsyncIterator[nodes_pb2.ConnectRequest], epoch: int) -> None:

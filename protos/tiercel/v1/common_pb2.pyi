@@ -229,3 +229,61 @@ class JobSpec(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType_program) -> _WhichOneofReturnType_program | None: ...
 
 Global___JobSpec: _TypeAlias = JobSpec  # noqa: Y015
+
+@_typing.final
+class DelayWindow(_message.Message):
+    """Delays of an endpoint's answers in the last few seconds."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SECONDS_FIELD_NUMBER: _builtins.int
+    ANSWERS_FIELD_NUMBER: _builtins.int
+    FAILURES_FIELD_NUMBER: _builtins.int
+    IN_OBJECTIVE_FIELD_NUMBER: _builtins.int
+    P50_SECONDS_FIELD_NUMBER: _builtins.int
+    P95_SECONDS_FIELD_NUMBER: _builtins.int
+    P99_SECONDS_FIELD_NUMBER: _builtins.int
+    seconds: _builtins.float
+    """How far it reaches back."""
+    answers: _builtins.int
+    failures: _builtins.int
+    """Requests that were refused for want of room, timed out, or failed."""
+    in_objective: _builtins.float
+    """Fraction of both that was answered within the objective; absent without an objective or requests."""
+    p50_seconds: _builtins.float
+    """Quantiles in seconds; absent without answers."""
+    p95_seconds: _builtins.float
+    p99_seconds: _builtins.float
+    def __init__(
+        self,
+        *,
+        seconds: _builtins.float = ...,
+        answers: _builtins.int = ...,
+        failures: _builtins.int = ...,
+        in_objective: _builtins.float | None = ...,
+        p50_seconds: _builtins.float | None = ...,
+        p95_seconds: _builtins.float | None = ...,
+        p99_seconds: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_in_objective", b"_in_objective", "_p50_seconds", b"_p50_seconds", "_p95_seconds", b"_p95_seconds", "_p99_seconds", b"_p99_seconds", "in_objective", b"in_objective", "p50_seconds", b"p50_seconds", "p95_seconds", b"p95_seconds", "p99_seconds", b"p99_seconds"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_in_objective", b"_in_objective", "_p50_seconds", b"_p50_seconds", "_p95_seconds", b"_p95_seconds", "_p99_seconds", b"_p99_seconds", "answers", b"answers", "failures", b"failures", "in_objective", b"in_objective", "p50_seconds", b"p50_seconds", "p95_seconds", b"p95_seconds", "p99_seconds", b"p99_seconds", "seconds", b"seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__in_objective: _TypeAlias = _typing.Literal["in_objective"]  # noqa: Y015
+    _WhichOneofArgType__in_objective: _TypeAlias = _typing.Literal["_in_objective", b"_in_objective"]  # noqa: Y015
+    _WhichOneofReturnType__p50_seconds: _TypeAlias = _typing.Literal["p50_seconds"]  # noqa: Y015
+    _WhichOneofArgType__p50_seconds: _TypeAlias = _typing.Literal["_p50_seconds", b"_p50_seconds"]  # noqa: Y015
+    _WhichOneofReturnType__p95_seconds: _TypeAlias = _typing.Literal["p95_seconds"]  # noqa: Y015
+    _WhichOneofArgType__p95_seconds: _TypeAlias = _typing.Literal["_p95_seconds", b"_p95_seconds"]  # noqa: Y015
+    _WhichOneofReturnType__p99_seconds: _TypeAlias = _typing.Literal["p99_seconds"]  # noqa: Y015
+    _WhichOneofArgType__p99_seconds: _TypeAlias = _typing.Literal["_p99_seconds", b"_p99_seconds"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__in_objective) -> _WhichOneofReturnType__in_objective | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__p50_seconds) -> _WhichOneofReturnType__p50_seconds | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__p95_seconds) -> _WhichOneofReturnType__p95_seconds | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__p99_seconds) -> _WhichOneofReturnType__p99_seconds | None: ...
+
+Global___DelayWindow: _TypeAlias = DelayWindow  # noqa: Y015

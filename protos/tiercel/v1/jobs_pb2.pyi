@@ -743,6 +743,51 @@ class ExplainJobResponse(_message.Message):
 Global___ExplainJobResponse: _TypeAlias = ExplainJobResponse  # noqa: Y015
 
 @_typing.final
+class ExplainEndpointRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENDPOINT_FIELD_NUMBER: _builtins.int
+    endpoint: _builtins.str
+    def __init__(
+        self,
+        *,
+        endpoint: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainEndpointRequest: _TypeAlias = ExplainEndpointRequest  # noqa: Y015
+
+@_typing.final
+class ExplainEndpointResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENDPOINT_FIELD_NUMBER: _builtins.int
+    DECISIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def endpoint(self) -> Global___Endpoint: ...
+    @_builtins.property
+    def decisions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Decision]:
+        """Newest first, at most 50; only decisions that changed something. A share of weight 1 without a cap is no limit."""
+
+    def __init__(
+        self,
+        *,
+        endpoint: Global___Endpoint | None = ...,
+        decisions: _abc.Iterable[Global___Decision] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["decisions", b"decisions", "endpoint", b"endpoint"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainEndpointResponse: _TypeAlias = ExplainEndpointResponse  # noqa: Y015
+
+@_typing.final
 class ListNodesRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -949,25 +994,48 @@ class EndpointLoad(_message.Message):
     REQUESTS_PER_SECOND_FIELD_NUMBER: _builtins.int
     DELAY_SECONDS_FIELD_NUMBER: _builtins.int
     CPU_CORES_FIELD_NUMBER: _builtins.int
+    IN_OBJECTIVE_FIELD_NUMBER: _builtins.int
+    WINDOWS_FIELD_NUMBER: _builtins.int
+    SERVING_LAG_SECONDS_FIELD_NUMBER: _builtins.int
     requests_per_second: _builtins.float
     delay_seconds: _builtins.float
     """Mean seconds from arrival to answer; absent when nothing was answered."""
     cpu_cores: _builtins.float
     """CPU seconds per second that its answers took."""
+    in_objective: _builtins.float
+    """Fraction of its requests that were answered within the objective; absent without an objective or requests."""
+    serving_lag_seconds: _builtins.float
+    """By how much the inference server's event loop came late, which delays do not have in them; absent while unknown."""
+    @_builtins.property
+    def windows(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.DelayWindow]:
+        """Delays in the last seconds, the shortest window first."""
+
     def __init__(
         self,
         *,
         requests_per_second: _builtins.float = ...,
         delay_seconds: _builtins.float | None = ...,
         cpu_cores: _builtins.float = ...,
+        in_objective: _builtins.float | None = ...,
+        windows: _abc.Iterable[_common_pb2.DelayWindow] | None = ...,
+        serving_lag_seconds: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_delay_seconds", b"_delay_seconds", "delay_seconds", b"delay_seconds"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_delay_seconds", b"_delay_seconds", "_in_objective", b"_in_objective", "_serving_lag_seconds", b"_serving_lag_seconds", "delay_seconds", b"delay_seconds", "in_objective", b"in_objective", "serving_lag_seconds", b"serving_lag_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delay_seconds", b"_delay_seconds", "cpu_cores", b"cpu_cores", "delay_seconds", b"delay_seconds", "requests_per_second", b"requests_per_second"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delay_seconds", b"_delay_seconds", "_in_objective", b"_in_objective", "_serving_lag_seconds", b"_serving_lag_seconds", "cpu_cores", b"cpu_cores", "delay_seconds", b"delay_seconds", "in_objective", b"in_objective", "requests_per_second", b"requests_per_second", "serving_lag_seconds", b"serving_lag_seconds", "windows", b"windows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__delay_seconds: _TypeAlias = _typing.Literal["delay_seconds"]  # noqa: Y015
     _WhichOneofArgType__delay_seconds: _TypeAlias = _typing.Literal["_delay_seconds", b"_delay_seconds"]  # noqa: Y015
+    _WhichOneofReturnType__in_objective: _TypeAlias = _typing.Literal["in_objective"]  # noqa: Y015
+    _WhichOneofArgType__in_objective: _TypeAlias = _typing.Literal["_in_objective", b"_in_objective"]  # noqa: Y015
+    _WhichOneofReturnType__serving_lag_seconds: _TypeAlias = _typing.Literal["serving_lag_seconds"]  # noqa: Y015
+    _WhichOneofArgType__serving_lag_seconds: _TypeAlias = _typing.Literal["_serving_lag_seconds", b"_serving_lag_seconds"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__delay_seconds) -> _WhichOneofReturnType__delay_seconds | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__in_objective) -> _WhichOneofReturnType__in_objective | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__serving_lag_seconds) -> _WhichOneofReturnType__serving_lag_seconds | None: ...
 
 Global___EndpointLoad: _TypeAlias = EndpointLoad  # noqa: Y015
 

@@ -69,6 +69,11 @@ class JobsServiceStub(object):
                 request_serializer=tiercel_dot_v1_dot_jobs__pb2.ExplainJobRequest.SerializeToString,
                 response_deserializer=tiercel_dot_v1_dot_jobs__pb2.ExplainJobResponse.FromString,
                 _registered_method=True)
+        self.ExplainEndpoint = channel.unary_unary(
+                '/tiercel.v1.JobsService/ExplainEndpoint',
+                request_serializer=tiercel_dot_v1_dot_jobs__pb2.ExplainEndpointRequest.SerializeToString,
+                response_deserializer=tiercel_dot_v1_dot_jobs__pb2.ExplainEndpointResponse.FromString,
+                _registered_method=True)
         self.ListNodes = channel.unary_unary(
                 '/tiercel.v1.JobsService/ListNodes',
                 request_serializer=tiercel_dot_v1_dot_jobs__pb2.ListNodesRequest.SerializeToString,
@@ -131,6 +136,13 @@ class JobsServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExplainEndpoint(self, request, context):
+        """The same of an endpoint.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListNodes(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -180,6 +192,11 @@ def add_JobsServiceServicer_to_server(servicer, server):
                     servicer.ExplainJob,
                     request_deserializer=tiercel_dot_v1_dot_jobs__pb2.ExplainJobRequest.FromString,
                     response_serializer=tiercel_dot_v1_dot_jobs__pb2.ExplainJobResponse.SerializeToString,
+            ),
+            'ExplainEndpoint': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainEndpoint,
+                    request_deserializer=tiercel_dot_v1_dot_jobs__pb2.ExplainEndpointRequest.FromString,
+                    response_serializer=tiercel_dot_v1_dot_jobs__pb2.ExplainEndpointResponse.SerializeToString,
             ),
             'ListNodes': grpc.unary_unary_rpc_method_handler(
                     servicer.ListNodes,
@@ -381,6 +398,33 @@ class JobsService(object):
             '/tiercel.v1.JobsService/ExplainJob',
             tiercel_dot_v1_dot_jobs__pb2.ExplainJobRequest.SerializeToString,
             tiercel_dot_v1_dot_jobs__pb2.ExplainJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainEndpoint(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tiercel.v1.JobsService/ExplainEndpoint',
+            tiercel_dot_v1_dot_jobs__pb2.ExplainEndpointRequest.SerializeToString,
+            tiercel_dot_v1_dot_jobs__pb2.ExplainEndpointResponse.FromString,
             options,
             channel_credentials,
             insecure,

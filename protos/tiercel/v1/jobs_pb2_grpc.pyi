@@ -45,6 +45,8 @@ class JobsServiceStub:
     """The training script's output from a byte offset on."""
     ExplainJob: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.ExplainJobRequest, _jobs_pb2.ExplainJobResponse]
     """Why the job has the share it has, and what the scheduler decided before."""
+    ExplainEndpoint: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.ExplainEndpointRequest, _jobs_pb2.ExplainEndpointResponse]
+    """The same of an endpoint."""
     ListNodes: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.ListNodesRequest, _jobs_pb2.ListNodesResponse]
     ListEndpoints: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.ListEndpointsRequest, _jobs_pb2.ListEndpointsResponse]
 
@@ -63,6 +65,8 @@ class JobsServiceAsyncStub(JobsServiceStub):
     """The training script's output from a byte offset on."""
     ExplainJob: _aio.UnaryUnaryMultiCallable[_jobs_pb2.ExplainJobRequest, _jobs_pb2.ExplainJobResponse]  # type: ignore[assignment]
     """Why the job has the share it has, and what the scheduler decided before."""
+    ExplainEndpoint: _aio.UnaryUnaryMultiCallable[_jobs_pb2.ExplainEndpointRequest, _jobs_pb2.ExplainEndpointResponse]  # type: ignore[assignment]
+    """The same of an endpoint."""
     ListNodes: _aio.UnaryUnaryMultiCallable[_jobs_pb2.ListNodesRequest, _jobs_pb2.ListNodesResponse]  # type: ignore[assignment]
     ListEndpoints: _aio.UnaryUnaryMultiCallable[_jobs_pb2.ListEndpointsRequest, _jobs_pb2.ListEndpointsResponse]  # type: ignore[assignment]
 
@@ -120,6 +124,14 @@ class JobsServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_jobs_pb2.ExplainJobResponse, _abc.Awaitable[_jobs_pb2.ExplainJobResponse]]:
         """Why the job has the share it has, and what the scheduler decided before."""
+
+    @_abc_1.abstractmethod
+    def ExplainEndpoint(
+        self,
+        request: _jobs_pb2.ExplainEndpointRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_jobs_pb2.ExplainEndpointResponse, _abc.Awaitable[_jobs_pb2.ExplainEndpointResponse]]:
+        """The same of an endpoint."""
 
     @_abc_1.abstractmethod
     def ListNodes(

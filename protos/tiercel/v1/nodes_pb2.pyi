@@ -223,6 +223,11 @@ class Heartbeat(_message.Message):
     RUNS_FIELD_NUMBER: _builtins.int
     IMAGES_FIELD_NUMBER: _builtins.int
     ENDPOINTS_FIELD_NUMBER: _builtins.int
+    SERVING_LAG_SECONDS_FIELD_NUMBER: _builtins.int
+    serving_lag_seconds: _builtins.float
+    """By how much the inference server's event loop came late (95th percentile of the last 10 s): delays do not have it in
+    them. Absent while nobody knows.
+    """
     @_builtins.property
     def runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunUsage]: ...
     @_builtins.property
@@ -239,12 +244,15 @@ class Heartbeat(_message.Message):
         runs: _abc.Iterable[Global___RunUsage] | None = ...,
         images: _abc.Iterable[_builtins.str] | None = ...,
         endpoints: _abc.Iterable[Global___EndpointUsage] | None = ...,
+        serving_lag_seconds: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_serving_lag_seconds", b"_serving_lag_seconds", "serving_lag_seconds", b"serving_lag_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoints", b"endpoints", "images", b"images", "runs", b"runs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_serving_lag_seconds", b"_serving_lag_seconds", "endpoints", b"endpoints", "images", b"images", "runs", b"runs", "serving_lag_seconds", b"serving_lag_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__serving_lag_seconds: _TypeAlias = _typing.Literal["serving_lag_seconds"]  # noqa: Y015
+    _WhichOneofArgType__serving_lag_seconds: _TypeAlias = _typing.Literal["_serving_lag_seconds", b"_serving_lag_seconds"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__serving_lag_seconds) -> _WhichOneofReturnType__serving_lag_seconds | None: ...
 
 Global___Heartbeat: _TypeAlias = Heartbeat  # noqa: Y015
 
@@ -260,6 +268,9 @@ class EndpointUsage(_message.Message):
     ANSWERS_FIELD_NUMBER: _builtins.int
     DELAY_SECONDS_FIELD_NUMBER: _builtins.int
     CPU_SECONDS_FIELD_NUMBER: _builtins.int
+    FAILURES_FIELD_NUMBER: _builtins.int
+    ON_TIME_FIELD_NUMBER: _builtins.int
+    WINDOWS_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
     seconds: _builtins.float
     """How long the while was."""
@@ -271,6 +282,14 @@ class EndpointUsage(_message.Message):
     """Seconds from arrival to answer, added up over the answers."""
     cpu_seconds: _builtins.float
     """CPU seconds in which its model ran."""
+    failures: _builtins.int
+    """Requests that were refused for want of room, timed out, or failed."""
+    on_time: _builtins.int
+    """Answers within the objective; 0 where there is none."""
+    @_builtins.property
+    def windows(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.DelayWindow]:
+        """The last seconds, whenever the last heartbeat was; the shortest first."""
+
     def __init__(
         self,
         *,
@@ -280,10 +299,13 @@ class EndpointUsage(_message.Message):
         answers: _builtins.int = ...,
         delay_seconds: _builtins.float = ...,
         cpu_seconds: _builtins.float = ...,
+        failures: _builtins.int = ...,
+        on_time: _builtins.int = ...,
+        windows: _abc.Iterable[_common_pb2.DelayWindow] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "cpu_seconds", b"cpu_seconds", "delay_seconds", b"delay_seconds", "endpoint", b"endpoint", "requests", b"requests", "seconds", b"seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "cpu_seconds", b"cpu_seconds", "delay_seconds", b"delay_seconds", "endpoint", b"endpoint", "failures", b"failures", "on_time", b"on_time", "requests", b"requests", "seconds", b"seconds", "windows", b"windows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -581,8 +603,11 @@ class WantedState(_message.Message):
     RUNS_FIELD_NUMBER: _builtins.int
     DELIVERIES_FIELD_NUMBER: _builtins.int
     ENDPOINTS_FIELD_NUMBER: _builtins.int
+    ENDPOINTS_PENDING_FIELD_NUMBER: _builtins.int
     generation: _builtins.int
     """Grows with each change within one lease epoch."""
+    endpoints_pending: _builtins.bool
+    """Nothing was decided about endpoints since the broker began: each keeps what it may use."""
     @_builtins.property
     def runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___WantedRun]: ...
     @_builtins.property
@@ -598,10 +623,11 @@ class WantedState(_message.Message):
         runs: _abc.Iterable[Global___WantedRun] | None = ...,
         deliveries: _abc.Iterable[Global___WantedDelivery] | None = ...,
         endpoints: _abc.Iterable[Global___WantedEndpoint] | None = ...,
+        endpoints_pending: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deliveries", b"deliveries", "endpoints", b"endpoints", "generation", b"generation", "runs", b"runs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deliveries", b"deliveries", "endpoints", b"endpoints", "endpoints_pending", b"endpoints_pending", "generation", b"generation", "runs", b"runs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -668,18 +694,24 @@ class WantedEndpoint(_message.Message):
 
     ENDPOINT_FIELD_NUMBER: _builtins.int
     SHARE_FIELD_NUMBER: _builtins.int
+    OBJECTIVE_SECONDS_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
+    objective_seconds: _builtins.float
+    """Seconds that an answer may take, which its answers are counted against; 0 means that nobody has said."""
     @_builtins.property
-    def share(self) -> _common_pb2.Share: ...
+    def share(self) -> _common_pb2.Share:
+        """Absent: not limited."""
+
     def __init__(
         self,
         *,
         endpoint: _builtins.str = ...,
         share: _common_pb2.Share | None = ...,
+        objective_seconds: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["share", b"share"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "share", b"share"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "objective_seconds", b"objective_seconds", "share", b"share"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -75,6 +75,10 @@ async def test_heartbeats_say_what_requests_took(broker: ScriptedBroker, agent: 
     await until(lambda: (serving := broker.heard.serving()) and serving.versions, seconds=DEADLINE)
     address = broker.heard.serving()
     assert address is not None
+    await broker.want(endpoints=[nodes_pb2.WantedEndpoint(endpoint="line", objective_seconds=1000.0)])
+    async with asyncio.timeout(DEADLINE):
+        while (await told(broker)).get("objective_seconds") != 1000.0:
+            pass
     await until(lambda: len([m for m in broker.heard.messages if m.HasField("heartbeat")]) > 5, seconds=DEADLINE)
     assert broker.heard.usage("line") == []
     url = f"http://{address.http}/v2/models/line/infer"
@@ -86,7 +90,24 @@ async def test_heartbeats_say_what_requests_took(broker: ScriptedBroker, agent: 
     await until(lambda: sum(usage.answers for usage in broker.heard.usage("line")) == 20, seconds=DEADLINE)
     said = broker.heard.usage("line")
     assert sum(usage.requests for usage in said) == 20
+    assert sum(usage.on_time for usage in said) == 20
+    assert said[-1].windows[0].answers == 20
+    assert said[-1].windows[0].in_objective == 1.0
+    assert 0 < said[-1].windows[0].p50_seconds <= said[-1].windows[0].p99_seconds
     assert all(usage.seconds > 0 and usage.delay_seconds > 0 and usage.cpu_seconds > 0 for usage in said)
+
+
+async def test_a_broker_that_has_not_decided_yet_lifts_nothing(broker: ScriptedBroker, agent: AgentProcess) -> None:
+    await until(broker.heard.serving, seconds=DEADLINE)
+    await broker.want(endpoints=[wanted("line", 0.25, 0.5)])
+    await until_told(broker, 0.5, 0.25)
+    await broker.want(wanted_run("job-1", "import time; time.sleep(600)"), endpoints=None)
+    await until(lambda: broker.heard.is_running("job-1"), seconds=DEADLINE)
+    # What holds is also said to a server that begins anew.
+    os.kill(json.loads((agent.state_dir / "agent" / "serving.json").read_text())["pid"], 9)
+    await until_told(broker, 0.5, 0.25)
+    await broker.want()
+    await until_told(broker, None, 1.0)
 
 
 async def test_a_weight_becomes_a_cap_while_a_job_runs(broker: ScriptedBroker, agent: AgentProcess) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tiercel.trainer_agent.endpoint_usage import ServingUsage, Totals, UsageMeter
-from tiercel.v1 import nodes_pb2
+from tiercel.v1 import common_pb2, nodes_pb2
 
 
 def usage(uptime: float, **requests: int) -> ServingUsage:
@@ -54,3 +54,35 @@ def test_a_request_that_is_not_answered_yet_is_told() -> None:
     meter.note(ServingUsage(1.0, {}))
     meter.note(ServingUsage(2.0, {"a": Totals(requests=1)}))
     assert meter.take() == [nodes_pb2.EndpointUsage(endpoint="a", seconds=1.0, requests=1)]
+
+
+def test_what_the_server_leaves_out_did_not_change() -> None:
+    meter = UsageMeter()
+    assert meter.since == 0.0
+    meter.note(usage(100.0, a=50, b=5))
+    assert meter.since == 100.0
+    meter.note(usage(101.0, a=52))
+    meter.note(usage(102.0, b=6))
+    assert told(meter) == {"a": (2.0, 2, 2, 1.0, 0.5), "b": (2.0, 1, 1, 0.5, 0.25)}
+    meter.note(usage(103.0))
+    assert told(meter) == {}
+
+
+def test_another_server_is_asked_for_all_and_none_of_that_is_news() -> None:
+    meter = UsageMeter()
+    meter.note(usage(100.0, a=50))
+    meter.begin_anew()
+    assert (meter.since, told(meter)) == (0.0, {})
+    meter.note(usage(500.0, a=80))
+    meter.note(usage(501.0, a=81))
+    assert told(meter) == {"a": (1.0, 1, 1, 0.5, 0.25)}
+
+
+def test_failures_answers_on_time_and_windows_are_told() -> None:
+    meter = UsageMeter()
+    window = common_pb2.DelayWindow(seconds=10.0, answers=7, failures=2, p95_seconds=0.5)
+    meter.note(ServingUsage(1.0, {"a": Totals(failures=1)}))
+    meter.note(ServingUsage(2.0, {"a": Totals(9, 7, 1.0, 1.0, 3, 4)}, {"a": (window,)}, 0.25))
+    (message,) = meter.take()
+    assert (message.failures, message.on_time, list(message.windows)) == (2, 4, [window])
+    assert meter.lag_seconds == 0.25

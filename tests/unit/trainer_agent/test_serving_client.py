@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from tiercel.trainer_agent.endpoint_shares import EndpointTerms
 from tiercel.trainer_agent.endpoint_usage import ServingUsage, Totals
 from tiercel.trainer_agent.errors import DeliveryFailedError
 from tiercel.trainer_agent.limits.contract import CpuShare
@@ -24,10 +25,12 @@ class FakeServing:
         self.answers: list[web.Response] = []
         self.paths: list[str] = []
         self.bodies: list[str] = []
+        self.queries: list[str] = []
         self.address = ""
 
     async def handle(self, request: web.Request) -> web.Response:
         self.paths.append(request.path)
+        self.queries.append(request.query_string)
         self.bodies.append(await request.text())
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         return web.Response(status=answer.status, body=answer.body)
@@ -127,27 +130,52 @@ async def test_what_requests_took(serving: FakeServing, session: aiohttp.ClientS
             b' "cpu_seconds": 0.25, "waiting": 1}]}'
         )
     ]
-    assert await client.usage(serving.address) == ServingUsage(2.5, {"a": Totals(3, 2, 0.5, 0.25)})
+    assert await client.usage(serving.address) == ServingUsage(2.5, {"a": Totals(3, 2, 0.5, 0.25)}, {"a": ()})
     for wrong in (
         web.Response(status=404),
         web.Response(body=b"{"),
         web.Response(body=b"[]"),
         web.Response(body=b'{"uptime_seconds": 1, "models": [{"name": "a"}]}'),
+        web.Response(body=b'{"uptime_seconds": 1, "models": [], "loop_lag": [{}]}'),
     ):
         serving.answers = [wrong]
         with pytest.raises(ServingUnreachableError):
             await client.usage(serving.address)
 
 
+async def test_delays_of_endpoints_that_were_asked_something_since(
+    serving: FakeServing, session: aiohttp.ClientSession
+) -> None:
+    client = ServingClient(session, lambda: serving.address)
+    window = {"seconds": 9.5, "answers": 4, "failures": 1, "rate": 0.4, "in_objective": 0.6, "p50": 0.1, "p95": 0.2}
+    idle = {"seconds": 60.0, "answers": 0, "failures": 0, "in_objective": None, "p50": None, "p95": None, "p99": None}
+    line = {"name": "a", "requests": 5, "answers": 4, "delay_seconds": 0.5, "cpu_seconds": 0.25}
+    line |= {"failures": 1, "on_time": 3, "windows": [{**window, "p99": 0.3}, idle]}
+    content = {"uptime_seconds": 9.0, "loop_lag": [{"seconds": 9.0, "p95": 0.004}], "models": [line]}
+    serving.answers = [web.Response(body=json.dumps(content).encode())]
+    usage = await client.usage(serving.address, 7.5)
+    assert serving.queries == ["since=7.5"]
+    assert (usage.totals["a"].failures, usage.totals["a"].on_time, usage.lag_seconds) == (1, 3, 0.004)
+    lately, long = usage.windows["a"]
+    assert (lately.in_objective, lately.p50_seconds, lately.p99_seconds, lately.failures) == (0.6, 0.1, 0.3, 1)
+    assert not long.HasField("in_objective")
+    assert not long.HasField("p95_seconds")
+
+
 async def test_shares_are_declared_as_a_whole(serving: FakeServing, session: aiohttp.ClientSession) -> None:
     client = ServingClient(session, lambda: serving.address)
     serving.answers = [web.Response(), web.Response(status=400, body=b'{"error": "models.a: no"}')]
-    await client.declare_shares(serving.address, {"a": CpuShare(0.5, 1.5), "b": CpuShare(0.25)})
+    shares = {"a": CpuShare(0.5, 1.5), "b": CpuShare(0.25)}
+    await client.declare_shares(serving.address, EndpointTerms(shares, {"b": 0.02, "c": 0.5}))
     assert serving.paths == ["/v2/shares"]
     assert json.loads(serving.bodies[0]) == {
-        "models": {"a": {"cpu_weight": 0.5, "cpu_cap_cores": 1.5}, "b": {"cpu_weight": 0.25, "cpu_cap_cores": None}}
+        "models": {
+            "a": {"cpu_weight": 0.5, "cpu_cap_cores": 1.5},
+            "b": {"cpu_weight": 0.25, "cpu_cap_cores": None, "objective_seconds": 0.02},
+            "c": {"objective_seconds": 0.5},
+        }
     }
     with pytest.raises(ServingUnreachableError, match=r"models\.a: no"):
-        await client.declare_shares(serving.address, {})
+        await client.declare_shares(serving.address, EndpointTerms())
     with pytest.raises(ServingUnreachableError):
-        await client.declare_shares("127.0.0.1:1", {})
+        await client.declare_shares("127.0.0.1:1", EndpointTerms())

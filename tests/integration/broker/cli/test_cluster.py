@@ -16,6 +16,8 @@ from tests.support.jobs_service import Script
 from tiercel.broker.cli import app
 from tiercel.v1 import common_pb2, jobs_pb2
 
+WINDOW = common_pb2.DelayWindow(seconds=9.8, answers=7, failures=2, in_objective=7 / 9, p95_seconds=0.042)
+
 
 def test_nodes(tiercel: Tiercel, script: Script) -> None:
     assert "tiercel up" in tiercel("nodes").stderr
@@ -38,6 +40,36 @@ def test_nodes(tiercel: Tiercel, script: Script) -> None:
     assert json.loads(tiercel("nodes", "--json").stdout)[0]["online"] is False
 
 
+def test_explain_of_an_endpoint(tiercel: Tiercel, script: Script) -> None:
+    script.endpoints += [
+        jobs_pb2.Endpoint(
+            name="timed",
+            tenant="alice",
+            node_id="n1",
+            objective_seconds=0.05,
+            share=common_pb2.Share(cpu_weight=0.25, cpu_cap_cores=0.5, reason="slower than it should be"),
+            load=jobs_pb2.EndpointLoad(requests_per_second=8.0, cpu_cores=0.4, windows=[WINDOW]),
+        )
+    ]
+    assert "not decided" in tiercel("explain", "--endpoint", "timed").stdout
+    share = common_pb2.Share(cpu_weight=0.25, cpu_cap_cores=0.5, reason="slower than it should be")
+    script.decisions += [
+        jobs_pb2.Decision(at=wire.SUBMITTED, policy="dqoes", trigger="interval", node_id="n1", share=share)
+    ]
+
+    output = tiercel("explain", "--endpoint", "timed").stdout
+
+    assert "share     25% ≤0.5: slower than it should be" in output
+    assert "last  10 s  7 answers, 2 failures, p50 / p95 / p99 - / 42 ms / -, in time 77.7%" in output
+    assert "interval  dqoes   n1    25% ≤0.5  slower than it should be" in output
+    explanation = json.loads(tiercel("explain", "--endpoint", "timed", "--json").stdout)
+    assert explanation["endpoint"]["name"] == "timed"
+    assert explanation["decisions"][0]["share"]["cpu_cap_cores"] == 0.5
+    assert "There is no endpoint 'other'" in tiercel("explain", "--endpoint", "other").stderr
+    for wrong in ((), ("j1", "--endpoint", "timed")):
+        assert "Name either a job" in tiercel("explain", *wrong).stderr
+
+
 def test_endpoints(tiercel: Tiercel, script: Script) -> None:
     assert "first job" in tiercel("endpoints").stderr
     version = jobs_pb2.EndpointVersion(
@@ -50,7 +82,9 @@ def test_endpoints(tiercel: Tiercel, script: Script) -> None:
             name="timed",
             objective_seconds=0.05,
             share=common_pb2.Share(cpu_weight=0.25, cpu_cap_cores=0.5, reason="slower than it should be"),
-            load=jobs_pb2.EndpointLoad(requests_per_second=8.0, delay_seconds=0.0123, cpu_cores=0.4),
+            load=jobs_pb2.EndpointLoad(
+                requests_per_second=8.0, delay_seconds=0.0123, cpu_cores=0.4, in_objective=0.9996, windows=[WINDOW]
+            ),
         ),
         jobs_pb2.Endpoint(name="asked", load=jobs_pb2.EndpointLoad(requests_per_second=8.0, delay_seconds=0.002)),
         jobs_pb2.Endpoint(name="unasked", objective_seconds=0.05, load=jobs_pb2.EndpointLoad()),
@@ -58,11 +92,11 @@ def test_endpoints(tiercel: Tiercel, script: Script) -> None:
 
     _, first, second, timed, asked, unasked = tiercel("endpoints").stdout.splitlines()
 
-    assert first.split() == ["digits", "2", "accuracy", "0.91", "j1", "-", "-", "127.0.0.1:8000"]
-    assert second.split() == ["empty", "-", "-", "-", "-", "-", "-", "-"]
-    assert timed.split()[5:] == ["12.3", "of", "50", "ms", "25%", "≤0.5", "-"]
-    assert asked.split()[5:] == ["2", "ms", "-", "-"]
-    assert unasked.split()[5:] == ["-", "of", "50", "ms", "-", "-"]
+    assert first.split() == ["digits", "2", "accuracy", "0.91", "j1", "-", "-", "-", "-", "127.0.0.1:8000"]
+    assert second.split() == ["empty", *["-"] * 9]
+    assert timed.split()[5:] == ["12.3", "of", "50", "ms", "42", "ms", "99.9%", "25%", "≤0.5", "-"]
+    assert asked.split()[5:] == ["2", "ms", "-", "-", "-", "-"]
+    assert unasked.split()[5:] == ["-", "of", "50", "ms", "-", "-", "-", "-"]
     found = json.loads(tiercel("endpoints", "--json").stdout)
     assert found[0]["versions"][0]["job_id"] == "j1"
     assert {key: found[0][key] for key in ("objective_seconds", "share", "requests_per_second", "cpu_cores")} == {
@@ -73,6 +107,8 @@ def test_endpoints(tiercel: Tiercel, script: Script) -> None:
     }
     assert (found[2]["objective_seconds"], found[2]["delay_seconds"], found[2]["cpu_cores"]) == (0.05, 0.0123, 0.4)
     assert found[2]["share"]["reason"] == "slower than it should be"
+    assert (found[2]["in_objective"], found[2]["windows"][0]["p95_seconds"]) == (0.9996, 0.042)
+    assert found[2]["windows"][0]["p99_seconds"] is None
     assert found[4]["delay_seconds"] is None
     assert found[4]["requests_per_second"] == 0
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from tiercel.broker.actors.endpoint_book import EndpointBook, EndpointObserved, EndpointsMeasured
-from tiercel.broker.domain.endpoints import EndpointLoad, EndpointUsage
+from tiercel.broker.domain.endpoints import DelayWindow, EndpointLoad, EndpointUsage
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.interface import EndpointView
 
@@ -15,9 +15,11 @@ class Declared:
 
     def __init__(self) -> None:
         self.told: list[tuple[str, dict[str, Share]]] = []
+        self.objectives: dict[str, dict[str, float]] = {}
 
-    def __call__(self, node_id: str, shares: Mapping[str, Share]) -> None:
+    def __call__(self, node_id: str, shares: Mapping[str, Share], objectives: Mapping[str, float]) -> None:
         self.told.append((node_id, dict(shares)))
+        self.objectives[node_id] = dict(objectives)
 
 
 @pytest.fixture
@@ -77,7 +79,54 @@ def test_counts_of_another_node_are_not_the_endpoints(book: EndpointBook) -> Non
     assert (book.load("a"), book.load("b"), book.load("c")) == (None, EndpointLoad(), None)
 
 
-def test_nodes_are_told_of_changes_only_and_as_a_whole(book: EndpointBook, declared: Declared) -> None:
+@pytest.fixture
+def heard(book: EndpointBook) -> EndpointBook:
+    """The book once both nodes were heard of."""
+    for node_id in ("n1", "n2"):
+        book.hear(EndpointsMeasured(node_id, ()))
+    return book
+
+
+def test_nothing_is_decided_about_a_node_that_was_not_heard_of(book: EndpointBook, declared: Declared) -> None:
+    share = Share(0.5, 1.0, "why")
+    book.hear(EndpointsMeasured("n2", ()))
+    moved = book.decide({"a": share, "b": share}, book.views(["n1", "n2"]))
+    assert [(each.view.name, each.share) for each in moved] == [("b", share)]
+    assert declared.told == [("n2", {"b": share})]
+    book.hear(EndpointsMeasured("n1", ()))
+    book.decide({"b": share}, book.views(["n1", "n2"]))
+    assert declared.told[1:] == [("n1", {})]
+    assert declared.objectives == {"n1": {"a": 0.05}, "n2": {}}
+
+
+def test_a_new_objective_is_told_though_no_share_moves(heard: EndpointBook, declared: Declared) -> None:
+    heard.decide({}, heard.views(["n1", "n2"]))
+    heard.hear(EndpointObserved("b", EndpointView("b", "bob", "n2", objective_seconds=0.2)))
+    assert heard.decide({}, heard.views(["n1", "n2"])) == []
+    assert declared.objectives == {"n1": {"a": 0.05}, "n2": {"b": 0.2}}
+    assert len(declared.told) == 3
+
+
+def test_the_part_in_the_objective_is_of_the_interval_and_quantiles_are_of_the_last_seconds(book: EndpointBook) -> None:
+    early = (DelayWindow(10.0, 9, 1, 0.9, 0.1, 0.2, 0.3),)
+    late = (DelayWindow(10.0, 19, 1, 0.5, 0.1, 0.4, 0.5),)
+    book.hear(EndpointsMeasured("n1", (EndpointUsage("a", 1.0, 10, 9, 0.9, 0.1, 1, 9, early),)))
+    book.hear(EndpointsMeasured("n1", (EndpointUsage("a", 1.0, 10, 10, 0.9, 0.1, 0, 1, late),), 0.25))
+    (view,) = book.views(["n1"])
+    assert (view.in_objective, view.p95_seconds) == (0.5, 0.4)
+    load = book.load("a")
+    assert load is not None
+    assert (load.windows, load.lag_seconds, load.p99_seconds) == (late, 0.25, 0.5)
+
+
+def test_where_nobody_judges_nothing_is_in_or_out_of_an_objective(book: EndpointBook) -> None:
+    book.hear(EndpointsMeasured("n1", (EndpointUsage("a", 1.0, 10, 9, 0.9, 0.1, 1, 0, (DelayWindow(10.0, 9, 1),)),)))
+    (view,) = book.views(["n1"])
+    assert (view.in_objective, view.p95_seconds) == (None, None)
+
+
+def test_nodes_are_told_of_changes_only_and_as_a_whole(heard: EndpointBook, declared: Declared) -> None:
+    book = heard
     views = book.views(["n1", "n2"])
     share = Share(0.5, 1.0, "why")
     assert book.decide({"a": share}, views)
@@ -87,14 +136,15 @@ def test_nodes_are_told_of_changes_only_and_as_a_whole(book: EndpointBook, decla
     assert book.views(["n1"])[0].share == book.share("a")
     assert book.decide({"a": share, "b": share}, views)
     assert book.decide({}, views)
-    assert declared.told == [("n1", {"a": share}), ("n2", {"b": share}), ("n1", {}), ("n2", {})]
+    assert declared.told == [("n1", {"a": share}), ("n2", {}), ("n2", {"b": share}), ("n1", {}), ("n2", {})]
     assert book.share("a") is None
 
 
-def test_an_endpoint_that_moved_is_not_limited_where_it_was(book: EndpointBook, declared: Declared) -> None:
+def test_an_endpoint_that_moved_is_not_limited_where_it_was(heard: EndpointBook, declared: Declared) -> None:
+    book = heard
     share = Share(0.5, 1.0, "why")
     book.decide({"a": share}, book.views(["n1", "n2"]))
     book.hear(EndpointObserved("a", EndpointView("a", "alice", "n2")))
     assert book.share("a") is None
     book.decide({"a": share}, book.views(["n1", "n2"]))
-    assert declared.told == [("n1", {"a": share}), ("n1", {}), ("n2", {"a": share})]
+    assert declared.told == [("n1", {"a": share}), ("n2", {}), ("n1", {}), ("n2", {"a": share})]

@@ -10,6 +10,7 @@ from tests.support.actors import ALICE, Actors, running_actors
 from tests.support.jobs import make_spec
 from tiercel.broker.actors.node import NodeActor
 from tiercel.broker.domain.endpoints import EndpointLoad, EndpointUsage
+from tiercel.broker.domain.events import EndpointMeasured, EndpointShareChanged
 from tiercel.broker.domain.jobs import Job
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.dqoes import DqoesPolicy, DqoesSettings
@@ -36,7 +37,7 @@ async def live(actors: Actors, endpoint: str, objective: float | None = None) ->
 async def limits_of(node: NodeActor, epoch: int) -> dict[str, Share]:
     wanted = await node.wait_wanted(0, epoch)
     assert wanted is not None
-    return dict(wanted.endpoints)
+    return dict(wanted.endpoints.shares) if wanted.endpoints is not None else {}
 
 
 def usage(endpoint: str, delay: float, cores: float) -> EndpointUsage:
@@ -99,6 +100,47 @@ async def test_limits_are_kept_for_a_node_that_comes_back_and_lifted_from_an_idl
     await actors.pass_time(5.0)
     assert await limits_of(node, again) == {}
     assert actors.system.endpoint_load("slow") == EndpointLoad()
+
+
+async def test_after_a_restart_endpoints_keep_what_they_have_until_something_is_measured(store: Store) -> None:
+    async with running_actors(store, policy=DqoesPolicy(DqoesSettings(interval=1.0))) as actors:
+        await actors.connect()
+        await live(actors, "slow", 0.1)
+    async with running_actors(store, policy=DqoesPolicy(DqoesSettings(interval=1.0))) as actors:
+        node, epoch = await actors.connect()
+        await actors.pass_time(5.0)
+        wanted = await node.wait_wanted(0, epoch)
+        assert wanted is not None
+        assert wanted.endpoints is None
+        actors.system.measure_endpoints("n1", (usage("slow", 0.2, 1.0),))
+        await actors.pass_time(5.0)
+        wanted = await node.wait_wanted(0, epoch)
+        assert wanted is not None
+        assert wanted.endpoints is not None
+        assert [name for name, _ in wanted.endpoints.shares] == ["slow"]
+        assert wanted.endpoints.objectives == (("slow", 0.1),)
+
+
+async def test_decisions_about_endpoints_are_remembered_and_told(store: Store) -> None:
+    async with running_actors(store, policy=DqoesPolicy(DqoesSettings(interval=1.0))) as actors:
+        await actors.connect()
+        await live(actors, "slow", 0.1)
+        actors.system.measure_endpoints("n1", (usage("slow", 0.2, 1.0),))
+        await actors.pass_time(5.0)
+        share = actors.system.endpoint_share("slow")
+        actors.system.measure_endpoints("n1", ())
+        await actors.pass_time(5.0)
+        lifted, given, *_ = await store.decisions_of("endpoint:slow", limit=9)
+        assert (given.endpoint, given.job_id, given.node_id, given.policy) == ("slow", "", "n1", "dqoes")
+        assert given.share == share
+        assert (lifted.share.cpu_weight, lifted.share.cpu_cap_cores) == (1.0, None)
+        told = [event for event in actors.events if isinstance(event, EndpointShareChanged)]
+        assert [(event.endpoint, event.tenant, event.share) for event in told[-2:]] == [
+            ("slow", "alice", share),
+            ("slow", "alice", None),
+        ]
+        (measured,) = [event for event in actors.events if isinstance(event, EndpointMeasured)]
+        assert (measured.endpoint, measured.objective_seconds, measured.load.delay_seconds) == ("slow", 0.1, 0.2)
 
 
 async def test_nothing_is_measured_of_a_node_that_is_away(actors: Actors) -> None:

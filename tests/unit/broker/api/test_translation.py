@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from tests.support.events import progress_event, share_event, state_event, tier_event
 from tests.support.jobs import AT, make_spec, running_job
+from tiercel.broker.actors.node import EndpointSharesDeclared
+from tiercel.broker.api.endpoints import endpoint_to_wire, lag_of, usages_of, wanted_endpoints
 from tiercel.broker.api.translation import (
-    endpoint_to_wire,
     event_to_wire,
     job_to_wire,
     node_to_wire,
@@ -21,7 +22,7 @@ from tiercel.broker.api.translation import (
     spec_to_wire,
     timestamp,
 )
-from tiercel.broker.domain.endpoints import Endpoint, EndpointLoad, Version
+from tiercel.broker.domain.endpoints import DelayWindow, Endpoint, EndpointLoad, Version
 from tiercel.broker.domain.errors import InvalidSpecError
 from tiercel.broker.domain.events import JobEvent
 from tiercel.broker.domain.jobs import (
@@ -36,7 +37,7 @@ from tiercel.broker.domain.jobs import (
 )
 from tiercel.broker.domain.nodes import Node
 from tiercel.broker.domain.shares import Share
-from tiercel.v1 import common_pb2, jobs_pb2
+from tiercel.v1 import common_pb2, jobs_pb2, nodes_pb2
 
 
 @pytest.mark.parametrize(
@@ -160,3 +161,38 @@ def test_an_endpoint_says_its_objective_its_share_and_what_was_measured() -> Non
     bare = endpoint_to_wire(Endpoint("new", "alice"), None, load=EndpointLoad())
     assert (bare.objective_seconds, bare.HasField("share"), bare.load.HasField("delay_seconds")) == (0.0, False, False)
     assert not endpoint_to_wire(Endpoint("new", "alice"), None).HasField("load")
+
+
+def test_delays_of_an_endpoint_go_there_and_back() -> None:
+    windows = (DelayWindow(9.5, 7, 2, 0.5, 0.01, 0.02, 0.03), DelayWindow(60.0))
+    load = EndpointLoad(8.0, 0.01, 0.4, 0.75, windows, 0.002)
+    message = endpoint_to_wire(Endpoint("digits", "alice"), None, load=load).load
+    assert (message.in_objective, message.serving_lag_seconds) == (0.75, 0.002)
+    usage = nodes_pb2.EndpointUsage(endpoint="digits", seconds=1.0, failures=2, on_time=5, windows=message.windows)
+    beat = nodes_pb2.Heartbeat(endpoints=[usage], serving_lag_seconds=0.25)
+    (found,) = usages_of(beat)
+    assert (found.windows, found.failures, found.on_time) == (windows, 2, 5)
+    assert (lag_of(beat), lag_of(nodes_pb2.Heartbeat())) == (0.25, None)
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        {"seconds": math.inf},
+        {"seconds": -1.0},
+        {"seconds": 1.0, "in_objective": 1.5},
+        {"seconds": 1.0, "p95_seconds": math.nan},
+    ],
+)
+def test_windows_that_make_no_sense_are_left_out(window: dict[str, float]) -> None:
+    usage = nodes_pb2.EndpointUsage(endpoint="a", seconds=1.0, windows=[common_pb2.DelayWindow(**window)])  # type: ignore[arg-type]
+    (found,) = usages_of(nodes_pb2.Heartbeat(endpoints=[usage], serving_lag_seconds=math.nan))
+    assert found.windows == ()
+    assert lag_of(nodes_pb2.Heartbeat(serving_lag_seconds=math.nan)) is None
+
+
+def test_a_node_is_told_shares_and_objectives_of_endpoints_that_have_either() -> None:
+    declared = EndpointSharesDeclared((("a", Share(0.25, 0.5, "slow")),), (("a", 0.1), ("b", 0.2)))
+    a, b = wanted_endpoints(declared)
+    assert (a.endpoint, a.share.cpu_cap_cores, a.objective_seconds) == ("a", 0.5, 0.1)
+    assert (b.endpoint, b.HasField("share"), b.objective_seconds) == ("b", False, 0.2)

@@ -17,8 +17,10 @@ from tests.support.events import (
     state_event,
     tier_event,
 )
-from tiercel.broker.domain.events import Event, StateChanged
+from tiercel.broker.domain.endpoints import DelayWindow, EndpointLoad
+from tiercel.broker.domain.events import EndpointMeasured, EndpointShareChanged, Event, StateChanged
 from tiercel.broker.domain.jobs import JobState
+from tiercel.broker.domain.shares import Share
 from tiercel.broker.progress.topics import broker_presence, message_of
 
 ISO = "2023-11-14T22:13:20.250Z"
@@ -116,3 +118,48 @@ def test_a_name_cannot_reach_into_other_topics() -> None:
     event = job_event(StateChanged(JobState.PENDING, ""), tenant="a/b", job_id="+#")
 
     assert message_of(event).topic == "tiercel/v1/a%2Fb/jobs/%2B%23/state"
+
+
+def test_the_share_of_an_endpoint_is_state_and_null_when_nothing_limits_it() -> None:
+    message = message_of(EndpointShareChanged("digits", "alice", AT, "n1", Share(0.25, 0.5, "slow")))
+    assert (message.topic, message.qos, message.retain) == ("tiercel/v1/alice/endpoints/digits/allocation", 1, True)
+    assert json.loads(message.payload) == {
+        "at": ISO,
+        "endpoint": "digits",
+        "tenant": "alice",
+        "node": "n1",
+        "cpu_weight": 0.25,
+        "cpu_cap_cores": 0.5,
+        "reason": "slow",
+    }
+    lifted = json.loads(message_of(EndpointShareChanged("digits", "alice", AT, "n1", None)).payload)
+    assert (lifted["cpu_weight"], lifted["cpu_cap_cores"], lifted["reason"]) == (None, None, "")
+
+
+def test_what_was_measured_of_an_endpoint_may_get_lost() -> None:
+    load = EndpointLoad(8.0, 0.01, 0.5, 0.75, (DelayWindow(9.5, 7, 2, 0.5, 0.01, 0.02, 0.03),), 0.002)
+    message = message_of(EndpointMeasured("digits", "alice", AT, "n1", 0.05, load))
+    assert (message.topic, message.qos, message.retain) == ("tiercel/v1/alice/endpoints/digits/load", 0, False)
+    assert json.loads(message.payload) == {
+        "at": ISO,
+        "endpoint": "digits",
+        "tenant": "alice",
+        "node": "n1",
+        "objective_seconds": 0.05,
+        "requests_per_second": 8.0,
+        "delay_seconds": 0.01,
+        "cpu_cores": 0.5,
+        "in_objective": 0.75,
+        "lag_seconds": 0.002,
+        "windows": [
+            {
+                "seconds": 9.5,
+                "answers": 7,
+                "failures": 2,
+                "in_objective": 0.5,
+                "p50_seconds": 0.01,
+                "p95_seconds": 0.02,
+                "p99_seconds": 0.03,
+            }
+        ],
+    }

@@ -1,0 +1,131 @@
+"""Between the wire's messages about endpoints and the broker's words; decides nothing."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from tiercel.broker.api.translation import share_to_wire, timestamp
+from tiercel.broker.domain.endpoints import DelayWindow, EndpointUsage
+from tiercel.v1 import common_pb2, jobs_pb2, nodes_pb2
+
+if TYPE_CHECKING:
+    from tiercel.broker.actors.node import EndpointSharesDeclared
+    from tiercel.broker.domain.endpoints import Endpoint, EndpointLoad
+    from tiercel.broker.domain.nodes import Node
+    from tiercel.broker.domain.shares import Share
+
+
+def endpoint_to_wire(
+    endpoint: Endpoint, node: Node | None, share: Share | None = None, load: EndpointLoad | None = None
+) -> jobs_pb2.Endpoint:
+    """An endpoint as the wire has it.
+
+    Args:
+        endpoint: The endpoint.
+        node: Where its live version is.
+        share: What it may use there, if it is limited.
+        load: What was measured of it last, if anything was.
+    """
+    return jobs_pb2.Endpoint(
+        name=endpoint.name,
+        tenant=endpoint.tenant,
+        live_version=endpoint.live_version or 0,
+        versions=[
+            jobs_pb2.EndpointVersion(
+                version=version.version,
+                job_id=version.job_id,
+                tier=version.tier,
+                metric=version.metric,
+                value=version.value,
+                delivered_at=timestamp(version.delivered_at),
+                sha256=version.sha256,
+            )
+            for version in endpoint.versions
+        ],
+        node_id=endpoint.node_id,
+        serving_http=node.serving_http if node is not None else "",
+        serving_grpc=node.serving_grpc if node is not None else "",
+        objective_seconds=endpoint.objective_seconds or 0.0,
+        share=share_to_wire(share) if share is not None else None,
+        load=_load_to_wire(load) if load is not None else None,
+    )
+
+
+def wanted_endpoints(declared: EndpointSharesDeclared) -> list[nodes_pb2.WantedEndpoint]:
+    """What a node is told of its endpoints, by name."""
+    shares, objectives = dict(declared.shares), dict(declared.objectives)
+    return [
+        nodes_pb2.WantedEndpoint(
+            endpoint=name,
+            share=share_to_wire(shares[name]) if name in shares else None,
+            objective_seconds=objectives.get(name, 0.0),
+        )
+        for name in sorted({*shares, *objectives})
+    ]
+
+
+def usages_of(heartbeat: nodes_pb2.Heartbeat) -> tuple[EndpointUsage, ...]:
+    """What an inference server counted; what makes no sense is left out, since policies reckon with it."""
+    return tuple(
+        EndpointUsage(
+            usage.endpoint,
+            usage.seconds,
+            usage.requests,
+            usage.answers,
+            usage.delay_seconds,
+            usage.cpu_seconds,
+            usage.failures,
+            usage.on_time,
+            tuple(map(_window_from_wire, filter(_makes_sense, usage.windows))),
+        )
+        for usage in heartbeat.endpoints
+        if math.isfinite(usage.seconds + usage.delay_seconds + usage.cpu_seconds)
+        and usage.seconds > 0
+        and min(usage.delay_seconds, usage.cpu_seconds) >= 0
+    )
+
+
+def lag_of(heartbeat: nodes_pb2.Heartbeat) -> float | None:
+    """By how much an inference server's event loop came late, seconds, or None where nobody says."""
+    lag = heartbeat.serving_lag_seconds
+    return lag if heartbeat.HasField("serving_lag_seconds") and math.isfinite(lag) and lag >= 0 else None
+
+
+def _makes_sense(window: common_pb2.DelayWindow) -> bool:
+    numbers = (window.seconds, window.p50_seconds, window.p95_seconds, window.p99_seconds)
+    return all(math.isfinite(number) and number >= 0 for number in numbers) and 0 <= window.in_objective <= 1
+
+
+def _window_from_wire(window: common_pb2.DelayWindow) -> DelayWindow:
+    return DelayWindow(
+        window.seconds,
+        window.answers,
+        window.failures,
+        window.in_objective if window.HasField("in_objective") else None,
+        window.p50_seconds if window.HasField("p50_seconds") else None,
+        window.p95_seconds if window.HasField("p95_seconds") else None,
+        window.p99_seconds if window.HasField("p99_seconds") else None,
+    )
+
+
+def _load_to_wire(load: EndpointLoad) -> jobs_pb2.EndpointLoad:
+    return jobs_pb2.EndpointLoad(
+        requests_per_second=load.requests_per_second,
+        delay_seconds=load.delay_seconds,
+        cpu_cores=load.cpu_cores,
+        in_objective=load.in_objective,
+        windows=[
+            common_pb2.DelayWindow(
+                seconds=window.seconds,
+                answers=window.answers,
+                failures=window.failures,
+                in_objective=window.in_objective,
+                p50_seconds=window.p50_seconds,
+                p95_seconds=window.p95_seconds,
+                p99_seconds=window.p99_seconds,
+            )
+            for window in load.windows
+        ],
+        serving_lag_seconds=load.lag_seconds,
+    )
