@@ -244,5 +244,5 @@ def encode_raw(tensor: Array) -> bytes:
 
 def encode_json(tensor: Array) -> Array | list[Any]:
     """What orjson can write as the flat list of a tensor's elements; NaN and infinity become null."""
-    flat = np.ascontiguousarray(tensor).reshape(-1)
+    flat = tensor.ravel()
     return flat.tolist() if flat.dtype.kind == "O" else flat

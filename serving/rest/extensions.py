@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from tiercel.serving.descriptions import Descriptions
 from tiercel.serving.metrics import Metrics, write
-from tiercel.serving.rest.messages import HttpRequest, HttpResponse
+from tiercel.serving.rest.messages import HttpRequest, HttpResponse, json_response
 from tiercel.serving.rest.routes import Parameters, Routes
 
 
@@ -19,3 +20,18 @@ def add_metrics(routes: Routes, metrics: Metrics) -> None:
         return HttpResponse(200, text, media_type.encode("latin-1"))
 
     routes.add("GET", "/metrics", answer)
+
+
+def add_descriptions(routes: Routes, descriptions: Descriptions) -> None:
+    """Have statistics and configurations told: of all models, of one, and of one of its versions."""
+
+    def statistics(_: HttpRequest, of: Parameters) -> HttpResponse:
+        return json_response(descriptions.statistics(of.get("model", ""), of.get("version", "")))
+
+    def config(_: HttpRequest, of: Parameters) -> HttpResponse:
+        return json_response(descriptions.config(of["model"], of.get("version", "")))
+
+    routes.add("GET", "/v2/models/stats", statistics)
+    for model in ("/v2/models/{model}", "/v2/models/{model}/versions/{version}"):
+        routes.add("GET", f"{model}/stats", statistics)
+        routes.add("GET", f"{model}/config", config)

@@ -19,7 +19,8 @@ from tiercel.serving.errors import (
     UnsupportedEncodingError,
 )
 from tiercel.serving.lifecycle import Lifecycle
-from tiercel.serving.rest.codec import decode_request, encode_result
+from tiercel.serving.rest.decoding import decode_request
+from tiercel.serving.rest.encoding import encode_result
 from tiercel.serving.rest.messages import HttpRequest, HttpResponse, Respond, error_response, json_response
 from tiercel.serving.rest.table import RouteTable
 
@@ -53,7 +54,6 @@ class Routes:
             self._table.add("POST", f"{model}/infer", self._infer)
             self.add("GET", model, self._metadata)
             self.add("GET", f"{model}/ready", self._model_ready)
-            self.add("GET", f"{model}/stats", self._statistics)
         self.add("GET", "/v2", lambda *_: json_response(plane.server_metadata()))
         self.add("GET", "/v2/health/live", lambda *_: json_response({"live": True}))
         self.add("GET", "/v2/health/ready", self._ready)
@@ -110,9 +110,6 @@ class Routes:
 
     def _metadata(self, _: HttpRequest, parameters: Parameters) -> HttpResponse:
         return json_response(self._plane.model_metadata(parameters["model"], parameters.get("version", "")))
-
-    def _statistics(self, _: HttpRequest, parameters: Parameters) -> HttpResponse:
-        return json_response(self._plane.model_statistics(parameters["model"], parameters.get("version", "")))
 
     def _ready(self, *_: object) -> HttpResponse:
         ready = self._plane.is_ready()

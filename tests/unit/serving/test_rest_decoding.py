@@ -6,11 +6,10 @@ import numpy as np
 import orjson
 import pytest
 
-from tiercel.serving.dataplane import InferResult, OutputTensor
 from tiercel.serving.errors import InvalidRequestError, TooLargeError
-from tiercel.serving.rest.codec import AnswerForm, decode_request, encode_result
+from tiercel.serving.rest.decoding import decode_request
 from tiercel.serving.rest.messages import Head, HttpRequest
-from tiercel.serving.tensors import BY_NAME, TensorSpec
+from tiercel.serving.tensors import BY_NAME
 
 INPUT: dict[str, Any] = {"name": "x", "datatype": "FP32", "shape": [1, 2], "data": [1.0, 2.0]}
 
@@ -61,13 +60,31 @@ def test_a_request_with_binary_data() -> None:
         ({"inputs": [INPUT | {"shape": None}]}, "input 'x': shape must be"),
         ({"inputs": [INPUT | {"data": None}]}, "input 'x': data must be a list"),
         ({"inputs": [INPUT | {"parameters": 3}]}, "parameters of input 'x' must be an object"),
-        ({"inputs": [INPUT | {"parameters": {"binary_data_size": -1}}]}, "input 'x': binary_data_size must be 0 to 0"),
-        ({"inputs": [INPUT | {"parameters": {"binary_data_size": True}}]}, "binary_data_size must be 0 to 0"),
+        ({"inputs": [INPUT | {"parameters": {"binary_data_size": -1}}]}, "input 'x': binary_data_size must be a whole"),
+        ({"inputs": [INPUT | {"parameters": {"binary_data_size": True}}]}, "binary_data_size must be a whole number"),
+        ({"inputs": [INPUT | {"parameters": {"binary_data_size": 1}}]}, "binary_data_size must be 0 to 0"),
         ({"inputs": [INPUT | {"parameters": {"shared_memory_region": "r"}}]}, "shared memory is not supported"),
         ({"inputs": [INPUT], "outputs": 3}, "outputs must be a list"),
         ({"inputs": [INPUT], "outputs": [{"name": None}]}, "outputs: each needs a name"),
         ({"inputs": [INPUT], "outputs": [{"name": "y", "parameters": {"binary_data": 1}}]}, "binary_data must be true"),
-        ({"inputs": [INPUT], "outputs": [{"name": "y", "parameters": {"classification": 3}}]}, "classification"),
+        *[
+            ({"inputs": [INPUT], "outputs": [{"name": "y", "parameters": {"classification": count}}]}, "from 1")
+            for count in (0, -1, True, 1.5, "3", 2**31)
+        ],
+        (
+            {"inputs": [INPUT], "outputs": [{"name": "y", "parameters": {"shared_memory_offset": 3}}]},
+            "output 'y': shared memory is not supported",
+        ),
+        *[
+            ({"inputs": [INPUT], "parameters": {"priority": priority}}, "parameter priority must be")
+            for priority in (-1, 1.0, True, "1", 2**32)
+        ],
+        *[
+            ({"inputs": [INPUT], "parameters": {"minimum_accuracy": accuracy}}, "parameter minimum_accuracy must be")
+            for accuracy in (-0.1, 1.1, True, "0.5")
+        ],
+        ({"inputs": [INPUT], "parameters": {"sequence_id": 7}}, "parameter sequence_id: models keep nothing"),
+        ({"inputs": [INPUT], "parameters": {"sequence_start": True}}, "parameter sequence_start: models keep nothing"),
         ({"inputs": [INPUT], "parameters": []}, "parameters of the request must be an object"),
         ({"inputs": [INPUT], "parameters": {"binary_data_output": "yes"}}, "binary_data_output must be true or false"),
         ({"inputs": [INPUT], "parameters": {"timeout": "1"}}, "timeout must be a whole number"),
@@ -116,32 +133,48 @@ def test_each_output_may_ask_for_its_form(by_default: bool, asked: bool | None) 
     assert form.is_binary("y") is (by_default if asked is None else asked)
 
 
-def answer() -> InferResult:
-    numbers = OutputTensor(TensorSpec("n", BY_NAME["FP32"], (-1,)), np.array([1.5, np.nan], np.float32))
-    words = OutputTensor(TensorSpec("w", BY_NAME["BYTES"], ()), np.array("é", np.object_))
-    return InferResult("m", "3", [numbers, words])
-
-
-def test_an_answer_in_json() -> None:
-    response = encode_result(answer(), AnswerForm("7", frozenset(), binary_by_default=False))
-    assert orjson.loads(response.body) == {
-        "id": "7",
-        "model_name": "m",
-        "model_version": "3",
-        "outputs": [
-            {"name": "n", "datatype": "FP32", "shape": [2], "data": [1.5, None]},
-            {"name": "w", "datatype": "BYTES", "shape": [], "data": ["é"]},
-        ],
+def test_what_else_a_request_may_say() -> None:
+    content = {
+        "inputs": [INPUT],
+        "outputs": [{"name": "y", "parameters": {"classification": 3, "of no interest": [1]}}, {"name": "z"}],
+        "parameters": {"priority": 2, "minimum_accuracy": 0.5, "sequence_id": 0, "headers": {}, "max_tokens": 9},
     }
-    assert response.content_type == b"application/json"
+    question, _ = decode(http(content))
+    assert (question.priority, question.minimum_accuracy, question.classes) == (2, 0.5, {"y": 3})
+    plain, _ = decode(http({"inputs": [INPUT], "outputs": []}))
+    assert (plain.priority, plain.minimum_accuracy, plain.classes, plain.outputs) == (0, None, None, [])
 
 
-def test_an_answer_of_both_forms() -> None:
-    response = encode_result(answer(), AnswerForm("", frozenset({"n"}), binary_by_default=True))
-    length = int(response.headers.split(b": ")[1])
-    content = orjson.loads(response.body[:length])
-    assert "id" not in content
-    assert content["outputs"][0]["data"] == [1.5, None]
-    assert content["outputs"][1]["parameters"] == {"binary_data_size": 6}
-    assert response.body[length:] == b"\2\0\0\0" + "é".encode()
-    assert response.content_type == b"application/octet-stream"
+@pytest.mark.parametrize(
+    ("datatype", "shape", "data"),
+    [
+        ("FP32", [], [2.5]),
+        ("FP32", [0, 3], []),
+        ("FP32", [2, 1], [[1], [2]]),
+        ("FP32", [2], [1e39, -1e39]),
+        ("FP64", [2], [0.1, 2**53 + 1]),
+        ("INT64", [2], [-(2**63), 2**63 - 1]),
+        ("UINT64", [2], [2**64 - 1, 0]),
+        ("UINT8", [2], [255, 0]),
+        ("FP16", [2], [0.1, 1e6]),
+        ("BOOL", [2], [True, False]),
+        ("BYTES", [2], ["é]", '"']),
+    ],
+)
+def test_all_shapes_and_types_as_json(datatype: str, shape: list[int], data: list[Any]) -> None:
+    tensor = {"name": "x", "datatype": datatype, "shape": shape, "data": data}
+    for _ in range(2):  # read for the first time, and recognised
+        question, _ = decode(http({"inputs": [tensor]}))
+        array = question.inputs[0].array
+        assert (list(array.shape), array.dtype) == (shape, BY_NAME[datatype].dtype)
+        with np.errstate(over="ignore"):
+            expected = np.array(data, array.dtype).reshape(shape)
+        np.testing.assert_array_equal(array, expected)
+
+
+def test_the_random_place_holder_is_not_confused_with_contents() -> None:
+    first = http({"inputs": [INPUT], "outputs": [{"name": "y", "data": [1.0]}]})
+    before = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "parameters": {"data": [1.0]}}]}
+    assert decode(first)[0].inputs[0].array.tolist() == [[1.0, 2.0]]
+    with pytest.raises(InvalidRequestError, match="input 'x': data must be a list"):
+        decode(http(before))

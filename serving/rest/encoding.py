@@ -1,0 +1,102 @@
+"""Answers to inference requests, with tensors as JSON or in the binary tensor data extension."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from tiercel.serving.dataplane import InferResult, OutputTensor
+from tiercel.serving.rest.messages import OCTETS, HttpResponse
+from tiercel.serving.tensors import encode_json, encode_raw
+
+_NUMPY = orjson.OPT_SERIALIZE_NUMPY
+_REMEMBERED = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerForm:
+    """How the caller wants its answer.
+
+    Attributes:
+        id: Repeated in the answer; empty for none.
+        exceptions: Names of outputs that are not sent by default form.
+        binary_by_default: Outputs are sent as bytes unless they are exceptions; else as JSON.
+    """
+
+    id: str
+    exceptions: frozenset[str]
+    binary_by_default: bool
+
+    def is_binary(self, output: str) -> bool:
+        """Whether this output is sent as bytes."""
+        return (output in self.exceptions) is not self.binary_by_default
+
+
+def encode_result(result: InferResult, form: AnswerForm) -> HttpResponse:
+    """The answer to an inference request."""
+    if len(result.outputs) == 1 and not form.id and not result.parameters:
+        return _encode_one(result, result.outputs[0], form)
+    return _encode_any(result, form)
+
+
+def _encode_one(result: InferResult, output: OutputTensor, form: AnswerForm) -> HttpResponse:
+    """The answer that most get: one output and nothing else. Only its contents differ from the last one's."""
+    array, spec = output.array, output.spec
+    if not form.is_binary(spec.name):
+        before = _before_data(result.model, result.version, spec.name, spec.data_type.name, array.shape)
+        return HttpResponse(200, before + orjson.dumps(encode_json(array), option=_NUMPY) + b"}]}")
+    data = encode_raw(array)
+    text, headers = _whole_json(result.model, result.version, spec.name, spec.data_type.name, array.shape, len(data))
+    return HttpResponse(200, text + data, OCTETS, headers)
+
+
+def _encode_any(result: InferResult, form: AnswerForm) -> HttpResponse:
+    outputs: list[dict[str, Any]] = []
+    binary: list[bytes] = []
+    for output in result.outputs:
+        array = output.array
+        described = _described(output.spec.name, output.spec.data_type.name, array.shape)
+        if form.is_binary(output.spec.name):
+            data = encode_raw(array)
+            binary.append(data)
+            described["parameters"] = {"binary_data_size": len(data)}
+        else:
+            described["data"] = encode_json(array)
+        outputs.append(described)
+    content: dict[str, Any] = {"model_name": result.model, "model_version": result.version, "outputs": outputs}
+    if form.id:
+        content["id"] = form.id
+    if result.parameters:
+        content["parameters"] = dict(result.parameters)
+    text = orjson.dumps(content, option=_NUMPY)
+    if not binary:
+        return HttpResponse(200, text)
+    return HttpResponse(200, b"".join((text, *binary)), OCTETS, _length_header(text))
+
+
+def _described(name: str, data_type: str, shape: tuple[int, ...]) -> dict[str, Any]:
+    return {"name": name, "datatype": data_type, "shape": shape}
+
+
+@lru_cache(_REMEMBERED)
+def _before_data(model: str, version: str, name: str, data_type: str, shape: tuple[int, ...]) -> bytes:
+    """An answer with one output in JSON, up to its contents."""
+    content = {"model_name": model, "model_version": version, "outputs": [_described(name, data_type, shape)]}
+    return orjson.dumps(content).removesuffix(b"}]}") + b',"data":'
+
+
+@lru_cache(_REMEMBERED)
+def _whole_json(
+    model: str, version: str, name: str, data_type: str, shape: tuple[int, ...], size: int
+) -> tuple[bytes, bytes]:
+    """The JSON of an answer with one output in binary, and the header that says its length."""
+    described = _described(name, data_type, shape) | {"parameters": {"binary_data_size": size}}
+    text = orjson.dumps({"model_name": model, "model_version": version, "outputs": [described]})
+    return text, _length_header(text)
+
+
+def _length_header(text: bytes) -> bytes:
+    return b"Inference-Header-Content-Length: %d\r\n" % len(text)

@@ -1,0 +1,183 @@
+"""What an inference request's JSON says besides the tensors' contents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from tiercel.serving.errors import InvalidRequestError
+from tiercel.serving.rest.encoding import AnswerForm
+from tiercel.serving.tensors import Buffer, DataType, checked_shape, data_type_named
+
+_MAX_CLASSES = 2**31 - 1
+_MAX_PRIORITY = 2**32 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class InputForm:
+    """An input without its contents.
+
+    Attributes:
+        name: Name within the model.
+        data_type: Type of its elements.
+        shape: Its dimensions.
+        data: The JSON value that is its contents, or None.
+        binary_size: Bytes of its contents after the JSON, or None when ``data`` is the contents.
+    """
+
+    name: str
+    data_type: DataType
+    shape: tuple[int, ...]
+    data: object
+    binary_size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestForm:
+    """A request without its contents; may be shared by many, so nobody changes it.
+
+    Attributes:
+        inputs: What is given.
+        outputs: Names of the outputs that are wanted; empty for all.
+        timeout: Seconds in which the answer is of use, or None.
+        priority: 1 is first; 0 is the model's default.
+        minimum_accuracy: The least accuracy, a fraction, or None.
+        classes: Outputs wanted as their largest classes, and how many; None for none.
+        answer: How the answer is wanted.
+    """
+
+    inputs: tuple[InputForm, ...]
+    outputs: list[str]
+    timeout: float | None
+    priority: int
+    minimum_accuracy: float | None
+    classes: Mapping[str, int] | None
+    answer: AnswerForm
+
+
+def read_form(text: Buffer) -> RequestForm:
+    """The form of a request from its JSON.
+
+    Raises:
+        InvalidRequestError: It is malformed; names the field.
+    """
+    try:
+        content = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise InvalidRequestError(f"the body is not valid JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise InvalidRequestError("the body must be a JSON object")
+    inputs = tuple(_input(item) for item in _objects(content, "inputs", required=True))
+    parameters = _parameters(content, "the request")
+    _refuse_sequence(parameters)
+    outputs, classes, answer = _outputs(content, parameters)
+    return RequestForm(
+        inputs,
+        outputs,
+        _timeout(parameters),
+        _priority(parameters),
+        _minimum_accuracy(parameters),
+        classes or None,
+        answer,
+    )
+
+
+def _objects(content: dict[str, Any], field: str, required: bool = False) -> list[dict[str, Any]]:
+    items = content.get(field)
+    if items is None and not required:
+        return []
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise InvalidRequestError(f"{field} must be a list of objects")
+    for item in items:
+        if not isinstance(item.get("name"), str):
+            raise InvalidRequestError(f"{field}: each needs a name")
+    return items
+
+
+def _parameters(content: dict[str, Any], of: str) -> dict[str, Any]:
+    parameters = content.get("parameters")
+    if parameters is None:
+        return {}
+    if not isinstance(parameters, dict):
+        raise InvalidRequestError(f"parameters of {of} must be an object")
+    return parameters
+
+
+def _input(item: dict[str, Any]) -> InputForm:
+    name = item["name"]
+    data_type = data_type_named(item.get("datatype"), name)
+    shape = checked_shape(item.get("shape"), name)
+    parameters = _parameters(item, f"input '{name}'")
+    if any(key.startswith("shared_memory") for key in parameters):
+        raise InvalidRequestError(f"input '{name}': shared memory is not supported; send the data")
+    size = parameters.get("binary_data_size")
+    if size is not None and (type(size) is not int or size < 0):
+        raise InvalidRequestError(f"input '{name}': binary_data_size must be a whole number from 0")
+    return InputForm(name, data_type, shape, item.get("data"), size)
+
+
+def _outputs(content: dict[str, Any], parameters: dict[str, Any]) -> tuple[list[str], dict[str, int], AnswerForm]:
+    by_default = parameters.get("binary_data_output", False)
+    if type(by_default) is not bool:
+        raise InvalidRequestError("parameter binary_data_output must be true or false")
+    request_id = content.get("id", "")
+    if not isinstance(request_id, str):
+        raise InvalidRequestError("id must be a string")
+    names: list[str] = []
+    classes: dict[str, int] = {}
+    exceptions: set[str] = set()
+    for item in _objects(content, "outputs"):
+        name = item["name"]
+        asked = _parameters(item, f"output '{name}'")
+        if any(key.startswith("shared_memory") for key in asked):
+            raise InvalidRequestError(f"output '{name}': shared memory is not supported; take the data")
+        count = asked.get("classification")
+        if count is not None:
+            if type(count) is not int or not 0 < count <= _MAX_CLASSES:
+                raise InvalidRequestError(f"output '{name}': parameter classification must be a whole number from 1")
+            classes[name] = count
+        binary = asked.get("binary_data", by_default)
+        if type(binary) is not bool:
+            raise InvalidRequestError(f"output '{name}': parameter binary_data must be true or false")
+        names.append(name)
+        if binary is not by_default:
+            exceptions.add(name)
+    return names, classes, AnswerForm(request_id, frozenset(exceptions), by_default)
+
+
+def _refuse_sequence(parameters: dict[str, Any]) -> None:
+    """Triton's sequences are for models that remember; 0, the empty string and false say that there is none."""
+    for key in ("sequence_id", "sequence_start", "sequence_end"):
+        if parameters.get(key):
+            raise InvalidRequestError(f"parameter {key}: models keep nothing between requests here; leave it out")
+
+
+def _timeout(parameters: dict[str, Any]) -> float | None:
+    """Triton's ``timeout`` in microseconds as seconds; 0 is none."""
+    timeout = parameters.get("timeout")
+    if timeout is None:
+        return None
+    if type(timeout) is not int or timeout < 0:
+        raise InvalidRequestError("parameter timeout must be a whole number of microseconds")
+    return timeout / 1e6 if timeout else None
+
+
+def _priority(parameters: dict[str, Any]) -> int:
+    priority = parameters.get("priority")
+    if priority is None:
+        return 0
+    if type(priority) is not int or not 0 <= priority <= _MAX_PRIORITY:
+        raise InvalidRequestError("parameter priority must be a whole number from 0; 1 is served first")
+    return priority
+
+
+def _minimum_accuracy(parameters: dict[str, Any]) -> float | None:
+    accuracy = parameters.get("minimum_accuracy")
+    if accuracy is None:
+        return None
+    if type(accuracy) not in (int, float) or not 0 <= accuracy <= 1:
+        raise InvalidRequestError("parameter minimum_accuracy must be a number from 0 to 1")
+    return float(accuracy)
