@@ -13,12 +13,21 @@ from tiercel.serving.accounts import ModelShare
 from tiercel.serving.errors import InvalidRequestError, ServingError
 from tiercel.serving.executor import Call, Executor
 from tiercel.serving.loop_lag import LoopLag
-from tiercel.serving.registry import LoadedVersion, Registry
+from tiercel.serving.registry import Registry
 from tiercel.serving.tensors import Array, DataType, TensorSpec
 
 ParameterValue = bool | int | float | str
 
-EXTENSIONS = ("binary_tensor_data", "model_repository", "statistics")
+# In Triton's words.
+EXTENSIONS = (
+    "binary_tensor_data",
+    "model_configuration",
+    "model_repository",
+    "model_repository(unload_dependents)",
+    "parameters",
+    "schedule_policy",
+    "statistics",
+)
 
 
 @dataclass(slots=True)
@@ -222,16 +231,6 @@ class DataPlane:
             "inputs": _described(loaded.session.inputs),
             "outputs": _described(loaded.session.outputs),
         }
-
-    def model_statistics(self, model: str, version: str = "") -> dict[str, Any]:
-        """Counts and durations since the version was loaded.
-
-        Raises:
-            NotFoundError: It is not loaded, or not in this version.
-            NotReadyError: It is being loaded for the first time.
-        """
-        loaded: LoadedVersion = self._registry.live(model, version)
-        return {"model_stats": [loaded.statistics.as_json(model, loaded.version_text)]}
 
 
 def _described(specs: Mapping[str, TensorSpec]) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 
 from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.serving.dataplane import DataPlane, InferResult
+from tiercel.serving.descriptions import Descriptions
 from tiercel.serving.errors import InvalidRequestError, ServingError
 from tiercel.serving.grpc_codec import decode_request, encode_result
 from tiercel.serving.grpc_server import health, reflection
@@ -45,10 +46,14 @@ class InferenceServicer:
         plane: Answers inference.
         lifecycle: Brings models up and down.
         start_task: Starts a task that somebody owns, so that a load goes on when its caller leaves.
+        descriptions: Tells about models.
     """
 
-    def __init__(self, plane: DataPlane, lifecycle: Lifecycle, start_task: StartTask) -> None:
+    def __init__(
+        self, plane: DataPlane, lifecycle: Lifecycle, start_task: StartTask, descriptions: Descriptions
+    ) -> None:
         self._plane = plane
+        self._descriptions = descriptions
         self._lifecycle = lifecycle
         self._start_task = start_task
 
@@ -60,6 +65,8 @@ class InferenceServicer:
             "ServerMetadata": lambda _, __: pb.ServerMetadataResponse(**self._plane.server_metadata()),
             "ModelReady": self._model_ready,
             "ModelMetadata": self._model_metadata,
+            "ModelStatistics": self._model_statistics,
+            "ModelConfig": self._model_config,
             "RepositoryIndex": self._index,
             "RepositoryModelLoad": self._load,
             "RepositoryModelUnload": self._unload,
@@ -104,6 +111,13 @@ class InferenceServicer:
 
     def _model_metadata(self, request: pb.ModelMetadataRequest, _: Call) -> pb.ModelMetadataResponse:
         return pb.ModelMetadataResponse(**self._plane.model_metadata(request.name, request.version))
+
+    def _model_statistics(self, request: pb.ModelStatisticsRequest, _: Call) -> pb.ModelStatisticsResponse:
+        return pb.ModelStatisticsResponse(**self._descriptions.statistics(request.name, request.version))
+
+    def _model_config(self, request: pb.ModelConfigRequest, _: Call) -> pb.ModelConfigResponse:
+        config: Any = self._descriptions.config(request.name, request.version)
+        return pb.ModelConfigResponse(config=config)
 
     async def _index(self, request: pb.RepositoryIndexRequest, _: Call) -> pb.RepositoryIndexResponse:
         lines = await self._lifecycle.index(request.ready)

@@ -13,6 +13,7 @@ from typing import Any
 
 from tiercel.serving import memory
 from tiercel.serving.dataplane import DataPlane
+from tiercel.serving.descriptions import Descriptions
 from tiercel.serving.errors import StartupError
 from tiercel.serving.executor import ThreadExecutor
 from tiercel.serving.grpc_adapter import GrpcServer, InferenceServicer, grpc_limits
@@ -21,7 +22,7 @@ from tiercel.serving.loader import BuildOptions, Loader
 from tiercel.serving.metrics import Metrics
 from tiercel.serving.registry import Registry
 from tiercel.serving.rest.connection import Connections, HttpConnection
-from tiercel.serving.rest.extensions import add_metrics
+from tiercel.serving.rest.extensions import add_descriptions, add_metrics
 from tiercel.serving.rest.messages import ByteBudget
 from tiercel.serving.rest.receiver import HttpLimits
 from tiercel.serving.rest.routes import Routes
@@ -153,7 +154,9 @@ class Server:
             lambda: plane.loop_lag.as_json(time.perf_counter())[0]["p99"] or 0.0,
         )
         add_metrics(routes, metrics)
-        servicer = InferenceServicer(plane, lifecycle, tasks.start)
+        descriptions = Descriptions(registry, settings.max_pending, settings.inference_threads)
+        add_descriptions(routes, descriptions)
+        servicer = InferenceServicer(plane, lifecycle, tasks.start, descriptions)
         grpc = GrpcServer(servicer, grpc_limits(settings), budget)
         try:
             await verifier.start()  # first, so that it warms up meanwhile

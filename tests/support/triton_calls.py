@@ -38,7 +38,10 @@ def calls(kind: str, address: str) -> dict[str, Any]:
     said["words"] = words(triton, client)
     if kind == "http":
         said["json"] = infer(triton, client, binary_data=False)
-        said["statistics"] = client.get_inference_statistics("plus")["model_stats"][0]["inference_count"]
+    said["statistics"] = client.get_inference_statistics("plus", **as_json)["model_stats"][0]
+    said["all_statistics"] = sorted(line["name"] for line in client.get_inference_statistics(**as_json)["model_stats"])
+    config = client.get_model_config("plus", **as_json)
+    said["config"] = config["config"] if kind == "grpc" else config
     said["errors"] = []
     attempts: list[Callable[[], Any]] = [
         lambda: infer(triton, client, model="nobody"),

@@ -64,6 +64,16 @@ class GRPCInferenceServiceStub(object):
                 request_serializer=tiercel_dot_inference_dot_open__inference__grpc__pb2.ModelInferRequest.SerializeToString,
                 response_deserializer=tiercel_dot_inference_dot_open__inference__grpc__pb2.ModelInferResponse.FromString,
                 _registered_method=True)
+        self.ModelConfig = channel.unary_unary(
+                '/inference.GRPCInferenceService/ModelConfig',
+                request_serializer=tiercel_dot_inference_dot_open__inference__grpc__pb2.ModelConfigRequest.SerializeToString,
+                response_deserializer=tiercel_dot_inference_dot_open__inference__grpc__pb2.ModelConfigResponse.FromString,
+                _registered_method=True)
+        self.ModelStatistics = channel.unary_unary(
+                '/inference.GRPCInferenceService/ModelStatistics',
+                request_serializer=tiercel_dot_inference_dot_open__inference__grpc__pb2.ModelStatisticsRequest.SerializeToString,
+                response_deserializer=tiercel_dot_inference_dot_open__inference__grpc__pb2.ModelStatisticsResponse.FromString,
+                _registered_method=True)
         self.RepositoryIndex = channel.unary_unary(
                 '/inference.GRPCInferenceService/RepositoryIndex',
                 request_serializer=tiercel_dot_inference_dot_open__inference__grpc__pb2.RepositoryIndexRequest.SerializeToString,
@@ -120,6 +130,18 @@ class GRPCInferenceServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ModelConfig(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ModelStatistics(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RepositoryIndex(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -170,6 +192,16 @@ def add_GRPCInferenceServiceServicer_to_server(servicer, server):
                     servicer.ModelInfer,
                     request_deserializer=tiercel_dot_inference_dot_open__inference__grpc__pb2.ModelInferRequest.FromString,
                     response_serializer=tiercel_dot_inference_dot_open__inference__grpc__pb2.ModelInferResponse.SerializeToString,
+            ),
+            'ModelConfig': grpc.unary_unary_rpc_method_handler(
+                    servicer.ModelConfig,
+                    request_deserializer=tiercel_dot_inference_dot_open__inference__grpc__pb2.ModelConfigRequest.FromString,
+                    response_serializer=tiercel_dot_inference_dot_open__inference__grpc__pb2.ModelConfigResponse.SerializeToString,
+            ),
+            'ModelStatistics': grpc.unary_unary_rpc_method_handler(
+                    servicer.ModelStatistics,
+                    request_deserializer=tiercel_dot_inference_dot_open__inference__grpc__pb2.ModelStatisticsRequest.FromString,
+                    response_serializer=tiercel_dot_inference_dot_open__inference__grpc__pb2.ModelStatisticsResponse.SerializeToString,
             ),
             'RepositoryIndex': grpc.unary_unary_rpc_method_handler(
                     servicer.RepositoryIndex,
@@ -349,6 +381,60 @@ class GRPCInferenceService(object):
             '/inference.GRPCInferenceService/ModelInfer',
             tiercel_dot_inference_dot_open__inference__grpc__pb2.ModelInferRequest.SerializeToString,
             tiercel_dot_inference_dot_open__inference__grpc__pb2.ModelInferResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ModelConfig(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/inference.GRPCInferenceService/ModelConfig',
+            tiercel_dot_inference_dot_open__inference__grpc__pb2.ModelConfigRequest.SerializeToString,
+            tiercel_dot_inference_dot_open__inference__grpc__pb2.ModelConfigResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ModelStatistics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/inference.GRPCInferenceService/ModelStatistics',
+            tiercel_dot_inference_dot_open__inference__grpc__pb2.ModelStatisticsRequest.SerializeToString,
+            tiercel_dot_inference_dot_open__inference__grpc__pb2.ModelStatisticsResponse.FromString,
             options,
             channel_credentials,
             insecure,

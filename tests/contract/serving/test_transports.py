@@ -18,6 +18,7 @@ from tests.support import onnx_models
 from tests.support.serving_process import ServingProcess, serving
 from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.inference import open_inference_grpc_pb2_grpc as pb_grpc
+from tiercel.serving.dataplane import EXTENSIONS
 from tiercel.serving.errors import (
     ArtefactRefusedError,
     DeadlineExceededError,
@@ -362,7 +363,7 @@ def test_readiness(client: Client) -> None:
 def test_the_server_says_what_it_is(client: Client) -> None:
     about = client.server()
     assert about["name"] == "tiercel"
-    assert about["extensions"] == ["binary_tensor_data", "model_repository", "statistics"]
+    assert about["extensions"] == list(EXTENSIONS)
 
 
 def test_the_index(client: Client) -> None:

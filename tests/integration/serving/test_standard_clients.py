@@ -54,7 +54,16 @@ def test_tritonclient_gets_right_answers(server: ServingProcess, kind: str) -> N
     assert "not ONNX" in said["errors"][2][1]
     if kind == "http":
         assert said["json"] == said["infer"]
-        assert said["statistics"] >= 2
+    statistics = said["statistics"]
+    assert int(statistics["inference_count"]) >= int(statistics["execution_count"]) >= 1
+    assert int(statistics["inference_stats"]["success"]["count"]) >= 1
+    assert int(statistics["batch_stats"][0]["compute_infer"]["ns"]) > 0
+    assert said["all_statistics"] == ["plus", "words"]
+    config = said["config"]
+    assert (config["name"], config["platform"], config["backend"]) == ("plus", "onnxruntime_onnx", "onnxruntime")
+    assert config["max_batch_size"] > 0
+    assert [int(size) for size in config["input"][0]["dims"]] == [4]
+    assert config["output"][0]["data_type"] == "TYPE_FP32"
 
 
 def test_grpc_health_and_reflection(server: ServingProcess) -> None:

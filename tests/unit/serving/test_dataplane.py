@@ -11,6 +11,7 @@ import pytest
 from tests.support import onnx_models
 from tiercel.serving.accounts import ModelShare
 from tiercel.serving.dataplane import DataPlane, InferRequest, InputTensor
+from tiercel.serving.descriptions import Descriptions
 from tiercel.serving.engine import Session
 from tiercel.serving.errors import (
     DeadlineExceededError,
@@ -113,7 +114,7 @@ async def test_a_failing_run_is_an_error_of_the_call_and_counted(plane: Plane) -
     with pytest.raises(InferenceFailedError):
         await plane.ask("two", a=f32(2), b=f32(3), k=i64(1))
     await plane.ask("two", a=f32(2), b=f32(2), k=i64(1))
-    (statistics,) = plane.plane.model_statistics("two")["model_stats"]
+    (statistics,) = Descriptions(plane.registry, 8, 1).statistics("two")["model_stats"]
     assert statistics["inference_stats"]["fail"]["count"] == 1
     assert statistics["inference_stats"]["success"]["count"] == statistics["inference_count"] == 1
     assert statistics["inference_stats"]["compute_infer"]["ns"] > 0
