@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,8 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from tiercel.serving.errors import ArtefactRefusedError, InferenceFailedError, InvalidRequestError
 from tiercel.serving.tensors import BY_ONNX, Array, TensorSpec
+
+Observer = Callable[[Sequence[str], Mapping[str, Array], Sequence[Array]], None]
 
 _WARM_UP_SECONDS = 0.2
 _WARM_UP_ELEMENTS = 4 * 1024**2
@@ -110,12 +112,13 @@ class Session:
         outputs: Specifications by name, in the model's order.
         inline_elements: Input elements up to which it is cheaper to run on the event loop than to change threads.
         threads: Threads that one run may use.
+        observer: Called with outputs' names, inputs and results after each run that went well, in its thread; or None.
 
     Raises:
         ArtefactRefusedError: The model cannot be served.
     """
 
-    __slots__ = ("_session", "inline_elements", "inputs", "outputs", "threads")
+    __slots__ = ("_session", "inline_elements", "inputs", "observer", "outputs", "threads")
 
     def __init__(self, model: bytes | str, threads: int = 1) -> None:
         self._session = open_session(model, threads)
@@ -123,6 +126,7 @@ class Session:
         self.outputs = tensor_specs(self._session.get_outputs(), "output")
         self.inline_elements = -1
         self.threads = threads
+        self.observer: Observer | None = None
 
     def warm_up(self, shapes: Mapping[str, Sequence[int]]) -> WarmUp:
         """Run a few times, so that no request pays for first-run allocations, and measure the fastest run."""
@@ -166,6 +170,8 @@ class Session:
             raise InvalidRequestError(f"the model does not take these inputs: {first_line(error)}") from error
         except Exception as error:  # ONNX Runtime's errors have no common base
             raise InferenceFailedError(f"the model failed: {first_line(error)}") from error
+        if self.observer is not None:
+            self.observer(outputs, feeds, results)
         return results
 
 

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 from tiercel.serving import repository
+from tiercel.serving.canary import Outcome
 from tiercel.serving.errors import ArtefactRefusedError, NotFoundError, ServingError
+from tiercel.serving.load_parameters import LoadParameters
 from tiercel.serving.loader import Loader
 from tiercel.serving.registry import LoadedVersion, ModelRecord, Registry, VersionState
+from tiercel.serving.trials import Trial
 
 _logger = logging.getLogger(__name__)
+
+_NEWEST = LoadParameters()
 
 StartTask = Callable[[Coroutine[Any, Any, None], str], object]
 
@@ -25,34 +31,57 @@ class Lifecycle:
         root: The repository's folder.
         registry: Where what is live is kept.
         loader: Makes sessions of what lies there.
-        start_task: Starts a task that somebody owns; used for draining old versions.
+        start_task: Starts a task that somebody owns; used for draining old versions and watching new ones.
+        look_seconds: Time between two looks at a version that is on trial.
     """
 
-    def __init__(self, root: Path, registry: Registry, loader: Loader, start_task: StartTask) -> None:
+    def __init__(
+        self, root: Path, registry: Registry, loader: Loader, start_task: StartTask, look_seconds: float = 0.25
+    ) -> None:
         self._root = root
         self._registry = registry
         self._loader = loader
         self._start_task = start_task
+        self._look_seconds = look_seconds
+        self._now = time.monotonic
         self._locks: dict[str, asyncio.Lock] = {}
 
-    async def load(self, name: str) -> int:
-        """Let the newest version on disk answer; doing it twice is doing it once.
+    async def load(self, name: str, wanted: LoadParameters = _NEWEST) -> int:
+        """Let a version on disk answer; doing it twice is doing it once.
+
+        A version that is on trial and is loaded without one answers everything from now on; if another version is
+        loaded, it is rolled back.
+
+        Args:
+            name: Of the model.
+            wanted: Which version, and whether it is tried first. The first version of a model never is.
 
         Returns:
-            The version that is live now.
+            The version that was loaded.
 
         Raises:
             InvalidRequestError: The name is impossible.
-            NotFoundError: There is no version of it on disk.
-            ArtefactRefusedError: The newest version is not fit; what was live stays live.
+            NotFoundError: There is no such version of it on disk.
+            ArtefactRefusedError: The version is not fit; what was live stays live.
         """
-        await self._versions(name)  # a name that is not on disk gets no lock
+        await self._wanted_version(name, wanted)  # a name that is not on disk gets no lock
         async with self._locks.setdefault(name, asyncio.Lock()):
-            newest = (await self._versions(name))[0]
+            version = await self._wanted_version(name, wanted)
             record = self._registry.record(name)
-            if record.live is None or record.live.version != newest:
-                await self._bring_up(record, newest)
-            return newest
+            trial = record.trial
+            if trial is not None and trial.new.version == version:
+                if wanted.canary is None:
+                    self._conclude(record, trial, Outcome.PROMOTED, "it was loaded without a trial")
+                return version
+            if trial is not None:
+                self._conclude(record, trial, Outcome.ROLLED_BACK, f"version {version} was loaded")
+            if record.live is None or record.live.version != version:
+                new = await self._bring_up(record, version)
+                if wanted.canary is None or record.live is None:
+                    self._flip(record, new)
+                else:
+                    self._try(record, Trial(wanted.canary, record.live, new, self._loader.shadows, self._now()))
+            return version
 
     async def unload(self, name: str) -> None:
         """Stop answering for a model; requests in flight finish.
@@ -64,7 +93,26 @@ class Lifecycle:
         if record is None:
             raise NotFoundError(f"model '{name}' is not loaded")
         async with self._locks.setdefault(name, asyncio.Lock()):
+            if record.trial is not None:
+                self._conclude(record, record.trial, Outcome.ROLLED_BACK, "the model was unloaded")
             self._retire(record.flip(None), record, "unloaded")
+
+    def trial(self, name: str) -> dict[str, Any]:
+        """The trial of a model that runs, or the last one, as JSON.
+
+        Raises:
+            NotFoundError: The model was never loaded.
+        """
+        record = self._registry.known(repository.checked_name(name))
+        if record is None:
+            raise NotFoundError(f"model '{name}' is not loaded")
+        trial = record.trial or record.last_trial
+        live = record.live.version_text if record.live is not None else None
+        return {"name": name, "live": live, "canary": trial.as_json(self._now()) if trial is not None else None}
+
+    def live_versions(self) -> dict[str, int]:
+        """What answers, by model."""
+        return {record.name: record.live.version for record in self._registry.records() if record.live is not None}
 
     async def load_all(self) -> None:
         """Load each model of the repository: the newest version that passes."""
@@ -94,19 +142,22 @@ class Lifecycle:
         record = self._registry.record(name)
         for version in await self._loader.look_up(repository.versions_on_disk, self._root, name):
             try:
-                await self._bring_up(record, version)
+                self._flip(record, await self._bring_up(record, version))
             except ServingError as error:
                 _logger.warning("%s", error.message)
             else:
                 return
 
-    async def _versions(self, name: str) -> list[int]:
+    async def _wanted_version(self, name: str, wanted: LoadParameters) -> int:
         versions = await self._loader.look_up(repository.versions_on_disk, self._root, name)
         if not versions:
             raise NotFoundError(f"model '{name}' has no version on disk; put one at {name}/1/model.onnx")
-        return versions
+        if wanted.version is not None and wanted.version not in versions:
+            there = ", ".join(map(str, versions[:20]))
+            raise NotFoundError(f"version {wanted.version} of model '{name}' is not on disk; there is {there}")
+        return versions[0] if wanted.version is None else wanted.version
 
-    async def _bring_up(self, record: ModelRecord, version: int) -> None:
+    async def _bring_up(self, record: ModelRecord, version: int) -> LoadedVersion:
         record.set_status(version, VersionState.LOADING)
         artefact = repository.artefact(self._root, record.name, version)
         try:
@@ -121,10 +172,39 @@ class Lifecycle:
         except BaseException:
             record.set_status(version, VersionState.UNAVAILABLE, "loading it was broken off")
             raise
-        statistics = record.statistics_of(version)
-        old = record.flip(LoadedVersion(record.name, version, session, record.account, statistics))
-        _logger.info("Version %d of model '%s' is live", version, record.name)
-        self._retire(old, record, f"replaced by version {version}")
+        return LoadedVersion(record.name, version, session, record.account, record.statistics_of(version))
+
+    def _flip(self, record: ModelRecord, new: LoadedVersion) -> None:
+        old = record.flip(new)
+        _logger.info("Version %d of model '%s' is live", new.version, record.name)
+        self._retire(old, record, f"replaced by version {new.version}")
+
+    def _try(self, record: ModelRecord, trial: Trial) -> None:
+        record.trial = trial
+        version, fraction = trial.new.version, trial.plan.fraction
+        record.set_status(version, VersionState.READY, f"on trial with {fraction:.3g} of the requests")
+        _logger.info("Version %d of model '%s' is tried with %.3g of the requests", version, record.name, fraction)
+        self._start_task(self._watch(record, trial), f"trial of {record.name} {version}")
+
+    async def _watch(self, record: ModelRecord, trial: Trial) -> None:
+        while record.trial is trial:
+            await asyncio.sleep(self._look_seconds)
+            async with self._locks[record.name]:
+                outcome, reason = trial.look(self._now())
+                if record.trial is trial and outcome is not Outcome.RUNNING:
+                    self._conclude(record, trial, outcome, reason)
+
+    def _conclude(self, record: ModelRecord, trial: Trial, outcome: Outcome, reason: str) -> None:
+        trial.end(outcome, reason, self._now())
+        record.trial, record.last_trial = None, trial
+        _logger.info("Trial of version %d of '%s': %s, %s", trial.new.version, record.name, outcome.value, reason)
+        if outcome is Outcome.PROMOTED:
+            self._flip(record, trial.new)
+            return
+        record.refusals += 1
+        record.set_status(trial.new.version, VersionState.UNLOADING, "requests in flight finish on it")
+        trial.new.retire()
+        self._retire(trial.new, record, f"rolled back: {reason}")
 
     def _retire(self, old: LoadedVersion | None, record: ModelRecord, reason: str) -> None:
         if old is not None:

@@ -51,6 +51,9 @@ class Loader:
     Args:
         verifier: Checks artefacts.
         options: How sessions are built.
+
+    Attributes:
+        shadows: Where a new version does runs again to compare outputs.
     """
 
     def __init__(self, verifier: ArtefactVerifier, options: BuildOptions) -> None:
@@ -61,10 +64,11 @@ class Loader:
         self._builders = ThreadPoolExecutor(_BUILDS, "loader")
         # What takes no time to speak of does not stand in line behind what does.
         self._files = ThreadPoolExecutor(1, "files")
+        self.shadows = ThreadPoolExecutor(1, "shadow")
 
     def close(self) -> None:
         """Let the threads go."""
-        for threads in (self._builders, self._files):
+        for threads in (self._builders, self._files, self.shadows):
             threads.shutdown(wait=False, cancel_futures=True)
 
     async def session(self, artefact: Artefact) -> engine.Session:

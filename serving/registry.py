@@ -17,6 +17,7 @@ from tiercel.serving.engine import Session
 from tiercel.serving.errors import InvalidRequestError, NotFoundError, NotReadyError
 from tiercel.serving.model_statistics import ModelStatistics
 from tiercel.serving.repository import is_version
+from tiercel.serving.trials import Trial
 
 _MAX_HISTORY = 32
 # Versions whose statistics are kept; each is some 40 lines of metrics.
@@ -128,6 +129,8 @@ class ModelRecord:
         statistics: Of the versions that were live last, by number: they go on where they were when a version returns.
         swaps: How often a version took the place of another.
         refusals: How often a version was tried and did not get live.
+        trial: A new version that gets a share of the requests, or None.
+        last_trial: The trial that ended last.
     """
 
     name: str
@@ -137,6 +140,8 @@ class ModelRecord:
     statistics: dict[int, ModelStatistics] = field(default_factory=dict)
     swaps: int = 0
     refusals: int = 0
+    trial: Trial | None = None
+    last_trial: Trial | None = None
 
     def statistics_of(self, version: int) -> ModelStatistics:
         """The statistics of a version that is about to be live."""
@@ -228,7 +233,8 @@ class Registry:
 
         Args:
             name: Of the model.
-            version: The only version that will do, or empty for whichever is live.
+            version: The only version that will do, or empty for whichever is live; during a trial, for whichever
+                has its turn.
 
         Raises:
             NotFoundError: There is no such model or it is not loaded, or another version is live.
@@ -238,7 +244,10 @@ class Registry:
         record = self._records.get(name)
         live = record.live if record is not None else None
         if live is not None and (not version or version == live.version_text):
-            return live
+            trial = record.trial if record is not None else None
+            return live if trial is None or version else trial.choose()
+        if record is not None and record.trial is not None and version == record.trial.new.version_text:
+            return record.trial.new
         raise self._why_not(name, version, record)
 
     def _why_not(
