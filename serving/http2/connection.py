@@ -114,7 +114,7 @@ class Connection:
     @property
     def is_blocked(self) -> bool:
         """Whether octets wait for the peer to take them."""
-        return bool(self.sender.blocked or self.sender.out)
+        return bool(self.sender.blocked) or self.sender.is_paused
 
     def tick(self, now: float) -> None:
         """It is ``now``: end what took too long."""

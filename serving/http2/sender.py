@@ -177,6 +177,11 @@ class Sender:
         self._paused = True
         self._room = 0
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether the transport takes no more."""
+        return self._paused
+
     def resume(self) -> None:
         """It does again."""
         self._paused = False
