@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.serving.dataplane import DataPlane, InferResult
 from tiercel.serving.descriptions import Descriptions
-from tiercel.serving.errors import InvalidRequestError, ServingError
+from tiercel.serving.errors import ServingError
 from tiercel.serving.grpc_codec import decode_request, encode_result
 from tiercel.serving.grpc_server import health, reflection
 from tiercel.serving.grpc_server.calls import Call, Method
@@ -27,6 +27,7 @@ from tiercel.serving.grpc_server.server import GrpcLimits, Listener
 from tiercel.serving.grpc_server.wire import Status
 from tiercel.serving.http2.streams import Budget, Http2Limits
 from tiercel.serving.lifecycle import Lifecycle
+from tiercel.serving.load_parameters import read_load_parameters
 from tiercel.serving.settings import Settings
 
 _logger = logging.getLogger(__name__)
@@ -124,9 +125,11 @@ class InferenceServicer:
         return pb.RepositoryIndexResponse(models=[pb.RepositoryIndexResponse.ModelIndex(**line) for line in lines])
 
     async def _load(self, request: pb.RepositoryModelLoadRequest, _: Call) -> pb.RepositoryModelLoadResponse:
-        if request.parameters:
-            raise InvalidRequestError("parameters: a load takes none; put the version into the repository instead")
-        await self._lifecycle.load(request.model_name)
+        given = {
+            name: getattr(value, value.WhichOneof("parameter_choice") or "string_param")
+            for name, value in request.parameters.items()
+        }
+        await self._lifecycle.load(request.model_name, read_load_parameters(given))
         return pb.RepositoryModelLoadResponse()
 
     async def _unload(self, request: pb.RepositoryModelUnloadRequest, _: Call) -> pb.RepositoryModelUnloadResponse:

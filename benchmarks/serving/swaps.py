@@ -103,7 +103,7 @@ def swap_again_and_again(server: ServingProcess, contents: list[Path], swaps: in
         begin = time.monotonic()
         reply = server.load("m")
         if reply.status != 200:
-            raise RuntimeError(reply.error)
+            raise RuntimeError(f"{reply.error}\n{server.log.read_text()[-4000:]}")
         time.sleep(PAUSE_SECONDS)
         done.append(Swap(begin, time.monotonic(), process.memory_info().rss))
         if len(done) % max(1, swaps // 10) == 0:

@@ -19,6 +19,7 @@ from tiercel.serving.errors import (
     UnsupportedEncodingError,
 )
 from tiercel.serving.lifecycle import Lifecycle
+from tiercel.serving.load_parameters import read_load_parameters
 from tiercel.serving.rest.decoding import decode_request
 from tiercel.serving.rest.encoding import encode_result
 from tiercel.serving.rest.messages import HttpRequest, HttpResponse, Respond, error_response, json_response
@@ -54,6 +55,7 @@ class Routes:
             self._table.add("POST", f"{model}/infer", self._infer)
             self.add("GET", model, self._metadata)
             self.add("GET", f"{model}/ready", self._model_ready)
+        self.add("GET", "/v2/models/{model}/canary", self._canary)
         self.add("GET", "/v2", lambda *_: json_response(plane.server_metadata()))
         self.add("GET", "/v2/health/live", lambda *_: json_response({"live": True}))
         self.add("GET", "/v2/health/ready", self._ready)
@@ -126,10 +128,14 @@ class Routes:
         return json_response(await self._lifecycle.index(only_ready))
 
     async def _load(self, request: HttpRequest, parameters: Parameters) -> HttpResponse:
-        if body_object(request).get("parameters"):
-            raise InvalidRequestError("parameters: a load takes none; put the version into the repository instead")
-        version = await self._lifecycle.load(parameters["model"])
+        given = body_object(request).get("parameters") or {}
+        if not isinstance(given, dict):
+            raise InvalidRequestError("parameters must be a JSON object")
+        version = await self._lifecycle.load(parameters["model"], read_load_parameters(given))
         return json_response({"name": parameters["model"], "version": str(version), "state": "READY"})
+
+    def _canary(self, _: HttpRequest, parameters: Parameters) -> HttpResponse:
+        return json_response(self._lifecycle.trial(parameters["model"]))
 
     async def _unload(self, _: HttpRequest, parameters: Parameters) -> HttpResponse:
         await self._lifecycle.unload(parameters["model"])
