@@ -21,7 +21,6 @@ from benchmarks.product import ProductError
 from benchmarks.results import RESULTS, Bar, Result, describe_machine, write_result
 from benchmarks.scheduling.arms import ARMS, why_missing
 from benchmarks.scheduling.derive import derive
-from benchmarks.scheduling.export import export
 from benchmarks.scheduling.figures import make_bars, make_figures, sanity_bars
 from benchmarks.scheduling.kinds import KINDS
 from benchmarks.scheduling.live_run import LiveSettings, run_schedule
@@ -165,7 +164,6 @@ def write_live(
     path = write_result(name, command=command, figures=figures, bars=bars, folder=results)
     if results == RESULTS and name == name_of(Runtime.PROCESS):
         plots = [f"plots/{each.name}" for each in draw_all(outcomes, PLOTS)]
-        export(outcomes, recordings, psutil.cpu_count() or 1)
         section = make_section(figures, bars, command=command, machine=describe_machine(), plots=plots)
         write_section(DOCUMENT, section)
     _tell_bars(name, bars, console)

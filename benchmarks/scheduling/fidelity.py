@@ -1,14 +1,22 @@
-"""How true the simulator is: the same jobs at the same times under the same policy, live and simulated."""
+"""How true the simulator is: the same jobs at the same times under the same policy, live and simulated.
+
+Two questions. *Replayed*: given what each job's CPU seconds bought in that very run, and what everything else used of
+the machine, does the simulator divide cores and place tiers in time as the product did? *Foretold*: from recordings of
+each job alone, made earlier, and nothing of the run: this has the machine's own changes of speed in it as well, by
+which the same training takes up to a quarter more CPU seconds in one run than in another.
+"""
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from benchmarks.scheduling.arms import ARMS, Arm, oracle_options
 from benchmarks.scheduling.kinds import KINDS
-from benchmarks.scheduling.outcome import RunOutcome
+from benchmarks.scheduling.outcome import JobOutcome, RunOutcome
 from benchmarks.scheduling.recordings import Recordings
 from benchmarks.scheduling.schedules import SCHEDULES
 from tiercel.broker.domain.jobs import Tier
@@ -19,6 +27,15 @@ from tiercel.broker.simulation.curves import RecordedCurve
 from tiercel.broker.simulation.result import Result
 from tiercel.broker.simulation.workload import ListedJobs, PlannedJob
 
+DISTURBED = 0.05
+"""A run is left out in which other programs used more of the machine's CPU than this fraction."""
+
+_CLOCK_TICK = 1e-3
+"""Reports of one tick of the CPU clock come this many CPU seconds after another."""
+
+Curve = Sequence[tuple[float, float]]
+WorkloadOf = Callable[[JobOutcome], Workload]
+
 
 @dataclass(frozen=True, slots=True)
 class Fidelity:
@@ -28,7 +45,7 @@ class Fidelity:
         errors: For each job of each run: simulated / live - 1 of its time to tier 1.
         median: Of the errors' sizes, or None without any.
         p90: Their 90th percentile.
-        runs: How many runs were replayed.
+        runs: How many runs were compared.
     """
 
     errors: tuple[float, ...]
@@ -37,44 +54,42 @@ class Fidelity:
     runs: int
 
 
-def fidelity(outcomes: Sequence[RunOutcome], recordings: Recordings, cores: float) -> Fidelity:
-    """Replay runs from the recordings and compare the times to tier 1.
+def foretold(outcomes: Sequence[RunOutcome], recordings: Recordings, cores: float) -> Fidelity:
+    """Simulate runs from the recordings and compare the times to tier 1.
 
     Args:
-        outcomes: Live runs; those with requests beside them are left out, and those without recordings.
+        outcomes: Live runs; see :func:`is_comparable` for those that are left out.
         recordings: Of each kind alone.
         cores: Of all nodes together.
     """
-    errors: list[float] = []
-    replayed = 0
-    for outcome in outcomes:
-        known = all((job.kind, job.training_seed) in recordings.runs for job in outcome.jobs)
-        if not outcome.complete or outcome.served is not None or not known or outcome.arm not in ARMS:
-            continue
-        errors += compare(outcome, replay(outcome, ARMS[outcome.arm], recordings, cores))
-        replayed += 1
-    sizes = sorted(abs(error) for error in errors)
-    p90 = sizes[int(0.9 * (len(sizes) - 1))] if sizes else None
-    return Fidelity(tuple(errors), statistics.median(sizes) if sizes else None, p90, replayed)
+    return _fidelity(outcomes, recordings, cores, partial(simulate_from_recordings, recordings=recordings, cores=cores))
 
 
-def replay(outcome: RunOutcome, arm: Arm, recordings: Recordings, cores: float) -> Result:
-    """Simulate what was run live."""
-    jobs = []
-    history: dict[str, tuple[PastRun, ...]] = {}
-    for job in outcome.jobs:
-        jobs.append(PlannedJob(job.submitted_seconds, _workload(job.kind, job.training_seed, recordings), job.name))
-        if arm.knows_past:
-            earlier = recordings.earlier(job.kind, job.training_seed)
-            history[job.kind] = tuple(PastRun(_points(run.curve)) for run in earlier)
-    options = dict(arm.options)
-    if arm.knows_future:
-        options |= oracle_options({job.name: recordings.works(job.kind, job.training_seed) for job in outcome.jobs})
-    machines = MachineSettings(colocation=SLICED if arm.time_slice_seconds else Colocation())
-    count = SCHEDULES[outcome.schedule].nodes
-    nodes = equal_nodes(count, cpu_cores=cores / count)
-    scenario = Scenario(nodes=nodes, jobs=ListedJobs(tuple(jobs)), machines=machines, history=history)
-    return simulate(scenario, arm.policy, options=options)
+def replayed(outcomes: Sequence[RunOutcome], recordings: Recordings, cores: float) -> Fidelity:
+    """Simulate runs from what their own jobs did, and compare the times to tier 1; arguments as of :func:`foretold`."""
+    return _fidelity(outcomes, recordings, cores, partial(simulate_again, recordings=recordings, cores=cores))
+
+
+def is_comparable(outcome: RunOutcome, recordings: Recordings, cores: float) -> bool:
+    """Whether a run came to its end, without requests beside it and without other programs, with all kinds recorded."""
+    known = all((job.kind, job.training_seed) in recordings.runs for job in outcome.jobs)
+    return outcome.complete and outcome.served is None and known and outcome.arm in ARMS and _is_quiet(outcome, cores)
+
+
+def simulate_from_recordings(outcome: RunOutcome, recordings: Recordings, cores: float) -> Result:
+    """Simulate what was submitted in a run, from runs of each kind alone."""
+    machines = MachineSettings(colocation=SLICED if ARMS[outcome.arm].time_slice_seconds else Colocation())
+    return _simulate(outcome, recordings, cores, machines, partial(_recorded, recordings=recordings))
+
+
+def simulate_again(outcome: RunOutcome, recordings: Recordings, cores: float) -> Result:
+    """Simulate a run from the CPU seconds at which its own jobs reported, and what else used the machine then."""
+    beside = outcome.broker_cpu_seconds + outcome.agent_cpu_seconds + outcome.serving_cpu_seconds
+    beside += (outcome.foreign_cpu_seconds or 0.0) + outcome.steal_seconds
+    overhead = beside / (outcome.makespan_seconds or math.inf) / SCHEDULES[outcome.schedule].nodes
+    # What sharing cores cost is in the CPU seconds already.
+    machines = MachineSettings(colocation=Colocation(0.0), overhead_cores=overhead)
+    return _simulate(outcome, recordings, cores, machines, _lived)
 
 
 def compare(outcome: RunOutcome, result: Result) -> list[float]:
@@ -84,19 +99,78 @@ def compare(outcome: RunOutcome, result: Result) -> list[float]:
     return [simulated / real - 1.0 for simulated, real in pairs if simulated is not None and real]
 
 
-def _workload(kind_name: str, training_seed: int, recordings: Recordings) -> Workload:
-    kind, run = KINDS[kind_name], recordings.get(kind_name, training_seed)
+def _is_quiet(outcome: RunOutcome, cores: float) -> bool:
+    foreign = outcome.foreign_cpu_seconds
+    return foreign is None or foreign <= DISTURBED * cores * outcome.makespan_seconds
+
+
+def _fidelity(
+    outcomes: Sequence[RunOutcome], recordings: Recordings, cores: float, simulated: Callable[[RunOutcome], Result]
+) -> Fidelity:
+    comparable = [outcome for outcome in outcomes if is_comparable(outcome, recordings, cores)]
+    errors = [error for outcome in comparable for error in compare(outcome, simulated(outcome))]
+    sizes = sorted(abs(error) for error in errors)
+    p90 = sizes[int(0.9 * (len(sizes) - 1))] if sizes else None
+    return Fidelity(tuple(errors), statistics.median(sizes) if sizes else None, p90, len(comparable))
+
+
+def _simulate(
+    outcome: RunOutcome, recordings: Recordings, cores: float, machines: MachineSettings, workload_of: WorkloadOf
+) -> Result:
+    arm = ARMS[outcome.arm]
+    jobs = tuple(PlannedJob(job.submitted_seconds, workload_of(job), job.name) for job in outcome.jobs)
+    count = SCHEDULES[outcome.schedule].nodes
+    scenario = Scenario(
+        nodes=equal_nodes(count, cpu_cores=cores / count),
+        jobs=ListedJobs(jobs),
+        machines=machines,
+        history=_history(outcome, recordings) if arm.knows_past else {},
+    )
+    return simulate(scenario, arm.policy, options=_options(outcome, arm, recordings))
+
+
+def _options(outcome: RunOutcome, arm: Arm, recordings: Recordings) -> dict[str, str | float | int | bool]:
+    options = dict(arm.options)
+    if arm.knows_future:
+        options |= oracle_options({job.name: recordings.works(job.kind, job.training_seed) for job in outcome.jobs})
+    return options
+
+
+def _history(outcome: RunOutcome, recordings: Recordings) -> dict[str, tuple[PastRun, ...]]:
+    return {
+        job.kind: tuple(PastRun(_points(run.curve)) for run in recordings.earlier(job.kind, job.training_seed))
+        for job in outcome.jobs
+    }
+
+
+def _recorded(job: JobOutcome, recordings: Recordings) -> Workload:
+    run = recordings.get(job.kind, job.training_seed)
+    return _workload(job, run.curve, run.startup_cpu_seconds, run.cpu_seconds)
+
+
+def _lived(job: JobOutcome) -> Workload:
+    curve: list[tuple[float, float]] = []
+    for point in job.points:
+        least = curve[-1][0] + _CLOCK_TICK if curve else 0.0
+        curve.append((max(point.cpu_seconds, least), point.value))
+    epoch = (curve[-1][0] - curve[0][0]) / max(len(curve) - 1, 1)
+    return _workload(job, curve, max(curve[0][0] - epoch, 0.0), job.cpu_seconds)
+
+
+def _workload(job: JobOutcome, curve: Curve, startup_cpu_seconds: float, cpu_seconds: float) -> Workload:
+    kind = KINDS[job.kind]
     return Workload(
-        name=kind_name,
-        curve=RecordedCurve(_points(run.curve)),
+        name=job.kind,
+        curve=RecordedCurve(_points(curve)),
         tiers=tuple(Tier(target) for target in kind.targets),
         direction=kind.direction,
-        startup_cpu_seconds=run.startup_cpu_seconds,
-        max_epochs=len(run.curve),
+        startup_cpu_seconds=startup_cpu_seconds,
+        closing_cpu_seconds=max(cpu_seconds - curve[-1][0], 0.0),
+        max_epochs=len(curve),
         continue_after_last_tier=True,
-        resources=kind.spec(kind_name, training_seed, "process").resources,
+        resources=kind.spec(job.kind, job.training_seed, "process").resources,
     )
 
 
-def _points(curve: Sequence[tuple[float, float]]) -> tuple[CurvePoint, ...]:
+def _points(curve: Curve) -> tuple[CurvePoint, ...]:
     return tuple(CurvePoint(cpu, value) for cpu, value in curve)

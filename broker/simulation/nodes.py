@@ -21,6 +21,7 @@ class SimulatedNode:
     Attributes:
         view: What policies see of it.
         colocation: What sharing its cores costs.
+        overhead_cores: What is used of it besides runs and endpoints.
         record_usage: Whether runs note what they got.
         runs: The jobs that have a run here, in the order they came.
         endpoints: The endpoints whose requests are answered here.
@@ -29,6 +30,7 @@ class SimulatedNode:
 
     view: NodeView
     colocation: Colocation
+    overhead_cores: float = 0.0
     record_usage: bool = False
     runs: list[SimulatedJob] = field(default_factory=list)
     endpoints: list[SimulatedEndpoint] = field(default_factory=list)
@@ -48,7 +50,7 @@ class SimulatedNode:
         serving = self._serve_unlimited(now) if self.endpoints else 0.0
         limited = [endpoint for endpoint in self.endpoints if endpoint.share is not None and endpoint.is_open(now)]
         self._hold(limited)
-        self._share(limited, cores_for_runs(self.view.cpu_cores, serving), now)
+        self._share(limited, cores_for_runs(self.view.cpu_cores, serving + self.overhead_cores), now)
 
     def _serve_unlimited(self, now: float) -> float:
         """Give endpoints without a share what they need first; returns what they use."""

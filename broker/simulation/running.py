@@ -147,11 +147,21 @@ class SimulatedJob:
     def find_due(self) -> None:
         """Work out when the next report comes at the present speed."""
         speed = self.cores * self.efficiency
-        if speed <= 0 or self.next_report >= len(self.trajectory.work):
+        if speed <= 0:
             self.due_at = math.inf
             return
-        left = self.startup_left + self.trajectory.work[self.next_report] - self.trained
+        left = self.startup_left + self._work_until_due() - self.trained
         self.due_at = self.synced_at + max(left, 0.0) / speed
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether its last report is told and its process is on its way out."""
+        return self.next_report >= len(self.trajectory.work)
+
+    def _work_until_due(self) -> float:
+        if self.is_closing:
+            return self.trajectory.work[-1] + self.planned.workload.closing_cpu_seconds
+        return self.trajectory.work[self.next_report]
 
     @property
     def hangs_at(self) -> float:

@@ -33,6 +33,8 @@ class MachineSettings:
         delivery_seconds: From reaching a tier until its version answers (export, verify, load, warm).
         checkpoint_seconds: From the decision to migrate until the run is gone from its node; on the other one it starts
             up anew and goes on where it was.
+        overhead_cores: What everything else on a node uses of it (broker, agent, verification, other programs); runs
+            share the rest, which is never less than a tenth of the node.
         usage_seconds: How often a node tells how much CPU its runs have used, besides with their reports.
         migrations: Whether jobs may be sent to other nodes at all.
     """
@@ -42,6 +44,7 @@ class MachineSettings:
     stop_seconds: float = 0.1
     delivery_seconds: float = 0.5
     checkpoint_seconds: float = 1.0
+    overhead_cores: float = 0.0
     usage_seconds: float = 1.0
     migrations: bool = True
 

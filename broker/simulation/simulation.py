@@ -84,13 +84,14 @@ class Simulation:
 
     def __init__(self, scenario: Scenario, policy: AnyPolicy, seed: int) -> None:
         self._scenario = scenario
-        self._machines = scenario.machines
+        self._machines = machines = scenario.machines
         self._policy_name = policy.name
         self._seed = seed
         self._events = EventQueue()
         self._letters: deque[tuple[SimulatedJob, JobInput]] = deque()
         self._nodes = {
-            view.id: SimulatedNode(view, self._machines.colocation, scenario.record_usage) for view in scenario.nodes
+            view.id: SimulatedNode(view, machines.colocation, machines.overhead_cores, scenario.record_usage)
+            for view in scenario.nodes
         }
         self._node_views = tuple(sorted(scenario.nodes, key=lambda view: view.id))
         self._stirred: dict[str, SimulatedNode] = {}
@@ -311,8 +312,10 @@ class Simulation:
         if node.version != version:
             return
         for sim in list(node.runs):
-            if sim.due_at <= self._events.now:
-                self._report(sim, node)
+            if sim.due_at <= self._events.now and sim.is_closing:
+                self._leave(sim)
+            elif sim.due_at <= self._events.now:
+                self._report(sim)
             elif sim.hangs_at <= self._events.now:
                 self._letters.append((sim, Ticked()))
                 self._stir(node.view.id)
@@ -320,7 +323,7 @@ class Simulation:
         if node.view.id not in self._stirred:
             self._foretell(node)
 
-    def _report(self, sim: SimulatedJob, node: SimulatedNode) -> None:
+    def _report(self, sim: SimulatedJob) -> None:
         sim.advance(self._events.now)
         sim.arrive_at_report()
         index = sim.next_report
@@ -329,13 +332,17 @@ class Simulation:
         report = Reported(sim.job.run_id, sim.told, index + 1, metrics, self._events.now, sim.run_cpu)
         self._letters.append((sim, report))
         sim.next_report = index + 1
-        if sim.next_report < len(sim.trajectory.work):
+        if not sim.is_closing:
             sim.plan_report()
-            sim.find_due()
+        elif not sim.planned.workload.closing_cpu_seconds:
+            self._leave(sim)
             return
+        sim.find_due()
+
+    def _leave(self, sim: SimulatedJob) -> None:
+        """Its process ends by itself."""
         self._halt(sim)
         self._events.at(self._events.now, partial(self._run_is_gone, sim, sim.job.run_id))
-        self._stir(node.view.id)
 
     def _delivered(self, sim: SimulatedJob, number: int, attempt: int) -> None:
         """A tier's version answers, unless the run that should hand it over is gone from its node."""

@@ -26,6 +26,8 @@ class Workload:
         tiers: Targets, from the easiest to the hardest.
         direction: Whether a larger or a smaller metric is better.
         startup_cpu_seconds: CPU seconds before training begins (imports, data), in every run anew.
+        closing_cpu_seconds: CPU seconds from the last report until the process is gone (last checkpoint and exports,
+            the interpreter's end); nothing where a job is stopped at its last tier.
         epoch_cpu_seconds: CPU seconds of training between two reports; recorded curves have their own.
         max_epochs: Reports it makes at most.
         continue_after_last_tier: Whether it trains on until ``max_epochs``.
@@ -41,6 +43,7 @@ class Workload:
     tiers: tuple[Tier, ...]
     direction: Direction = Direction.MAX
     startup_cpu_seconds: float = 2.0
+    closing_cpu_seconds: float = 0.0
     epoch_cpu_seconds: float = 1.0
     max_epochs: int = 100
     continue_after_last_tier: bool = False
@@ -54,8 +57,8 @@ class Workload:
         if not self.tiers or self.max_epochs < 1 or self.epoch_cpu_seconds <= 0:
             msg = f"workload {self.name}: it needs a tier, at least one epoch, and epochs that take CPU time"
             raise ValueError(msg)
-        if min(self.startup_cpu_seconds, self.noise, self.speed_spread) < 0:
-            msg = f"workload {self.name}: start-up, noise and spread cannot be negative"
+        if min(self.startup_cpu_seconds, self.closing_cpu_seconds, self.noise, self.speed_spread) < 0:
+            msg = f"workload {self.name}: start-up, closing, noise and spread cannot be negative"
             raise ValueError(msg)
 
     def spec(self, name: str, endpoint: str) -> JobSpec:

@@ -55,6 +55,22 @@ def test_the_co_location_penalty_burns_cpu() -> None:
         assert job.alone_seconds == pytest.approx(3.0)
 
 
+def test_what_a_process_does_after_its_last_report_takes_cpu_from_others() -> None:
+    leaving = replace(steps(0.5, 0.9), closing_cpu_seconds=1.0, continue_after_last_tier=True)
+    first, second = simulate(scenario((0, leaving), (0, steps(0.5, 0.9, 0.9, 0.9))), "fair").jobs
+    assert times(first) == [4.0, 6.0]
+    # Half a core until the other one, whose last tier is delivered, is stopped at 6.5 s; then all of it.
+    assert (first.finished_at, first.cpu_seconds, first.alone_seconds) == (pytest.approx(7.25), pytest.approx(4.0), 4.0)
+    assert times(second) == [4.0, 6.0]
+
+
+def test_what_else_uses_a_node_leaves_less_for_runs() -> None:
+    planned = scenario((0, SMALL), (0, SMALL), cores=2.0)
+    busy = replace(planned, machines=replace(planned.machines, overhead_cores=0.4))
+    assert [times(job) for job in simulate(planned, "fair").jobs] == [[2.0, 3.0], [2.0, 3.0]]
+    assert [times(job) for job in simulate(busy, "fair").jobs] == [[2.5, 3.75], [2.5, 3.75]]
+
+
 def test_a_job_stops_after_its_last_tier_was_delivered_unless_it_trains_on() -> None:
     values = (0.5, 0.9, 0.9, 0.9, 0.9, 0.9)
     (stops,) = simulate(scenario((0, steps(*values))), "fair").jobs
