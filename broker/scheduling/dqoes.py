@@ -22,7 +22,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tiercel.broker.domain.shares import Share
-from tiercel.broker.scheduling.dqoes_rule import DqoesMode, QoeClass, RuleSettings, Service, classify, limits
+from tiercel.broker.scheduling.dqoes_rule import (
+    DqoesDelay,
+    DqoesMode,
+    QoeClass,
+    RuleSettings,
+    Service,
+    classify,
+    limits,
+)
 from tiercel.broker.scheduling.interface import Assignment, EndpointView, JobView, NodeView, Plan, Snapshot
 from tiercel.broker.scheduling.placement import jobs_by_node, place
 
@@ -125,7 +133,8 @@ class DqoesPolicy:
         trains: bool,
     ) -> tuple[dict[str, Share], ListenerRecord | None]:
         """Shares of a node's endpoints, and what to remember of it."""
-        services = [service for endpoint in endpoints if (service := _service(endpoint, node)) is not None]
+        delay = self.settings.delay
+        services = [service for endpoint in endpoints if (service := _service(endpoint, node, delay)) is not None]
         if not services:
             return {}, None
         # What was measured of a newcomer may be of a part of the interval only: it is not held to that.
@@ -138,7 +147,7 @@ class DqoesPolicy:
             if self.settings.mode is DqoesMode.CONSERVING and any(_moves(s, moved[s.name]) for s in settled):
                 # Ours: as long as limits still move there is no reason to rest, whatever the classes.
                 record = replace(record, interval=self.settings.interval, next_at=now + self.settings.interval)
-            return {s.name: _share(s, moved[s.name], node, self.settings.alpha) for s in settled}, record
+            return {s.name: _share(s, moved[s.name], node, self.settings) for s in settled}, record
         kept = {s.name: share for s in settled if (share := known[s.name]) is not None}
         return _within(kept, capacity, node), record
 
@@ -183,9 +192,11 @@ def _by_node(snapshot: Snapshot) -> dict[str, list[EndpointView]]:
     return groups
 
 
-def _service(endpoint: EndpointView, node: NodeView) -> Service | None:
+def _service(endpoint: EndpointView, node: NodeView, judged: DqoesDelay) -> Service | None:
     """What the rule reads; None for an endpoint without an objective, or one that nobody asks anything."""
     objective, delay = endpoint.objective_seconds, endpoint.delay_seconds
+    if judged is DqoesDelay.P95 and delay is not None and endpoint.p95_seconds is not None:
+        delay = endpoint.p95_seconds
     if objective is None or node.cpu_cores <= 0 or (delay is None and not endpoint.requests_per_second > 0):
         return None
     cap = endpoint.share.cpu_cap_cores if endpoint.share else None
@@ -218,12 +229,15 @@ def _within(shares: dict[str, Share], capacity: float, node: NodeView) -> dict[s
     }
 
 
-def _share(service: Service, limit: float, node: NodeView, alpha: float) -> Share:
+def _share(service: Service, limit: float, node: NodeView, settings: DqoesSettings) -> Share:
+    alpha = settings.alpha
     wanted = f"its objective of {1000 * service.objective:.4g} ms"
     if service.delay is None:
         found = f"asked and does not answer yet, {wanted} in view"
     else:
         answer = f"answers in {1000 * service.delay:.4g} ms"
+        if settings.delay is DqoesDelay.P95:
+            answer += " (p95)"
         found = {
             QoeClass.FASTER: f"{answer}, faster than {wanted}: gives CPU",
             QoeClass.SATISFIED: f"{answer}, within {alpha:.0%} of {wanted}: keeps its limit",

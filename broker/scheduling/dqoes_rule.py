@@ -38,6 +38,16 @@ class DqoesWeight(enum.Enum):
     ABSOLUTE = "absolute"
 
 
+class DqoesDelay(enum.Enum):
+    """What is compared with the objective: the mean delay, as published, or the 95th percentile of the last seconds.
+
+    Where nobody measured the percentile, the mean stands in for it.
+    """
+
+    MEAN = "mean"
+    P95 = "p95"
+
+
 class DqoesMode(enum.Enum):
     """``LITERAL`` gives out what was taken and nothing else; ``CONSERVING`` gives out idle CPU as well."""
 
@@ -55,6 +65,7 @@ class RuleSettings:
         weights: How that is shared.
         min_limit: No service is limited to less than this fraction of the node, in (0, 1).
         mode: Whether idle CPU is given out.
+        delay: What is compared with the objective.
     """
 
     alpha: float = 0.1
@@ -62,6 +73,7 @@ class RuleSettings:
     weights: DqoesWeight = DqoesWeight.RELATIVE
     min_limit: float = 0.01
     mode: DqoesMode = DqoesMode.CONSERVING
+    delay: DqoesDelay = DqoesDelay.MEAN
 
     def __post_init__(self) -> None:
         """Refuse what no run could make sense of."""
@@ -80,7 +92,8 @@ class Service:
     Attributes:
         name: Of the service.
         objective: Seconds that an answer may take, > 0.
-        delay: Mean seconds that an answer took, or None when something was asked and nothing answered.
+        delay: Seconds that an answer took, in the mean or at a percentile, or None when something was asked and nothing
+            answered.
         used: CPU that it really used, as a fraction of the node.
         limit: Its limit so far, as a fraction of the node, or None.
     """

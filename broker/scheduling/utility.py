@@ -16,7 +16,8 @@ showed that this is where most of the gain lies, whatever the order (live §3). 
 * nobody is kept waiting for much longer than under equal sharing (:mod:`.utility_guard`);
 * waiting jobs go where the least work is left, running ones move where a node would idle (:mod:`.utility_moves`);
 * endpoints with a delay objective get what their requests need, and are only limited where they compete with each
-  other (:mod:`.utility_contest`); jobs share what answers leave.
+  other (:mod:`.utility_contest`); jobs share what answers leave, and less than that while answers come late
+  (:mod:`.utility_relief`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from itertools import chain
 from operator import attrgetter
 
 from tiercel.broker.domain.shares import Share
-from tiercel.broker.scheduling.interface import EndpointView, JobView, NodeView, Plan, Snapshot, Trigger
+from tiercel.broker.scheduling.interface import Assignment, EndpointView, JobView, NodeView, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.placement import Placement, jobs_by_node, place, submission_order
 from tiercel.broker.scheduling.utility_contest import serve
 from tiercel.broker.scheduling.utility_guard import Account, FairClock, advanced, fair_finishes
@@ -36,6 +37,7 @@ from tiercel.broker.scheduling.utility_lines import Line, Pass, share_out
 from tiercel.broker.scheduling.utility_looks import Held, look
 from tiercel.broker.scheduling.utility_moves import Move, choose_move, least_work_left
 from tiercel.broker.scheduling.utility_outlook import JobRecord, spent_by
+from tiercel.broker.scheduling.utility_relief import NONE, Relief, capped, relieve
 from tiercel.broker.scheduling.utility_serving import Answering, EndpointRecord, cores_left, observe
 from tiercel.broker.scheduling.utility_settings import UtilitySettings
 
@@ -73,6 +75,7 @@ class UtilityState:
         moved_at: When the last job was sent elsewhere, seconds since the Unix epoch.
         lines: By node, what was decided there while nothing is new.
         front: Jobs that ran in front.
+        relief: By node, what is kept from jobs for answers that come late.
     """
 
     held: Held = field(default_factory=Held)
@@ -81,6 +84,7 @@ class UtilityState:
     moved_at: float = -math.inf
     lines: Mapping[str, Line] = field(default_factory=dict)
     front: frozenset[str] = frozenset()
+    relief: Mapping[str, Relief] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -93,6 +97,7 @@ class _Serving:
         answering: What they use.
         by_node: Those with an objective, by node.
         shares: What was decided.
+        relief: What is kept from jobs, by node.
     """
 
     records: dict[str, EndpointRecord]
@@ -100,6 +105,7 @@ class _Serving:
     answering: Answering
     by_node: Mapping[str, Sequence[EndpointView]]
     shares: dict[str, Share] = field(default_factory=dict)
+    relief: dict[str, Relief] = field(default_factory=dict)
 
     def cores_of(self, node: NodeView) -> float:
         """What answers leave of a node's cores."""
@@ -135,14 +141,14 @@ class UtilityPolicy:
         front = frozenset(chain.from_iterable(line.front for line in lines.values()))
         unreachable = {name: record.unreachable for name, record in held.records.items() if record.unreachable}
         plan = Plan(
-            tuple(chain.from_iterable(line.assignments for line in lines.values())),
+            tuple(chain.from_iterable(_assignments(line, serving.relief.get(name)) for name, line in lines.items())),
             placement.waiting,
             dict(sorted(unreachable.items())),
             serving.shares,
         )
         held = replace(held, records=_with_fronts(dict(held.records), state.front, front, snapshot.now))
         moved_at = state.moved_at if move is None else snapshot.now
-        return plan, UtilityState(held, serving.records, review, moved_at, lines, front)
+        return plan, UtilityState(held, serving.records, review, moved_at, lines, front, serving.relief)
 
     def _observe_endpoints(self, snapshot: Snapshot, state: UtilityState) -> _Serving:
         nodes = {node.id: node for node in snapshot.nodes}
@@ -207,6 +213,9 @@ class UtilityPolicy:
             line = this.line_up(node, jobs, serving.cores_of(node), before)
         capacity = 1.0
         asked = serving.by_node.get(node.id, ())
+        relief = relieve(state.relief.get(node.id, NONE), asked, line, this.now, self.settings.serving)
+        if relief is not NONE:
+            serving.relief[node.id] = relief
         if asked:
             worth = line.worth if len(asked) > 1 else 0.0  # one alone competes with nobody
             contest = serve(asked, node, worth, serving.records, self.settings.serving)
@@ -217,6 +226,11 @@ class UtilityPolicy:
         return (
             line if line.is_settled(capacity, cores) else share_out(line, before, capacity, cores, move, this.settings)
         )
+
+
+def _assignments(line: Line, relief: Relief | None) -> tuple[Assignment, ...]:
+    """What the jobs of a node get."""
+    return capped(line, relief) if relief is not None and relief.part else line.assignments
 
 
 def _by_node(changed: set[str], placement: Placement) -> dict[str, list[str]]:

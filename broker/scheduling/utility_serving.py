@@ -37,6 +37,8 @@ _ANSWERS_WELL = 0.6
 _SLOWEST_STEP = 0.5
 # As long as answers come in time, smaller changes than this part are left alone.
 _NOT_WORTH_IT = 0.1
+# An endpoint answers in time when this part of its requests was answered within the objective.
+IN_TIME = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +179,9 @@ class Answering:
 
 
 def in_time(view: EndpointView) -> bool:
-    """Whether answers come in time, as far as was measured."""
+    """Whether answers come in time, as far as was measured: nearly all of them, or in the mean where nobody counts."""
+    if view.in_objective is not None:
+        return view.in_objective >= IN_TIME
     return view.delay_seconds is None or not view.objective_seconds or view.delay_seconds <= view.objective_seconds
 
 

@@ -11,14 +11,18 @@ from hypothesis import strategies as st
 from tests.support.scheduling import job, node
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.dqoes import DqoesPolicy, DqoesSettings
-from tiercel.broker.scheduling.dqoes_rule import DqoesMode, DqoesWeight
+from tiercel.broker.scheduling.dqoes_rule import DqoesDelay, DqoesMode, DqoesWeight
 from tiercel.broker.scheduling.interface import EndpointView, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.validation import check_plan
 
 few = settings(max_examples=100, deadline=None)
 seconds = st.one_of(st.floats(1e-4, 100), st.floats(min_value=1e-300, max_value=1e300))
 every_setting = st.builds(
-    DqoesSettings, mode=st.sampled_from(DqoesMode), weights=st.sampled_from(DqoesWeight), interval=st.just(0.0)
+    DqoesSettings,
+    mode=st.sampled_from(DqoesMode),
+    weights=st.sampled_from(DqoesWeight),
+    delay=st.sampled_from(DqoesDelay),
+    interval=st.just(0.0),
 )
 
 
@@ -35,6 +39,8 @@ def endpoints(draw: st.DrawFn) -> tuple[EndpointView, ...]:
             delay_seconds=draw(st.one_of(st.none(), st.just(0.0), seconds)),
             cpu_cores_used=draw(st.one_of(st.floats(0, 4), st.floats(0, 1e300))),
             share=None if cap is None else Share(cap / 4, cap, "before"),
+            in_objective=draw(st.one_of(st.none(), st.floats(0, 1))),
+            p95_seconds=draw(st.one_of(st.none(), seconds)),
         )
 
     return tuple(one(index) for index in range(draw(st.integers(0, 8))))

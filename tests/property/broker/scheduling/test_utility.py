@@ -113,19 +113,21 @@ def test_a_job_that_was_moved_is_not_sent_back_while_nothing_happens(jobs: tuple
     rates=st.lists(st.floats(0, 1e4), min_size=1, max_size=3),
     objective=st.floats(1e-4, 10),
     used=st.floats(0, 8),
+    in_objective=st.none() | st.floats(0, 1),
 )
 @few
 def test_endpoints_and_jobs_fit_on_their_node(
-    jobs: tuple[JobView, ...], rates: list[float], objective: float, used: float
+    jobs: tuple[JobView, ...], rates: list[float], objective: float, used: float, in_objective: float | None
 ) -> None:
+    share = Share(0.1, reason="before")
     endpoints = tuple(
-        EndpointView(f"e{index}", "t", "a", 1.0, objective, rate, objective * 2, used, 0.9, Share(0.1, reason="before"))
+        EndpointView(f"e{index}", "t", "a", 1.0, objective, rate, objective * 2, used, 0.9, share, in_objective)
         for index, rate in enumerate(rates)
     )
     chosen = UtilitySettings()
     policy = UtilityPolicy(chosen)
     state = policy.initial_state()
-    for now in (100.0, 101.0, 102.0):
+    for now in (100.0, 101.0, 103.5):
         snapshot = replace(at(now, jobs), endpoints=endpoints)
         plan, state = policy.plan(snapshot, state)
         assert check_plan(plan, snapshot) == []

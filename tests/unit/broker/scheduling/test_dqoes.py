@@ -7,7 +7,7 @@ import pytest
 from tests.support.scheduling import job, node
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.dqoes import DqoesPolicy, DqoesSettings, DqoesState
-from tiercel.broker.scheduling.dqoes_rule import DqoesMode
+from tiercel.broker.scheduling.dqoes_rule import DqoesDelay, DqoesMode
 from tiercel.broker.scheduling.interface import EndpointView, JobView, Plan, Snapshot, Trigger
 
 
@@ -41,6 +41,18 @@ def test_limits_are_caps_in_cores_and_weights_and_say_why() -> None:
     assert slow.reason == (
         "answers in 150 ms, slower than its objective of 100 ms: gets what others leave; limited to 1.5 cores"
     )
+
+
+def test_the_95th_percentile_is_judged_where_that_is_wanted_and_was_measured() -> None:
+    # In the mean both are right; one in twenty of a's answers takes twice its objective.
+    views = [replace(endpoint(name, delay=0.1), p95_seconds=p95) for name, p95 in (("a", 0.2), ("b", None))]
+    by_mean = DqoesPolicy().plan(snapshot(views), DqoesState())[0].endpoint_shares
+    policy = DqoesPolicy(DqoesSettings(delay=DqoesDelay.P95))
+    by_p95 = policy.plan(snapshot(views), DqoesState())[0].endpoint_shares
+    assert by_mean["a"].cpu_weight == pytest.approx(0.25)
+    assert by_p95["a"].cpu_weight == pytest.approx(0.5)
+    assert by_p95["b"].cpu_weight == by_mean["b"].cpu_weight
+    assert by_p95["a"].reason.startswith("answers in 200 ms (p95), slower than its objective of 100 ms")
 
 
 def test_endpoints_without_objective_or_without_requests_are_not_limited() -> None:
