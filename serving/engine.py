@@ -12,6 +12,7 @@ import numpy as np
 import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
+from tiercel.serving.bfloat16 import needs_bfloat16, run_with_bfloat16
 from tiercel.serving.errors import ArtefactRefusedError, InferenceFailedError, InvalidRequestError
 from tiercel.serving.tensors import BY_ONNX, Array, TensorSpec
 
@@ -118,12 +119,13 @@ class Session:
         ArtefactRefusedError: The model cannot be served.
     """
 
-    __slots__ = ("_session", "inline_elements", "inputs", "observer", "outputs", "threads")
+    __slots__ = ("_has_bfloat16", "_session", "inline_elements", "inputs", "observer", "outputs", "threads")
 
     def __init__(self, model: bytes | str, threads: int = 1) -> None:
         self._session = open_session(model, threads)
         self.inputs = tensor_specs(self._session.get_inputs(), "input")
         self.outputs = tensor_specs(self._session.get_outputs(), "output")
+        self._has_bfloat16 = needs_bfloat16(self.inputs.values(), self.outputs.values())
         self.inline_elements = -1
         self.threads = threads
         self.observer: Observer | None = None
@@ -164,8 +166,12 @@ class Session:
             InvalidRequestError: The values do not fit the model, such as two batch sizes that differ.
             InferenceFailedError: The model failed.
         """
+        results: list[Array]
         try:
-            results: list[Array] = self._session.run(outputs, feeds, options)
+            if self._has_bfloat16:
+                results = run_with_bfloat16(self._session, outputs, feeds, options)
+            else:
+                results = self._session.run(outputs, feeds, options)
         except ort_errors.InvalidArgument as error:
             raise InvalidRequestError(f"the model does not take these inputs: {first_line(error)}") from error
         except Exception as error:  # ONNX Runtime's errors have no common base

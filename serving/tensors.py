@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -58,12 +59,15 @@ DATA_TYPES: tuple[DataType, ...] = (
     DataType("INT32", np.dtype(np.int32), "tensor(int32)", "i", "int_contents"),
     DataType("INT64", np.dtype(np.int64), "tensor(int64)", "q", "int64_contents"),
     DataType("FP16", np.dtype(np.float16), "tensor(float16)", "d", ""),
+    DataType("BF16", np.dtype(ml_dtypes.bfloat16), "tensor(bfloat16)", "d", ""),
     DataType("FP32", np.dtype(np.float32), "tensor(float)", "f", "fp32_contents"),
     DataType("FP64", np.dtype(np.float64), "tensor(double)", "d", "fp64_contents"),
     DataType("BYTES", np.dtype(np.object_), "tensor(string)", "", "bytes_contents"),
 )
 BY_NAME = {data_type.name: data_type for data_type in DATA_TYPES}
 BY_ONNX = {data_type.onnx: data_type for data_type in DATA_TYPES}
+
+BF16 = BY_NAME["BF16"].dtype
 
 _LENGTH = struct.Struct("<I")
 
@@ -224,7 +228,7 @@ def _numbers(tensor: str, data_type: DataType, flat: list[Any]) -> Array:
     if numbers.itemsize == data_type.dtype.itemsize:
         return np.frombuffer(numbers, data_type.dtype)
     with np.errstate(over="ignore"):
-        return np.frombuffer(numbers, np.float64).astype(data_type.dtype)  # FP16 has no code of its own
+        return np.frombuffer(numbers, np.float64).astype(data_type.dtype)  # FP16 and BF16 have no code
 
 
 def _wrong_type(tensor: str, data_type: DataType) -> InvalidRequestError:
@@ -245,4 +249,6 @@ def encode_raw(tensor: Array) -> bytes:
 def encode_json(tensor: Array) -> Array | list[Any]:
     """What orjson can write as the flat list of a tensor's elements; NaN and infinity become null."""
     flat = tensor.ravel()
+    if flat.dtype == BF16:
+        return flat.astype(np.float32)
     return flat.tolist() if flat.dtype.kind == "O" else flat

@@ -11,8 +11,9 @@ from typing import Any
 import grpc
 import numpy as np
 import numpy.typing as npt
+import onnxruntime as ort
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 from tests.support import onnx_models
 from tests.support.serving_process import ServingProcess, serving
@@ -33,6 +34,7 @@ Array = npt.NDArray[Any]
 TIMEOUT = 60.0
 NUMERIC = [kind for kind in DATA_TYPES if not kind.is_bytes]
 ONNX_KINDS = {
+    "BF16": TensorProto.BFLOAT16,
     "BOOL": TensorProto.BOOL,
     "BYTES": TensorProto.STRING,
     "FP16": TensorProto.FLOAT16,
@@ -223,6 +225,62 @@ class Grpc:
 
 
 Client = Rest | Grpc
+FLOAT, LONG, STRING, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING, TensorProto.BOOL
+
+
+def f32(*shape: int) -> Array:
+    return np.arange(np.prod(shape, dtype=np.int64), dtype=np.float32).reshape(shape)
+
+
+# Models of every kind of shape, each with the inputs that it is asked with.
+ZOO: dict[str, tuple[bytes, list[dict[str, Array]]]] = {
+    "scalar": (
+        onnx_models.model([helper.make_node("Neg", ["x"], ["y"])], {"x": (FLOAT, [])}, {"y": (FLOAT, [])}),
+        [{"x": np.array(2.5, np.float32)}],
+    ),
+    "fixed": (onnx_models.identity(FLOAT, (2, 3)), [{"x": f32(2, 3)}]),
+    "everything_free": (onnx_models.identity(LONG, ("a", "b", "c")), [{"x": np.ones((2, 0, 3), np.int64)}]),
+    "no_inputs": (
+        onnx_models.model(
+            [helper.make_node("Identity", ["c"], ["y"])], {}, {"y": (FLOAT, [3])}, {"c": np.ones(3, np.float32)}
+        ),
+        [{}],
+    ),
+    "over_all_rows": (
+        onnx_models.model(
+            [helper.make_node("ReduceSum", ["x"], ["y"], keepdims=0)], {"x": (FLOAT, ["n", 3])}, {"y": (FLOAT, [])}
+        ),
+        [{"x": f32(4, 3)}, {"x": f32(0, 3)}],
+    ),
+    "rows_come_out_as_they_will": (
+        onnx_models.model([helper.make_node("NonZero", ["x"], ["y"])], {"x": (FLOAT, ["n"])}, {"y": (LONG, [1, "k"])}),
+        [{"x": np.array([0, 1, 0, 2], np.float32)}, {"x": np.zeros(3, np.float32)}, {"x": f32(0)}],
+    ),
+    "two_free_axes": (
+        onnx_models.model(
+            [helper.make_node("MatMul", ["a", "b"], ["y"])],
+            {"a": (FLOAT, ["n", "k"]), "b": (FLOAT, ["k", "m"])},
+            {"y": (FLOAT, ["n", "m"])},
+        ),
+        [{"a": f32(2, 3), "b": f32(3, 4)}, {"a": f32(1, 2), "b": f32(2, 1)}, {"a": f32(0, 3), "b": f32(3, 4)}],
+    ),
+    "words_and_numbers": (
+        onnx_models.model(
+            [
+                helper.make_node("StringConcat", ["w", "w"], ["twice"]),
+                helper.make_node("Greater", ["x", "zero"], ["positive"]),
+            ],
+            {"w": (STRING, ["n", 2]), "x": (FLOAT, ["n"])},
+            {"twice": (STRING, ["n", 2]), "positive": (BOOL, ["n"])},
+            {"zero": np.array(0, np.float32)},
+        ),
+        [
+            {"w": np.array([["a", "é"], ["", "日"]], np.object_), "x": np.array([1, -1], np.float32)},
+            {"w": np.empty((0, 2), np.object_), "x": f32(0)},
+        ],
+    ),
+    "a_word": (onnx_models.identity(STRING, ()), [{"x": np.array("é", np.object_)}]),
+}
 
 
 @pytest.fixture(scope="module")
@@ -236,6 +294,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServingProcess]
     onnx_models.put(repository, "gather", 1, onnx_models.gather())
     onnx_models.put(repository, "loop", 1, onnx_models.counting_loop())
     onnx_models.put(repository, "bad", 1, onnx_models.with_custom_operator())
+    for name, (content, _) in ZOO.items():
+        onnx_models.put(repository, name, 1, content)
     with serving(repository, root) as server:
         yield server
 
@@ -285,8 +345,16 @@ def test_answers_carry_the_version_and_may_ask_for_it(client: Client) -> None:
     assert client.infer("plus", inputs, [], version="3").version == "3"
 
 
-def f32(*shape: int) -> Array:
-    return np.zeros(shape, np.float32)
+@pytest.mark.parametrize(("name", "number"), [(name, i) for name, (_, asked) in ZOO.items() for i in range(len(asked))])
+def test_whatever_onnx_runtime_runs_is_answered_as_it_answers(client: Client, name: str, number: int) -> None:
+    content, asked = ZOO[name]
+    session = ort.InferenceSession(content, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    found = client.infer(name, asked[number], []).outputs
+    assert list(found) == names
+    for key, expected in zip(names, session.run(names, asked[number]), strict=True):
+        assert (found[key].shape, found[key].dtype) == (expected.shape, expected.dtype)
+        np.testing.assert_array_equal(found[key], expected)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tiercel.serving.tensors import (
+    BF16,
     BY_NAME,
     DATA_TYPES,
     Array,
@@ -27,6 +28,10 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 @st.composite
 def numeric_tensors(draw: st.DrawFn, finite: bool = False) -> tuple[DataType, Array]:
     data_type = draw(st.sampled_from(NUMBERS))
+    if data_type.dtype == BF16:  # Hypothesis knows none: the upper halves of FP32
+        halves = draw(hnp.arrays(np.uint16, draw(SHAPES)))
+        value = halves.view(BF16)
+        return data_type, np.where(np.isfinite(value), value, BF16.type(1.0)) if finite else value
     elements: Any = None
     if finite and data_type.dtype.kind == "f":
         width: Any = data_type.dtype.itemsize * 8

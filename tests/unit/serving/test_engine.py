@@ -9,6 +9,7 @@ from onnx import TensorProto, helper
 from tests.support import onnx_models
 from tiercel.serving import engine
 from tiercel.serving.errors import ArtefactRefusedError, InferenceFailedError, InvalidRequestError
+from tiercel.serving.tensors import BF16
 
 
 def test_a_session_knows_its_inputs_and_outputs() -> None:
@@ -68,9 +69,36 @@ def test_what_does_not_load_is_refused(content: bytes) -> None:
 
 
 def test_types_the_protocol_cannot_carry_are_refused() -> None:
-    data = onnx_models.identity(TensorProto.BFLOAT16)
+    data = onnx_models.identity(TensorProto.FLOAT8E4M3FN)
     with pytest.raises(ArtefactRefusedError, match=r"cannot be served|does not load"):
         engine.Session(data)
+
+
+def test_bfloat16_goes_in_and_comes_out() -> None:
+    session = engine.Session(onnx_models.identity(TensorProto.BFLOAT16, ("n", 2)))
+    for value in (np.array([[1.5, -2.0]], BF16), np.zeros((0, 2), BF16), np.array([[1, 2], [3, 4]], BF16).T):
+        (found,) = session.run(["y"], {"x": value})
+        assert found.dtype == BF16
+        assert found.tolist() == value.tolist()
+    with pytest.raises(InvalidRequestError):
+        session.run(["y"], {"x": np.zeros((1, 3), BF16)})
+
+
+def test_bfloat16_goes_in_beside_strings_where_none_comes_out() -> None:
+    nodes = [helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT), helper.make_node("Identity", ["w"], ["v"])]
+    inputs: dict[str, tuple[int, onnx_models.Shape]] = {
+        "x": (TensorProto.BFLOAT16, ["n"]),
+        "w": (TensorProto.STRING, ["n"]),
+    }
+    session = engine.Session(
+        onnx_models.model(nodes, inputs, {"y": (TensorProto.FLOAT, ["n"]), "v": (TensorProto.STRING, ["n"])})
+    )
+    numbers, words = session.run(["y", "v"], {"x": np.array([1.5], BF16), "w": np.array(["é"], np.object_)})
+    assert (numbers.tolist(), words.tolist()) == ([1.5], ["é"])
+    nodes[0] = helper.make_node("Identity", ["x"], ["y"])
+    both = onnx_models.model(nodes, inputs, {"y": (TensorProto.BFLOAT16, ["n"]), "v": (TensorProto.STRING, ["n"])})
+    with pytest.raises(ArtefactRefusedError, match="takes strings and gives BF16"):
+        engine.Session(both)
 
 
 def test_a_closed_session_has_given_up_its_memory_whoever_still_holds_it() -> None:
