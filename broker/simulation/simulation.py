@@ -33,20 +33,18 @@ from tiercel.broker.lifecycle.job_events import (
     RunIsAlive,
     Ticked,
 )
-from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Snapshot, Trigger
-from tiercel.broker.scheduling.placement import can_hold
+from tiercel.broker.scheduling.interface import Assignment, NodeView, Snapshot, Trigger
 from tiercel.broker.scheduling.registry import AnyPolicy, Options, create_policy
 from tiercel.broker.simulation.events import EventQueue
+from tiercel.broker.simulation.incoming import Incoming
 from tiercel.broker.simulation.memory import Memory, best_so_far
 from tiercel.broker.simulation.nodes import SimulatedNode
 from tiercel.broker.simulation.outcomes import outcome_of
-from tiercel.broker.simulation.randomness import stream
 from tiercel.broker.simulation.result import JobOutcome, Result
 from tiercel.broker.simulation.running import SimulatedJob, Usage
 from tiercel.broker.simulation.scenario import Scenario, SimulationError
 from tiercel.broker.simulation.scheduler import Decided, SimulatedScheduler
 from tiercel.broker.simulation.serving import Serving
-from tiercel.broker.simulation.workload import PlannedJob
 
 # Passes in a row that place nothing while nothing runs and nothing will arrive: the policy will never place it.
 _IDLE_PASSES = 200
@@ -95,8 +93,7 @@ class Simulation:
         }
         self._node_views = tuple(sorted(scenario.nodes, key=lambda view: view.id))
         self._stirred: dict[str, SimulatedNode] = {}
-        self._planned = deque(sorted(scenario.jobs.draw(seed), key=lambda planned: planned.arrives_at))
-        self._id_width = len(str(len(self._planned)))
+        self._incoming = Incoming(scenario, seed, self._node_views)
         self._active: dict[str, SimulatedJob] = {}
         self._leaving: dict[str, SimulatedJob] = {}
         self._outcomes: list[JobOutcome] = []
@@ -106,13 +103,11 @@ class Simulation:
         self._wakes_at = math.inf
         self._runs = 0
         self._idle_passes = 0
-        self._arrived = 0
 
     def run(self) -> Result:
         """Run it to the end."""
-        self._refuse_hopeless_jobs()
-        if self._planned:
-            self._events.at(self._planned[0].arrives_at, self._arrive)
+        if self._incoming:
+            self._events.at(self._incoming.next_at, self._arrive)
         if self._scenario.endpoints:
             self._events.at(0.0, self._step_endpoints)
         while self._goes_on():
@@ -132,7 +127,7 @@ class Simulation:
     # --- Time ---------------------------------------------------------------------------------------------------------
 
     def _goes_on(self) -> bool:
-        return bool(self._active or self._planned or self._events.now < self._scenario.duration_seconds)
+        return bool(self._active or self._incoming or self._events.now < self._scenario.duration_seconds)
 
     def _next_moment(self) -> None:
         """Everything that happens at the next moment at which anything does."""
@@ -176,35 +171,12 @@ class Simulation:
 
     # --- Jobs ---------------------------------------------------------------------------------------------------------
 
-    def _refuse_hopeless_jobs(self) -> None:
-        for workload in {planned.workload.resources: planned.workload for planned in self._planned}.values():
-            view = JobView("", "", 0.0, workload.direction, (), workload.resources)
-            if not any(can_hold(node, view) for node in self._node_views):
-                raise SimulationError(f"jobs of workload {workload.name} fit on no node: {workload.resources}")
-
     def _arrive(self) -> None:
-        planned = self._planned.popleft()
-        if self._planned:
-            self._events.at(self._planned[0].arrives_at, self._arrive)
-        self._arrived += 1
-        job_id = f"job{self._arrived:0{self._id_width}}"
-        sim, effects = self._new_job(planned, job_id)
-        self._active[job_id] = sim
+        sim, effects = self._incoming.take(self._events.now)
+        if self._incoming:
+            self._events.at(self._incoming.next_at, self._arrive)
+        self._active[sim.job.id] = sim
         self._carry_out_effects(sim, effects)
-
-    def _new_job(self, planned: PlannedJob, job_id: str) -> tuple[SimulatedJob, Sequence[JobEffect]]:
-        workload = planned.workload
-        source = stream(self._seed, "job", self._arrived)
-        spec = workload.spec(planned.name or f"{workload.name}-{self._arrived}", planned.endpoint or job_id)
-        job, effects = machine.create(job_id, planned.tenant, spec, self._events.now)
-        trajectory = workload.run(source)
-        reached = tuple(trajectory.first_reaching(tier.target, workload.direction) for tier in workload.tiers)
-        meant_for = source.choice(self._node_views).id if self._scenario.random_placement else ""
-        sim = SimulatedJob(
-            planned, job, trajectory, reached, self._scenario.reports_every, self._machines.migrations, meant_for
-        )
-        sim.plan_report()
-        return sim, effects
 
     def _deliver_letters(self) -> None:
         while self._letters:
@@ -409,7 +381,7 @@ class Simulation:
                 self._tell(view.id, ReachJudged(reason))
 
     def _watch_for_standstill(self, decided: Decided) -> None:
-        stands = bool(decided.snapshot.jobs) and not (self._runs or self._planned or decided.changed)
+        stands = bool(decided.snapshot.jobs) and not (self._runs or self._incoming or decided.changed)
         self._idle_passes = self._idle_passes + 1 if stands else 0
         if self._idle_passes > _IDLE_PASSES:
             waiting = ", ".join(list(self._active)[:5])
