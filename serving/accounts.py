@@ -5,22 +5,20 @@ Everything here is used on the event loop only. CPU is that of running models, n
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tiercel.serving.batching.profile import DrainRate
+from tiercel.serving.batching.waiting import WaitingCalls
 from tiercel.serving.delays import Delays
 from tiercel.serving.errors import InvalidRequestError, OverloadedError
-
-if TYPE_CHECKING:
-    from tiercel.serving.executor import PendingCall
 
 # How much of its cap a model may save up while nobody asks it: as long as a period of the kernel's own caps.
 _SAVED_SECONDS = 0.1
 # Weight of the latest call in the mean of what calls cost.
 _COST_WEIGHT = 0.2
-# CPU of calls on the event loop is measured once in so many: to read the clock costs as much as a small model.
+# CPU of runs on the event loop is measured once in so many: to read that clock costs as much as a small model.
 _SAMPLED = 8
 
 
@@ -67,10 +65,18 @@ class Room:
         Raises:
             OverloadedError: There is no room.
         """
-        if self.calls >= self.max_calls or (self.calls and self.bytes + size > self.max_bytes):
-            raise OverloadedError(f"{self.calls} requests are waiting already; try again in a moment")
+        self.check(size)
         self.calls += 1
         self.bytes += size
+
+    def check(self, size: int = 0) -> None:
+        """Raise if there is no room for a call of ``size`` bytes.
+
+        Raises:
+            OverloadedError: There is none.
+        """
+        if self.calls >= self.max_calls or (self.calls and self.bytes + size > self.max_bytes):
+            raise OverloadedError(f"{self.calls} requests are waiting already; try again in a moment")
 
     def give_back(self, size: int) -> None:
         """A call left."""
@@ -88,9 +94,11 @@ class Account:
         delays: How long answers took, and what was not answered.
         cpu_seconds: CPU that running the model took.
         share: What it may use.
-        waiting: Calls that wait for their turn, in order.
+        waiting: Calls that wait for their turn.
+        drain: How fast they get it.
         tag: Virtual time at which its next call's turn is; see :class:`~tiercel.serving.turns.Turns`.
-        cost: CPU seconds that a call is expected to take.
+        cost: CPU seconds that a row is expected to take.
+        cpu_part: CPU seconds per second of a run on the event loop, as last measured.
         room: Of its own, while it has a cap; else its calls take room that all models share.
     """
 
@@ -99,9 +107,11 @@ class Account:
     delays: Delays = field(default_factory=Delays)
     cpu_seconds: float = 0.0
     share: ModelShare = UNLIMITED
-    waiting: OrderedDict[PendingCall, None] = field(default_factory=OrderedDict)
+    waiting: WaitingCalls = field(default_factory=WaitingCalls)
+    drain: DrainRate = field(default_factory=DrainRate)
     tag: float = 0.0
     cost: float = 0.0
+    cpu_part: float = 1.0
     room: Room | None = None
     _tokens: float = 0.0
     _refilled_at: float = 0.0
@@ -134,14 +144,15 @@ class Account:
             self._tokens = min(self._tokens + (now - self._refilled_at) * cap, cap * _SAVED_SECONDS)
             self._refilled_at = now
 
-    def charge(self, cpu_seconds: float) -> None:
-        """A call took this much CPU."""
+    def charge(self, cpu_seconds: float, rows: int = 1) -> None:
+        """A run of so many rows took this much CPU."""
         self.cpu_seconds += cpu_seconds
         self._tokens -= cpu_seconds
-        self.cost += _COST_WEIGHT * (cpu_seconds - self.cost) if self.cost else cpu_seconds
+        each = cpu_seconds / rows if rows else cpu_seconds
+        self.cost += _COST_WEIGHT * (each - self.cost) if self.cost else each
 
     def is_sampled(self) -> bool:
-        """Whether the CPU of the next call on the event loop is to be measured; the others are charged the mean."""
+        """Whether the CPU of the next run on the event loop is to be measured; others are charged by their duration."""
         self._unsampled -= 1
         if self._unsampled > 0:
             return False

@@ -10,8 +10,10 @@ from typing import Any
 
 from tiercel import __version__
 from tiercel.serving.accounts import ModelShare
-from tiercel.serving.errors import InvalidRequestError, ServingError
-from tiercel.serving.executor import Call, Executor
+from tiercel.serving.batching.batcher import Executor
+from tiercel.serving.batching.call import Call
+from tiercel.serving.checks import batch_key, checked_feeds, checked_outputs
+from tiercel.serving.errors import ServingError
 from tiercel.serving.loop_lag import LoopLag
 from tiercel.serving.registry import Registry
 from tiercel.serving.tensors import Array, DataType, TensorSpec
@@ -67,7 +69,7 @@ class InferRequest:
     arrived: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class OutputTensor:
     """An output: its specification and its value."""
 
@@ -75,7 +77,7 @@ class OutputTensor:
     array: Array
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class InferResult:
     """An answer and the version that gave it.
 
@@ -93,6 +95,36 @@ class InferResult:
 
 
 Answered = Callable[[InferResult | ServingError], None]
+
+
+class _Question(Call):
+    """A call that came from a transport."""
+
+    __slots__ = ("arrived", "on_answer")
+
+    arrived: float
+    on_answer: Answered
+
+    def answer(self, outputs: list[Array], now: float) -> None:
+        loaded = self.loaded
+        specs = loaded.outputs
+        tensors = [OutputTensor(specs[name], array) for name, array in zip(self.outputs, outputs, strict=True)]
+        self.on_answer(InferResult(loaded.model, loaded.version_text, tensors))
+        now = time.perf_counter()
+        loaded.account.delays.answered(now - self.arrived, now)
+
+    def fail(self, error: ServingError, now: float) -> None:
+        loaded = self.loaded
+        loaded.statistics.failed(error, now, now - self.begin)
+        loaded.account.delays.failed(now)
+        self.on_answer(error)
+
+    def cancel(self) -> None:
+        if not self.ended:
+            now = time.perf_counter()
+            self.loaded.statistics.canceled(now, now - self.begin)
+            self.loaded.account.delays.failed(now)
+        super().cancel()
 
 
 class DataPlane:
@@ -114,52 +146,59 @@ class DataPlane:
         self._began = time.perf_counter()
         self.loop_lag = LoopLag(self._began)
 
-    def submit(self, request: InferRequest, on_answer: Answered) -> None:
+    def submit(self, request: InferRequest, on_answer: Answered) -> Call | None:
         """Answer a request now or later; called on the event loop.
 
         Args:
             request: The question.
-            on_answer: Called once, on the event loop, possibly before this returns.
+            on_answer: Called once, on the event loop, possibly before this returns. Those of one batch are called one
+                after the other in one turn of the loop.
+
+        Returns:
+            What to cancel when the caller goes away, or None when it was answered already.
         """
         try:
             loaded = self._registry.live(request.model, request.version)
-            feeds = _feeds(request, loaded.session.inputs)
-            names = _outputs(request.outputs, loaded.session.outputs)
+            session = loaded.session
+            feeds = checked_feeds(request, session)
+            names = checked_outputs(request.outputs, session)
         except ServingError as error:
             on_answer(error)
-            return
+            return None
         begin = time.perf_counter()
-        arrived = request.arrived or begin
-        statistics, account = loaded.statistics, loaded.account
-        account.requests += 1
-
-        def answered(result: list[Array] | ServingError, compute: float) -> None:
-            now = time.perf_counter()
-            if isinstance(result, ServingError):
-                statistics.failed(result, now, now - begin)
-                account.delays.failed(now)
-                on_answer(result)
-                return
-            statistics.executed(1, compute)
-            statistics.succeeded(now, now - begin, compute)
-            specs = loaded.outputs
-            tensors = [OutputTensor(specs[name], array) for name, array in zip(names, result, strict=True)]
-            on_answer(InferResult(loaded.model, loaded.version_text, tensors))
-            now = time.perf_counter()
-            account.delays.answered(now - arrived, now)
-
-        timeout = self._timeout if request.timeout is None else min(self._timeout, request.timeout)
-        elements = sum(feed.size for feed in feeds.values())
-        size = sum(feed.nbytes for feed in feeds.values())
-        loaded.acquire()
+        loaded.account.requests += 1
+        key, rows = batch_key(session, feeds, names)
+        if len(feeds) == 1:
+            (only,) = feeds.values()
+            elements, size = only.size, only.nbytes
+        else:
+            elements = sum([feed.size for feed in feeds.values()])
+            size = sum([feed.nbytes for feed in feeds.values()])
+        timeout = request.timeout
+        deadline = begin + (self._timeout if timeout is None else min(self._timeout, timeout))
+        call = _Question(
+            loaded, session, feeds, names, key, session.batch_rows, rows, elements, size, begin, deadline,
+            request.priority,
+        )  # fmt: skip
+        call.arrived = request.arrived or begin
+        call.on_answer = on_answer
         try:
-            call = Call(loaded.session, feeds, names, elements, size, timeout, answered, loaded.release, account)
             self._executor.submit(call)
         except ServingError as error:
-            loaded.release()
-            account.delays.failed(begin)
-            statistics.failed(error, begin)
-            on_answer(error)
+            call.ended = True
+            call.fail(error, begin)
+            return None
+        return call
+
+    def check_room(self, model: str) -> None:
+        """Refuse early what would be refused later, before anything is spent on reading it.
+
+        Raises:
+            OverloadedError: So much waits for this model already that another request would be refused.
+        """
+        record = self._registry.known(model)
+        if record is not None:
+            self._executor.check_room(record.account)
 
     async def infer(self, request: InferRequest) -> InferResult:
         """Answer a request.
@@ -170,15 +209,18 @@ class DataPlane:
         answer: asyncio.Future[InferResult] = asyncio.get_running_loop().create_future()
 
         def on_answer(result: InferResult | ServingError) -> None:
-            if answer.done():  # the caller went away
-                return
             if isinstance(result, ServingError):
                 answer.set_exception(result)
             else:
                 answer.set_result(result)
 
-        self.submit(request, on_answer)
-        return await answer
+        call = self.submit(request, on_answer)
+        try:
+            return await answer
+        except asyncio.CancelledError:  # the caller went away
+            if call is not None:
+                call.cancel()
+            raise
 
     def usage(self, since: float = 0.0) -> dict[str, Any]:
         """What the requests of each model took since the server began, and what they may take.
@@ -235,46 +277,3 @@ class DataPlane:
 
 def _described(specs: Mapping[str, TensorSpec]) -> list[dict[str, Any]]:
     return [{"name": spec.name, "datatype": spec.data_type.name, "shape": list(spec.shape)} for spec in specs.values()]
-
-
-def _feeds(request: InferRequest, specs: Mapping[str, TensorSpec]) -> dict[str, Array]:
-    feeds: dict[str, Array] = {}
-    for tensor in request.inputs:
-        spec = specs.get(tensor.name)
-        if spec is None:
-            raise InvalidRequestError(
-                f"input '{tensor.name[:100]}' is unknown; model '{request.model}' takes {', '.join(specs) or 'none'}"
-            )
-        if tensor.name in feeds:
-            raise InvalidRequestError(f"input '{tensor.name}' is given twice")
-        _check(tensor, spec)
-        feeds[tensor.name] = tensor.array
-    if len(feeds) != len(specs):
-        missing = ", ".join(f"'{name}'" for name in specs if name not in feeds)
-        raise InvalidRequestError(f"input {missing} of model '{request.model}' is missing")
-    return feeds
-
-
-def _check(tensor: InputTensor, spec: TensorSpec) -> None:
-    if tensor.data_type is not spec.data_type:
-        raise InvalidRequestError(
-            f"input '{tensor.name}': datatype is {tensor.data_type.name}, but the model takes {spec.data_type.name}"
-        )
-    shape = tensor.array.shape
-    if len(shape) != len(spec.shape) or any(
-        wanted not in (-1, size) for size, wanted in zip(shape, spec.shape, strict=True)
-    ):
-        raise InvalidRequestError(
-            f"input '{tensor.name}': shape is {list(shape)}, but the model takes {list(spec.shape)} (-1 is any size)"
-        )
-
-
-def _outputs(wanted: list[str], specs: Mapping[str, TensorSpec]) -> list[str]:
-    if not wanted:
-        return list(specs)
-    for name in wanted:
-        if name not in specs:
-            raise InvalidRequestError(f"output '{name[:100]}' is unknown; the model gives {', '.join(specs)}")
-    if len(set(wanted)) != len(wanted):
-        raise InvalidRequestError("outputs names an output twice")
-    return wanted

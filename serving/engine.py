@@ -12,6 +12,7 @@ import numpy as np
 import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
+from tiercel.serving.batching.measure import Batching, measured_batching
 from tiercel.serving.bfloat16 import needs_bfloat16, run_with_bfloat16
 from tiercel.serving.errors import ArtefactRefusedError, InferenceFailedError, InvalidRequestError
 from tiercel.serving.tensors import BY_ONNX, Array, TensorSpec
@@ -111,6 +112,10 @@ class Session:
     Attributes:
         inputs: Specifications by name.
         outputs: Specifications by name, in the model's order.
+        output_names: Of all of them, in that order.
+        is_uniform: Whether all rows that pass the checks have the same shape: no axis but the first is free.
+        batching: What batching does to it; nothing good unless that was measured.
+        batch_rows: Rows that are run together at most; 1 where calls must not run together.
         inline_elements: Input elements up to which it is cheaper to run on the event loop than to change threads.
         threads: Threads that one run may use.
         observer: Called with outputs' names, inputs and results after each run that went well, in its thread; or None.
@@ -119,16 +124,39 @@ class Session:
         ArtefactRefusedError: The model cannot be served.
     """
 
-    __slots__ = ("_has_bfloat16", "_session", "inline_elements", "inputs", "observer", "outputs", "threads")
+    __slots__ = (
+        "_has_bfloat16", "_session", "batch_rows", "batching", "inline_elements", "inputs", "is_uniform", "observer",
+        "output_names", "outputs", "threads",
+    )  # fmt: skip
 
     def __init__(self, model: bytes | str, threads: int = 1) -> None:
         self._session = open_session(model, threads)
         self.inputs = tensor_specs(self._session.get_inputs(), "input")
         self.outputs = tensor_specs(self._session.get_outputs(), "output")
+        self.output_names = tuple(self.outputs)
+        self.is_uniform = all(-1 not in spec.shape[1:] for spec in self.inputs.values())
+        self.batching = Batching(None, "it was not measured")
+        self.batch_rows = 1
         self._has_bfloat16 = needs_bfloat16(self.inputs.values(), self.outputs.values())
         self.inline_elements = -1
         self.threads = threads
         self.observer: Observer | None = None
+
+    def estimate(self, rows: int) -> float:
+        """Seconds that a batch of ``rows`` takes at least, as measured when the model was loaded; 0 if it was not."""
+        profile = self.batching.profile
+        return profile.estimate(rows) if profile is not None else 0.0
+
+    def batch_by(self, batching: Batching, inline_budget: float) -> None:
+        """Run calls together as it was found to pay; on the event loop while that takes less than the budget."""
+        self.batching = batching
+        profile = batching.profile
+        if profile is None:
+            return
+        self.batch_rows = profile.best_rows()
+        if self.inline_elements >= 0:
+            inline_rows = profile.rows_within(inline_budget)
+            self.inline_elements = max(self.inline_elements, inline_rows * batching.elements)
 
     def warm_up(self, shapes: Mapping[str, Sequence[int]]) -> WarmUp:
         """Run a few times, so that no request pays for first-run allocations, and measure the fastest run."""
@@ -182,7 +210,11 @@ class Session:
 
 
 def build_session(
-    model: bytes | str, shapes: Mapping[str, Sequence[int]], threads: int, inline_budget: float
+    model: bytes | str,
+    shapes: Mapping[str, Sequence[int]],
+    threads: int,
+    inline_budget: float,
+    max_batch_rows: int = 1,
 ) -> Session:
     """A warm session that knows whether it is fast enough for the event loop.
 
@@ -191,10 +223,12 @@ def build_session(
         shapes: Shapes by input to warm up with; others are made up.
         threads: Threads that one run may use.
         inline_budget: Seconds a run may take on the event loop; 0 to always use threads.
+        max_batch_rows: Rows that may run together at most; 1 to run each request by itself.
 
     Raises:
         ArtefactRefusedError: The model cannot be served.
     """
     session = Session(model, threads)
     session.inline_elements = session.warm_up(shapes).inline_elements(inline_budget)
+    session.batch_by(measured_batching(session, shapes, max_batch_rows), inline_budget)
     return session

@@ -36,12 +36,14 @@ class BuildOptions:
         threads: Threads that one run may use.
         inline_budget: Seconds a run may take on the event loop.
         max_model_bytes: Largest ONNX file.
+        max_batch_rows: Rows of several requests that may run together at most.
         side_by_side: Models that may be on their way at the same time, so that a slow one holds up no other.
     """
 
     threads: int
     inline_budget: float
     max_model_bytes: int
+    max_batch_rows: int = 1
     side_by_side: int = 4
 
 
@@ -102,6 +104,7 @@ class Loader:
 
 
 def _session(copy: SealedFile, verdict: Verdict, options: BuildOptions) -> engine.Session:
-    inline_budget = 0.0 if verdict.has_loop else options.inline_budget
+    # The time of a loop depends on values, and how often it runs may depend on all rows together.
+    inline_budget, batch_rows = (0.0, 1) if verdict.has_loop else (options.inline_budget, options.max_batch_rows)
     with contextlib.closing(copy):
-        return engine.build_session(copy.path, verdict.shapes, options.threads, inline_budget)
+        return engine.build_session(copy.path, verdict.shapes, options.threads, inline_budget, batch_rows)

@@ -96,29 +96,37 @@ class ModelStatistics:
         rows: int = 1,
         compute_input: float = 0.0,
         compute_output: float = 0.0,
+        requests: int = 1,
     ) -> None:
-        """Count an answered request; what was not computing was waiting.
+        """Count answered requests of one run; what was not computing was waiting.
 
         Args:
             now: The clock.
-            total: Seconds from its arrival.
-            compute_infer: Seconds the run that it was part of took.
-            rows: Its rows.
+            total: Seconds from their arrival, added up.
+            compute_infer: Seconds the run that they were part of took.
+            rows: Their rows, added up.
             compute_input: Seconds it took to put that run's inputs together.
             compute_output: Seconds it took to take that run's outputs apart.
+            requests: How many they are.
         """
-        self.successes += 1
+        self.successes += requests
         self.inferences += rows
         self.success_seconds += total
-        self.compute_infer_seconds += compute_infer
-        self.compute_input_seconds += compute_input
-        self.compute_output_seconds += compute_output
-        self.queue_seconds += max(0.0, total - compute_infer - compute_input - compute_output)
+        self.compute_infer_seconds += requests * compute_infer
+        self.compute_input_seconds += requests * compute_input
+        self.compute_output_seconds += requests * compute_output
+        self.queue_seconds += max(0.0, total - requests * (compute_infer + compute_input + compute_output))
         self.last_ended = now
 
     def failed(self, error: ServingError, now: float, total: float = 0.0) -> None:
         """Count a failed request that came ``total`` seconds before ``now``."""
         self.failures[error.failure_reason] += 1
+        self.fail_seconds += total
+        self.last_ended = now
+
+    def canceled(self, now: float, total: float) -> None:
+        """Count a request whose caller went away ``total`` seconds after it came."""
+        self.failures["CANCELED"] += 1
         self.fail_seconds += total
         self.last_ended = now
 

@@ -95,9 +95,9 @@ class LoadedVersion:
         """A request begins to use it."""
         self.in_flight += 1
 
-    def release(self) -> None:
-        """A request ended."""
-        self.in_flight -= 1
+    def release(self, requests: int = 1) -> None:
+        """Requests ended."""
+        self.in_flight -= requests
         if self._retired and self.in_flight == 0:
             self._drained.set()
 

@@ -12,10 +12,10 @@ from functools import partial
 from typing import Any
 
 from tiercel.serving import memory
+from tiercel.serving.batching.batcher import Batcher
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.descriptions import Descriptions
 from tiercel.serving.errors import StartupError
-from tiercel.serving.executor import ThreadExecutor
 from tiercel.serving.grpc_adapter import GrpcServer, InferenceServicer, grpc_limits
 from tiercel.serving.lifecycle import Lifecycle
 from tiercel.serving.loader import BuildOptions, Loader
@@ -29,6 +29,7 @@ from tiercel.serving.rest.routes import Routes
 from tiercel.serving.settings import Settings
 from tiercel.serving.state import write_state
 from tiercel.serving.verifier import Verifier, VerifierLimits
+from tiercel.serving.workers import Workers
 
 _logger = logging.getLogger(__name__)
 
@@ -116,7 +117,8 @@ class Server:
                 settings.max_reference_bytes,
             )
         )
-        executor = ThreadExecutor(settings.inference_threads, settings.max_pending, settings.max_pending_bytes)
+        workers = Workers(settings.inference_threads)
+        executor = Batcher(workers, settings.max_pending, settings.max_pending_bytes, settings.max_queue_delay)
         try:
             async with asyncio.TaskGroup() as group:
                 await self._serve(TaskOwner(group), verifier, executor)
@@ -127,12 +129,15 @@ class Server:
             raise
         finally:
             executor.close()
+            workers.close()
             await verifier.stop()
 
-    async def _serve(self, tasks: TaskOwner, verifier: Verifier, executor: ThreadExecutor) -> None:
+    async def _serve(self, tasks: TaskOwner, verifier: Verifier, executor: Batcher) -> None:
         settings = self._settings
         registry = Registry()
-        options = BuildOptions(settings.model_threads, settings.inline_budget, settings.max_model_bytes)
+        options = BuildOptions(
+            settings.model_threads, settings.inline_budget, settings.max_model_bytes, settings.max_batch_rows
+        )
         loader = Loader(verifier, options)
         lifecycle = Lifecycle(settings.repository, registry, loader, tasks.start)
         plane = DataPlane(registry, executor, settings.request_timeout)

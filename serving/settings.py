@@ -39,6 +39,10 @@ class Settings(BaseSettings):
         max_model_bytes: Largest ONNX file.
         max_reference_bytes: Largest reference, unpacked.
         verifier_memory_bytes: Address space of the process that verifies an artefact.
+        max_batch_rows: Rows of several requests that may run together at most; fewer where that is not faster. 1
+            turns batching off.
+        max_queue_delay: Time that a request may wait for others to run with while a thread is free. 0, since a batch
+            of what came meanwhile costs no delay; more only where throughput is worth delay.
         inline_budget: A model that runs faster than this is run on the event loop, which is cheaper than a thread.
     """
 
@@ -68,6 +72,8 @@ class Settings(BaseSettings):
     max_model_bytes: int = Field(default=512 * MEBIBYTE, ge=1)
     max_reference_bytes: int = Field(default=64 * MEBIBYTE, ge=1)
     verifier_memory_bytes: int = Field(default=4096 * MEBIBYTE, ge=512 * MEBIBYTE)
+    max_batch_rows: int = Field(default=128, ge=1, le=65_536)
+    max_queue_delay: float = Field(default=0.0, ge=0, le=10.0)
     inline_budget: float = Field(default=100e-6, ge=0)
 
     @property

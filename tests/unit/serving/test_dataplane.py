@@ -10,6 +10,7 @@ import pytest
 
 from tests.support import onnx_models
 from tiercel.serving.accounts import ModelShare
+from tiercel.serving.batching.batcher import Batcher
 from tiercel.serving.dataplane import DataPlane, InferRequest, InputTensor
 from tiercel.serving.descriptions import Descriptions
 from tiercel.serving.engine import Session
@@ -20,9 +21,9 @@ from tiercel.serving.errors import (
     NotFoundError,
     OverloadedError,
 )
-from tiercel.serving.executor import ThreadExecutor
 from tiercel.serving.registry import LoadedVersion, Registry
 from tiercel.serving.tensors import BY_NAME
+from tiercel.serving.workers import Workers
 
 LONG = 500_000_000
 
@@ -40,8 +41,13 @@ class Plane:
         }.items():
             record = self.registry.record(name)
             record.flip(LoadedVersion(name, 3, Session(content), record.account))
-        self.executor = ThreadExecutor(1, 2, 1024)
+        self.workers = Workers(1)
+        self.executor = Batcher(self.workers, 2, 1024)
         self.plane = DataPlane(self.registry, self.executor, 0.5)
+
+    def close(self) -> None:
+        self.executor.close()
+        self.workers.close()
 
     async def ask(self, model: str, version: str = "", outputs: Any = (), timeout: Any = None, **inputs: Any) -> Any:
         tensors = [InputTensor(name, kind, value) for name, (kind, value) in inputs.items()]
@@ -52,7 +58,7 @@ class Plane:
 async def plane() -> Any:
     plane = Plane()
     yield plane
-    plane.executor.close()
+    plane.close()
 
 
 def f32(*shape: int) -> Any:
@@ -148,7 +154,7 @@ def test_metadata() -> None:
     assert plane.plane.model_metadata("two", "3")["inputs"][2] == {"name": "k", "datatype": "INT64", "shape": []}
     assert plane.plane.is_model_ready("two")
     assert not plane.plane.is_model_ready("two", "4")
-    plane.executor.close()
+    plane.close()
 
 
 def line_of(plane: Plane, model: str, since: float = 0.0) -> Any:

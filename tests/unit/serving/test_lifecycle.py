@@ -11,9 +11,9 @@ import pytest
 from tests.support import onnx_models
 from tiercel.serving import artefact_file, verification
 from tiercel.serving.artefact_file import SealedFile
+from tiercel.serving.batching.batcher import Batcher
 from tiercel.serving.dataplane import DataPlane, InferRequest, InputTensor
 from tiercel.serving.errors import ArtefactRefusedError, InferenceFailedError, InvalidRequestError, NotFoundError
-from tiercel.serving.executor import ThreadExecutor
 from tiercel.serving.lifecycle import Lifecycle
 from tiercel.serving.load_parameters import read_load_parameters
 from tiercel.serving.loader import BuildOptions, Loader
@@ -21,6 +21,7 @@ from tiercel.serving.registry import Registry
 from tiercel.serving.repository import Artefact
 from tiercel.serving.tensors import BY_NAME
 from tiercel.serving.verdict import Verdict
+from tiercel.serving.workers import Workers
 
 MEGABYTE = 1024**2
 
@@ -52,7 +53,8 @@ class Bench:
         self.root = root
         self.registry = Registry()
         self.verifier = SameProcessVerifier()
-        self.executor = ThreadExecutor(1, 10, MEGABYTE)
+        self.workers = Workers(1)
+        self.executor = Batcher(self.workers, 10, MEGABYTE)
         options = BuildOptions(threads=1, inline_budget=0.0, max_model_bytes=MEGABYTE)
         self.loader = Loader(self.verifier, options)
         self.lifecycle = Lifecycle(
@@ -91,6 +93,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
         yield bench
     bench.loader.close()
     bench.executor.close()
+    bench.workers.close()
 
 
 async def test_a_load_takes_the_newest_version(bench: Bench) -> None:

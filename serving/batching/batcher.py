@@ -1,0 +1,368 @@
+"""Runs calls: small ones on the event loop, others on workers, and together whatever came together.
+
+There is no window: a batch is what arrived in one turn of the event loop, or what waited while the workers were busy.
+Which model runs next is decided here when a worker is free, by weight among those that wait, and one that is over its
+CPU cap holds nobody up. A call ends once, whichever comes first: its outputs, its deadline, or its caller leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Sequence
+from functools import partial
+from itertools import groupby
+from typing import Protocol
+
+import onnxruntime as ort
+
+from tiercel.serving.accounts import Account, Room
+from tiercel.serving.batching.call import Call
+from tiercel.serving.batching.rows import Ran, run_calls, run_calls_measured
+from tiercel.serving.errors import DeadlineExceededError, InferenceFailedError, ServingError
+from tiercel.serving.turns import Turns
+from tiercel.serving.workers import Workers
+
+_logger = logging.getLogger(__name__)
+
+# A model with a cap may keep this fraction of all room, so that what it is made to wait with takes none from others.
+_OWN_ROOM = 4
+
+
+class Executor(Protocol):
+    """Runs calls."""
+
+    def submit(self, call: Call) -> None:
+        """Run it soon; called on the event loop.
+
+        Raises:
+            OverloadedError: Too much is waiting; the call will neither be answered nor fail.
+            DeadlineExceededError: So much is waiting that its deadline would pass; likewise.
+        """
+
+    def check_room(self, account: Account) -> None:
+        """Say early that a call of this model would be refused, before anything is spent on reading it.
+
+        Raises:
+            OverloadedError: Too much is waiting.
+        """
+
+    def shares_changed(self, *, limited: bool) -> None:
+        """Accounts may use something else than before; called on the event loop."""
+
+
+class Run:
+    """Calls that run together on a worker."""
+
+    __slots__ = ("calls", "expected", "live", "options", "rows")
+
+    def __init__(self, calls: Sequence[Call], expected: float, rows: int) -> None:
+        self.calls = calls
+        self.expected = expected
+        self.rows = rows
+        self.live = len(calls)
+        self.options = ort.RunOptions()
+        self.options.log_severity_level = 4
+
+    def lose(self) -> None:
+        """One of the calls is not wanted any more; when none is, the run is broken off between two operators."""
+        self.live -= 1
+        if not self.live:
+            self.options.terminate = True
+
+
+class Batcher:
+    """See the module. Everything but the runs themselves happens on the event loop.
+
+    Args:
+        workers: Where batches run; may be shared with others.
+        max_pending: Calls that may wait or run on workers; a quarter of it for each model with a cap.
+        max_pending_bytes: Input bytes of those calls together; one call is always let in.
+        max_queue_delay: Seconds that a call may wait for others while a worker is idle; 0, unless somebody wants
+            larger batches at any price.
+    """
+
+    def __init__(
+        self, workers: Workers, max_pending: int, max_pending_bytes: int, max_queue_delay: float = 0.0
+    ) -> None:
+        self._workers = workers
+        self._user = workers.join(self._dispatch)
+        self._room = Room(max_pending, max_pending_bytes)
+        self._turns = Turns(max_queue_delay)
+        self._waits_for_company = max_queue_delay > 0
+        self._arrived: list[Call] = []
+        self._flushing = False
+        self._pending: set[Call] = set()
+        self._sweep_at = math.inf
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._wake: asyncio.TimerHandle | None = None
+
+    def close(self) -> None:
+        """Break off what runs or waits."""
+        now = time.perf_counter()
+        arrived, self._arrived = self._arrived, []
+        for call in (*arrived, *self._pending):
+            self._give_up(call, DeadlineExceededError("the server is leaving; ask the one that follows it"), now)
+        for call in arrived:
+            call.loaded.release()
+        for timer in (self._sweeper, self._wake):
+            if timer is not None:
+                timer.cancel()
+
+    def submit(self, call: Call) -> None:
+        """See :meth:`Executor.submit`."""
+        if call.elements <= call.session.inline_elements and not self._waits_for_company:
+            self._arrived.append(call)
+        else:
+            self._enqueue(call)
+        call.loaded.acquire()
+        if not self._flushing:
+            self._flushing = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def check_room(self, account: Account) -> None:
+        """See :meth:`Executor.check_room`."""
+        self._room_of(account).check()
+
+    def shares_changed(self, *, limited: bool) -> None:
+        """See :meth:`Executor.shares_changed`."""
+        self._dispatch()
+
+    def cancelled(self, call: Call) -> None:
+        """A call that waits or runs was cancelled."""
+        self._leave(call)
+
+    def _room_of(self, account: Account) -> Room:
+        if account.share.cpu_cap_cores is None:
+            return self._room
+        if account.room is None:
+            account.room = Room(max(1, self._room.max_calls // _OWN_ROOM), self._room.max_bytes // _OWN_ROOM)
+        return account.room
+
+    def _enqueue(self, call: Call) -> None:
+        account = call.loaded.account
+        if account.waiting and call.behind >= 0:
+            wait = account.drain.wait(account.waiting.rows + call.rows)
+            if call.begin + wait > call.deadline:
+                raise DeadlineExceededError(
+                    f"{len(account.waiting)} requests are waiting already, which takes about {wait:.2g} seconds; "
+                    "try again later or allow more time"
+                )
+        room = self._room_of(account)
+        room.take(call.size)
+        call.room, call.owner = room, self
+        self._pending.add(call)
+        if call.deadline < self._sweep_at:
+            self._sweep_later(call.deadline)
+        self._turns.add(call, account)
+
+    def _flush(self) -> None:
+        """Run what arrived in this turn of the event loop."""
+        self._flushing = False
+        arrived = self._arrived
+        if arrived:
+            self._arrived = []
+            first = arrived[0].loaded
+            if all(call.loaded is first for call in arrived):
+                self._run_arrived(arrived)
+            else:
+                arrived.sort(key=_by_version)  # stable: calls of a version stay in order
+                for _, calls in groupby(arrived, _by_version):
+                    self._run_arrived(list(calls))
+        if not self._turns.is_idle:
+            self._dispatch()
+
+    def _run_arrived(self, calls: list[Call]) -> None:
+        """Run calls of one version here if all of them together are small, else let them wait for a worker."""
+        loaded = calls[0].loaded
+        account = loaded.account
+        small = len(calls) == 1 or sum([call.elements for call in calls]) <= calls[0].session.inline_elements
+        if not small or account.waiting or not account.may_run(time.perf_counter()):
+            self._enqueue_all(calls)
+        elif len(calls) == 1:
+            self._run_inline(calls)
+        else:
+            for batch in batches_of(calls):
+                self._run_inline(batch)
+
+    def _enqueue_all(self, calls: list[Call]) -> None:
+        for call in calls:
+            if call.ended:
+                call.loaded.release()
+                continue
+            try:
+                self._enqueue(call)
+            except ServingError as error:
+                call.loaded.release()
+                call.ended = True
+                call.fail(error, time.perf_counter())
+
+    def _run_inline(self, calls: list[Call]) -> None:
+        loaded = calls[0].loaded
+        account = loaded.account
+        if account.is_sampled():
+            ran = run_calls_measured(calls[0].session, calls)
+            cpu = ran.cpu
+            account.cpu_part = cpu / (ran.compute_input + ran.compute_infer + ran.compute_output)
+        else:
+            ran = run_calls(calls[0].session, calls)
+            cpu = account.cpu_part * (ran.compute_input + ran.compute_infer + ran.compute_output)
+        account.charge(cpu, ran.rows)
+        loaded.release(len(calls))
+        _answer(calls, ran)
+
+    def _dispatch(self) -> None:
+        """Give turns until the workers have enough to do, or nobody may run."""
+        if self._wake is not None:
+            self._wake.cancel()
+            self._wake = None
+        workers, turns = self._workers, self._turns
+        while not turns.is_idle:
+            idle = workers.idle > 0
+            if not idle and not workers.may_run_ahead(self._user):
+                break
+            now = time.perf_counter()
+            chosen = turns.choose(now)
+            if chosen is None:
+                wait = turns.seconds_to_next(now)
+                if wait is not None:
+                    self._wake = asyncio.get_running_loop().call_later(wait, self._dispatch)
+                break
+            account, first = chosen
+            if not idle and not account.waiting.is_full(first):
+                break
+            calls = account.waiting.take(first, now, first.session.estimate)
+            turns.taken(account)
+            calls = self._without_late(calls, now)
+            if calls:
+                self._start(account, calls)
+        self._user.waiting = not turns.is_idle
+
+    def _without_late(self, calls: list[Call], now: float) -> list[Call]:
+        """The calls that can still be answered in time; the others are told."""
+        session = calls[0].session
+        shortest = session.estimate(1)
+        if all(call.deadline >= now + shortest for call in calls):
+            return calls
+        in_time: list[Call] = []
+        for call in calls:
+            if call.deadline >= now + session.estimate(call.rows):
+                in_time.append(call)
+            else:
+                self._give_up(call, _too_late(call), now)
+        return in_time
+
+    def _start(self, account: Account, calls: list[Call]) -> None:
+        rows = sum([call.rows for call in calls])
+        run = Run(calls, self._turns.begin(account, rows), rows)
+        for call in calls:
+            call.run = run
+        session = calls[0].session
+        self._workers.run(partial(run_calls_measured, session, calls, run.options), partial(self._ran, run))
+
+    def _ran(self, run: Run, result: Ran | Exception) -> None:
+        calls = run.calls
+        loaded = calls[0].loaded
+        account = loaded.account
+        if isinstance(result, Exception):
+            _logger.error("Running a batch failed", exc_info=result)
+            failed = InferenceFailedError("the server failed to run the model; its log says more")
+            result = Ran([failed] * len(calls), run.rows, False, 0.0, 0.0, 0.0)
+        self._turns.end(account, run.expected, result.cpu, run.rows)
+        account.drain.drained(run.rows, time.perf_counter(), bool(account.waiting))
+        for call in calls:
+            self._pending.discard(call)
+            if call.room is not None:
+                call.room.give_back(call.size)
+        loaded.release(len(calls))
+        if not self._turns.is_idle and self._workers.may_run_ahead(self._user):
+            self._dispatch()  # first, so that the worker has something to do while answers are written
+        _answer(calls, result)
+
+    def _give_up(self, call: Call, error: ServingError, now: float) -> None:
+        """Answer with an error instead."""
+        if not call.ended:
+            call.ended = True
+            if call.owner is not None:
+                self._leave(call)
+            call.fail(error, now)
+
+    def _leave(self, call: Call) -> None:
+        """A call does not wait any more, and nobody waits for its run."""
+        self._pending.discard(call)
+        if call.run is not None:
+            call.run.lose()
+            return
+        self._turns.discard(call, call.loaded.account)
+        if call.room is not None:
+            call.room.give_back(call.size)
+        call.loaded.release()
+
+    def _sweep_later(self, at: float) -> None:
+        """Look at deadlines at this time; one timer for all calls, since hardly any call meets its deadline."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        self._sweep_at = at
+        self._sweeper = asyncio.get_running_loop().call_later(max(0.0, at - time.perf_counter()), self._sweep)
+
+    def _sweep(self) -> None:
+        self._sweeper, self._sweep_at = None, math.inf
+        now = time.perf_counter()
+        for call in [call for call in self._pending if call.deadline <= now]:
+            self._give_up(call, _too_late(call), now)
+        if self._pending:
+            self._sweep_later(min(call.deadline for call in self._pending))
+
+
+def batches_of(calls: Sequence[Call]) -> list[list[Call]]:
+    """Calls of one version in batches: of one key, none over the most rows, in order."""
+    batches: list[list[Call]] = []
+    open_ones: dict[object, tuple[list[Call], int]] = {}
+    for call in calls:
+        batch, rows = open_ones.get(call.key, (None, 0))
+        if batch is None or call.key is None or rows + call.rows > call.max_rows:
+            batch, rows = [], 0
+            batches.append(batch)
+        batch.append(call)
+        open_ones[call.key] = batch, rows + call.rows
+    return batches
+
+
+def _by_version(call: Call) -> int:
+    return id(call.loaded)
+
+
+def _too_late(call: Call) -> DeadlineExceededError:
+    return DeadlineExceededError(f"the model did not answer within {call.deadline - call.begin:.6g} seconds")
+
+
+def _answer(calls: Sequence[Call], ran: Ran) -> None:
+    """Answer those that were not answered meanwhile, and count the run."""
+    now = time.perf_counter()
+    statistics = calls[0].loaded.statistics
+    infer = ran.compute_infer
+    answered = rows = 0
+    delays = 0.0
+    for call, outcome in zip(calls, ran.outcomes, strict=True):
+        if call.ended:
+            continue
+        call.ended = True
+        try:
+            if isinstance(outcome, list):
+                answered += 1
+                rows += call.rows
+                delays += now - call.begin
+                call.answer(outcome, now)
+            else:
+                call.fail(outcome, now)
+        except Exception:  # the border: one caller's defect must not take the answers from the others
+            _logger.exception("An answer could not be handed over")
+    if answered:
+        if ran.together:
+            statistics.executed(ran.rows, infer, ran.compute_input, ran.compute_output)
+        else:
+            for _ in range(answered):
+                statistics.executed(1, infer / answered)
+        statistics.succeeded(now, delays, infer, rows, ran.compute_input, ran.compute_output, answered)

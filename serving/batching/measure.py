@@ -1,0 +1,152 @@
+"""What batching does to a model, found out when it is loaded: whether it is right, and what it takes. Blocking."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tiercel.serving.batching.profile import LatencyProfile, pays_to_go_on
+from tiercel.serving.errors import ServingError
+
+if TYPE_CHECKING:
+    from tiercel.serving.engine import Session
+    from tiercel.serving.tensors import Array, TensorSpec
+
+_MEASURE_SECONDS = 0.1
+_RUNS_PER_SIZE = 5
+_SECONDS_PER_SIZE = 0.005
+_MAX_ELEMENTS = 4 * 1024**2
+# Other sizes are computed by other kernels, which add up in another order.
+_RELATIVE, _ABSOLUTE = 1e-2, 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class Batching:
+    """What was found out.
+
+    Attributes:
+        profile: Times by rows, or None where rows must not run together.
+        reason: Why they must not; empty where they may.
+        elements: Input elements of a row.
+    """
+
+    profile: LatencyProfile | None
+    reason: str = ""
+    elements: int = 0
+
+
+def measured_batching(session: Session, shapes: Mapping[str, Sequence[int]], max_rows: int) -> Batching:
+    """Whether calls of this model may run together, and how long batches take.
+
+    Rows must not influence each other: two different rows must give the same alone, together, and in another order.
+    Takes about a tenth of a second, or a few runs of a model that is slower than that.
+
+    Args:
+        session: The model, warm.
+        shapes: Shapes by input that are known to work; others are made up.
+        max_rows: The largest batch that is of interest.
+    """
+    reason = _why_not(session, max_rows)
+    if reason:
+        return Batching(None, reason)
+    random = np.random.default_rng(0)
+    first, second = (_row(session.inputs, shapes, random) for _ in range(2))
+    elements = sum(value.size for value in first.values())
+    if elements > _MAX_ELEMENTS:
+        return Batching(None, "a row is too large to try it")
+    try:
+        reason = _mixed_up(session, first, second)
+        if reason:
+            return Batching(None, reason)
+        profile = _profile(session, first, max(1, min(max_rows, _MAX_ELEMENTS // max(1, elements))))
+    except ServingError as error:
+        return Batching(None, f"it could not be tried: {error.message}")
+    return Batching(profile, "", elements)
+
+
+def _why_not(session: Session, max_rows: int) -> str:
+    if max_rows <= 1:
+        return "batches are switched off, or the time this model takes depends on values"
+    if not session.inputs:
+        return "the model has no inputs"
+    for kind, specs in (("input", session.inputs), ("output", session.outputs)):
+        for spec in specs.values():
+            if not spec.shape or spec.shape[0] != -1:
+                return f"the first axis of {kind} '{spec.name}' is not free"
+    return ""
+
+
+def _row(
+    inputs: Mapping[str, TensorSpec], shapes: Mapping[str, Sequence[int]], random: np.random.Generator
+) -> dict[str, Array]:
+    """One row of every input: small numbers that most models can make sense of, indices among them."""
+    row: dict[str, Array] = {}
+    for name, spec in inputs.items():
+        known = tuple(shapes.get(name) or (1 if size < 0 else size for size in spec.shape))
+        shape = (1, *known[1:])
+        kind = spec.data_type.dtype.kind
+        if kind == "f":
+            row[name] = random.standard_normal(shape).astype(spec.data_type.dtype)
+        elif kind == "O":
+            row[name] = np.array(random.choice(["a", "b"], shape).tolist(), np.object_)
+        else:
+            row[name] = random.integers(0, 2, shape).astype(spec.data_type.dtype)
+    return row
+
+
+def _mixed_up(session: Session, first: Mapping[str, Array], second: Mapping[str, Array]) -> str:
+    """Why rows do not stay apart; empty if they do."""
+    names = session.output_names
+    alone = [session.run(names, row) for row in (first, second)]
+    for order in ((0, 1), (1, 0, 0)):
+        rows = [(first, second)[index] for index in order]
+        together = session.run(names, {name: np.concatenate([row[name] for row in rows]) for name in first})
+        for position, name in enumerate(names):
+            output = together[position]
+            if not output.ndim or len(output) != len(order) or any(len(each[position]) != 1 for each in alone):
+                return f"output '{name}' has not a row for each row of the inputs"
+            for place, index in enumerate(order):
+                if not _alike(output[place], alone[index][position][0]):
+                    return f"a row of output '{name}' depends on the other rows of the batch"
+    return ""
+
+
+def _alike(one: Array, other: Array) -> bool:
+    if np.shape(one) != np.shape(other):
+        return False
+    if np.asarray(one).dtype.kind == "f":
+        scale = float(np.max(np.abs(other), initial=0.0, where=np.isfinite(other)))
+        return bool(np.allclose(one, other, rtol=_RELATIVE, atol=_ABSOLUTE * max(scale, 1e-30), equal_nan=True))
+    return bool(np.array_equal(one, other))
+
+
+def _profile(session: Session, row: Mapping[str, Array], max_rows: int) -> LatencyProfile:
+    give_up = time.perf_counter() + _MEASURE_SECONDS
+    sizes: list[int] = []
+    seconds: list[float] = []
+    size = 1
+    while True:
+        sizes.append(size)
+        seconds.append(_fastest(session, {name: np.repeat(value, size, axis=0) for name, value in row.items()}))
+        if size >= max_rows or not pays_to_go_on(sizes, seconds) or time.perf_counter() + 2 * seconds[-1] > give_up:
+            return LatencyProfile(tuple(sizes), tuple(seconds))
+        size = min(2 * size, max_rows)
+
+
+def _fastest(session: Session, feeds: Mapping[str, Array]) -> float:
+    """Seconds of the fastest of a few runs."""
+    clock = time.perf_counter
+    best = float("inf")
+    enough = clock() + _SECONDS_PER_SIZE
+    for _ in range(_RUNS_PER_SIZE):
+        begin = clock()
+        session.run(session.output_names, feeds)
+        end = clock()
+        best = min(best, end - begin)
+        if end > enough:
+            break
+    return best

@@ -1,0 +1,96 @@
+"""How long a model takes by rows, and what follows for the size of its batches. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+# What a run costs besides the model: handing it to a thread and back, putting the batch together.
+HAND_OVER_SECONDS = 40e-6
+# A batch that is larger has to pay at least this fraction per row, since whoever is in it waits longer.
+_WORTH = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyProfile:
+    """Measured times of one model.
+
+    Attributes:
+        rows: Sizes of batches that were measured, rising, the first is 1.
+        seconds: The fastest run of each.
+    """
+
+    rows: tuple[int, ...]
+    seconds: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.rows or len(self.rows) != len(self.seconds) or list(self.rows) != sorted(set(self.rows)):
+            raise ValueError("a profile needs a time for each of rising sizes")
+
+    def estimate(self, rows: int) -> float:
+        """Seconds that a batch of ``rows`` takes: between measured sizes on a line, beyond them in proportion."""
+        sizes, seconds = self.rows, self.seconds
+        index = bisect_left(sizes, rows)
+        if index == len(sizes):
+            return seconds[-1] * rows / sizes[-1]
+        if index == 0 or sizes[index] == rows:
+            return seconds[index]
+        share = (rows - sizes[index - 1]) / (sizes[index] - sizes[index - 1])
+        return seconds[index - 1] + share * (seconds[index] - seconds[index - 1])
+
+    def best_rows(self) -> int:
+        """The smallest batch whose cost per row is about as low as that of any; larger ones would only wait longer."""
+        costs = costs_per_row(self.rows, self.seconds)
+        bound = min(costs) * (1 + _WORTH)
+        return next(rows for rows, cost in zip(self.rows, costs, strict=True) if cost <= bound)
+
+    def rows_within(self, budget: float) -> int:
+        """The largest measured batch that takes at most ``budget`` seconds, smaller ones too; 0 where there is none."""
+        found = 0
+        for rows, seconds in zip(self.rows, self.seconds, strict=True):
+            if seconds > budget:
+                break
+            found = rows
+        return found
+
+
+def costs_per_row(rows: Sequence[int], seconds: Sequence[float]) -> list[float]:
+    """Seconds per row, handing over included, by size."""
+    return [(each + HAND_OVER_SECONDS) / size for size, each in zip(rows, seconds, strict=True)]
+
+
+def pays_to_go_on(rows: Sequence[int], seconds: Sequence[float]) -> bool:
+    """Whether a batch of twice the rows is worth a look: one of the last two doublings paid."""
+    costs = costs_per_row(rows, seconds)
+    return len(costs) < 3 or min(costs[-2:]) < costs[-3] * (1 - _WORTH)
+
+
+class DrainRate:
+    """How fast a model's queue empties: rows per second while it is not empty, whatever limits it.
+
+    It is measured where it counts, at the queue, so that caps, weights, other models and training are all in it.
+    """
+
+    __slots__ = ("_last", "_seconds_per_row")
+
+    def __init__(self) -> None:
+        self._seconds_per_row = 0.0
+        self._last: float | None = None
+
+    def drained(self, rows: int, now: float, backlog: bool) -> None:
+        """A run of ``rows`` ended at ``now``.
+
+        Args:
+            rows: Its rows.
+            now: Seconds of any steady clock.
+            backlog: Whether calls wait still; if not, the time until the next run says nothing.
+        """
+        if self._last is not None and rows:
+            each = (now - self._last) / rows
+            self._seconds_per_row += 0.2 * (each - self._seconds_per_row) if self._seconds_per_row else each
+        self._last = now if backlog else None
+
+    def wait(self, rows: int) -> float:
+        """Seconds until ``rows`` that wait are through; 0 while nothing is known."""
+        return self._seconds_per_row * rows

@@ -1,0 +1,104 @@
+"""The calls of one model that wait, and which of them run next, together. Pure: no clock, no I/O."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tiercel.serving.batching.call import Call
+
+_Line = OrderedDict["Call", None]
+
+
+class WaitingCalls:
+    """Calls by what they may run together with, in order of rank within it.
+
+    A group is one version and one key: the same inputs, the same shapes behind the first axis, the same outputs wanted.
+    Within a group each priority has a line of its own, so that a line is in order as calls come.
+
+    Attributes:
+        rows: Rows of all that wait.
+    """
+
+    __slots__ = ("_calls", "_groups", "rows")
+
+    def __init__(self) -> None:
+        self._groups: dict[tuple[int, Any], dict[float, _Line]] = {}
+        self._calls = 0
+        self.rows = 0
+
+    def __len__(self) -> int:
+        return self._calls
+
+    def add(self, call: Call) -> None:
+        """Let it wait."""
+        lines = self._groups.setdefault((id(call.loaded), call.key), {})
+        line = lines.get(call.behind)
+        if line is None:
+            line = lines[call.behind] = OrderedDict()
+        line[call] = None
+        self._calls += 1
+        self.rows += call.rows
+
+    def discard(self, call: Call) -> None:
+        """It waits no more, if it did."""
+        key = (id(call.loaded), call.key)
+        lines = self._groups.get(key, {})
+        line = lines.get(call.behind)
+        if line is None or call not in line:
+            return
+        del line[call]
+        self._left(key, lines, call)
+
+    def first(self) -> Call | None:
+        """The call that is next."""
+        heads = [next(iter(line)) for lines in self._groups.values() for line in lines.values()]
+        return min(heads, key=_rank) if heads else None
+
+    def is_full(self, first: Call) -> bool:
+        """Whether as many rows wait as the largest batch with ``first`` has, so that waiting would not add to it."""
+        return first.key is None or self.rows >= first.max_rows
+
+    def take(self, first: Call, now: float, estimate: Callable[[int], float]) -> list[Call]:
+        """The call that is next and those that run with it, in order of rank; they wait no more.
+
+        Args:
+            first: What :meth:`first` said.
+            now: The clock of the calls' deadlines.
+            estimate: Seconds that a batch of so many rows takes. The batch ends where one more call would make it miss
+                the deadline of one that is in it.
+        """
+        key = (id(first.loaded), first.key)
+        lines = self._groups[key]
+        batch: list[Call] = []
+        rows, tightest, call = 0, first.deadline, first
+        relaxed = now + estimate(first.max_rows)
+        while True:
+            del lines[call.behind][call]
+            self._left(key, lines, call)
+            batch.append(call)
+            rows += call.rows
+            tightest = min(tightest, call.deadline)
+            if call.key is None or rows >= call.max_rows or not lines:
+                return batch
+            call = min((next(iter(line)) for line in lines.values()), key=_rank)
+            together = rows + call.rows
+            if together > call.max_rows:
+                return batch
+            if min(tightest, call.deadline) < relaxed and min(tightest, call.deadline) < now + estimate(together):
+                return batch
+
+    def _left(self, key: tuple[int, Any], lines: dict[float, _Line], call: Call) -> None:
+        self._calls -= 1
+        self.rows -= call.rows
+        if not lines[call.behind]:
+            del lines[call.behind]
+            if not lines:
+                del self._groups[key]
+
+
+def _rank(call: Call) -> float:
+    return call.rank
