@@ -1,0 +1,5 @@
+"""``python -m benchmarks.fuzz --help``."""
+
+from benchmarks.fuzz.commands import app
+
+app()
