@@ -13,7 +13,7 @@ from benchmarks.serving.load_tools import GRPC_PATH
 from benchmarks.serving.models import Array, Model
 from benchmarks.serving.processes import Launch
 
-TIMEOUT_SECONDS = 30.0
+TIMEOUT_SECONDS = 60.0
 TOLERANCE = 1e-3
 
 

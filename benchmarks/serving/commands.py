@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Sequence
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -17,8 +21,10 @@ from benchmarks.serving.environments import UnavailableError, install, is_instal
 from benchmarks.serving.figures import make_bars, make_figures, rivals_ahead, sanity_bars
 from benchmarks.serving.load_tools import missing_tools
 from benchmarks.serving.models import exported
+from benchmarks.serving.overload import LOADS, overload_bars, run_overload
 from benchmarks.serving.peers import OURS, PEERS
 from benchmarks.serving.peers.contract import Peer
+from benchmarks.serving.raw_limit import raw_limit_bars, run_raw_limit
 from benchmarks.serving.samples import Json, Samples
 from benchmarks.serving.tables import make_section, write_section
 
@@ -28,6 +34,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "results.md"
 NAMES = ("serving", "serving-resnet", "serving-overload", "serving-colocation", "serving-swaps")
 """Result files that the section of the document is made of."""
 
+INTERRUPTED = 143
 QUICK_PEERS = (OURS, "bare", "grpc.aio")
 ResultsOption = Annotated[Path, typer.Option(help="Folder of result files.")]
 
@@ -42,11 +49,8 @@ def run(
     results: ResultsOption = RESULTS,
 ) -> None:
     """Compare servers; those that are not installed yet are, into environments of their own."""
-    console = Console()
     peers = _chosen(peer or (QUICK_PEERS if quick else tuple(PEERS)))
-    if missing := missing_tools(("wrk", "h2load")):
-        typer.echo("Error: " + "\n".join(missing), err=True)
-        raise typer.Exit(2)
+    console = _prepared("wrk", "h2load")
     plan = _plan(QUICK if quick else FULL, model, kind, rounds)
     models = exported(BUILD / "models", tuple(plan.connections))
     _say(console, f"About {seconds_of(plan, peers) / 60:.1f} minutes, once everything is installed.")
@@ -71,6 +75,42 @@ def report(results: ResultsOption = RESULTS) -> None:
     _write_comparison(found, results, Console())
 
 
+@app.command()
+def overload(
+    model: Annotated[str, typer.Option(help="What to ask: mlp, lenet or resnet.")] = "resnet",
+    load: Annotated[list[float] | None, typer.Option(help="Multiple of the peak; repeatable.")] = None,
+    results: ResultsOption = RESULTS,
+) -> None:
+    """Ask up to ten times as much as can be answered, in an open loop."""
+    console = _prepared("wrk")
+    with _errors_told():
+        wanted = exported(BUILD / "models", (model,))[model]
+        rows = run_overload(wanted, BUILD / "overload", lambda line: _say(console, line), load or LOADS)
+    bars = overload_bars(rows)
+    _keep("serving-overload", "python -m benchmarks.serving overload", {"overload": rows}, bars, results, console)
+
+
+@app.command()
+def resnet(
+    rounds: Annotated[int, typer.Option(help="How often both are measured.", min=1)] = 3,
+    results: ResultsOption = RESULTS,
+) -> None:
+    """Serve a small ResNet-18 on one core, beside raw ONNX Runtime on the same core."""
+    console = _prepared("wrk")
+    with _errors_told():
+        model = exported(BUILD / "models", ("resnet",))["resnet"]
+        rows = run_raw_limit(model, BUILD / "resnet", lambda line: _say(console, line), rounds)
+    bars = raw_limit_bars(rows)
+    _keep("serving-resnet", "python -m benchmarks.serving resnet", {"resnet": rows}, bars, results, console)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def swaps(context: typer.Context) -> None:
+    """Swap versions under load; options are those of python -m benchmarks.serving.swaps."""
+    command = [sys.executable, "-m", "benchmarks.serving.swaps", *context.args]
+    raise typer.Exit(subprocess.run(command, check=False).returncode)
+
+
 @app.command("install")
 def install_command(
     peer: Annotated[list[str] | None, typer.Option(help="Install this server; repeatable.")] = None,
@@ -93,6 +133,24 @@ def list_command() -> None:
     """Tell which servers there are and how they are set up."""
     for each in PEERS.values():
         typer.echo(f"{each.name:<12} {each.about}")
+
+
+def _prepared(*tools: str) -> Console:
+    if missing := missing_tools(tools):
+        typer.echo("Error: " + "\n".join(missing), err=True)
+        raise typer.Exit(2)
+    # What was started is stopped in the finally clauses that an exception runs and a signal does not.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(INTERRUPTED))
+    return Console()
+
+
+@contextlib.contextmanager
+def _errors_told() -> Iterator[None]:
+    try:
+        yield
+    except UnavailableError as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(1) from None
 
 
 def _chosen(names: Sequence[str]) -> list[Peer]:

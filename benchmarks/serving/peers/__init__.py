@@ -10,11 +10,13 @@ from benchmarks.serving.peers import (
     fastapi,
     kserve,
     litserve,
+    miraserver,
     mlserver,
     mosec,
     ours,
     ray_serve,
     references,
+    torchserve,
     triton,
 )
 from benchmarks.serving.peers.contract import Peer
@@ -33,6 +35,8 @@ PEERS: Mapping[str, Peer] = MappingProxyType(
             litserve.PEER,
             bentoml.PEER,
             ray_serve.PEER,
+            miraserver.PEER,
+            torchserve.PEER,
             references.ECHO,
         )
     }

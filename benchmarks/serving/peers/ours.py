@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from benchmarks.serving.bodies import Form
 from benchmarks.serving.peers.contract import V2_PATH, Peer, Setting
@@ -20,7 +21,8 @@ def _start(setting: Setting) -> Launch:
         "--state-file", str(folder / "state.json"), "--lock-file", str(folder / "lock"),
         "--http-port", str(http_port), "--grpc-port", str(grpc_port),
     ]  # fmt: skip
-    return Launch(command, folder, http_port, grpc_port, ready_path="/v2/health/ready")
+    # Started here, so that it is this tree's server, whichever the environment has.
+    return Launch(command, Path.cwd(), http_port, grpc_port, ready_path="/v2/health/ready")
 
 
 PEER = Peer(

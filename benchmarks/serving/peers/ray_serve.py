@@ -58,6 +58,7 @@ def _start(setting: Setting) -> Launch:
         "BATCH": str(BATCH),
         "WINDOW_MS": str(WINDOW_MS),
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_AUTH_MODE": "disabled",
         "PATH": f"{setting.python.parent}:/usr/bin:/bin",
     }
     command = [str(setting.python), "server.py"]

@@ -1,0 +1,160 @@
+"""A model that takes longer than everything around it: how much of ONNX Runtime's own rate a server passes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from benchmarks.results import Bar
+from benchmarks.serving.bodies import Form
+from benchmarks.serving.checking import check
+from benchmarks.serving.comparison import ask, started
+from benchmarks.serving.environments import UnavailableError
+from benchmarks.serving.models import Model
+from benchmarks.serving.peers import OURS, PEERS
+from benchmarks.serving.processes import ServerProcesses
+from benchmarks.serving.samples import Json
+
+BATCHES = (1, 8, 32)
+SECONDS = 2
+CONNECTIONS = 32
+
+_RAW = """
+import json, resource, sys, threading, time
+import numpy as np, onnxruntime as ort
+
+path, shape, batches, seconds, threads = sys.argv[1], *map(json.loads, sys.argv[2:])
+options = ort.SessionOptions()
+options.intra_op_num_threads = options.inter_op_num_threads = 1
+options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+def work(rows, until, done):
+    count = 0
+    while time.perf_counter() < until:
+        session.run(None, {"input": rows})
+        count += len(rows)
+    done.append(count)
+
+def cpu():
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+found = []
+for batch in batches:
+    rows = np.random.default_rng(7).random((batch, *shape), np.float32)
+    work(rows, time.perf_counter() + 0.3, [])
+    began, before, done = time.perf_counter(), cpu(), []
+    workers = [threading.Thread(target=work, args=(rows, began + seconds, done)) for _ in range(threads)]
+    for worker in workers: worker.start()
+    for worker in workers: worker.join()
+    items = sum(done)
+    rate = items / (time.perf_counter() - began)
+    found.append({"batch": batch, "rate": rate, "cpu_us": (cpu() - before) / items * 1e6})
+print(json.dumps(found))
+"""
+
+
+def run_raw_limit(model: Model, folder: Path, tell: Callable[[str], None], rounds: int = 3) -> list[Json]:
+    """Raw ONNX Runtime and our server, one after the other, on one and the same core.
+
+    The load generator has another core, so that what it takes is taken from nobody. On one core the comparison is
+    the hardest: every microsecond of the way to the model is missing from the model.
+
+    Args:
+        model: What to run; asked for as binary tensors.
+        folder: For the server's files.
+        tell: Gets a line for people about each step.
+        rounds: Both are measured so often, in turns.
+
+    Returns:
+        A row for each round.
+
+    Raises:
+        UnavailableError: One of them failed.
+    """
+    core = _cores()[0]
+    rows = []
+    for index in range(rounds):
+        raw = _raw(model, core)
+        served = _served(model, folder, core)
+        best = max(raw, key=lambda each: each["rate"])
+        least = min(each["cpu_us"] for each in raw)
+        rows.append(
+            {
+                "round": index,
+                "raw_rate": round(best["rate"], 1),
+                "raw_batch": best["batch"],
+                "raw_cpu_us": round(least, 1),
+                "served_rate": round(served["rate"], 1),
+                "served_cpu_us": round(served["cpu_us"], 1),
+                "rate_over_raw": round(served["rate"] / best["rate"], 3),
+                "raw_cpu_over_served": round(least / served["cpu_us"], 3),
+            }
+        )
+        tell(f"raw {best['rate']:.0f}/s (batch {best['batch']}), served {served['rate']:.0f}/s: {rows[-1]}")
+    return rows
+
+
+def raw_limit_bars(rows: Sequence[Json]) -> list[Bar]:
+    """What a server must not take away."""
+    rate, cpu = (statistics.median(row[name] for row in rows) for name in ("rate_over_raw", "raw_cpu_over_served"))
+    return [
+        Bar("ResNet, one core: rate over raw ONNX Runtime's", rate, ">= 0.95"),
+        Bar("ResNet: CPU of a raw run over CPU of a request", cpu, ">= 0.9"),
+    ]
+
+
+def _raw(model: Model, core: int) -> list[Json]:
+    arguments = [json.dumps(each) for each in (model.kind.shape, BATCHES, SECONDS, 1)]
+    command = [sys.executable, "-c", _RAW, str(model.path), *arguments]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=60, check=False, preexec_fn=lambda: _pin({core})
+        )
+    except subprocess.TimeoutExpired:
+        raise UnavailableError("raw ONNX Runtime did not end") from None
+    if done.returncode:
+        raise UnavailableError(f"raw ONNX Runtime: {done.stderr.strip()[-300:]}")
+    found: list[Json] = json.loads(done.stdout)
+    return found
+
+
+def _served(model: Model, folder: Path, core: int) -> Json:
+    peer = PEERS[OURS]
+    others = set(_cores()) - {core} or {core}
+    with started(peer, [model], folder.absolute()) as server:
+        _pin_all(server, {core})
+        check(server.launch, peer.routes[Form.BINARY].format(model=model.name), model, Form.BINARY)
+        own = set(_cores())
+        _pin(others)
+        try:
+            ask(server, peer, model, Form.BINARY, CONNECTIONS, 1)
+            before = server.cpu_seconds()
+            load = ask(server, peer, model, Form.BINARY, CONNECTIONS, 2 * SECONDS)
+            used = server.cpu_seconds() - before
+        finally:
+            _pin(own)
+    return {"rate": load.rate, "cpu_us": used / max(1, load.requests) * 1e6}
+
+
+def _cores() -> list[int]:
+    return sorted(os.sched_getaffinity(0))
+
+
+def _pin(cores: set[int]) -> None:
+    os.sched_setaffinity(0, cores)
+
+
+def _pin_all(server: ServerProcesses, cores: set[int]) -> None:
+    """Every thread of every process; new ones inherit from whoever starts them."""
+    for process in server.processes():
+        for thread in process.threads():
+            with suppress(ProcessLookupError):
+                os.sched_setaffinity(thread.id, cores)
