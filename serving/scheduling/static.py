@@ -1,0 +1,28 @@
+"""Always the same variant, with the largest batch that ends within the objective.
+
+That is what a server without a scheduler does, and the baseline of Fang et al.
+"""
+
+from __future__ import annotations
+
+from tiercel.serving.scheduling.interface import Decision, Ended, View
+
+
+class StaticScheduler:
+    """One variant for everything.
+
+    Args:
+        variant: Its name; the most accurate one if it is not among the candidates, or if none is given.
+    """
+
+    def __init__(self, variant: str | None = None) -> None:
+        self._variant = variant
+
+    def decide(self, view: View) -> Decision | None:
+        """See :meth:`Scheduler.decide`."""
+        names = [profile.name for profile in view.profiles]
+        index = names.index(self._variant) if self._variant in names else 0
+        return Decision(index, view.profiles[index].largest_within(view.objective))
+
+    def ended(self, run: Ended) -> None:
+        """Changes nothing."""

@@ -1,0 +1,138 @@
+"""A table solved beforehand: the choice as a semi-Markov decision process on a coarse state, by value iteration.
+
+An honest and explainable rival of the learned policy, in the line of RAMSIS (EuroSys 2024; our reconstruction). The
+state is how many rows wait and how old the oldest is; for each of a few arrival rates there is one table. What is
+coarse about it: arrivals are Poisson, ages are spread evenly, and several workers count as one that is free so many
+times as often.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tiercel.serving.scheduling.interface import BATCHES, Decision, Ended, Profile, View
+from tiercel.serving.scheduling.utility import Utility
+
+Floats = npt.NDArray[np.float64]
+
+COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
+AGES = (0.0, 0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0)
+LOADS = (0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95, 1.1, 1.3)
+# What comes after so many objectives counts 1/e of what comes at once.
+_FORESIGHT = 30.0
+_ITERATIONS = 150
+
+
+class TableScheduler:
+    """Looks decisions up; solves the table, about a second of CPU, when it sees variants for the first time."""
+
+    def __init__(self) -> None:
+        self._key: tuple[Any, ...] = ()
+        self._table: npt.NDArray[np.int64] = np.zeros((0, 0, 0), np.int64)
+        self._capacity = 0.0
+
+    def decide(self, view: View) -> Decision | None:
+        """See :meth:`Scheduler.decide`."""
+        workers = len(view.busy)
+        key = (tuple(profile.name for profile in view.profiles), view.objective, view.utility, workers)
+        if key != self._key:
+            self._capacity = workers * max(
+                profile.capacity(profile.largest_within(view.objective)) for profile in view.profiles
+            )
+            self._table = np.stack(
+                [solve(view.profiles, view.objective, view.utility, workers, load * self._capacity) for load in LOADS]
+            )
+            self._key = key
+        load = max(view.rate, 1e-9) / self._capacity
+        level = min(range(len(LOADS)), key=lambda index: abs(math.log(LOADS[index] / load)))
+        count = max(index for index, value in enumerate(COUNTS) if value <= view.count)
+        age = min(range(len(AGES)), key=lambda index: abs(AGES[index] - view.oldest / view.objective))
+        variant, batch = divmod(int(self._table[level, count, age]), len(BATCHES))
+        return Decision(variant, BATCHES[batch])
+
+    def ended(self, run: Ended) -> None:
+        """Changes nothing."""
+
+
+def solve(
+    profiles: tuple[Profile, ...], objective: float, utility: Utility, workers: int, rate: float
+) -> npt.NDArray[np.int64]:
+    """The best setting in each state, as ``variant * len(BATCHES) + index of the batch``, by count and age.
+
+    Args:
+        profiles: The variants.
+        objective: Seconds.
+        utility: What an answer is worth.
+        workers: Of the pool.
+        rate: Poisson arrivals per second.
+    """
+    size = len(COUNTS) * len(AGES)
+    settings = [(index, place) for index, profile in enumerate(profiles) for place in range(len(profile.seconds))]
+    rewards = np.full((len(settings), size), -np.inf)
+    discounts = np.zeros((len(settings), size))
+    moves = np.zeros((len(settings), size, size))
+    for number, (index, place) in enumerate(settings):
+        profile, batch = profiles[index], BATCHES[place]
+        for row, count in enumerate(COUNTS):
+            if place and BATCHES[place - 1] >= count:
+                continue  # the next smaller batch takes all there is
+            taken = min(batch, count)
+            run = profile.seconds_for(taken)
+            for column, age in enumerate(AGES):
+                state = row * len(AGES) + column
+                ages = age * objective * (1.0 - np.arange(taken) / count)
+                rewards[number, state] = utility.values(profile.accuracy, ages + run, objective).sum()
+                discounts[number, state] = math.exp(-run / workers / (_FORESIGHT * objective))
+                left_age = age * (1.0 - taken / count)
+                moves[number, state] = _next(count - taken, left_age, run / workers, rate, objective)
+    values = np.zeros(size)
+    for _ in range(_ITERATIONS):
+        worth = rewards + discounts * (moves @ values)
+        values = worth.max(axis=0)
+    best = worth.argmax(axis=0)
+    codes = np.array([index * len(BATCHES) + place for index, place in settings], np.int64)
+    table: npt.NDArray[np.int64] = codes[best].reshape(len(COUNTS), len(AGES))
+    return table
+
+
+def _next(left: int, left_age: float, seconds: float, rate: float, objective: float) -> Floats:
+    """Probabilities of the states after ``seconds`` in which requests arrive at ``rate``."""
+    result = np.zeros((len(COUNTS), len(AGES)))
+    expected = rate * seconds
+    most = int(expected + 4.0 * math.sqrt(expected) + 4.0)
+    chance = math.exp(-expected) if expected < 700.0 else 0.0
+    if not chance:  # so many that their number is as good as certain
+        most, chance = int(expected), 1.0
+        arrivals = [(most, chance)]
+    else:
+        arrivals = []
+        for number in range(most + 1):
+            arrivals.append((number, chance))
+            chance *= expected / (number + 1)
+    for number, probability in arrivals:
+        # If nothing is left the oldest is the first of those that came, evenly spread.
+        age = left_age + seconds / objective if left else seconds / objective * number / (number + 1)
+        _spread(result, max(1, left + number), age, probability)
+    flat: Floats = result.reshape(-1) / result.sum()
+    return flat
+
+
+def _spread(result: Floats, count: int, age: float, probability: float) -> None:
+    """Add a probability to the states around a count and an age in objectives, in proportion to nearness."""
+    for row, part in _around(COUNTS, float(count)):
+        for column, share in _around(AGES, age):
+            result[row, column] += probability * part * share
+
+
+def _around(levels: tuple[float, ...], value: float) -> tuple[tuple[int, float], ...]:
+    if value <= levels[0]:
+        return ((0, 1.0),)
+    if value >= levels[-1]:
+        return ((len(levels) - 1, 1.0),)
+    above = next(index for index, level in enumerate(levels) if level > value)
+    share = (value - levels[above - 1]) / (levels[above] - levels[above - 1])
+    return ((above - 1, 1.0 - share), (above, share))

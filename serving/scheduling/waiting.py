@@ -1,0 +1,208 @@
+"""The requests of one endpoint that wait, in the order in which they are served.
+
+Requests that can still be answered within the objective come first, in the order in which they are due. Those that
+cannot are late: they are served while no other waits, the newest of them first, since those are worth most, and given
+up once their answer is of no use. Without that rule a queue in overload answers everything too late; with it what is
+too much is late and the rest is in time. It is the same for all schedulers, and the same code live and simulated.
+"""
+
+from __future__ import annotations
+
+import bisect
+import operator
+from collections import deque
+from collections.abc import Callable
+from itertools import islice
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from tiercel.serving.scheduling.interface import BATCHES
+
+# Runs take longer than expected at times, so whoever would be answered in the last moment counts as late.
+_RESERVE = 0.1
+
+
+class Waits(Protocol):
+    """A request that waits.
+
+    Attributes:
+        since: When it arrived, seconds of a steady clock; earlier by as much as it is due earlier than the objective
+            says.
+        useless_at: When an answer would be of no use any more.
+        rows: How much room it takes in a batch.
+    """
+
+    since: float
+    useless_at: float
+    rows: int
+
+
+Item = TypeVar("Item", bound=Waits)
+
+
+class Ages(NamedTuple):
+    """How many rows wait and for how long, seconds; see :class:`~tiercel.serving.scheduling.interface.View`."""
+
+    rows: int
+    oldest: float
+    p90: float
+    median: float
+
+
+class Waiting(Generic[Item]):
+    """Requests that wait.
+
+    Args:
+        objective: Seconds of delay aimed at.
+    """
+
+    def __init__(self, objective: float) -> None:
+        self.objective = objective
+        self._in_time = objective * (1.0 - _RESERVE)
+        self._fresh: deque[Item] = deque()
+        self._late: deque[Item] = deque()
+        self._fresh_rows = 0
+        self._late_rows = 0
+
+    def __len__(self) -> int:
+        return len(self._fresh) + len(self._late)
+
+    def copy(self) -> Waiting[Item]:
+        """The same requests waiting, apart from these."""
+        other: Waiting[Item] = Waiting(self.objective)
+        other._fresh, other._late = self._fresh.copy(), self._late.copy()
+        other._fresh_rows, other._late_rows = self._fresh_rows, self._late_rows
+        return other
+
+    def add(self, item: Item) -> None:
+        """One more waits."""
+        fresh = self._fresh
+        if fresh and item.since < fresh[-1].since:
+            bisect.insort(fresh, item, key=operator.attrgetter("since"))
+        else:
+            fresh.append(item)
+        self._fresh_rows += item.rows
+
+    def discard(self, item: Item) -> bool:
+        """One does not wait any more; returns whether it did."""
+        for queue in (self._fresh, self._late):
+            if item in queue:
+                queue.remove(item)
+                self._count(queue, -item.rows)
+                return True
+        return False
+
+    def sweep(self, now: float, quickest: float) -> list[Item]:
+        """Tell late requests from those in time, and remove those whose answer would be of no use.
+
+        Args:
+            now: The time.
+            quickest: Seconds of the shortest run there is.
+
+        Returns:
+            The requests that were removed.
+        """
+        removed: list[Item] = []
+        fresh, late = self._fresh, self._late
+        hopeless = now + quickest
+        while fresh and hopeless - fresh[0].since > self._in_time:
+            self._make_late(fresh.popleft())
+        while late and late[0].useless_at < hopeless:
+            item = late.popleft()
+            self._late_rows -= item.rows
+            removed.append(item)
+        return removed
+
+    def first(self) -> Item | None:
+        """The request that is served next, or None."""
+        if self._fresh:
+            return self._fresh[0]
+        return self._late[-1] if self._late else None
+
+    def ages(self, now: float) -> Ages:
+        """What waits to be served next; at least one must wait."""
+        fresh = self._fresh
+        if fresh:
+            length = len(fresh)
+            oldest = now - fresh[0].since
+            if length == 1:
+                return Ages(self._fresh_rows, oldest, oldest, oldest)
+            return Ages(self._fresh_rows, oldest, now - fresh[length // 10].since, now - fresh[length // 2].since)
+        late = self._late
+        length = min(len(late), BATCHES[-1])
+        return Ages(
+            min(self._late_rows, BATCHES[-1]),
+            now - late[-length].since,
+            now - late[-length + length // 10].since,
+            now - late[-length + length // 2].since,
+        )
+
+    def take(
+        self, now: float, rows: int, seconds_for: Callable[[int], float], fits: Callable[[Item], bool] | None = None
+    ) -> list[Item]:
+        """Remove the requests of one run: up to so many rows, at least one request.
+
+        Requests that this run would answer too late are left, as late ones, if it can answer others in time.
+
+        Args:
+            now: The time.
+            rows: The batch that was decided on.
+            seconds_for: How long a run of so many rows takes.
+            fits: Whether a request may be in the same batch as the first; all may if it is left out.
+        """
+        if not self._fresh:
+            return self._collect(self._late, rows, fits, newest_first=True)
+        self._leave_late(now, rows, seconds_for)
+        return self._collect(self._fresh, rows, fits, newest_first=False)
+
+    def _leave_late(self, now: float, rows: int, seconds_for: Callable[[int], float]) -> None:
+        fresh = self._fresh
+        latest = now - self._in_time
+        if fresh[0].since >= latest + seconds_for(min(rows, self._fresh_rows)):
+            return
+        ahead = 0
+        for index, item in enumerate(fresh):
+            if item.since >= latest + seconds_for(max(1, min(rows, self._fresh_rows - ahead))):
+                for _ in range(index):
+                    self._make_late(fresh.popleft())
+                return
+            ahead += item.rows
+
+    def _make_late(self, item: Item) -> None:
+        self._fresh_rows -= item.rows
+        self._late_rows += item.rows
+        self._late.append(item)
+
+    def _collect(
+        self, queue: deque[Item], rows: int, fits: Callable[[Item], bool] | None, *, newest_first: bool
+    ) -> list[Item]:
+        take = queue.pop if newest_first else queue.popleft
+        taken = [take()]
+        room = rows - taken[0].rows
+        if fits is None:
+            while queue and (queue[-1] if newest_first else queue[0]).rows <= room:
+                taken.append(take())
+                room -= taken[-1].rows
+        elif room > 0 and queue:
+            chosen = _fitting(islice(reversed(queue) if newest_first else queue, None), room, fits)
+            for item in chosen:
+                queue.remove(item)
+            taken += chosen
+        self._count(queue, -sum(item.rows for item in taken))
+        return taken
+
+    def _count(self, queue: deque[Item], rows: int) -> None:
+        if queue is self._fresh:
+            self._fresh_rows += rows
+        else:
+            self._late_rows += rows
+
+
+def _fitting(items: islice[Item], room: int, fits: Callable[[Item], bool]) -> list[Item]:
+    chosen: list[Item] = []
+    for item in items:
+        if room <= 0:
+            break
+        if item.rows <= room and fits(item):
+            chosen.append(item)
+            room -= item.rows
+    return chosen

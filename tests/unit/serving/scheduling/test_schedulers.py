@@ -1,0 +1,86 @@
+"""Decisions worked out by hand. Times in seconds; ``slow`` does 10 rows a second alone, ``fast`` 100."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tiercel.serving.scheduling.aimd import AimdScheduler
+from tiercel.serving.scheduling.heuristic import HeuristicScheduler
+from tiercel.serving.scheduling.interface import BATCHES, Decision, Ended, Profile, View
+from tiercel.serving.scheduling.static import StaticScheduler
+from tiercel.serving.scheduling.table import TableScheduler
+from tiercel.serving.scheduling.utility import utility
+
+SLOW = Profile("slow", 0.9, tuple(0.02 + 0.08 * batch for batch in BATCHES))
+FAST = Profile("fast", 0.6, tuple(0.005 + 0.005 * batch for batch in BATCHES))
+CALM = View((SLOW, FAST), 0.5, utility("deadline"), 1, 0.0, 0.0, 0.0, (0.0,), 1.0, 1.0)
+
+
+def test_static_always_takes_its_variant_with_the_largest_batch_within_the_objective() -> None:
+    assert StaticScheduler().decide(CALM) == Decision(0, 4)  # 0.02 + 0.08 * 4 = 0.34; 8 rows take 0.66
+    assert StaticScheduler("fast").decide(CALM) == Decision(1, 64)
+    assert StaticScheduler("gone").decide(CALM) == Decision(0, 4)
+
+
+def test_heuristic_takes_the_accurate_variant_alone_while_it_keeps_up() -> None:
+    assert HeuristicScheduler().decide(CALM) == Decision(0, 1)
+
+
+def test_heuristic_takes_no_less_than_a_workers_share_of_what_waits() -> None:
+    assert HeuristicScheduler().decide(replace(CALM, count=4)) == Decision(0, 4)
+    assert HeuristicScheduler().decide(replace(CALM, count=4, busy=(0.0, 0.0))) == Decision(0, 2)
+
+
+def test_heuristic_takes_the_fast_variant_when_the_accurate_one_would_be_late() -> None:
+    assert HeuristicScheduler().decide(replace(CALM, oldest=0.45)) == Decision(1, 1)
+
+
+def test_heuristic_takes_the_fast_variant_when_those_who_come_meanwhile_would_be_late() -> None:
+    # A run of the accurate one takes 0.1 s; 180 a second are 18 rows then, 0.1 s of the fast one: in time. With two
+    # thirds of the time taken by one that waited, it is not.
+    busy = replace(CALM, rate=180.0, recent_rate=180.0)
+    assert HeuristicScheduler().decide(busy) == Decision(0, 1)
+    assert HeuristicScheduler().decide(replace(busy, oldest=0.45)) == Decision(1, 1)
+    assert HeuristicScheduler().decide(replace(busy, count=4, objective=0.36)) == Decision(1, 4)
+
+
+def test_heuristic_runs_the_fast_variant_at_full_size_in_overload() -> None:
+    overload = replace(CALM, rate=500.0, recent_rate=500.0, count=3)
+    assert HeuristicScheduler().decide(overload) == Decision(1, 64)
+
+
+def test_heuristic_asks_for_capacity_where_delay_costs_from_the_start() -> None:
+    linear = replace(CALM, utility=utility("linear"), rate=11.5, recent_rate=11.5)
+    # 1.1 * 11.5 rows a second are more than the accurate variant can ever do (1 / 0.08).
+    assert HeuristicScheduler().decide(linear) == Decision(1, 1)
+    assert HeuristicScheduler().decide(replace(linear, rate=5.0, recent_rate=5.0)) == Decision(0, 1)
+
+
+def test_aimd_grows_by_a_row_and_shrinks_by_a_quarter() -> None:
+    scheduler = AimdScheduler()
+    assert scheduler.decide(CALM) == Decision(0, 1)
+    for _ in range(3):
+        scheduler.ended(Ended("slow", 1, 0.1))
+    assert scheduler.decide(CALM) == Decision(0, 4)
+    scheduler.ended(Ended("slow", 4, 0.6))  # late: 3 rows, and on to the fast one
+    assert scheduler.decide(CALM) == Decision(1, 1)
+    for _ in range(32):
+        scheduler.ended(Ended("fast", 1, 0.1))
+    assert scheduler.decide(CALM) == Decision(0, 2)
+
+
+def test_table_is_accurate_when_there_is_time_and_fast_when_there_is_none() -> None:
+    scheduler = TableScheduler()
+    assert scheduler.decide(CALM) == Decision(0, 1)
+    decision = scheduler.decide(replace(CALM, rate=180.0, recent_rate=180.0, count=16, oldest=0.3))
+    assert decision is not None
+    assert decision.variant == 1
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_variant_without_batches_is_asked_for_none(rows: int) -> None:
+    single = replace(CALM, profiles=(Profile("one", 0.9, (0.1,)),), count=rows)
+    for scheduler in (StaticScheduler(), HeuristicScheduler(), AimdScheduler(), TableScheduler()):
+        assert scheduler.decide(single) == Decision(0, 1)

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from tiercel.serving.scheduling.heuristic import HeuristicScheduler
+from tiercel.serving.scheduling.interface import BATCHES, Decision, Ended, Profile, View
+from tiercel.serving.scheduling.simulation.arrivals import SHAPES, Shape, arrivals
+from tiercel.serving.scheduling.simulation.optimum import optimum
+from tiercel.serving.scheduling.simulation.pool import Pool, simulate
+from tiercel.serving.scheduling.static import StaticScheduler
+from tiercel.serving.scheduling.utility import utility
+
+SLOW = Profile("slow", 0.9, tuple(0.2 + 0.1 * batch for batch in BATCHES))
+FAST = Profile("fast", 0.6, tuple(0.05 + 0.01 * batch for batch in BATCHES))
+POOL = Pool((SLOW, FAST), 1, 1.0, utility("deadline"))
+
+
+def test_a_run_by_hand() -> None:
+    # 0.0 starts at once and ends at 0.3; the next two wait for it and end at 0.7; 5.0 ends at 5.3.
+    score = simulate(POOL, [0.0, 0.1, 0.2, 5.0], StaticScheduler("slow"))
+    assert score.delays == pytest.approx([0.3, 0.6, 0.5, 0.3])
+    assert score.utility == pytest.approx(4 * 0.9)
+    assert (score.answered, score.dropped, score.decisions, score.rows) == (4, 0, 3, {"slow": 4})
+
+
+def test_what_cannot_be_answered_in_time_is_given_up_where_that_is_all_that_counts() -> None:
+    pool = Pool((Profile("only", 0.9, (0.6,)),), 1, 1.0, utility("deadline"))
+    score = simulate(pool, [0.0, 0.01, 0.02, 0.3], StaticScheduler())
+    assert (score.answered, score.dropped) == (2, 2)
+    assert score.mean == pytest.approx(0.45)
+
+
+def test_a_scheduler_that_waits_is_asked_again_at_the_next_arrival_or_after_a_tenth_of_the_objective() -> None:
+    class Waits:
+        def __init__(self) -> None:
+            self.asked: list[tuple[int, float]] = []
+
+        def decide(self, view: View) -> Decision | None:
+            self.asked.append((view.count, round(view.oldest, 6)))
+            return Decision(1, 8) if view.count == 3 or len(self.asked) > 6 else None
+
+        def ended(self, run: Ended) -> None:
+            pass
+
+    scheduler = Waits()
+    score = simulate(POOL, [0.0, 0.05, 0.17, 9.0], scheduler)
+    assert scheduler.asked[:4] == [(1, 0.0), (2, 0.05), (2, 0.15), (3, 0.17)]
+    assert score.waits == 5
+    assert score.answered == 4
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_arrivals_are_sorted_have_the_mean_rate_and_come_from_the_seed(shape: Shape) -> None:
+    times = arrivals(shape, 200.0, 100.0, 0.5, random.Random(3))
+    assert times == sorted(times)
+    assert len(times) == pytest.approx(20_000, rel=0.1)
+    assert times == arrivals(shape, 200.0, 100.0, 0.5, random.Random(3))
+    assert times != arrivals(shape, 200.0, 100.0, 0.5, random.Random(4))
+
+
+def test_bursts_vary_more_than_chance() -> None:
+    def spread(shape: Shape) -> float:
+        times = arrivals(shape, 200.0, 100.0, 4.0, random.Random(3))
+        counts = [sum(1 for _ in group) for _, group in itertools.groupby(times, key=int)]
+        mean = sum(counts) / len(counts)
+        return sum((count - mean) ** 2 for count in counts) / len(counts) / mean
+
+    assert spread("constant") < 2 < spread("bursty")
+
+
+def test_the_optimum_of_a_case_by_hand() -> None:
+    # Alone the first gets the accurate answer at 0.3. Both of the others want it together: 0.1 + 0.4 s later.
+    assert optimum(POOL, [0.0, 0.6, 0.7]) == pytest.approx(2.7)
+    tight = Pool((SLOW, FAST), 1, 0.35, utility("deadline"))
+    # Accurate answers to both come too late, and after one there is no time for a fast one unless it comes later.
+    assert optimum(tight, [0.0, 0.0]) == pytest.approx(1.2)
+    assert optimum(tight, [0.0, 0.05]) == pytest.approx(1.5)
+
+
+def test_the_optimum_equals_trying_everything() -> None:
+    pool = Pool((SLOW, FAST), 1, 0.45, utility("linear", 0.4))
+    rng = random.Random(5)
+    for _ in range(5):
+        times = sorted(rng.uniform(0.0, 1.0) for _ in range(5))
+        assert optimum(pool, times) == pytest.approx(tried_out(pool, times, 0, 0.0))
+
+
+def tried_out(pool: Pool, times: list[float], first: int, free: float) -> float:
+    if first == len(times):
+        return 0.0
+    best = tried_out(pool, times, first + 1, free)
+    for profile in pool.profiles:
+        for size in range(1, len(times) - first + 1):
+            taken = times[first : first + size]
+            end = max(free, taken[-1]) + profile.seconds_for(size)
+            gain = sum(pool.utility.value(profile.accuracy, end - at, pool.objective) for at in taken)
+            best = max(best, gain + tried_out(pool, times, first + size, end))
+    return best
+
+
+def test_no_scheduler_beats_the_optimum() -> None:
+    times = arrivals("constant", 4.0, 6.0, 1.0, random.Random(1))
+    for scheduler in (HeuristicScheduler(), StaticScheduler("fast"), StaticScheduler("slow")):
+        assert simulate(POOL, times, scheduler).utility <= optimum(POOL, times) + 1e-9
+
+
+def test_the_optimum_is_for_one_worker() -> None:
+    with pytest.raises(ValueError, match="one worker without jitter"):
+        optimum(Pool((SLOW,), 2, 1.0, utility("soft")), [0.0])
