@@ -18,13 +18,13 @@ from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.serving.dataplane import DataPlane, InferResult
 from tiercel.serving.descriptions import Descriptions
 from tiercel.serving.errors import ServingError
-from tiercel.serving.grpc_codec import decode_request, encode_result
+from tiercel.serving.grpc_forms import Question, RequestReader, write_answer
 from tiercel.serving.grpc_server import health, reflection
 from tiercel.serving.grpc_server.calls import Call, Method
 from tiercel.serving.grpc_server.health import Health
 from tiercel.serving.grpc_server.reflection import Reflection
 from tiercel.serving.grpc_server.server import GrpcLimits, Listener
-from tiercel.serving.grpc_server.wire import Status
+from tiercel.serving.grpc_server.wire import CallError, Status
 from tiercel.serving.http2.streams import Budget, Http2Limits
 from tiercel.serving.lifecycle import Lifecycle
 from tiercel.serving.load_parameters import read_load_parameters
@@ -57,6 +57,7 @@ class InferenceServicer:
         self._descriptions = descriptions
         self._lifecycle = lifecycle
         self._start_task = start_task
+        self._reader = RequestReader()
 
     def handlers(self) -> Mapping[str, Handler]:
         """What answers each method of the service but ModelInfer, by name: functions, or coroutine functions."""
@@ -75,23 +76,26 @@ class InferenceServicer:
 
     def methods(self) -> dict[str, Method]:
         """All methods of the service, by path."""
-        methods = {f"/{SERVICE}/ModelInfer": Method(pb.ModelInferRequest, self._infer)}
+        infer = Method(pb.ModelInferRequest, self._infer, self._read)
+        methods = {f"/{SERVICE}/ModelInfer": infer}
         service = pb.DESCRIPTOR.services_by_name[SERVICE.rpartition(".")[2]]
         for name, handler in self.handlers().items():
             request: type[Message] = getattr(pb, service.methods_by_name[name].input_type.name)
             methods[f"/{SERVICE}/{name}"] = Method(request, self._answering(name, handler))
         return methods
 
-    def _infer(self, request: pb.ModelInferRequest, call: Call) -> None:
+    def _read(self, data: bytes) -> Question:
         try:
-            question = decode_request(request)
+            return self._reader.read(data)
         except ServingError as error:
-            _fail(call, error)
-            return
-        question.arrived = call.arrived
+            raise CallError(Status[error.grpc_status], error.message) from error
+
+    def _infer(self, question: Question, call: Call) -> None:
+        request = question.request
+        request.arrived = call.arrived
         remaining = call.remaining()
         if remaining is not None:
-            question.timeout = remaining if question.timeout is None else min(remaining, question.timeout)
+            request.timeout = remaining if request.timeout is None else min(remaining, request.timeout)
 
         def on_answer(result: InferResult | ServingError) -> None:
             if call.is_done:  # the caller went away
@@ -100,12 +104,12 @@ class InferenceServicer:
                 _fail(call, result)
                 return
             try:
-                call.answer(encode_result(result, request).SerializeToString())
+                call.answer(write_answer(result, question))
             except Exception:  # the border: one answer's defect must not reach the executor
                 _logger.exception("An answer could not be written")
                 call.finish(Status.INTERNAL, "the server failed; its log says more")
 
-        self._plane.submit(question, on_answer)
+        self._plane.submit(request, on_answer)
 
     def _model_ready(self, request: pb.ModelReadyRequest, _: Call) -> pb.ModelReadyResponse:
         return pb.ModelReadyResponse(ready=self._plane.is_model_ready(request.name, request.version))

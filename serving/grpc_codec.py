@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 import numpy as np
 
 from tiercel.inference import open_inference_grpc_pb2 as pb
-from tiercel.serving.dataplane import InferRequest, InferResult, InputTensor
+from tiercel.serving.dataplane import InferRequest, InferResult, InputTensor, ParameterValue
 from tiercel.serving.errors import InvalidRequestError
 from tiercel.serving.tensors import (
     Array,
@@ -21,6 +22,12 @@ from tiercel.serving.tensors import (
     strings_array,
 )
 
+_MAX_PRIORITY = 2**32 - 1
+_MAX_CLASSES = 2**31 - 1
+_SEQUENCE = ("sequence_id", "sequence_start", "sequence_end")
+
+Parameters = Mapping[str, pb.InferParameter]
+
 
 def decode_request(message: pb.ModelInferRequest) -> InferRequest:
     """An inference request from gRPC.
@@ -29,25 +36,76 @@ def decode_request(message: pb.ModelInferRequest) -> InferRequest:
         InvalidRequestError: A field is malformed; it is named.
     """
     raw = message.raw_input_contents
-    if raw and len(raw) != len(message.inputs):
+    tensors = message.inputs
+    if raw and len(raw) != len(tensors):
         raise InvalidRequestError(
-            f"raw_input_contents has {len(raw)} items for {len(message.inputs)} inputs; give one for each, or none"
+            f"raw_input_contents has {len(raw)} items for {len(tensors)} inputs; give one for each, or none"
         )
     inputs: list[InputTensor] = []
-    for position, tensor in enumerate(message.inputs):
-        data_type = data_type_named(tensor.datatype, tensor.name)
-        shape = checked_shape(list(tensor.shape), tensor.name)
-        if any(key.startswith("shared_memory") for key in tensor.parameters):
-            raise InvalidRequestError(f"input '{tensor.name}': shared memory is not supported; send the data")
+    for position, tensor in enumerate(tensors):
+        name = tensor.name
+        data_type = data_type_named(tensor.datatype, name)
+        shape = checked_shape(list(tensor.shape), name)
+        if tensor.parameters and any(key.startswith("shared_memory") for key in tensor.parameters):
+            raise InvalidRequestError(f"input '{name}': shared memory is not supported; send the data")
         if not raw:
             array = _decode_typed(tensor, data_type, shape)
         elif tensor.HasField("contents"):
-            raise InvalidRequestError(f"input '{tensor.name}': send contents or raw_input_contents, not both")
+            raise InvalidRequestError(f"input '{name}': send contents or raw_input_contents, not both")
         else:
-            array = decode_raw(tensor.name, data_type, shape, raw[position])
-        inputs.append(InputTensor(tensor.name, data_type, array))
-    outputs = [output.name for output in message.outputs]
-    return InferRequest(message.model_name, message.model_version, inputs, outputs, _timeout(message))
+            array = decode_raw(name, data_type, shape, raw[position])
+        inputs.append(InputTensor(name, data_type, array))
+    request = InferRequest(message.model_name, message.model_version, inputs)
+    if message.outputs:
+        request.outputs, request.classes = _outputs(message)
+    if message.parameters:
+        _read_parameters(message.parameters, request)
+    return request
+
+
+def _outputs(message: pb.ModelInferRequest) -> tuple[list[str], dict[str, int] | None]:
+    classes: dict[str, int] = {}
+    for output in message.outputs:
+        if not output.parameters:
+            continue
+        if any(key.startswith("shared_memory") for key in output.parameters):
+            raise InvalidRequestError(f"output '{output.name}': shared memory is not supported; take the data")
+        count = _value(output.parameters, "classification")
+        if count is None:
+            continue
+        if type(count) is not int or not 0 < count <= _MAX_CLASSES:
+            raise InvalidRequestError(f"output '{output.name}': parameter classification must be a whole number from 1")
+        classes[output.name] = count
+    return [output.name for output in message.outputs], classes or None
+
+
+def _value(parameters: Parameters, name: str) -> ParameterValue | None:
+    if name not in parameters:
+        return None
+    choice = parameters[name].WhichOneof("parameter_choice")
+    return None if choice is None else cast("ParameterValue", getattr(parameters[name], choice))
+
+
+def _read_parameters(parameters: Parameters, request: InferRequest) -> None:
+    """Triton's ``timeout`` in microseconds, where 0 is none; its ``priority``; and ``minimum_accuracy``."""
+    for key in _SEQUENCE:
+        if _value(parameters, key):
+            raise InvalidRequestError(f"parameter {key}: models keep nothing between requests here; leave it out")
+    timeout = _value(parameters, "timeout")
+    if timeout is not None:
+        if type(timeout) is not int or timeout < 0:
+            raise InvalidRequestError("parameter timeout must be a whole number of microseconds")
+        request.timeout = timeout / 1e6 if timeout else None
+    priority = _value(parameters, "priority")
+    if priority is not None:
+        if type(priority) is not int or not 0 <= priority <= _MAX_PRIORITY:
+            raise InvalidRequestError("parameter priority must be a whole number from 0; 1 is served first")
+        request.priority = priority
+    accuracy = _value(parameters, "minimum_accuracy")
+    if accuracy is not None:
+        if type(accuracy) not in (int, float) or not 0 <= float(accuracy) <= 1:
+            raise InvalidRequestError("parameter minimum_accuracy must be a number from 0 to 1")
+        request.minimum_accuracy = float(accuracy)
 
 
 def _decode_typed(tensor: pb.ModelInferRequest.InferInputTensor, data_type: DataType, shape: tuple[int, ...]) -> Array:
@@ -62,21 +120,11 @@ def _decode_typed(tensor: pb.ModelInferRequest.InferInputTensor, data_type: Data
     return numbers_from(name, data_type, shape, elements)
 
 
-def _timeout(message: pb.ModelInferRequest) -> float | None:
-    """Triton's ``timeout`` in microseconds as seconds; 0 is none."""
-    if "timeout" not in message.parameters:
-        return None
-    parameter = message.parameters["timeout"]
-    choice = parameter.WhichOneof("parameter_choice")
-    microseconds = parameter.int64_param if choice == "int64_param" else parameter.uint64_param
-    if choice not in {"int64_param", "uint64_param"} or microseconds < 0:
-        raise InvalidRequestError("parameter timeout must be a whole number of microseconds")
-    return microseconds / 1e6 if microseconds else None
-
-
 def encode_result(result: InferResult, request: pb.ModelInferRequest) -> pb.ModelInferResponse:
     """The answer: raw if the request was raw, or if an output's type travels in no other way; else typed."""
     message = pb.ModelInferResponse(model_name=result.model, model_version=result.version, id=request.id)
+    for name, value in (result.parameters or {}).items():
+        set_parameter(message.parameters[name], value)
     raw = bool(request.raw_input_contents) or not all(output.spec.data_type.contents for output in result.outputs)
     for output in result.outputs:
         data_type = output.spec.data_type
@@ -91,3 +139,16 @@ def encode_result(result: InferResult, request: pb.ModelInferRequest) -> pb.Mode
                 elements = [str(element).encode() for element in elements]
             getattr(tensor.contents, data_type.contents).extend(elements)
     return message
+
+
+def set_parameter(parameter: pb.InferParameter, value: ParameterValue) -> None:
+    """Give a parameter its value."""
+    match value:
+        case bool():
+            parameter.bool_param = value
+        case int():
+            parameter.int64_param = value
+        case float():
+            parameter.double_param = value
+        case _:
+            parameter.string_param = value

@@ -31,12 +31,14 @@ class Method:
     Attributes:
         request: Type of its requests.
         handle: Called with each request; answers now or later, through the call.
+        parse: What makes a request of its octets, if that is not the type; a CallError says how the call ends instead.
         streaming: Whether the caller may send any number of requests. ``handle`` is then called for each.
         on_end: With ``streaming``: called when the caller sends no more; finishes the call now or later.
     """
 
     request: type[Message]
     handle: Callable[[Any, Call], None]
+    parse: Callable[[bytes], Any] | None = None
     streaming: bool = False
     on_end: Callable[[Call], None] | None = None
 
@@ -231,7 +233,10 @@ class Call:
     def _handle(self, data: bytes) -> None:
         method = self.head.method
         try:
-            request = method.request.FromString(data)
+            request = method.request.FromString(data) if method.parse is None else method.parse(data)
+        except CallError as error:
+            self.finish(error.status, error.message)
+            return
         except DecodeError:
             name = method.request.DESCRIPTOR.name
             self.finish(Status.INVALID_ARGUMENT, f"the message is not a well-formed {name}")
