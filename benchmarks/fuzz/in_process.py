@@ -11,10 +11,11 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import uvloop
 from onnx import TensorProto
@@ -24,10 +25,9 @@ from benchmarks.fuzz.calls import grpc_case
 from benchmarks.fuzz.mutation import Case
 from benchmarks.fuzz.requests import rest_case
 from tests.support import onnx_models
+from tiercel.serving.main import main
 from tiercel.serving.registry import LoadedVersion
 from tiercel.serving.rest.messages import ByteBudget
-from tiercel.serving.server import Server
-from tiercel.serving.settings import Settings
 
 BATCH = 64
 READY_SECONDS = 60.0
@@ -158,13 +158,22 @@ def fuzz(make: Make, protocol: str, count: int, seed: int, folder: Path, seconds
         "text": onnx_models.identity(TensorProto.STRING),
     }.items():
         onnx_models.put(folder / "models", name, 1, content)
-    settings = Settings(
-        repository=folder / "models", state_file=folder / "state", lock_file=folder / "lock", http_port=0, grpc_port=0
-    )
-    loop = CapturingLoop()
     run = _Run(protocol, count, seed, math.inf if seconds is None else seconds, make)
-    with _errors_kept() as log, asyncio.Runner(loop_factory=lambda: loop) as runner:
-        return runner.run(_fuzz(Server(settings), loop, log, run))
+    found: list[Findings] = []
+
+    def run_beside(serving: Coroutine[Any, Any, None]) -> None:
+        """What runs the server in place of uvloop's own function: the same, with the fuzzer beside it."""
+        loop = CapturingLoop()
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            found.append(runner.run(_fuzz(serving, loop, log, run)))
+
+    flags = {"repository": folder / "models", "state-file": folder / "state", "lock-file": folder / "lock"}
+    arguments = [part for name, path in flags.items() for part in (f"--{name}", str(path))]
+    with _errors_kept() as log, patch.object(uvloop, "run", run_beside):
+        code = main([*arguments, "--http-port", "0", "--grpc-port", "0"])
+    if code or not found:
+        raise RuntimeError(f"the server ended with {code}")
+    return found[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +185,9 @@ class _Run:
     make: Make
 
 
-async def _fuzz(server: Server, loop: CapturingLoop, log: Log, run: _Run) -> Findings:
+async def _fuzz(server: Coroutine[Any, Any, None], loop: CapturingLoop, log: Log, run: _Run) -> Findings:
     loop.set_exception_handler(lambda _, context: log.errors.append(f"loop: {context.get('exception')!r}"))
-    serving = asyncio.create_task(server.run())
+    serving = asyncio.create_task(server)
     try:
         return await _Fuzzer(loop, log, run).run()
     finally:
