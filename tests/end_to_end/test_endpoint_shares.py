@@ -1,4 +1,4 @@
-"""A live broker with policy ``dqoes`` moves CPU between two live endpoints towards their delay objectives."""
+"""Live brokers move CPU towards endpoints whose answers come late: from other endpoints, and from training."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +16,21 @@ import pytest
 from benchmarks.product import Product
 from tests.support.product import JOB_SECONDS, SCRIPTS, client_of, digits_job, get_json, tiercel
 from tiercel import Client, JobState, Script
-from tiercel.broker.client.info import EndpointInfo
+from tiercel.broker.client.info import EndpointInfo, ProgressEvent, ShareEvent
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 
 # Half of what a faster endpoint uses is taken at once, and often, so that nobody has to wait for the end.
-VARIABLES = {
-    "TIERCEL_POLICY": "dqoes",
-    "TIERCEL_POLICY_OPTIONS": json.dumps({"interval": 1.0, "beta": 0.5}),
-    "TIERCEL_HEARTBEAT_SECONDS": "1",
-}
+DQOES = {"TIERCEL_POLICY": "dqoes", "TIERCEL_POLICY_OPTIONS": json.dumps({"interval": 1.0, "beta": 0.5})}
+UTILITY = {"TIERCEL_POLICY": "utility", "TIERCEL_POLICY_OPTIONS": json.dumps({"answers_per_value": 1e-6})}
 CALLERS = 3
 
 
 @pytest.fixture
-async def product(tmp_path: Path) -> AsyncIterator[Product]:
+async def product(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Product]:
     options = ("--runtime", "process", "--tenant", "alice")
-    async with Product(tmp_path / "state", tmp_path / "up.log", options, VARIABLES) as running:
+    variables = {"TIERCEL_HEARTBEAT_SECONDS": "1", **request.param}
+    async with Product(tmp_path / "state", tmp_path / "up.log", options, variables) as running:
         yield running
 
 
@@ -86,6 +85,7 @@ async def moved(product: Product, client: Client) -> dict[str, EndpointInfo]:
                 return {endpoint.name: endpoint for endpoint in await client.list_endpoints()}
 
 
+@pytest.mark.parametrize("product", [DQOES], indirect=True)
 async def test_cpu_moves_from_the_endpoint_that_can_wait_to_the_one_that_cannot(product: Product) -> None:
     async with client_of(product, "alice") as alice:
         await asyncio.gather(deliver(alice, "strict", 1e-4), deliver(alice, "lax", 100.0))
@@ -93,6 +93,8 @@ async def test_cpu_moves_from_the_endpoint_that_can_wait_to_the_one_that_cannot(
             endpoints = await moved(product, alice)
             told = await served(product)
         listed = await tiercel("endpoints", state_dir=product.state_dir, tenant="alice")
+        explained = await tiercel("explain", "--endpoint", "strict", state_dir=product.state_dir, tenant="alice")
+        first = {name: (await alice.explain_endpoint(name)).decisions[-1].share.reason for name in ("lax", "strict")}
     lax, strict = endpoints["lax"], endpoints["strict"]
     assert lax.share is not None
     assert strict.share is not None
@@ -104,6 +106,40 @@ async def test_cpu_moves_from_the_endpoint_that_can_wait_to_the_one_that_cannot(
     assert lax.requests_per_second is not None
     assert lax.requests_per_second > 0
     assert "of 1e+05 ms" in listed.output
+    # Already what was decided first, after one interval, went the right way.
+    assert "gives CPU" in first["lax"]
+    assert "gets what others leave" in first["strict"]
+    assert "slower than its objective" in explained.output
+    # The server judges by the objectives; the broker was told what it found.
+    assert (told["lax"]["objective_seconds"], told["strict"]["objective_seconds"]) == (100.0, 1e-4)
+    assert told["strict"]["windows"][0]["in_objective"] < 0.5
+    assert lax.windows[0].in_objective == 1.0
+    assert (strict.in_objective, lax.in_objective) == (0.0, 1.0)
+    assert strict.windows[0].p50_seconds is not None
+    assert strict.windows[0].p99_seconds is not None
+    assert 1e-4 < strict.windows[0].p50_seconds <= strict.windows[0].p99_seconds
+
+
+@pytest.mark.parametrize("product", [UTILITY], indirect=True)
+async def test_an_endpoint_that_answers_late_gets_cpu_from_the_training_beside_it(product: Product) -> None:
+    async with client_of(product, "alice") as alice:
+        await deliver(alice, "strict", 1e-4)
+        training = await alice.submit(digits_job("other", (0.5, 0.9999), max_epochs=100_000))
+        async with asyncio.timeout(JOB_SECONDS), aclosing(training.events()) as events:
+            await anext(event async for event in events if isinstance(event, ProgressEvent))
+            before = (await alice.get_job(training.id)).share
+            async with load(product, "strict"):
+                capped = (e.share async for e in events if isinstance(e, ShareEvent) and e.share.cpu_cap_cores)
+                share = await anext(capped)
+        endpoints = {endpoint.name: endpoint for endpoint in await alice.list_endpoints()}
+        cores = (await alice.list_nodes())[0].cpu_cores
+        await alice.cancel_job(training.id)
+    assert before is not None
+    assert before.cpu_cap_cores is None
+    assert share.cpu_cap_cores is not None
+    assert share.cpu_cap_cores < 0.8 * min(cores, 1.0)
+    assert "kept for answers: endpoint strict has" in share.reason
+    assert endpoints["strict"].share is None
 
 
 def _mean_delay(before: dict[str, Any], after: dict[str, Any]) -> float | None:
