@@ -13,6 +13,7 @@ from tiercel.serving.accounts import ModelShare
 from tiercel.serving.batching.batcher import Executor
 from tiercel.serving.batching.call import Call
 from tiercel.serving.checks import batch_key, checked_feeds, checked_outputs
+from tiercel.serving.classified_answers import as_classes
 from tiercel.serving.errors import ServingError
 from tiercel.serving.loop_lag import LoopLag
 from tiercel.serving.registry import Registry
@@ -23,6 +24,7 @@ ParameterValue = bool | int | float | str
 # In Triton's words.
 EXTENSIONS = (
     "binary_tensor_data",
+    "classification",
     "model_configuration",
     "model_repository",
     "model_repository(unload_dependents)",
@@ -165,6 +167,8 @@ class DataPlane:
         except ServingError as error:
             on_answer(error)
             return None
+        if request.classes:
+            on_answer = as_classes(on_answer, request.classes, loaded)
         begin = time.perf_counter()
         loaded.account.requests += 1
         key, rows = batch_key(session, feeds, names)

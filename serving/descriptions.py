@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tiercel.serving.model_config import has_batch_axis, model_config
+from tiercel.serving.model_config import model_config
 from tiercel.serving.registry import LoadedVersion, Registry
 
 
@@ -45,8 +45,18 @@ class Descriptions:
         """
         session = self._registry.live(model, version).session
         inputs, outputs = list(session.inputs.values()), list(session.outputs.values())
-        rows = self._max_batch_size if has_batch_axis(inputs, outputs) else 0
-        return model_config(model, inputs, outputs, max_batch_size=rows, instances=self._instances)
+        batches = session.batching.profile is not None
+        return model_config(
+            model,
+            inputs,
+            outputs,
+            max_batch_size=self._max_batch_size if batches else 0,
+            preferred=[session.batch_rows] if batches else [],
+            instances=self._instances,
+            has_labels=bool(session.labels),
+        )
 
     def _answering(self) -> list[LoadedVersion]:
-        return [record.live for record in self._registry.records() if record.live is not None]
+        records = self._registry.records()
+        live = [record.live for record in records if record.live is not None]
+        return live + [record.trial.new for record in records if record.trial is not None]

@@ -118,6 +118,7 @@ class Session:
         batch_rows: Rows that are run together at most; 1 where calls must not run together.
         inline_elements: Input elements up to which it is cheaper to run on the event loop than to change threads.
         threads: Threads that one run may use.
+        labels: What classes are called, by index.
         observer: Called with outputs' names, inputs and results after each run that went well, in its thread; or None.
 
     Raises:
@@ -125,8 +126,8 @@ class Session:
     """
 
     __slots__ = (
-        "_has_bfloat16", "_session", "batch_rows", "batching", "inline_elements", "inputs", "is_uniform", "observer",
-        "output_names", "outputs", "threads",
+        "_has_bfloat16", "_session", "batch_rows", "batching", "inline_elements", "inputs", "is_uniform", "labels",
+        "observer", "output_names", "outputs", "threads",
     )  # fmt: skip
 
     def __init__(self, model: bytes | str, threads: int = 1) -> None:
@@ -137,6 +138,7 @@ class Session:
         self.is_uniform = all(-1 not in spec.shape[1:] for spec in self.inputs.values())
         self.batching = Batching(None, "it was not measured")
         self.batch_rows = 1
+        self.labels: tuple[str, ...] = ()
         self._has_bfloat16 = needs_bfloat16(self.inputs.values(), self.outputs.values())
         self.inline_elements = -1
         self.threads = threads

@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar, TypeVarTuple
 
 from tiercel.serving import artefact_file, engine
 from tiercel.serving.artefact_file import SealedFile
+from tiercel.serving.labels import read_labels
 from tiercel.serving.repository import Artefact
 from tiercel.serving.verdict import Verdict
 
@@ -81,6 +82,7 @@ class Loader:
             NotReadyError: Nothing can be verified at the moment.
         """
         options = self._options
+        labels = await self.look_up(read_labels, artefact.path)
         async with self._slots:
             copy = await self._build(artefact_file.sealed_copy, artefact.path, options.max_model_bytes)
             try:
@@ -89,7 +91,9 @@ class Loader:
                 with contextlib.suppress(RuntimeError):  # the server leaves, and its memory with it
                     self._builders.submit(copy.close)
                 raise
-            return await self._build(_session, copy, verdict, options)
+            session = await self._build(_session, copy, verdict, options)
+            session.labels = labels
+            return session
 
     async def free(self, session: engine.Session) -> None:
         """Free a session that nobody runs any more."""

@@ -58,6 +58,7 @@ class LoadedVersion:
         "_session",
         "account",
         "in_flight",
+        "labels",
         "model",
         "outputs",
         "statistics",
@@ -79,6 +80,7 @@ class LoadedVersion:
         self.version_text = str(version)
         self.statistics = statistics if statistics is not None else ModelStatistics()
         self.in_flight = 0
+        self.labels = session.labels
         self.outputs = session.outputs  # also of use after the session is gone
         self._session: Session | None = session
         self._retired = False

@@ -159,7 +159,7 @@ class Server:
             lambda: plane.loop_lag.as_json(time.perf_counter())[0]["p99"] or 0.0,
         )
         add_metrics(routes, metrics)
-        descriptions = Descriptions(registry, settings.max_pending, settings.inference_threads)
+        descriptions = Descriptions(registry, settings.max_batch_rows, settings.inference_threads)
         add_descriptions(routes, descriptions)
         servicer = InferenceServicer(plane, lifecycle, tasks.start, descriptions)
         grpc = GrpcServer(servicer, grpc_limits(settings), budget)

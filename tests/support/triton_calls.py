@@ -42,6 +42,7 @@ def calls(kind: str, address: str) -> dict[str, Any]:
     said["all_statistics"] = sorted(line["name"] for line in client.get_inference_statistics(**as_json)["model_stats"])
     config = client.get_model_config("plus", **as_json)
     said["config"] = config["config"] if kind == "grpc" else config
+    said["classes"] = classes(triton, client)
     said["errors"] = []
     attempts: list[Callable[[], Any]] = [
         lambda: infer(triton, client, model="nobody"),
@@ -72,6 +73,14 @@ def infer(triton: Any, client: Any, model: str = "plus", shape: tuple[int, ...] 
     as_dict = isinstance(answer, dict)
     version = answer["model_version"] if as_dict else answer.model_version
     return [version, answer["id"] if as_dict else answer.id, result.as_numpy("y").tolist()]
+
+
+def classes(triton: Any, client: Any) -> list[list[str]]:
+    """The largest two values of each row."""
+    tensor = triton.InferInput("x", [2, 4], "FP32")
+    tensor.set_data_from_numpy(np.array([[1, 3, 2, 0], [9, 8, 7, 6]], np.float32))
+    result = client.infer("plus", [tensor], outputs=[triton.InferRequestedOutput("y", class_count=2)])
+    return [[each.decode() for each in row] for row in result.as_numpy("y")]
 
 
 def words(triton: Any, client: Any) -> list[str]:

@@ -23,6 +23,7 @@ PLUS = [[3.0, 4.0, 5.0, 6.0], [7.0, 8.0, 9.0, 10.0]]
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServingProcess]:
     root = tmp_path_factory.mktemp("serving")
     onnx_models.put(root / "models", "plus", 3, onnx_models.plus(3.0))
+    (root / "models" / "plus" / "labels.txt").write_text("cat\ndog\n")
     onnx_models.put(root / "models", "words", 1, onnx_models.identity(TensorProto.STRING))
     onnx_models.put(root / "models", "bad", 1, b"nonsense")
     with serving(root / "models", root) as server:
@@ -59,6 +60,7 @@ def test_tritonclient_gets_right_answers(server: ServingProcess, kind: str) -> N
     assert int(statistics["inference_stats"]["success"]["count"]) >= 1
     assert int(statistics["batch_stats"][0]["compute_infer"]["ns"]) > 0
     assert said["all_statistics"] == ["plus", "words"]
+    assert said["classes"] == [["6.000000:1:dog", "5.000000:2"], ["12.000000:0:cat", "11.000000:1:dog"]]
     config = said["config"]
     assert (config["name"], config["platform"], config["backend"]) == ("plus", "onnxruntime_onnx", "onnxruntime")
     assert config["max_batch_size"] > 0
