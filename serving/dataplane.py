@@ -14,7 +14,7 @@ from tiercel.serving.batching.batcher import Executor
 from tiercel.serving.batching.call import Call
 from tiercel.serving.checks import batch_key, checked_feeds, checked_outputs
 from tiercel.serving.classified_answers import as_classes
-from tiercel.serving.errors import ServingError
+from tiercel.serving.errors import OverloadedError, ServingError
 from tiercel.serving.loop_lag import LoopLag
 from tiercel.serving.registry import Registry
 from tiercel.serving.tensors import Array, DataType, TensorSpec
@@ -201,8 +201,14 @@ class DataPlane:
             OverloadedError: So much waits for this model already that another request would be refused.
         """
         record = self._registry.known(model)
-        if record is not None:
+        if record is None:
+            return
+        try:
             self._executor.check_room(record.account)
+        except OverloadedError:
+            record.account.requests += 1
+            record.account.delays.failed(time.perf_counter())
+            raise
 
     async def infer(self, request: InferRequest) -> InferResult:
         """Answer a request.

@@ -199,3 +199,15 @@ async def test_usage_since_leaves_out_models_that_nobody_asked(plane: Plane) -> 
     later = plane.plane.usage(earlier["uptime_seconds"])
     assert [line["name"] for line in later["models"]] == ["two"]
     assert later["loop_lag"][0]["seconds"] > 0
+
+
+async def test_what_is_refused_early_is_refused_all_the_same(plane: Plane) -> None:
+    plane.plane.declare_shares({"loop": ModelShare(objective_seconds=1e6)})
+    waiting = [asyncio.ensure_future(plane.ask("loop", k=i64(LONG), timeout=0.3)) for _ in range(2)]
+    await asyncio.sleep(0)
+    with pytest.raises(OverloadedError):
+        plane.plane.check_room("loop")
+    assert (line_of(plane, "loop")["requests"], line_of(plane, "loop")["failures"]) == (3, 1)
+    await asyncio.gather(*waiting, return_exceptions=True)
+    plane.plane.check_room("unknown")
+    assert line_of(plane, "loop")["failures"] == 3
