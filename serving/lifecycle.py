@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
 from tiercel.serving import repository
 from tiercel.serving.canary import Outcome
-from tiercel.serving.errors import ArtefactRefusedError, NotFoundError, ServingError
+from tiercel.serving.errors import ArtefactRefusedError, NotFoundError, NotReadyError, ServingError
 from tiercel.serving.load_parameters import LoadParameters
 from tiercel.serving.loader import Loader
 from tiercel.serving.registry import LoadedVersion, ModelRecord, Registry, VersionState
@@ -43,6 +43,7 @@ class Lifecycle:
         self._loader = loader
         self._start_task = start_task
         self._look_seconds = look_seconds
+        self._paused = False
         self._now = time.monotonic
         self._locks: dict[str, asyncio.Lock] = {}
 
@@ -63,9 +64,12 @@ class Lifecycle:
             InvalidRequestError: The name is impossible.
             NotFoundError: There is no such version of it on disk.
             ArtefactRefusedError: The version is not fit; what was live stays live.
+            NotReadyError: The server is about to hand over.
         """
+        self._refuse_if_paused()
         await self._wanted_version(name, wanted)  # a name that is not on disk gets no lock
         async with self._locks.setdefault(name, asyncio.Lock()):
+            self._refuse_if_paused()
             version = await self._wanted_version(name, wanted)
             record = self._registry.record(name)
             trial = record.trial
@@ -88,11 +92,13 @@ class Lifecycle:
 
         Raises:
             NotFoundError: The model was never loaded.
+            NotReadyError: The server is about to hand over.
         """
         record = self._registry.known(repository.checked_name(name))
         if record is None:
             raise NotFoundError(f"model '{name}' is not loaded")
         async with self._locks.setdefault(name, asyncio.Lock()):
+            self._refuse_if_paused()
             if record.trial is not None:
                 self._conclude(record, record.trial, Outcome.ROLLED_BACK, "the model was unloaded")
             self._retire(record.flip(None), record, "unloaded")
@@ -113,6 +119,35 @@ class Lifecycle:
     def live_versions(self) -> dict[str, int]:
         """What answers, by model."""
         return {record.name: record.live.version for record in self._registry.records() if record.live is not None}
+
+    async def load_exactly(self, versions: Mapping[str, int]) -> None:
+        """Let these versions answer, by model, and nothing else.
+
+        Raises:
+            ServingError: One cannot; the others may be live or not.
+        """
+        loads = (self.load(name, LoadParameters(version)) for name, version in versions.items())
+        for outcome in await asyncio.gather(*loads, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+        for name in self.live_versions().keys() - versions.keys():
+            await self.unload(name)
+        self._registry.ready = True
+
+    async def pause(self) -> None:
+        """Refuse loads and unloads from now on; returns when none is under way."""
+        self._paused = True
+        for lock in tuple(self._locks.values()):
+            async with lock:
+                pass
+
+    def resume(self) -> None:
+        """Take loads and unloads again."""
+        self._paused = False
+
+    def _refuse_if_paused(self) -> None:
+        if self._paused:
+            raise NotReadyError("the server is handing over to a fresh process; ask that one in a moment")
 
     async def load_all(self) -> None:
         """Load each model of the repository: the newest version that passes."""

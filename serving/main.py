@@ -11,10 +11,11 @@ from collections.abc import Sequence
 import uvloop
 from pydantic import ValidationError
 
-from tiercel.serving import memory
+from tiercel.serving import handover, memory
 from tiercel.serving.errors import StartupError
+from tiercel.serving.handover import Predecessor
 from tiercel.serving.settings import Settings
-from tiercel.serving.state import held_lock
+from tiercel.serving.state import held_lock, inherited_lock
 
 _FLAGS = {
     "repository": "folder with the models: DIR/MODEL/VERSION/model.onnx",
@@ -75,19 +76,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         settings = settings_from(arguments)
         memory.settle()
-        with held_lock(settings.lock_file):
-            settings.state_file.unlink(missing_ok=True)  # of a server that was killed
-            try:
-                uvloop.run(_serve(settings))
-            finally:
-                settings.state_file.unlink(missing_ok=True)
+        predecessor = handover.predecessor()
+        if predecessor is None:
+            with held_lock(settings.lock_file) as lock:
+                settings.state_file.unlink(missing_ok=True)  # of a server that was killed
+                _serve(settings, lock, None)
+        else:
+            with inherited_lock(predecessor.inheritance.lock) as lock:
+                _serve(settings, lock, predecessor)
     except StartupError as error:
         sys.stderr.write(f"{error}\n")
         return 2
     return 0
 
 
-async def _serve(settings: Settings) -> None:
-    from tiercel.serving.server import Server  # gRPC reads its environment when it is imported
+def _serve(settings: Settings, lock: int, predecessor: Predecessor | None) -> None:
+    from tiercel.serving.server import Server  # takes a second; whoever may not have the lock is told before
 
-    await Server(settings).run()
+    server = Server(settings, lock, predecessor)
+    try:
+        uvloop.run(server.run())
+    finally:
+        if server.owns_state_file:
+            settings.state_file.unlink(missing_ok=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tiercel.serving.accounts import UNLIMITED, Account, ModelShare
@@ -222,6 +223,11 @@ class Registry:
     def accounts(self) -> list[Account]:
         """The accounts of all models that are known."""
         return [record.account for record in self._records.values()]
+
+    @property
+    def shares(self) -> Mapping[str, ModelShare]:
+        """What was declared, by model."""
+        return self._shares
 
     def declare_shares(self, shares: dict[str, ModelShare]) -> None:
         """These are the shares from now on, also of models that come later; models not named are not limited."""

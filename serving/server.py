@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import socket
 import time
 from collections.abc import Coroutine
 from functools import partial
@@ -17,17 +18,20 @@ from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.descriptions import Descriptions
 from tiercel.serving.errors import StartupError
 from tiercel.serving.grpc_adapter import GrpcServer, InferenceServicer, grpc_limits
+from tiercel.serving.handover import Inheritance, Predecessor
 from tiercel.serving.lifecycle import Lifecycle
+from tiercel.serving.listening import open_listener, port_of
 from tiercel.serving.loader import BuildOptions, Loader
 from tiercel.serving.metrics import Metrics
 from tiercel.serving.registry import Registry
+from tiercel.serving.renewal import Renewal, take_over
 from tiercel.serving.rest.connection import Connections, HttpConnection
-from tiercel.serving.rest.extensions import add_descriptions, add_metrics
+from tiercel.serving.rest.extensions import add_descriptions, add_handover, add_metrics
 from tiercel.serving.rest.messages import ByteBudget
 from tiercel.serving.rest.receiver import HttpLimits
 from tiercel.serving.rest.routes import Routes
 from tiercel.serving.settings import Settings
-from tiercel.serving.state import write_state
+from tiercel.serving.state import name_holder, write_state
 from tiercel.serving.verifier import Verifier, VerifierLimits
 from tiercel.serving.workers import Workers
 
@@ -73,11 +77,20 @@ class HttpServer:
         """How many connections are open."""
         return len(self._connections)
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen; returns the port. Raises OSError when the address is not free."""
-        self._listener = await asyncio.get_running_loop().create_server(self._make, host, port, backlog=1024)
-        bound: int = self._listener.sockets[0].getsockname()[1]
-        return bound
+    async def start(self, listening: socket.socket) -> None:
+        """Accept connections on a socket that listens."""
+        self._listener = await asyncio.get_running_loop().create_server(self._make, sock=listening, backlog=1024)
+
+    async def hand_over(self, grace: float) -> None:
+        """Take no new connections; each that is open is closed with its next answer, or after ``grace`` seconds."""
+        if self._listener is None:
+            return
+        self._listener.close()
+        for connection in tuple(self._connections):
+            connection.close_with_next_answer()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace):
+                await self._connections.wait_empty()
 
     async def stop(self, grace: float) -> None:
         """Take no new connections; requests in flight get ``grace`` seconds."""
@@ -94,11 +107,25 @@ class HttpServer:
 
 
 class Server:
-    """One inference server, from its first port to its last answer."""
+    """One inference server, from its first port to its last answer.
 
-    def __init__(self, settings: Settings) -> None:
+    Args:
+        settings: How it is set.
+        lock: Descriptor of the lock file, held.
+        predecessor: The process that hands over to this one, or None.
+
+    Attributes:
+        owns_state_file: Whether the state file is about this process.
+    """
+
+    def __init__(self, settings: Settings, lock: int, predecessor: Predecessor | None = None) -> None:
         self._settings = settings
+        self._lock = lock
+        self._predecessor = predecessor
         self._leave = asyncio.Event()
+        self._handed_over = False
+        self._addresses: tuple[str, ...] = ()
+        self.owns_state_file = False
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT.
@@ -163,44 +190,78 @@ class Server:
         add_descriptions(routes, descriptions)
         servicer = InferenceServicer(plane, lifecycle, tasks.start, descriptions)
         grpc = GrpcServer(servicer, grpc_limits(settings), budget)
+        sockets = self._sockets()
+        self._addresses = tuple(f"{settings.host}:{port_of(each)}" for each in (sockets.http, sockets.grpc))
+        renewal = Renewal(sockets, lifecycle, registry, self._announce, self._on_handed_over)
+        add_handover(routes, renewal)
+        begin = partial(self._begin, sockets, http, grpc)
         try:
             await verifier.start()  # first, so that it warms up meanwhile
-            await self._listen(http, grpc)
             tasks.start(plane.loop_lag.watch(), "loop lag")
-            tasks.start(self._load_all(lifecycle, grpc), "load all")
+            if self._predecessor is None:
+                await begin()
+                tasks.start(self._load_all(lifecycle, grpc), "load all")
+            else:
+                await take_over(self._predecessor, lifecycle, plane, begin)
+                await self._say_ready(grpc)
+            asyncio.get_running_loop().add_signal_handler(
+                signal.SIGHUP, lambda: tasks.start(renewal.on_signal(), "hand over")
+            )
             await self._leave.wait()
             _logger.info("Leaving: requests in flight get %g s", settings.drain_timeout)
         finally:
-            await grpc.set_ready(False)
+            if self._handed_over:
+                await asyncio.gather(http.hand_over(settings.drain_timeout), grpc.stop(settings.drain_timeout))
+            else:
+                renewal.break_off()
+                await grpc.set_ready(False)
             await asyncio.gather(http.stop(settings.drain_timeout), grpc.stop(settings.drain_timeout))
             executor.close()
             tasks.cancel_all()
             loader.close()
 
-    async def _listen(self, http: HttpServer, grpc: GrpcServer) -> None:
+    def _sockets(self) -> Inheritance:
+        """What to listen on: the predecessor's sockets, else new ones."""
+        if self._predecessor is not None:
+            return self._predecessor.inheritance
         settings = self._settings
-        try:
-            http_port = await http.start(settings.host, settings.http_port)
-        except OSError as error:
-            raise StartupError(_not_free("HTTP", "http", settings.host, settings.http_port, error)) from error
-        try:
-            grpc_port = await grpc.start(settings.host, settings.grpc_port)
-        except OSError as error:
-            raise StartupError(_not_free("gRPC", "grpc", settings.host, settings.grpc_port, error)) from error
-        addresses = (f"{settings.host}:{http_port}", f"{settings.host}:{grpc_port}")
-        write_state(settings.state_file, *addresses)
-        _logger.info("HTTP on %s, gRPC on %s", *addresses)
+        listeners: list[socket.socket] = []
+        for what, flag, port in (("HTTP", "http", settings.http_port), ("gRPC", "grpc", settings.grpc_port)):
+            try:
+                listeners.append(open_listener(settings.host, port))
+            except OSError as error:
+                for listener in listeners:
+                    listener.close()
+                raise StartupError(
+                    f"{what} cannot listen on {settings.host}:{port}: {error.strerror or error}. "
+                    f"End what listens there, or give another --{flag}-port (0 is any free one)."
+                ) from error
+        http, grpc = listeners
+        return Inheritance(http, grpc, self._lock)
+
+    async def _begin(self, sockets: Inheritance, http: HttpServer, grpc: GrpcServer) -> None:
+        """Accept connections, and say where."""
+        await http.start(sockets.http)
+        await grpc.start(self._settings.host, 0, sockets.grpc)
+        name_holder(self._lock)
+        self._announce()
+        _logger.info("HTTP on %s, gRPC on %s", *self._addresses)
+
+    def _announce(self) -> None:
+        write_state(self._settings.state_file, *self._addresses)
+        self.owns_state_file = True
+
+    def _on_handed_over(self) -> None:
+        self._handed_over = True
+        self.owns_state_file = False
+        self._leave.set()
+
+    async def _load_all(self, lifecycle: Lifecycle, grpc: GrpcServer) -> None:
+        await lifecycle.load_all()
+        await self._say_ready(grpc)
 
     @staticmethod
-    async def _load_all(lifecycle: Lifecycle, grpc: GrpcServer) -> None:
-        await lifecycle.load_all()
+    async def _say_ready(grpc: GrpcServer) -> None:
         memory.spare_what_stays()
         await grpc.set_ready(True)
         _logger.info("Ready")
-
-
-def _not_free(what: str, flag: str, host: str, port: int, error: Exception) -> str:
-    return (
-        f"{what} cannot listen on {host}:{port}: {str(error).splitlines()[0]}. "
-        f"End what listens there, or give another --{flag}-port (0 is any free one)."
-    )

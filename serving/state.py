@@ -13,8 +13,10 @@ from tiercel.serving.errors import StartupError
 
 
 @contextlib.contextmanager
-def held_lock(path: Path) -> Iterator[None]:
+def held_lock(path: Path) -> Iterator[int]:
     """Hold the lock for as long as the context lasts; it ends with the process in any case.
+
+    Gives the file's descriptor: a process that inherits it holds the same lock.
 
     Raises:
         StartupError: Another server holds it, or the file cannot be opened.
@@ -34,10 +36,23 @@ def held_lock(path: Path) -> Iterator[None]:
                 f"Another inference server{f' (pid {holder})' if holder else ''} holds {path}. "
                 "Use that one, end it, or give another --lock-file."
             ) from error
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
-        yield
+        name_holder(descriptor)
+        yield descriptor
+
+
+@contextlib.contextmanager
+def inherited_lock(descriptor: int) -> Iterator[int]:
+    """Go on holding a lock that another process took; :func:`name_holder` once it is ours alone."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def name_holder(descriptor: int) -> None:
+    """Write into the lock file that this process holds it."""
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
 
 
 def write_state(path: Path, http: str, grpc: str) -> None:

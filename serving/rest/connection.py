@@ -63,6 +63,7 @@ class HttpConnection(asyncio.Protocol):
         self._writable = True
         self._reading = True
         self._draining = False
+        self._last_answer = False
         self._lingering = False
         self._deadline = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -120,6 +121,10 @@ class HttpConnection(asyncio.Protocol):
         self._expect_within(self._limits.idle_timeout)
         self._advance()
 
+    def close_with_next_answer(self) -> None:
+        """Tell the caller with the next answer that the connection ends; it may still send the request for it."""
+        self._last_answer = True
+
     def drain(self) -> None:
         """Close as soon as the request that is being handled, if any, is answered."""
         self._draining = True
@@ -156,7 +161,7 @@ class HttpConnection(asyncio.Protocol):
                 return
             self._current = None
             self._budget.release(request.reserved)
-            self._write(response, request, request.head.keep_alive and not self._draining)
+            self._write(response, request, request.head.keep_alive and not (self._draining or self._last_answer))
             self._advance()
             self._continue_if_due()
 

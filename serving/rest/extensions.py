@@ -6,8 +6,9 @@ import asyncio
 
 from tiercel.serving.descriptions import Descriptions
 from tiercel.serving.metrics import Metrics, write
+from tiercel.serving.renewal import Renewal
 from tiercel.serving.rest.messages import HttpRequest, HttpResponse, json_response
-from tiercel.serving.rest.routes import Parameters, Routes
+from tiercel.serving.rest.routes import Parameters, Routes, from_programs_only
 
 
 def add_metrics(routes: Routes, metrics: Metrics) -> None:
@@ -35,3 +36,12 @@ def add_descriptions(routes: Routes, descriptions: Descriptions) -> None:
     for model in ("/v2/models/{model}", "/v2/models/{model}/versions/{version}"):
         routes.add("GET", f"{model}/stats", statistics)
         routes.add("GET", f"{model}/config", config)
+
+
+def add_handover(routes: Routes, renewal: Renewal) -> None:
+    """Have ``POST /v2/handover`` hand over to a fresh process; the answer comes when that one has taken over."""
+
+    async def hand_over(_: HttpRequest, __: Parameters) -> HttpResponse:
+        return json_response({"pid": await renewal.hand_over()})
+
+    routes.add("POST", "/v2/handover", from_programs_only(hand_over))
