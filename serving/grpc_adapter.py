@@ -109,7 +109,9 @@ class InferenceServicer:
                 _logger.exception("An answer could not be written")
                 call.finish(Status.INTERNAL, "the server failed; its log says more")
 
-        self._plane.submit(request, on_answer)
+        pending = self._plane.submit(request, on_answer)
+        if pending is not None and not call.is_done:
+            call.on_cancel = pending.cancel
 
     def _model_ready(self, request: pb.ModelReadyRequest, _: Call) -> pb.ModelReadyResponse:
         return pb.ModelReadyResponse(ready=self._plane.is_model_ready(request.name, request.version))

@@ -50,12 +50,15 @@ class Health:
             call.finish(Status.RESOURCE_EXHAUSTED, f"{_MAX_WATCHERS} calls watch already; use Check")
             return
 
-        def leave() -> None:
+        def cancel() -> None:
             self._watchers.pop(call, None)
+
+        def leave() -> None:
+            cancel()
             call.finish(Status.UNAVAILABLE, "the server leaves")
 
         self._watchers[call] = request.service
-        call.on_cancel = lambda: self._watchers.pop(call, None)
+        call.on_cancel = cancel
         call.on_leave = leave
         call.set_time_limit()
         call.send(self._answer(request.service))

@@ -6,7 +6,6 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.descriptor import FileDescriptor
-from google.protobuf.message import Message
 from grpc_reflection.v1alpha import reflection_pb2
 
 from tiercel.serving.grpc_server.calls import Call, Method
@@ -35,7 +34,7 @@ class Reflection:
         call.on_leave = lambda: call.finish(Status.UNAVAILABLE, "the server leaves")
         call.send(self.answer(request).SerializeToString())
 
-    def answer(self, request: Any) -> Message:
+    def answer(self, request: Any) -> Any:
         """The answer to one question, of type ``ServerReflectionResponse``."""
         answer = reflection_pb2.ServerReflectionResponse(original_request=request)
         try:
@@ -59,7 +58,8 @@ class Reflection:
             case "file_containing_extension":
                 wanted = request.file_containing_extension
                 extended = pool.FindMessageTypeByName(wanted.containing_type)
-                _add_files(answer, pool.FindExtensionByNumber(extended, wanted.extension_number).file)
+                found = pool.FindExtensionByNumber(extended, wanted.extension_number)
+                _add_files(answer, pool.FindFileContainingSymbol(found.full_name))
             case "all_extension_numbers_of_type":
                 extended = pool.FindMessageTypeByName(request.all_extension_numbers_of_type)
                 numbers = sorted(extension.number for extension in pool.FindAllExtensions(extended))

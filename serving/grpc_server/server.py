@@ -278,8 +278,7 @@ class GrpcConnection(asyncio.Protocol):
     def respond(self, stream: Stream, head: bytes, body: bytes, trailers: bytes) -> None:
         """A call is answered as a whole."""
         self._sender.respond(stream, head, body, trailers)
-        if not self._busy:
-            self._flush_soon()
+        self._flush_soon()
 
     def send_headers(self, stream: Stream, block: bytes, *, ended: bool) -> None:
         """A call's answer begins, or was an error."""
@@ -308,10 +307,14 @@ class GrpcConnection(asyncio.Protocol):
     # Writing
 
     def _flush_soon(self) -> None:
-        """Write in this turn of the event loop, together with what else is answered in it."""
-        if not self._busy and not self._flushing:
+        """Write, together with what else may be answered in this turn of the event loop."""
+        if self._busy or self._flushing:
+            return
+        if self._http2.streams:
             self._flushing = True
             self._loop.call_soon(self._flush)
+        else:
+            self._flush()
 
     def _flush(self) -> None:
         self._flushing = False

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from tests.support.http2_peers import HEADERS, parse
+from tiercel.inference import open_inference_grpc_pb2 as pb
+from tiercel.serving.dataplane import DataPlane, InferRequest, InferResult, OutputTensor
+from tiercel.serving.descriptions import Descriptions
+from tiercel.serving.errors import DeadlineExceededError, ServingError
+from tiercel.serving.grpc_adapter import SERVICE, InferenceServicer
+from tiercel.serving.grpc_server.server import GrpcConnection, GrpcLimits, Listener
+from tiercel.serving.http2 import frames, hpack
+from tiercel.serving.http2.streams import Http2Limits
+from tiercel.serving.lifecycle import Lifecycle
+from tiercel.serving.rest.messages import ByteBudget
+from tiercel.serving.tensors import BY_NAME, TensorSpec
+
+LIMITS = GrpcLimits(Http2Limits(4096, 10, 100_000, 60.0, 10.0), 1 << 20, 10, 10)
+ANSWER = InferResult("m", "1", [OutputTensor(TensorSpec("y", BY_NAME["FP32"], (1,)), np.zeros(1, np.float32))])
+
+
+@dataclass
+class Pending:
+    """What the data plane gives for a request that waits."""
+
+    cancelled: int = 0
+
+    def cancel(self) -> None:
+        self.cancelled += 1
+
+
+@dataclass
+class Plane:
+    """A data plane that lets requests wait."""
+
+    asked: list[tuple[InferRequest, Callable[[InferResult | ServingError], None]]] = field(default_factory=list)
+    pending: Pending = field(default_factory=Pending)
+
+    def submit(self, request: InferRequest, on_answer: Callable[[InferResult | ServingError], None]) -> Pending:
+        self.asked.append((request, on_answer))
+        return self.pending
+
+
+@dataclass
+class Wire:
+    """The transport of a connection: what was written to it."""
+
+    written: bytes = b""
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def is_closing(self) -> bool:
+        return False
+
+    def take(self) -> list[tuple[int, int, int, bytes]]:
+        written, self.written = self.written, b""
+        return parse(written)
+
+
+class Asked:
+    """A connection on which one inference was asked."""
+
+    def __init__(self, now: float = 100.0, timeout: bytes = b"") -> None:
+        self.plane, self.wire, self.now = Plane(), Wire(), now
+        plane = cast("DataPlane", self.plane)
+        servicer = InferenceServicer(plane, cast("Lifecycle", None), _no_tasks, cast("Descriptions", None))
+        listener = Listener(servicer.methods(), LIMITS, ByteBudget(1000), lambda: self.now)
+        self.connection = GrpcConnection(listener)
+        self.connection.connection_made(cast("Any", self.wire))
+        self.connection.data_received(frames.PREFACE + frames.settings([]))
+        self.wire.take()
+        fields = [*HEADERS, (b"content-type", b"application/grpc")]
+        fields[2] = (b":path", f"/{SERVICE}/ModelInfer".encode())
+        block = hpack.encode([*fields, (b"grpc-timeout", timeout)] if timeout else fields)
+        message = pb.ModelInferRequest(model_name="m").SerializeToString()
+        self.connection.data_received(
+            frames.frame(frames.HEADERS, frames.END_HEADERS, 1, block)
+            + frames.frame(frames.DATA, frames.END_STREAM, 1, b"\0" + len(message).to_bytes(4, "big") + message)
+        )
+
+
+def _no_tasks(work: Coroutine[Any, Any, None], name: str) -> object:
+    raise AssertionError(name)
+
+
+@pytest.mark.parametrize("result", [ANSWER, DeadlineExceededError("late")])
+async def test_an_answer_is_written_when_it_comes(result: InferResult | ServingError) -> None:
+    asked = Asked()
+    ((request, on_answer),) = asked.plane.asked
+    assert (request.model, request.timeout, request.arrived) == ("m", None, 100.0)
+    assert asked.wire.take() == []
+    on_answer(result)
+    sent = asked.wire.take()
+    assert sent[-1][1] & frames.END_STREAM
+    status = dict(hpack.Decoder(4096).decode(sent[-1][3]).fields)[b"grpc-status"]
+    assert status == (b"4" if isinstance(result, ServingError) else b"0")
+    assert asked.plane.pending.cancelled == 0
+
+
+async def test_the_callers_deadline_is_the_requests() -> None:
+    assert Asked(timeout=b"250m").plane.asked[0][0].timeout == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("lost", [True, False])
+async def test_what_nobody_waits_for_any_more_is_cancelled_once(lost: bool) -> None:
+    asked = Asked()
+    if lost:
+        asked.connection.connection_lost(None)
+    else:
+        asked.connection.data_received(frames.rst_stream(1, frames.CANCEL))
+    assert asked.plane.pending.cancelled == 1
+    asked.plane.asked[0][1](ANSWER)  # came all the same
+    assert asked.wire.take() == []
+    asked.connection.connection_lost(None)
+    assert asked.plane.pending.cancelled == 1
