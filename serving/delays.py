@@ -217,12 +217,12 @@ class Delays:
         """The last few seconds, one for each of :data:`WINDOWS`; costs a few microseconds each."""
         if now >= self._ends:
             self._turn(now)
-        current = self._current()
         begun = now - (self._ends - SLOT_SECONDS)
-        return [
-            self._window(total, current, min(kept * SLOT_SECONDS + begun, now - self._began))
-            for total, kept in zip(self._totals, _KEPT, strict=True)
-        ]
+        reaches = [min(kept * SLOT_SECONDS + begun, now - self._began) for kept in _KEPT]
+        if self.touched < now - WINDOWS[-1]:  # most models, most of the time
+            return [Window(seconds) for seconds in reaches]
+        current = self._current()
+        return [self._window(total, current, seconds) for total, seconds in zip(self._totals, reaches, strict=True)]
 
     def cumulative(self, bounds: Sequence[float]) -> tuple[list[int], int, float]:
         """Since the beginning, as a Prometheus histogram has it.
