@@ -25,6 +25,7 @@ from tiercel.serving.grpc_server.health import Health
 from tiercel.serving.grpc_server.reflection import Reflection
 from tiercel.serving.grpc_server.server import GrpcLimits, Listener
 from tiercel.serving.grpc_server.wire import CallError, Status
+from tiercel.serving.grpc_stream import StreamedInference
 from tiercel.serving.http2.streams import Budget, Http2Limits
 from tiercel.serving.lifecycle import Lifecycle
 from tiercel.serving.load_parameters import read_load_parameters
@@ -60,7 +61,7 @@ class InferenceServicer:
         self._reader = RequestReader()
 
     def handlers(self) -> Mapping[str, Handler]:
-        """What answers each method of the service but ModelInfer, by name: functions, or coroutine functions."""
+        """What answers each method of the service but inference, by name: functions, or coroutine functions."""
         return {
             "ServerLive": lambda _, __: pb.ServerLiveResponse(live=True),
             "ServerReady": lambda _, __: pb.ServerReadyResponse(ready=self._plane.is_ready()),
@@ -77,7 +78,8 @@ class InferenceServicer:
     def methods(self) -> dict[str, Method]:
         """All methods of the service, by path."""
         infer = Method(pb.ModelInferRequest, self._infer, self._read)
-        methods = {f"/{SERVICE}/ModelInfer": infer}
+        stream = StreamedInference(self._plane, self._reader).method()
+        methods = {f"/{SERVICE}/ModelInfer": infer, f"/{SERVICE}/ModelStreamInfer": stream}
         service = pb.DESCRIPTOR.services_by_name[SERVICE.rpartition(".")[2]]
         for name, handler in self.handlers().items():
             request: type[Message] = getattr(pb, service.methods_by_name[name].input_type.name)

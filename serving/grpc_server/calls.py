@@ -129,8 +129,12 @@ class Call:
             self._timer = asyncio.get_running_loop().call_later(remaining, self._expire)
 
     def _expire(self) -> None:
+        self._break_off(Status.DEADLINE_EXCEEDED, "the call's time is over")
+
+    def _break_off(self, status: Status, message: str) -> None:
+        """End the call for a reason that its handler does not know."""
         cancel = self.on_cancel
-        self.finish(Status.DEADLINE_EXCEEDED, "the call's time is over")
+        self.finish(status, message)
         if cancel is not None:
             cancel()
 
@@ -155,8 +159,8 @@ class Call:
             self._owner.send_headers(self._stream, wire.HEAD, ended=False)
         self._owner.send_data(self._stream, wire.message_frame(message))
         if self._stream.reserved > _MAX_WAITING and not self.is_done:
-            self._finish()
             self._owner.reset(self._stream, CANCEL)
+            self.on_closed()
 
     def finish(self, status: Status = Status.OK, message: str = "") -> None:
         """No more answers."""
@@ -181,7 +185,7 @@ class Call:
         try:
             self._assemble(data, ended=ended)
         except CallError as error:
-            self.finish(error.status, error.message)
+            self._break_off(error.status, error.message)
 
     def on_closed(self) -> None:
         """HTTP/2: the caller gave up, or the connection is gone."""
@@ -196,7 +200,7 @@ class Call:
 
     def on_slow(self) -> None:
         """HTTP/2: the request takes too long to arrive."""
-        self.finish(Status.DEADLINE_EXCEEDED, "the request did not arrive in time")
+        self._break_off(Status.DEADLINE_EXCEEDED, "the request did not arrive in time")
 
     def _assemble(self, data: bytes, *, ended: bool) -> None:
         method = self.head.method
@@ -235,17 +239,17 @@ class Call:
         try:
             request = method.request.FromString(data) if method.parse is None else method.parse(data)
         except CallError as error:
-            self.finish(error.status, error.message)
+            self._break_off(error.status, error.message)
             return
         except DecodeError:
             name = method.request.DESCRIPTOR.name
-            self.finish(Status.INVALID_ARGUMENT, f"the message is not a well-formed {name}")
+            self._break_off(Status.INVALID_ARGUMENT, f"the message is not a well-formed {name}")
             return
         try:
             method.handle(request, self)
         except Exception:  # the border: one call's defect is logged and told, and never ends the server
             _logger.exception("A gRPC call failed")
-            self.finish(Status.INTERNAL, "the server failed; its log says more")
+            self._break_off(Status.INTERNAL, "the server failed; its log says more")
 
     def _finish(self) -> None:
         self.is_done = True

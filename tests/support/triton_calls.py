@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import queue
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -36,6 +37,8 @@ def calls(kind: str, address: str) -> dict[str, Any]:
     said["index"] = sorted((line["name"], line["state"]) for line in (index["models"] if kind == "grpc" else index))
     said["infer"] = infer(triton, client)
     said["words"] = words(triton, client)
+    if kind == "grpc":
+        said["stream"] = stream(triton, client)
     if kind == "http":
         said["json"] = infer(triton, client, binary_data=False)
     said["statistics"] = client.get_inference_statistics("plus", **as_json)["model_stats"][0]
@@ -81,6 +84,22 @@ def classes(triton: Any, client: Any) -> list[list[str]]:
     tensor.set_data_from_numpy(np.array([[1, 3, 2, 0], [9, 8, 7, 6]], np.float32))
     result = client.infer("plus", [tensor], outputs=[triton.InferRequestedOutput("y", class_count=2)])
     return [[each.decode() for each in row] for row in result.as_numpy("y")]
+
+
+def stream(triton: Any, client: Any) -> Any:
+    """Three inferences on one stream, of which the second is wrong: ids and values, or messages."""
+    answers: queue.Queue[Any] = queue.Queue()
+    client.start_stream(callback=lambda result, error: answers.put((result, error)))
+    for number, model in enumerate(("plus", "nobody", "plus")):
+        tensor = triton.InferInput("x", [1, 4], "FP32")
+        tensor.set_data_from_numpy(np.full((1, 4), number, np.float32))
+        client.async_stream_infer(model, [tensor], request_id=str(number))
+    found = [answers.get(timeout=30) for _ in range(3)]
+    client.stop_stream()
+    return sorted(
+        [result.get_response().id, result.as_numpy("y").tolist()] if error is None else ["error", error.message()]
+        for result, error in found
+    )
 
 
 def words(triton: Any, client: Any) -> list[str]:

@@ -40,6 +40,7 @@ class GRPCInferenceServiceStub:
     ServerMetadata: _grpc.UnaryUnaryMultiCallable[_open_inference_grpc_pb2.ServerMetadataRequest, _open_inference_grpc_pb2.ServerMetadataResponse]
     ModelMetadata: _grpc.UnaryUnaryMultiCallable[_open_inference_grpc_pb2.ModelMetadataRequest, _open_inference_grpc_pb2.ModelMetadataResponse]
     ModelInfer: _grpc.UnaryUnaryMultiCallable[_open_inference_grpc_pb2.ModelInferRequest, _open_inference_grpc_pb2.ModelInferResponse]
+    ModelStreamInfer: _grpc.StreamStreamMultiCallable[_open_inference_grpc_pb2.ModelInferRequest, _open_inference_grpc_pb2.ModelStreamInferResponse]
     ModelConfig: _grpc.UnaryUnaryMultiCallable[_open_inference_grpc_pb2.ModelConfigRequest, _open_inference_grpc_pb2.ModelConfigResponse]
     ModelStatistics: _grpc.UnaryUnaryMultiCallable[_open_inference_grpc_pb2.ModelStatisticsRequest, _open_inference_grpc_pb2.ModelStatisticsResponse]
     RepositoryIndex: _grpc.UnaryUnaryMultiCallable[_open_inference_grpc_pb2.RepositoryIndexRequest, _open_inference_grpc_pb2.RepositoryIndexResponse]
@@ -55,6 +56,7 @@ class GRPCInferenceServiceAsyncStub(GRPCInferenceServiceStub):
     ServerMetadata: _aio.UnaryUnaryMultiCallable[_open_inference_grpc_pb2.ServerMetadataRequest, _open_inference_grpc_pb2.ServerMetadataResponse]  # type: ignore[assignment]
     ModelMetadata: _aio.UnaryUnaryMultiCallable[_open_inference_grpc_pb2.ModelMetadataRequest, _open_inference_grpc_pb2.ModelMetadataResponse]  # type: ignore[assignment]
     ModelInfer: _aio.UnaryUnaryMultiCallable[_open_inference_grpc_pb2.ModelInferRequest, _open_inference_grpc_pb2.ModelInferResponse]  # type: ignore[assignment]
+    ModelStreamInfer: _aio.StreamStreamMultiCallable[_open_inference_grpc_pb2.ModelInferRequest, _open_inference_grpc_pb2.ModelStreamInferResponse]  # type: ignore[assignment]
     ModelConfig: _aio.UnaryUnaryMultiCallable[_open_inference_grpc_pb2.ModelConfigRequest, _open_inference_grpc_pb2.ModelConfigResponse]  # type: ignore[assignment]
     ModelStatistics: _aio.UnaryUnaryMultiCallable[_open_inference_grpc_pb2.ModelStatisticsRequest, _open_inference_grpc_pb2.ModelStatisticsResponse]  # type: ignore[assignment]
     RepositoryIndex: _aio.UnaryUnaryMultiCallable[_open_inference_grpc_pb2.RepositoryIndexRequest, _open_inference_grpc_pb2.RepositoryIndexResponse]  # type: ignore[assignment]
@@ -103,6 +105,13 @@ class GRPCInferenceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _open_inference_grpc_pb2.ModelInferRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_open_inference_grpc_pb2.ModelInferResponse, _abc.Awaitable[_open_inference_grpc_pb2.ModelInferResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ModelStreamInfer(
+        self,
+        request_iterator: _MaybeAsyncIterator[_open_inference_grpc_pb2.ModelInferRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_open_inference_grpc_pb2.ModelStreamInferResponse], _abc.AsyncIterator[_open_inference_grpc_pb2.ModelStreamInferResponse]]: ...
 
     @_abc_1.abstractmethod
     def ModelConfig(

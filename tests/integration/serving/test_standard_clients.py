@@ -53,6 +53,8 @@ def test_tritonclient_gets_right_answers(server: ServingProcess, kind: str) -> N
     )
     assert [status for status, _ in said["errors"]] == statuses
     assert "not ONNX" in said["errors"][2][1]
+    if kind == "grpc":
+        assert said["stream"] == [["0", [[3.0] * 4]], ["2", [[5.0] * 4]], ["error", said["errors"][0][1]]]
     if kind == "http":
         assert said["json"] == said["infer"]
     statistics = said["statistics"]
