@@ -117,11 +117,12 @@ class ServingSupervisor:
 
     async def stop(self) -> None:
         """End the server; call it when :meth:`run` was cancelled."""
-        state = self._state or serving_process.find_living(self._places)
+        state = serving_process.find_living(self._places) or self._state
+        child = self._child
         self._leave()
-        if self._child is not None:
-            await serving_process.end_child(self._child, _DRAIN_SECONDS)
-        elif state is not None:
+        if child is not None:
+            await serving_process.end_child(child, _DRAIN_SECONDS)
+        if state is not None and (child is None or child.pid != state.pid):
             await serving_process.end(self._places, state.pid, _DRAIN_SECONDS)
 
     async def _adopt(self) -> ServingState | None:
@@ -191,6 +192,7 @@ class ServingSupervisor:
         clock = asyncio.get_running_loop().time
         began = last_heard = clock()
         while is_locked(self._places.lock_file):
+            state = self._follow(state)
             try:
                 served = await self._client.served(state.http)
             except ServingUnreachableError as error:
@@ -205,6 +207,17 @@ class ServingSupervisor:
         if clock() - began > _SILENCE_SECONDS:
             self._backoff.reset()
         _log.warning("the inference server with pid %d is gone and is started again", state.pid)
+
+    def _follow(self, state: ServingState) -> ServingState:
+        """The server that is there now: one may hand over to a fresh process, which keeps its lock and addresses."""
+        if self._child is not None and self._child.returncode is not None:
+            self._child = None  # the process that took over from it is not ours to wait for
+        now = serving_process.find_living(self._places)
+        if now is None or now.pid == state.pid:
+            return state
+        _log.info("the inference server with pid %d handed over to pid %d", state.pid, now.pid)
+        self._enter(now)
+        return now
 
     async def _look_after_shares(self, state: ServingState) -> None:
         """Tell the server what is wanted unless it knows, and read what it counted."""

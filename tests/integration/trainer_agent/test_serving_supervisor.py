@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import aiohttp
+import psutil
+
+from tests.support.until import until
+from tiercel.trainer_agent import serving_process
+from tiercel.trainer_agent.serving_client import ServingClient
+from tiercel.trainer_agent.serving_process import ServingPlaces
+from tiercel.trainer_agent.serving_supervisor import ServingPorts, ServingSupervisor
+from tiercel.trainer_agent.supervision import is_locked
+
+
+async def test_a_server_that_hands_over_is_followed_to_its_new_process_and_ended_there(tmp_path: Path) -> None:
+    places = ServingPlaces(tmp_path)
+    protected: list[int] = []
+    async with aiohttp.ClientSession() as session:
+        client = ServingClient(session, lambda: supervisor.address())
+        supervisor = ServingSupervisor(
+            places, ServingPorts(), client, protect=protected.append, report=lambda status: None
+        )
+        run = asyncio.ensure_future(supervisor.run())
+        await until(lambda: supervisor.address())
+        address = supervisor.address()
+        async with session.post(f"http://{address}/v2/handover") as response:
+            following = (await response.json())["pid"]
+        await until(lambda: protected[-1] == following)
+        assert protected == [protected[0], following]
+        assert supervisor.address() == address
+        await until(lambda: not psutil.pid_exists(protected[0]))
+        assert protected == [protected[0], following], "nothing is started while the fresh process serves"
+        run.cancel()
+        await asyncio.gather(run, return_exceptions=True)
+        await supervisor.stop()
+    assert not is_locked(places.lock_file)
+    assert serving_process.find_living(places) is None
