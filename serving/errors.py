@@ -8,8 +8,9 @@
     ├── NotFoundError                   404   NOT_FOUND            no such model, version or address
     ├── MethodNotAllowedError           405   UNIMPLEMENTED        the address exists, the HTTP method does not fit
     ├── RequestTimeoutError             408   DEADLINE_EXCEEDED    the request did not arrive in time
+    ├── LengthRequiredError             411   INVALID_ARGUMENT     an inference request without a body
     ├── TooLargeError                   413   RESOURCE_EXHAUSTED   the request is over a size limit
-    ├── UnsupportedEncodingError        415   UNIMPLEMENTED        a compressed body
+    ├── UnsupportedEncodingError        415   UNIMPLEMENTED        a body packed in a way the server does not read
     ├── ExpectationFailedError          417   UNIMPLEMENTED        an Expect header other than 100-continue
     ├── ArtefactRefusedError            422   FAILED_PRECONDITION  a model on disk is not fit to be served
     ├── HeadersTooLargeError            431   RESOURCE_EXHAUSTED   the HTTP headers are over the limit
@@ -87,6 +88,13 @@ class RequestTimeoutError(ServingError):
 
     http_status = 408
     grpc_status = "DEADLINE_EXCEEDED"
+
+
+class LengthRequiredError(ServingError):
+    """The request needs a body and has none."""
+
+    http_status = 411
+    grpc_status = "INVALID_ARGUMENT"
 
 
 class TooLargeError(ServingError):

@@ -25,6 +25,7 @@ from tiercel.serving.loader import BuildOptions, Loader
 from tiercel.serving.metrics import Metrics
 from tiercel.serving.registry import Registry
 from tiercel.serving.renewal import Renewal, take_over
+from tiercel.serving.rest.compression import Inflater
 from tiercel.serving.rest.connection import Connections, HttpConnection
 from tiercel.serving.rest.extensions import add_descriptions, add_handover, add_metrics
 from tiercel.serving.rest.messages import ByteBudget
@@ -32,6 +33,7 @@ from tiercel.serving.rest.receiver import HttpLimits
 from tiercel.serving.rest.routes import Routes
 from tiercel.serving.settings import Settings
 from tiercel.serving.state import name_holder, write_state
+from tiercel.serving.variants.endpoints import Endpoints
 from tiercel.serving.verifier import Verifier, VerifierLimits
 from tiercel.serving.workers import Workers
 
@@ -148,7 +150,7 @@ class Server:
         executor = Batcher(workers, settings.max_pending, settings.max_pending_bytes, settings.max_queue_delay)
         try:
             async with asyncio.TaskGroup() as group:
-                await self._serve(TaskOwner(group), verifier, executor)
+                await self._serve(TaskOwner(group), verifier, executor, workers)
         except BaseExceptionGroup as group:
             startup = group.subgroup(StartupError)
             if startup is not None:
@@ -159,16 +161,19 @@ class Server:
             workers.close()
             await verifier.stop()
 
-    async def _serve(self, tasks: TaskOwner, verifier: Verifier, executor: Batcher) -> None:
+    async def _serve(self, tasks: TaskOwner, verifier: Verifier, executor: Batcher, workers: Workers) -> None:
         settings = self._settings
         registry = Registry()
         options = BuildOptions(
             settings.model_threads, settings.inline_budget, settings.max_model_bytes, settings.max_batch_rows
         )
         loader = Loader(verifier, options)
-        lifecycle = Lifecycle(settings.repository, registry, loader, tasks.start)
-        plane = DataPlane(registry, executor, settings.request_timeout)
-        routes = Routes(plane, lifecycle, tasks.start, settings.max_json_bytes)
+        endpoints = Endpoints(settings.repository, registry, workers, settings.max_pending, settings.request_timeout)
+        lifecycle = Lifecycle(settings.repository, registry, loader, tasks.start, endpoints=endpoints)
+        plane = DataPlane(registry, executor, settings.request_timeout, endpoints)
+        budget = ByteBudget(settings.max_buffered_bytes)
+        inflater = Inflater(settings.max_body_bytes, budget)
+        routes = Routes(plane, lifecycle, tasks.start, settings.max_json_bytes, inflater)
         limits = HttpLimits(
             settings.max_header_bytes,
             settings.max_body_bytes,
@@ -176,7 +181,6 @@ class Server:
             settings.idle_timeout,
             settings.read_timeout,
         )
-        budget = ByteBudget(settings.max_buffered_bytes)
         http = HttpServer(routes, limits, budget)
         metrics = Metrics(registry)
         metrics.add_gauge("tiercel_http_connections", "HTTP connections that are open", lambda: http.connections)
@@ -216,6 +220,7 @@ class Server:
                 renewal.break_off()
                 await grpc.set_ready(False)
             await asyncio.gather(http.stop(settings.drain_timeout), grpc.stop(settings.drain_timeout))
+            endpoints.close()
             executor.close()
             tasks.cancel_all()
             loader.close()

@@ -249,6 +249,6 @@ def encode_raw(tensor: Array) -> bytes:
 def encode_json(tensor: Array) -> Array | list[Any]:
     """What orjson can write as the flat list of a tensor's elements; NaN and infinity become null."""
     flat = tensor.ravel()
-    if flat.dtype == BF16:
-        return flat.astype(np.float32)
-    return flat.tolist() if flat.dtype.kind == "O" else flat
+    if flat.dtype.kind in "fiub":
+        return flat
+    return flat.tolist() if flat.dtype.kind == "O" else flat.astype(np.float32)  # BF16 is of no kind

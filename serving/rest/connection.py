@@ -8,7 +8,14 @@ from collections.abc import Callable
 from typing import cast
 
 from tiercel.serving.errors import OverloadedError, RequestTimeoutError, ServingError
-from tiercel.serving.rest.messages import ByteBudget, Handler, HttpRequest, HttpResponse, error_response
+from tiercel.serving.rest.messages import (
+    ByteBudget,
+    Cancellable,
+    Handler,
+    HttpRequest,
+    HttpResponse,
+    error_response,
+)
 from tiercel.serving.rest.quick_receiver import QuickReceiver
 from tiercel.serving.rest.receiver import HttpLimits
 
@@ -59,6 +66,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._receiver = QuickReceiver(limits, budget)
         self._current: HttpRequest | None = None
+        self._work: Cancellable | None = None
         self._advancing = False
         self._writable = True
         self._reading = True
@@ -79,7 +87,8 @@ class HttpConnection(asyncio.Protocol):
             self._advance()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """asyncio: the connection is gone; whatever is being computed for it is answered into nothing."""
+        """asyncio: the connection is gone; what is being done for it is dropped, or answered into nothing."""
+        self._drop_work()
         self._connections.leave(self)
         self._transport = None
         if self._timer is not None:
@@ -103,7 +112,12 @@ class HttpConnection(asyncio.Protocol):
             self._continue_if_due()
 
     def eof_received(self) -> bool:
-        """asyncio: the caller sends no more, but may still want the answer."""
+        """asyncio: the caller sends no more. One that went away looks the same, so what can be dropped is.
+
+        Whatever cannot be dropped is answered still.
+        """
+        if self._drop_work():
+            return False
         self._receiver.forget()
         self._receiver.deaf = True
         busy = self._current is not None or bool(self._receiver.arrived)
@@ -149,7 +163,9 @@ class HttpConnection(asyncio.Protocol):
                     self._write(error_response(item), None, keep_alive=False)
                     break
                 self._current = item
-                self._handler(item, self._answerer(item))
+                work = self._handler(item, self._answerer(item))
+                if self._current is item:
+                    self._work = work
         finally:
             self._advancing = False
         self._read_if(not arrived)
@@ -159,13 +175,22 @@ class HttpConnection(asyncio.Protocol):
             if self._current is not request:
                 _logger.error("A request was answered twice: %r %r", request.method, request.target)
                 return
-            self._current = None
+            self._current = self._work = None
             self._budget.release(request.reserved)
             self._write(response, request, request.head.keep_alive and not (self._draining or self._last_answer))
             self._advance()
             self._continue_if_due()
 
         return answer
+
+    def _drop_work(self) -> bool:
+        """Drop what is being done, if that is possible; returns whether it was."""
+        if self._work is None or self._current is None:
+            return False
+        self._work.cancel()
+        self._budget.release(self._current.reserved)
+        self._current = self._work = None
+        return True
 
     def _write(self, response: HttpResponse, request: HttpRequest | None, keep_alive: bool) -> None:
         transport = self._transport

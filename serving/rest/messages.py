@@ -5,6 +5,7 @@ from __future__ import annotations
 import http
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import orjson
 
@@ -118,8 +119,16 @@ class HttpResponse:
         )
 
 
+class Cancellable(Protocol):
+    """Work that nobody may want any more."""
+
+    def cancel(self) -> None:
+        """Do not answer any more."""
+
+
 Respond = Callable[[HttpResponse], None]
-Handler = Callable[[HttpRequest, Respond], None]
+# Gives what to cancel when the caller goes away; then there is no answer. None: the answer comes, or came.
+Handler = Callable[[HttpRequest, Respond], Cancellable | None]
 
 
 def json_response(content: object, status: int = 200) -> HttpResponse:
@@ -135,7 +144,7 @@ def error_response(error: ServingError) -> HttpResponse:
     elif isinstance(error, MethodNotAllowedError):
         headers = b"Allow: %b\r\n" % error.allowed.encode()
     elif isinstance(error, UnsupportedEncodingError):
-        headers = b"Accept-Encoding: identity\r\n"
+        headers = b"Accept-Encoding: gzip, deflate, identity\r\n"
     return HttpResponse(error.http_status, orjson.dumps({"error": error.message}), JSON, headers)
 
 

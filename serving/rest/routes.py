@@ -14,15 +14,25 @@ from tiercel.serving.accounts import read_shares
 from tiercel.serving.dataplane import DataPlane, InferResult
 from tiercel.serving.errors import (
     InvalidRequestError,
+    LengthRequiredError,
     NotAllowedError,
     ServingError,
     UnsupportedEncodingError,
 )
 from tiercel.serving.lifecycle import Lifecycle
 from tiercel.serving.load_parameters import read_load_parameters
+from tiercel.serving.rest.compression import Inflater
 from tiercel.serving.rest.decoding import decode_request
 from tiercel.serving.rest.encoding import encode_result
-from tiercel.serving.rest.messages import HttpRequest, HttpResponse, Respond, error_response, json_response
+from tiercel.serving.rest.messages import (
+    Cancellable,
+    Handler,
+    HttpRequest,
+    HttpResponse,
+    Respond,
+    error_response,
+    json_response,
+)
 from tiercel.serving.rest.table import RouteTable
 
 _logger = logging.getLogger(__name__)
@@ -31,7 +41,7 @@ StartTask = Callable[[Coroutine[Any, Any, None], str], object]
 Parameters = Mapping[str, str]
 # Answers at once, or gives a coroutine that a task of its own will run.
 Endpoint = Callable[[HttpRequest, Parameters], HttpResponse | Coroutine[Any, Any, HttpResponse]]
-_Handler = Callable[[HttpRequest, Parameters, Respond], None]
+_Handler = Callable[[HttpRequest, Parameters, Respond], Cancellable | None]
 
 
 class Routes:
@@ -42,13 +52,22 @@ class Routes:
         lifecycle: Brings models up and down.
         start_task: Starts a task that somebody owns.
         max_json_bytes: Largest JSON of an inference request.
+        inflater: Unpacks compressed bodies; None where they are refused.
     """
 
-    def __init__(self, plane: DataPlane, lifecycle: Lifecycle, start_task: StartTask, max_json_bytes: int) -> None:
+    def __init__(
+        self,
+        plane: DataPlane,
+        lifecycle: Lifecycle,
+        start_task: StartTask,
+        max_json_bytes: int,
+        inflater: Inflater | None = None,
+    ) -> None:
         self._plane = plane
         self._lifecycle = lifecycle
         self._start_task = start_task
         self._max_json_bytes = max_json_bytes
+        self._inflater = inflater
         self._table: RouteTable[_Handler] = RouteTable()
         for version in ("", "/versions/{version}"):
             model = "/v2/models/{model}" + version
@@ -84,22 +103,35 @@ class Routes:
 
         self._table.add(method, path, handle)
 
-    def handle(self, request: HttpRequest, respond: Respond) -> None:
-        """Handle a request; ``respond`` is called exactly once, now or later."""
+    def handle(self, request: HttpRequest, respond: Respond) -> Cancellable | None:
+        """Handle a request; ``respond`` is called exactly once, now or later.
+
+        Returns:
+            What to cancel when the caller goes away, if that is of use; ``respond`` is not called after it.
+        """
         try:
-            found = self._table.find(request.method, request.target)
-            if b"content-encoding" in request.headers:
-                _refuse_encoding(request)
-            found.handler(request, found.parameters, respond)
+            found = self._table.find(request.head.method, request.head.target)
+            if b"content-encoding" in request.head.headers and _is_packed(request):
+                self._start_task(_unpack(self._inflater_or_refusal(), request, respond, self.handle), "unpack")
+                return None
+            return found.handler(request, found.parameters, respond)
         except ServingError as error:
             respond(error_response(error))
         except Exception as error:
             respond(_defect("A request", error))
+        return None
 
-    def _infer(self, request: HttpRequest, parameters: Parameters, respond: Respond) -> None:
-        question, form = decode_request(
-            request, parameters["model"], parameters.get("version", ""), self._max_json_bytes
-        )
+    def _inflater_or_refusal(self) -> Inflater:
+        if self._inflater is None:
+            raise UnsupportedEncodingError("compressed bodies are not read here; send the body as it is")
+        return self._inflater
+
+    def _infer(self, request: HttpRequest, parameters: Parameters, respond: Respond) -> Cancellable | None:
+        model = parameters["model"]
+        self._plane.check_room(model)
+        if not request.body:
+            _refuse_without_body(request)
+        question, form = decode_request(request, model, parameters.get("version", ""), self._max_json_bytes)
 
         def answered(result: InferResult | ServingError) -> None:
             try:
@@ -108,7 +140,7 @@ class Routes:
                 response = _defect("Encoding an answer", error)
             respond(response)
 
-        self._plane.submit(question, answered)
+        return self._plane.submit(question, answered)
 
     def _metadata(self, _: HttpRequest, parameters: Parameters) -> HttpResponse:
         return json_response(self._plane.model_metadata(parameters["model"], parameters.get("version", "")))
@@ -185,6 +217,17 @@ def body_object(request: HttpRequest) -> dict[str, Any]:
     return content
 
 
+async def _unpack(inflater: Inflater, request: HttpRequest, respond: Respond, handle: Handler) -> None:
+    try:
+        await inflater.inflate(request)
+    except ServingError as error:
+        respond(error_response(error))
+    except Exception as error:
+        respond(_defect("Unpacking a body", error))
+    else:
+        handle(request, respond)
+
+
 async def _answer_later(answer: Coroutine[Any, Any, HttpResponse], what: str, respond: Respond) -> None:
     try:
         response = await answer
@@ -195,9 +238,13 @@ async def _answer_later(answer: Coroutine[Any, Any, HttpResponse], what: str, re
     respond(response)
 
 
-def _refuse_encoding(request: HttpRequest) -> None:
-    if request.headers[b"content-encoding"].lower() != b"identity":
-        raise UnsupportedEncodingError("compressed bodies are not read here; send the body as it is")
+def _is_packed(request: HttpRequest) -> bool:
+    return request.headers[b"content-encoding"].lower() not in {b"", b"identity"}
+
+
+def _refuse_without_body(request: HttpRequest) -> None:
+    if request.head.length is None and b"transfer-encoding" not in request.headers:
+        raise LengthRequiredError("the request has no body; send one, with its Content-Length or chunked")
 
 
 def _defect(what: str, error: Exception) -> HttpResponse:

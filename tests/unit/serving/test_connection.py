@@ -8,14 +8,24 @@ import pytest
 
 from tests.support.until import until
 from tiercel.serving.rest.connection import Connections, HttpConnection
-from tiercel.serving.rest.messages import ByteBudget, HttpRequest, HttpResponse, Respond
+from tiercel.serving.rest.messages import ByteBudget, Cancellable, HttpRequest, HttpResponse, Respond
 from tiercel.serving.rest.receiver import HttpLimits
 
 GET = b"GET %b HTTP/1.1\r\nHost: h\r\n\r\n"
 
 
+class Work:
+    """What is being done for a caller."""
+
+    def __init__(self) -> None:
+        self.cancelled = asyncio.Event()
+
+    def cancel(self) -> None:
+        self.cancelled.set()
+
+
 class Site:
-    """Connections on a real socket; requests for /later wait until they are let go."""
+    """Connections on a real socket; requests for /later wait until they are let go, /work can be dropped."""
 
     def __init__(self, **limits: Any) -> None:
         defaults = {"header_bytes": 4096, "body_bytes": 1_000_000, "connections": 10}
@@ -26,14 +36,20 @@ class Site:
         self.later: list[tuple[HttpRequest, Respond]] = []
         self.asked = asyncio.Event()
         self.seen: list[bytes] = []
+        self.work: list[Work] = []
 
-    def handle(self, request: HttpRequest, respond: Respond) -> None:
+    def handle(self, request: HttpRequest, respond: Respond) -> Cancellable | None:
         self.seen.append(request.target)
+        if request.target.startswith(b"/work"):
+            self.work.append(Work())
+            self.asked.set()
+            return self.work[-1]
         if request.target.startswith(b"/later"):
             self.later.append((request, respond))
             self.asked.set()
         else:
             respond(HttpResponse(200, request.target + b" " + bytes(request.body)))
+        return None
 
     def let_go(self) -> None:
         request, respond = self.later.pop(0)
@@ -303,3 +319,17 @@ async def test_head_gets_the_length_and_no_body(open_site: Open) -> None:
     head, _, rest = (await caller.rest()).partition(b"\r\n\r\n")
     assert b"Content-Length: 3" in head
     assert rest.startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("how", ["close", "abort", "write_eof"])
+async def test_work_for_a_caller_that_hangs_up_is_dropped(open_site: Open, how: str) -> None:
+    site, call = await open_site()
+    caller = await call()
+    caller.send(b"POST /work HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc")
+    await site.asked.wait()
+    assert site.budget.used == 3
+    getattr(caller.writer.transport, how)()
+    async with asyncio.timeout(30):
+        await site.work[0].cancelled.wait()
+        await site.connections.wait_empty()
+    assert site.budget.used == 0

@@ -1,31 +1,39 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from collections.abc import Coroutine
 from typing import Any, cast
 
 import orjson
 import pytest
 
-from tiercel.serving.errors import NotFoundError
-from tiercel.serving.rest.messages import Head, HttpRequest, HttpResponse, json_response
+from tiercel.serving.errors import NotFoundError, OverloadedError
+from tiercel.serving.rest.compression import Inflater
+from tiercel.serving.rest.messages import ByteBudget, Head, HttpRequest, HttpResponse, json_response
 from tiercel.serving.rest.routes import Endpoint, Routes, body_object, from_programs_only
 
 
 class Site:
     """Routes without models, and what they start and answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, inflater: Inflater | None = None) -> None:
         self.tasks: list[Coroutine[Any, Any, None]] = []
+        self.room = True
         nothing = cast("Any", None)
-        self.routes = Routes(nothing, nothing, lambda work, _: self.tasks.append(work), 1000)
+        plane = cast("Any", self)
+        self.routes = Routes(plane, nothing, lambda work, _: self.tasks.append(work), 1000, inflater)
+
+    def check_room(self, _: str) -> None:
+        if not self.room:
+            raise OverloadedError("no room")
 
     def ask(self, method: bytes, target: bytes, body: bytes = b"", **headers: bytes) -> HttpResponse | None:
         answers: list[HttpResponse] = []
         names = {name.encode().replace(b"_", b"-"): value for name, value in headers.items()}
         self.routes.handle(HttpRequest(Head(method, target, names), body), answers.append)
-        for work in self.tasks:
-            asyncio.run(work)
+        while self.tasks:
+            asyncio.run(self.tasks.pop())
         return answers[0] if answers else None
 
 
@@ -94,3 +102,29 @@ def test_addresses_that_are_wrong(method: bytes, target: bytes, status: int, hea
     answer = Site().ask(method, target)
     assert answer is not None
     assert (answer.status, answer.headers) == (status, header)
+
+
+def test_packed_bodies_are_read_where_there_is_somebody_to_unpack_them() -> None:
+    site = Site()
+    site.routes.add("POST", "/later/{name}", _later)
+    packed = gzip.compress(b'{"x": 1}')
+    assert error(site.ask(b"POST", b"/later/c", packed, content_encoding=b"gzip"))[0] == 415
+    site = Site(Inflater(100, ByteBudget(10**6)))
+    site.routes.add("POST", "/later/{name}", _later)
+    answer = site.ask(b"POST", b"/later/c", packed, content_encoding=b"gzip")
+    assert answer is not None
+    assert orjson.loads(answer.body) == {"later": "c", "x": 1}
+    assert error(site.ask(b"POST", b"/later/c", b"?", content_encoding=b"gzip"))[0] == 400
+    plain = site.ask(b"POST", b"/later/c", b"{}", content_encoding=b"Identity")
+    assert plain is not None
+    assert plain.status == 200
+
+
+def test_an_inference_request_needs_a_body() -> None:
+    assert error(Site().ask(b"POST", b"/v2/models/m/infer"))[0] == 411
+
+
+def test_nothing_is_read_when_there_is_no_room() -> None:
+    site = Site()
+    site.room = False
+    assert error(site.ask(b"POST", b"/v2/models/m/infer", b"{")) == (503, "no room")

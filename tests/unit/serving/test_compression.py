@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import gzip
+import zlib
+
+import pytest
+
+from tiercel.serving.errors import (
+    InvalidRequestError,
+    OverloadedError,
+    ServingError,
+    TooLargeError,
+    UnsupportedEncodingError,
+)
+from tiercel.serving.rest.compression import Inflater
+from tiercel.serving.rest.messages import ByteBudget, Head, HttpRequest
+
+BODY = b"hello " * 100
+
+
+def packed(encoding: bytes, body: bytes) -> HttpRequest:
+    return HttpRequest(Head(b"POST", b"/", {b"content-encoding": encoding, b"a": b"b"}), body, len(body))
+
+
+def bare(body: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return packer.compress(body) + packer.flush()
+
+
+@pytest.mark.parametrize(
+    ("encoding", "data"),
+    [
+        (b"gzip", gzip.compress(BODY)),
+        (b"X-GZIP", gzip.compress(BODY)),
+        (b"deflate", zlib.compress(BODY)),
+        (b"deflate", bare(BODY)),
+        (b"gzip", gzip.compress(b"")),
+    ],
+)
+async def test_what_is_unpacked_is_accounted_for(encoding: bytes, data: bytes) -> None:
+    budget = ByteBudget(10**6)
+    budget.reserve(len(data))
+    request = packed(encoding, data)
+    await Inflater(1000, budget).inflate(request)
+    assert request.body == (BODY if request.body else b"")
+    assert dict(request.headers) == {b"a": b"b"}
+    assert budget.used == request.reserved == len(data) + len(request.body)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "data", "error"),
+    [
+        (b"br", b"x", UnsupportedEncodingError),
+        (b"gzip, gzip", gzip.compress(gzip.compress(BODY)), UnsupportedEncodingError),
+        (b"gzip", b"", InvalidRequestError),
+        (b"gzip", b"nonsense", InvalidRequestError),
+        (b"deflate", b"", InvalidRequestError),
+        (b"gzip", gzip.compress(BODY)[:-1], InvalidRequestError),
+        (b"gzip", gzip.compress(BODY) + b"more", InvalidRequestError),
+        (b"gzip", gzip.compress(BODY) * 2, InvalidRequestError),
+        (b"gzip", gzip.compress(b"a" * 1001), TooLargeError),
+        (b"deflate", zlib.compress(b"\0" * 10**7), TooLargeError),
+        (b"deflate", bare(b"\0" * 10**7), TooLargeError),
+    ],
+)
+async def test_what_cannot_be_unpacked_holds_nothing(encoding: bytes, data: bytes, error: type[ServingError]) -> None:
+    budget = ByteBudget(10**6)
+    with pytest.raises(error):
+        await Inflater(1000, budget).inflate(packed(encoding, data))
+    assert budget.used == 0
+
+
+async def test_unpacking_waits_for_room() -> None:
+    with pytest.raises(OverloadedError):
+        await Inflater(1000, ByteBudget(999)).inflate(packed(b"gzip", gzip.compress(BODY)))
