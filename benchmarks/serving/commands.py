@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import signal
@@ -15,7 +16,9 @@ import typer
 from rich.console import Console
 
 from benchmarks.bars import plain_line
+from benchmarks.product import ProductError
 from benchmarks.results import RESULTS, Bar, Result, write_result
+from benchmarks.serving.colocation import Wanted, colocation_bars, run_colocation
 from benchmarks.serving.comparison import FULL, QUICK, Comparison, Plan, seconds_of
 from benchmarks.serving.environments import UnavailableError, install, is_installed
 from benchmarks.serving.figures import make_bars, make_figures, rivals_ahead, sanity_bars
@@ -104,6 +107,24 @@ def resnet(
     _keep("serving-resnet", "python -m benchmarks.serving resnet", {"resnet": rows}, bars, results, console)
 
 
+@app.command()
+def colocation(
+    rate: Annotated[list[float] | None, typer.Option(help="Requests a second; repeatable.")] = None,
+    objective_ms: Annotated[float, typer.Option(help="Delay within which answers have to come.")] = 20.0,
+    seconds: Annotated[float, typer.Option(help="For each rate.")] = 20.0,
+    policy: Annotated[str, typer.Option(help="What shares the node out.")] = "utility",
+    results: ResultsOption = RESULTS,
+) -> None:
+    """Train on all cores with the whole product while an application asks an endpoint in an open loop."""
+    console = _prepared()
+    wanted = [Wanted(each, objective_ms / 1e3, seconds, policy) for each in rate or (200.0, 1000.0)]
+    with _errors_told():
+        rows = asyncio.run(run_colocation(wanted, BUILD / "colocation", lambda line: _say(console, line)))
+    bars = colocation_bars(rows)
+    command = "python -m benchmarks.serving colocation"
+    _keep("serving-colocation", command, {"colocation": rows}, bars, results, console)
+
+
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def swaps(context: typer.Context) -> None:
     """Swap versions under load; options are those of python -m benchmarks.serving.swaps."""
@@ -148,7 +169,7 @@ def _prepared(*tools: str) -> Console:
 def _errors_told() -> Iterator[None]:
     try:
         yield
-    except UnavailableError as error:
+    except (UnavailableError, ProductError) as error:
         typer.echo(f"Error: {error}", err=True)
         raise typer.Exit(1) from None
 

@@ -62,19 +62,33 @@ def load_open_loop(server: ServerProcesses, wanted: OpenLoop) -> Json:
     """
     content = server.log.parent / "open-loop.body"
     content.write_bytes(wanted.body.content)
-    command = [
-        sys.executable, "-m", "benchmarks.serving.open_loop", str(server.launch.http_port), wanted.path, str(content),
-        json.dumps(dict(wanted.body.headers)), str(wanted.rate), str(wanted.seconds), str(wanted.connections),
-        str(wanted.deadline), str(wanted.seed),
-    ]  # fmt: skip
+    command = generator_command(server.launch.http_port, wanted, content)
     limit = wanted.seconds * 3 + 30
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
     except subprocess.TimeoutExpired:
         raise UnavailableError("the load generator did not end") from None
-    if done.returncode:
-        raise UnavailableError(f"the load generator: {done.stderr.strip()[-300:]}")
-    found: Json = json.loads(done.stdout)
+    return summary_in(done.returncode, done.stdout, done.stderr)
+
+
+def generator_command(port: int, wanted: OpenLoop, body: Path) -> list[str]:
+    """The generator's command line; ``body`` is the file that holds the request's body."""
+    return [
+        sys.executable, "-m", "benchmarks.serving.open_loop", str(port), wanted.path, str(body),
+        json.dumps(dict(wanted.body.headers)), str(wanted.rate), str(wanted.seconds), str(wanted.connections),
+        str(wanted.deadline), str(wanted.seed),
+    ]  # fmt: skip
+
+
+def summary_in(code: int, output: str, errors: str) -> Json:
+    """What the generator printed.
+
+    Raises:
+        UnavailableError: It failed.
+    """
+    if code:
+        raise UnavailableError(f"the load generator: {errors.strip()[-300:]}")
+    found: Json = json.loads(output)
     return found
 
 
