@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -53,11 +54,12 @@ def measured_batching(session: Session, shapes: Mapping[str, Sequence[int]], max
     reason = _why_not(session, max_rows)
     if reason:
         return Batching(None, reason)
-    random = np.random.default_rng(0)
-    first, second = (_row(session.inputs, shapes, random) for _ in range(2))
-    elements = sum(value.size for value in first.values())
+    row_shapes = {name: _row_shape(spec, shapes) for name, spec in session.inputs.items()}
+    elements = sum(math.prod(shape) for shape in row_shapes.values())
     if elements > _MAX_ELEMENTS:
         return Batching(None, "a row is too large to try it")
+    random = np.random.default_rng(0)
+    first, second = (_row(session.inputs, row_shapes, random) for _ in range(2))
     try:
         reason = _mixed_up(session, first, second)
         if reason:
@@ -80,21 +82,24 @@ def _why_not(session: Session, max_rows: int) -> str:
     return ""
 
 
+def _row_shape(spec: TensorSpec, shapes: Mapping[str, Sequence[int]]) -> tuple[int, ...]:
+    known = tuple(shapes.get(spec.name) or (1 if size < 0 else size for size in spec.shape))
+    return (1, *known[1:])
+
+
 def _row(
-    inputs: Mapping[str, TensorSpec], shapes: Mapping[str, Sequence[int]], random: np.random.Generator
+    inputs: Mapping[str, TensorSpec], shapes: Mapping[str, tuple[int, ...]], random: np.random.Generator
 ) -> dict[str, Array]:
     """One row of every input: small numbers that most models can make sense of, indices among them."""
     row: dict[str, Array] = {}
     for name, spec in inputs.items():
-        known = tuple(shapes.get(name) or (1 if size < 0 else size for size in spec.shape))
-        shape = (1, *known[1:])
-        kind = spec.data_type.dtype.kind
-        if kind == "f":
-            row[name] = random.standard_normal(shape).astype(spec.data_type.dtype)
-        elif kind == "O":
-            row[name] = np.array(random.choice(["a", "b"], shape).tolist(), np.object_)
+        dtype = spec.data_type.dtype
+        if dtype.kind == "f":
+            row[name] = random.standard_normal(shapes[name]).astype(dtype)
+        elif dtype.kind == "O":
+            row[name] = np.array(random.choice(["a", "b"], shapes[name]).tolist(), np.object_)
         else:
-            row[name] = random.integers(0, 2, shape).astype(spec.data_type.dtype)
+            row[name] = random.integers(0, 2, shapes[name]).astype(dtype)
     return row
 
 

@@ -67,7 +67,7 @@ def run_calls(session: Session, calls: Sequence[Call], options: Any = None) -> R
         outputs = session.run(first.outputs, feeds, options)
         done = clock()
         outcomes = scattered(outputs, [call.rows for call in calls])
-    except ServingError as error:
+    except (ServingError, ValueError, MemoryError) as error:  # NumPy raises these where arrays cannot be joined
         return _one_by_one(session, calls, options, error)
     return Ran(outcomes, rows, True, joined - begin, done - joined, clock() - done)
 
@@ -111,11 +111,12 @@ def scattered(outputs: Sequence[Array], rows: Sequence[int]) -> list[list[Array]
     return result
 
 
-def _one_by_one(session: Session, calls: Sequence[Call], options: Any, error: ServingError) -> Ran:
-    _logger.warning("A batch of %d calls failed and is run again call by call: %s", len(calls), error.message)
+def _one_by_one(session: Session, calls: Sequence[Call], options: Any, error: Exception) -> Ran:
+    _logger.warning("A batch of %d calls failed and is run again call by call: %s", len(calls), error)
     begin = time.perf_counter()
     # Whoever was answered meanwhile, after a timeout, is not asked for again.
-    outcomes = [error if call.ended else _outcome(session, call, options) for call in calls]
+    gone = InferenceFailedError("nobody wanted the answer any more")
+    outcomes = [gone if call.ended else _outcome(session, call, options) for call in calls]
     rows = sum(call.rows for call in calls)
     return Ran(outcomes, rows, False, 0.0, time.perf_counter() - begin, 0.0)
 

@@ -119,6 +119,48 @@ def gather() -> bytes:
     )
 
 
+def centred() -> bytes:
+    """``y = x - mean of x over the batch``, both [n, 4]: what a row gives depends on the others."""
+    return model(
+        [
+            helper.make_node("ReduceMean", ["x", "axes"], ["mean"], keepdims=1),
+            helper.make_node("Sub", ["x", "mean"], ["y"]),
+        ],
+        {"x": (TensorProto.FLOAT, ["n", 4])},
+        {"y": (TensorProto.FLOAT, ["n", 4])},
+        {"axes": np.array([0], np.int64)},
+    )
+
+
+def summed() -> bytes:
+    """``y`` is the sum over the batch of x [n, 4]: one row for all."""
+    return model(
+        [helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=1)],
+        {"x": (TensorProto.FLOAT, ["n", 4])},
+        {"y": (TensorProto.FLOAT, [1, 4])},
+        {"axes": np.array([0], np.int64)},
+    )
+
+
+def doubled_rows() -> bytes:
+    """``y`` has each row of x [n, 4] twice."""
+    return model(
+        [helper.make_node("Concat", ["x", "x"], ["y"], axis=0)],
+        {"x": (TensorProto.FLOAT, ["n", 4])},
+        {"y": (TensorProto.FLOAT, ["m", 4])},
+    )
+
+
+def out_of_bounds() -> bytes:
+    """``y = table[i + 100]`` for a table of 3: fails for every i that anybody would try."""
+    return model(
+        [helper.make_node("Add", ["i", "far"], ["j"]), helper.make_node("Gather", ["table", "j"], ["y"])],
+        {"i": (TensorProto.INT64, ["n"])},
+        {"y": (TensorProto.FLOAT, ["n"])},
+        {"table": np.array([10, 20, 30], np.float32), "far": np.array(100, np.int64)},
+    )
+
+
 def with_custom_operator() -> bytes:
     """A model that needs an operator of somebody's own."""
     return model(
