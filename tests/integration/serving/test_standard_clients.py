@@ -86,8 +86,9 @@ def test_grpc_health_and_reflection(server: ServingProcess) -> None:
 def test_bad_http_from_the_network(server: ServingProcess) -> None:
     body = b'{"inputs": []}'
     path = "/v2/models/plus/infer"
-    gzip = server.request("POST", path, body, {"Content-Encoding": "gzip"})
-    assert (gzip.status, gzip.headers["accept-encoding"]) == (415, "identity")
+    brotli = server.request("POST", path, body, {"Content-Encoding": "br"})
+    assert (brotli.status, brotli.headers["accept-encoding"]) == (415, "gzip, deflate, identity")
+    assert server.request("POST", path, body, {"Content-Encoding": "gzip"}).status == 400
     method = server.request("GET", path)
     assert (method.status, method.headers["allow"]) == (405, "POST")
     assert server.request("GET", "/v2/nothing").status == 404
