@@ -201,8 +201,10 @@ class DataPlane:
             OverloadedError: So much waits for this model already that another request would be refused.
         """
         record = self._registry.known(model)
-        if record is None:
+        if record is None or record.live is None:
             return
+        if record.live.session.inline_elements >= 0 and not record.account.waiting:
+            return  # it hardly ever takes room, and what others wait for is not its fault
         try:
             self._executor.check_room(record.account)
         except OverloadedError:
