@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from tiercel.broker.domain.jobs import Direction, Job, JobSpec, Tier
+from tiercel.broker.domain.events import StateChanged
+from tiercel.broker.domain.jobs import Direction, Job, JobSpec, JobState, Tier
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.lifecycle import job as machine
-from tiercel.broker.lifecycle.job_events import Assigned, JobEffect, JobInput, Reported, RunIsAlive
+from tiercel.broker.lifecycle.job_events import (
+    Announce,
+    Assigned,
+    CancelRequested,
+    DeliveryEnded,
+    JobEffect,
+    JobInput,
+    Reported,
+    RunExited,
+    RunIsAlive,
+)
 
 AT = 1_000.0
 SHARE = Share(0.5, None, "half")
+CLEAN_EXIT = RunExited("j1-1", 0)
+LOST = RunExited("j1-1", None, "its agent was started again", lost=True)
 
 
 def make_spec(**changes: Any) -> JobSpec:
@@ -56,3 +69,27 @@ def assigned(node_id: str = "n1", *, attempt: int = 1) -> Assigned:
 
 def running_job(**changes: Any) -> Job:
     return after(new_job(**changes), assigned(), RunIsAlive("j1-1"))
+
+
+def delivered(tier: int, *, value: float = 0.85, at: float = AT + 9.5) -> DeliveryEnded:
+    return DeliveryEnded(tier, tier, value, at)
+
+
+def failed(tier: int) -> DeliveryEnded:
+    return DeliveryEnded(tier, None, None, AT + 9.5, "the model does not export")
+
+
+def states(effects: list[JobEffect]) -> list[JobState]:
+    changes = [effect.change for effect in effects if isinstance(effect, Announce)]
+    return [change.state for change in changes if isinstance(change, StateChanged)]
+
+
+def final_job(outcome: JobState) -> Job:
+    by: dict[JobState, tuple[JobInput, ...]] = {
+        JobState.COMPLETED: (CLEAN_EXIT,),
+        JobState.FAILED: (RunExited("j1-1", 1),),
+        JobState.CANCELLED: (CancelRequested(), CLEAN_EXIT),
+    }
+    job = after(running_job(), *by[outcome])
+    assert job.state is outcome
+    return job
