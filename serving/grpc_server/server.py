@@ -211,7 +211,8 @@ class GrpcConnection(asyncio.Protocol):
             _logger.exception("A gRPC connection failed")
             self.abort()
         self._busy = False
-        self._flush()
+        if self._sender.out or self._http2.closed:
+            self._flush()
 
     def eof_received(self) -> None:
         """asyncio: the caller is gone."""
@@ -318,13 +319,15 @@ class GrpcConnection(asyncio.Protocol):
 
     def _flush(self) -> None:
         self._flushing = False
-        sender = self._sender
-        while sender.out and self._transport is not None:
-            self._transport.write(sender.take())
+        sender, transport = self._sender, self._transport
+        if transport is None or transport.is_closing():
+            return
+        while sender.out:
+            transport.write(sender.take())
             if sender.blocked:
                 sender.pump()
-        if self._http2.closed and self._closing_since is None and self._transport is not None:
-            self._close(self._transport)
+        if self._http2.closed and self._closing_since is None:
+            self._close(transport)
 
     def _close(self, transport: asyncio.Transport) -> None:
         """Close for writing, but read on for a moment: closing on unread octets would reset what was just sent."""

@@ -271,7 +271,9 @@ class Connection:
         stream = Stream(number, self.sender.stream_window, request.content_length, self._timeouts.now)
         stream.ended = ended
         self.streams[number] = stream
-        stream.handler = self._application.on_request(stream, request, ended=ended)
+        handler = self._application.on_request(stream, request, ended=ended)
+        if not stream.closed:
+            stream.handler = handler
 
     def _end_with_trailers(self, number: int, headers: HeaderBlock, *, ended: bool) -> None:
         stream = self._open_stream(number)
@@ -395,15 +397,17 @@ class Connection:
 
     def _close(self, stream: Stream) -> None:
         stream.closed = True
+        stream.handler = None  # stream and handler know each other, which is work for the garbage collector
         self.streams.pop(stream.id, None)
         self.sender.forget(stream)
         if not self.streams and self._last_wanted != frames.LAST_STREAM:
             self.closed = True
 
     def _abandon(self, stream: Stream) -> None:
+        handler = stream.handler
         self._close(stream)
-        if stream.handler is not None:
-            stream.handler.on_closed()
+        if handler is not None:
+            handler.on_closed()
 
     def _fail_stream(self, number: int, code: int) -> None:
         self.sender.out.append(frames.rst_stream(number, code))

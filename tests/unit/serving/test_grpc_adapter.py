@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -21,6 +22,7 @@ from tiercel.serving.rest.messages import ByteBudget
 from tiercel.serving.tensors import BY_NAME, TensorSpec
 
 LIMITS = GrpcLimits(Http2Limits(4096, 10, 100_000, 60.0, 10.0), 1 << 20, 10, 10)
+GRPC = b"application/grpc"
 ANSWER = InferResult("m", "1", [OutputTensor(TensorSpec("y", BY_NAME["FP32"], (1,)), np.zeros(1, np.float32))])
 
 
@@ -66,22 +68,22 @@ class Wire:
 class Asked:
     """A connection on which one inference was asked."""
 
-    def __init__(self, now: float = 100.0, timeout: bytes = b"") -> None:
-        self.plane, self.wire, self.now = Plane(), Wire(), now
+    def __init__(self, timeout: bytes = b"", method: str = "ModelInfer", *, ended: bool = True) -> None:
+        self.plane, self.wire = Plane(), Wire()
         plane = cast("DataPlane", self.plane)
         servicer = InferenceServicer(plane, cast("Lifecycle", None), _no_tasks, cast("Descriptions", None))
-        listener = Listener(servicer.methods(), LIMITS, ByteBudget(1000), lambda: self.now)
+        listener = Listener(servicer.methods(), LIMITS, ByteBudget(1000), lambda: 100.0)
         self.connection = GrpcConnection(listener)
         self.connection.connection_made(cast("Any", self.wire))
         self.connection.data_received(frames.PREFACE + frames.settings([]))
         self.wire.take()
-        fields = [*HEADERS, (b"content-type", b"application/grpc")]
-        fields[2] = (b":path", f"/{SERVICE}/ModelInfer".encode())
+        fields = [*HEADERS, (b"content-type", GRPC)]
+        fields[2] = (b":path", f"/{SERVICE}/{method}".encode())
         block = hpack.encode([*fields, (b"grpc-timeout", timeout)] if timeout else fields)
         message = pb.ModelInferRequest(model_name="m").SerializeToString()
         self.connection.data_received(
             frames.frame(frames.HEADERS, frames.END_HEADERS, 1, block)
-            + frames.frame(frames.DATA, frames.END_STREAM, 1, b"\0" + len(message).to_bytes(4, "big") + message)
+            + frames.frame(frames.DATA, ended, 1, b"\0" + len(message).to_bytes(4, "big") + message)
         )
 
 
@@ -103,8 +105,50 @@ async def test_an_answer_is_written_when_it_comes(result: InferResult | ServingE
     assert asked.plane.pending.cancelled == 0
 
 
+async def test_what_waits_on_a_stream_of_inferences_is_cancelled_with_it() -> None:
+    asked = Asked(method="ModelStreamInfer", ended=False)
+    message = b"\0\0\0\0\0"
+    asked.connection.data_received(frames.frame(frames.DATA, 0, 1, message * 2))
+    assert len(asked.plane.asked) == 3
+    asked.plane.asked[0][1](ANSWER)
+    asked.connection.data_received(frames.frame(frames.DATA, 0, 1, b"\xff\0\0\0\0"))  # breaks the call
+    assert asked.plane.pending.cancelled == 2
+    asked.plane.asked[1][1](ANSWER)
+    assert asked.connection._http2.streams == {}
+
+
+async def test_a_stream_of_inferences_ends_when_all_are_answered() -> None:
+    asked = Asked(method="ModelStreamInfer", ended=False)
+    asked.connection.data_received(frames.frame(frames.DATA, frames.END_STREAM, 1, b"\0\0\0\0\0"))
+    (_, first), (_, second) = asked.plane.asked
+    second(DeadlineExceededError("late"))
+    assert asked.connection._http2.streams
+    first(ANSWER)
+    assert asked.connection._http2.streams == {}
+    assert asked.plane.pending.cancelled == 0
+
+
 async def test_the_callers_deadline_is_the_requests() -> None:
     assert Asked(timeout=b"250m").plane.asked[0][0].timeout == pytest.approx(0.25)
+
+
+async def test_a_call_leaves_nothing_to_the_garbage_collector() -> None:
+    asked = Asked()
+    block = hpack.encode([*HEADERS[:2], (b":path", f"/{SERVICE}/ModelInfer".encode()), (b"content-type", GRPC)])
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(3, 103, 2):
+            asked.plane.asked.clear()
+            asked.connection.data_received(
+                frames.frame(frames.HEADERS, frames.END_HEADERS, number, block)
+                + frames.frame(frames.DATA, frames.END_STREAM, number, b"\0\0\0\0\0")
+            )
+            asked.plane.asked[0][1](ANSWER)
+        asked.plane.asked.clear()
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("lost", [True, False])
