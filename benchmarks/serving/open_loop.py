@@ -25,6 +25,9 @@ import numpy as np
 import uvloop
 
 TICK_SECONDS = 0.001
+REFUSALS = frozenset({429, 503, 504})
+"""Also a deadline that passed tells the caller no, if late."""
+
 CLOSE_SECONDS = 2.0
 """Answers that take longer after the last request was sent are not waited for."""
 
@@ -35,7 +38,7 @@ class Tally:
 
     Attributes:
         good: Delays of good answers, seconds.
-        refused: Delays of refusals (429 and 503), seconds.
+        refused: Delays of refusals, seconds.
         statuses: How often each status came.
         unsent: Requests that were due when no connection was free.
         broken: Connections that ended with a request under way.
@@ -142,7 +145,7 @@ class Load:
         self.tally.statuses[status] += 1
         if status == 200:
             self.tally.good.append(seconds)
-        elif status in {429, 503}:
+        elif status in REFUSALS:
             self.tally.refused.append(seconds)
 
     def lost(self, caller: Caller) -> None:
