@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tiercel import __version__
 from tiercel.serving.accounts import ModelShare
@@ -18,6 +18,9 @@ from tiercel.serving.errors import OverloadedError, ServingError
 from tiercel.serving.loop_lag import LoopLag
 from tiercel.serving.registry import Registry
 from tiercel.serving.tensors import Array, DataType, TensorSpec
+
+if TYPE_CHECKING:
+    from tiercel.serving.variants.endpoints import Endpoints
 
 ParameterValue = bool | int | float | str
 
@@ -136,13 +139,17 @@ class DataPlane:
         registry: What is live.
         executor: Runs models.
         timeout: Seconds in which a request is answered at the latest.
+        endpoints: Names that stand for several variants, if there are any.
 
     Attributes:
         loop_lag: How late the event loop comes; whoever runs the loop has it watched.
     """
 
-    def __init__(self, registry: Registry, executor: Executor, timeout: float) -> None:
+    def __init__(
+        self, registry: Registry, executor: Executor, timeout: float, endpoints: Endpoints | None = None
+    ) -> None:
         self._registry = registry
+        self._endpoints = endpoints
         self._executor = executor
         self._timeout = timeout
         self._began = time.perf_counter()
@@ -165,6 +172,8 @@ class DataPlane:
             feeds = checked_feeds(request, session)
             names = checked_outputs(request.outputs, session)
         except ServingError as error:
+            if self._endpoints is not None and self._endpoints.knows(request.model):
+                return self._endpoints.submit(request, on_answer)
             on_answer(error)
             return None
         if request.classes:
@@ -261,7 +270,7 @@ class DataPlane:
     def is_model_ready(self, model: str, version: str = "") -> bool:
         """Whether this model, and version if one is named, answers."""
         try:
-            self._registry.live(model, version)
+            self.model_metadata(model, version)
         except ServingError:
             return False
         return True
@@ -277,15 +286,18 @@ class DataPlane:
             NotFoundError: It is not loaded, or not in this version.
             NotReadyError: It is being loaded for the first time.
         """
+        if self._endpoints is not None and self._endpoints.knows(model):
+            return self._endpoints.metadata(model)
         loaded = self._registry.live(model, version)
         return {
             "name": model,
             "versions": [loaded.version_text],
             "platform": "onnxruntime_onnx",
-            "inputs": _described(loaded.session.inputs),
-            "outputs": _described(loaded.session.outputs),
+            "inputs": described(loaded.session.inputs),
+            "outputs": described(loaded.session.outputs),
         }
 
 
-def _described(specs: Mapping[str, TensorSpec]) -> list[dict[str, Any]]:
+def described(specs: Mapping[str, TensorSpec]) -> list[dict[str, Any]]:
+    """Inputs or outputs as the protocol describes them."""
     return [{"name": spec.name, "datatype": spec.data_type.name, "shape": list(spec.shape)} for spec in specs.values()]

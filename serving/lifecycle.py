@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tiercel.serving import repository
 from tiercel.serving.canary import Outcome
@@ -17,9 +17,15 @@ from tiercel.serving.loader import Loader
 from tiercel.serving.registry import LoadedVersion, ModelRecord, Registry, VersionState
 from tiercel.serving.trials import Trial
 
+if TYPE_CHECKING:
+    from tiercel.serving.variants.endpoints import Endpoints
+
 _logger = logging.getLogger(__name__)
 
 _NEWEST = LoadParameters()
+
+ENDPOINT_VERSION = 1
+"""Calls and the index speak of versions; an endpoint's configuration counts as its only one."""
 
 StartTask = Callable[[Coroutine[Any, Any, None], str], object]
 
@@ -33,11 +39,19 @@ class Lifecycle:
         loader: Makes sessions of what lies there.
         start_task: Starts a task that somebody owns; used for draining old versions and watching new ones.
         look_seconds: Time between two looks at a version that is on trial.
+        endpoints: Names that stand for several variants; loaded and unloaded like models, if there are any.
     """
 
     def __init__(
-        self, root: Path, registry: Registry, loader: Loader, start_task: StartTask, look_seconds: float = 0.25
+        self,
+        root: Path,
+        registry: Registry,
+        loader: Loader,
+        start_task: StartTask,
+        look_seconds: float = 0.25,
+        endpoints: Endpoints | None = None,
     ) -> None:
+        self._endpoints = endpoints
         self._root = root
         self._registry = registry
         self._loader = loader
@@ -67,6 +81,8 @@ class Lifecycle:
             NotReadyError: The server is about to hand over.
         """
         self._refuse_if_paused()
+        if self._endpoints is not None and await self._endpoints.load(name):
+            return ENDPOINT_VERSION
         await self._wanted_version(name, wanted)  # a name that is not on disk gets no lock
         async with self._locks.setdefault(name, asyncio.Lock()):
             self._refuse_if_paused()
@@ -97,6 +113,8 @@ class Lifecycle:
         record = self._registry.known(repository.checked_name(name))
         if record is None:
             raise NotFoundError(f"model '{name}' is not loaded")
+        if self._endpoints is not None and self._endpoints.unload(name):
+            return
         async with self._locks.setdefault(name, asyncio.Lock()):
             self._refuse_if_paused()
             if record.trial is not None:
@@ -118,7 +136,9 @@ class Lifecycle:
 
     def live_versions(self) -> dict[str, int]:
         """What answers, by model."""
-        return {record.name: record.live.version for record in self._registry.records() if record.live is not None}
+        models = {record.name: record.live.version for record in self._registry.records() if record.live is not None}
+        endpoints = self._endpoints.names if self._endpoints is not None else ()
+        return models | dict.fromkeys(endpoints, ENDPOINT_VERSION)
 
     async def load_exactly(self, versions: Mapping[str, int]) -> None:
         """Let these versions answer, by model, and nothing else.
@@ -169,7 +189,10 @@ class Lifecycle:
         async with self._locks.setdefault(name, asyncio.Lock()):
             if self._registry.record(name).live is None:
                 try:
-                    await self._load_newest_good(name)
+                    if self._endpoints is None or not await self._endpoints.load(name):
+                        await self._load_newest_good(name)
+                except ServingError as error:
+                    _logger.warning("'%s' could not be loaded: %s", name, error.message)
                 except Exception:  # the other models are not to blame
                     _logger.exception("Model '%s' could not be loaded", name)
 

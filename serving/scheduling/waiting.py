@@ -12,7 +12,6 @@ import bisect
 import operator
 from collections import deque
 from collections.abc import Callable
-from itertools import islice
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from tiercel.serving.scheduling.interface import BATCHES
@@ -136,8 +135,21 @@ class Waiting(Generic[Item]):
             now - late[-length + length // 2].since,
         )
 
+    def clear(self) -> list[Item]:
+        """Remove all, and return them."""
+        items = [*self._fresh, *self._late]
+        self._fresh.clear()
+        self._late.clear()
+        self._fresh_rows = self._late_rows = 0
+        return items
+
     def take(
-        self, now: float, rows: int, seconds_for: Callable[[int], float], fits: Callable[[Item], bool] | None = None
+        self,
+        now: float,
+        rows: int,
+        seconds_for: Callable[[int], float],
+        accepts: Callable[[Item], bool] | None = None,
+        together: Callable[[Item, Item], bool] | None = None,
     ) -> list[Item]:
         """Remove the requests of one run: up to so many rows, at least one request.
 
@@ -147,21 +159,26 @@ class Waiting(Generic[Item]):
             now: The time.
             rows: The batch that was decided on.
             seconds_for: How long a run of so many rows takes.
-            fits: Whether a request may be in the same batch as the first; all may if it is left out.
+            accepts: Whether a request may be answered by this run, which holds for :meth:`first`; else it stays where
+                it is. All may if it is left out.
+            together: Whether two requests may be in one batch; all may if it is left out.
         """
         if not self._fresh:
-            return self._collect(self._late, rows, fits, newest_first=True)
-        self._leave_late(now, rows, seconds_for)
-        return self._collect(self._fresh, rows, fits, newest_first=False)
+            return self._collect(self._late, rows, accepts, together, newest_first=True)
+        self._leave_late(now, rows, seconds_for, accepts)
+        return self._collect(self._fresh, rows, accepts, together, newest_first=False)
 
-    def _leave_late(self, now: float, rows: int, seconds_for: Callable[[int], float]) -> None:
+    def _leave_late(
+        self, now: float, rows: int, seconds_for: Callable[[int], float], accepts: Callable[[Item], bool] | None
+    ) -> None:
         fresh = self._fresh
         latest = now - self._in_time
         if fresh[0].since >= latest + seconds_for(min(rows, self._fresh_rows)):
             return
         ahead = 0
         for index, item in enumerate(fresh):
-            if item.since >= latest + seconds_for(max(1, min(rows, self._fresh_rows - ahead))):
+            in_time = item.since >= latest + seconds_for(max(1, min(rows, self._fresh_rows - ahead)))
+            if in_time and (accepts is None or accepts(item)):
                 for _ in range(index):
                     self._make_late(fresh.popleft())
                 return
@@ -173,22 +190,43 @@ class Waiting(Generic[Item]):
         self._late.append(item)
 
     def _collect(
-        self, queue: deque[Item], rows: int, fits: Callable[[Item], bool] | None, *, newest_first: bool
+        self,
+        queue: deque[Item],
+        rows: int,
+        accepts: Callable[[Item], bool] | None,
+        together: Callable[[Item, Item], bool] | None,
+        *,
+        newest_first: bool,
     ) -> list[Item]:
-        take = queue.pop if newest_first else queue.popleft
-        taken = [take()]
-        room = rows - taken[0].rows
-        if fits is None:
-            while queue and (queue[-1] if newest_first else queue[0]).rows <= room:
-                taken.append(take())
-                room -= taken[-1].rows
-        elif room > 0 and queue:
-            chosen = _fitting(islice(reversed(queue) if newest_first else queue, None), room, fits)
-            for item in chosen:
-                queue.remove(item)
-            taken += chosen
-        self._count(queue, -sum(item.rows for item in taken))
+        pop, end = (queue.pop, -1) if newest_first else (queue.popleft, 0)
+        first = pop()
+        taken = [first]
+        room = rows - first.rows
+        while queue and room > 0:
+            item = queue[end]
+            if (accepts is not None and not accepts(item)) or (together is not None and not together(first, item)):
+                taken += self._pick(queue, room, lambda one: _fits(one, first, accepts, together), newest_first)
+                break
+            if item.rows > room:
+                break
+            taken.append(pop())
+            room -= item.rows
+        self._count(queue, -sum([item.rows for item in taken]))
         return taken
+
+    @staticmethod
+    def _pick(queue: deque[Item], room: int, fits: Callable[[Item], bool], newest_first: bool) -> list[Item]:
+        """Take those that fit from between others."""
+        chosen: list[Item] = []
+        for item in reversed(queue) if newest_first else iter(queue):
+            if item.rows <= room and fits(item):
+                chosen.append(item)
+                room -= item.rows
+                if room <= 0:
+                    break
+        for item in chosen:
+            queue.remove(item)
+        return chosen
 
     def _count(self, queue: deque[Item], rows: int) -> None:
         if queue is self._fresh:
@@ -197,12 +235,10 @@ class Waiting(Generic[Item]):
             self._late_rows += rows
 
 
-def _fitting(items: islice[Item], room: int, fits: Callable[[Item], bool]) -> list[Item]:
-    chosen: list[Item] = []
-    for item in items:
-        if room <= 0:
-            break
-        if item.rows <= room and fits(item):
-            chosen.append(item)
-            room -= item.rows
-    return chosen
+def _fits(
+    item: Item,
+    first: Item,
+    accepts: Callable[[Item], bool] | None,
+    together: Callable[[Item, Item], bool] | None,
+) -> bool:
+    return (accepts is None or accepts(item)) and (together is None or together(first, item))

@@ -83,6 +83,24 @@ def test_a_request_larger_than_the_batch_runs_alone() -> None:
     assert waiting(large, Item(2.0)).take(4.0, 4, quick) == [large]
 
 
+def test_only_what_may_be_together_with_the_first_goes_along() -> None:
+    queue = waiting(Item(1.0), Item(2.0, rows=2), Item(3.0))
+    assert sinces(queue.take(4.0, 8, quick, together=lambda one, other: one.rows == other.rows)) == [1.0, 3.0]
+    assert sinces(queue.take(4.0, 8, quick)) == [2.0]
+
+
+def test_nobody_is_left_behind_for_one_whom_this_run_may_not_answer() -> None:
+    queue = waiting(Item(0.0), picky := Item(6.0))
+    assert sinces(queue.take(8.0, 4, lambda _: 4.0, lambda item: item is not picky)) == [0.0]
+
+
+def test_all_can_be_sent_away_at_once() -> None:
+    queue = waiting(Item(0.0), Item(19.0))
+    queue.sweep(20.0, 0.0)
+    assert sinces(queue.clear()) == [19.0, 0.0]
+    assert len(queue) == 0
+
+
 def test_one_that_went_away_is_not_taken() -> None:
     gone = Item(1.0)
     queue = waiting(gone, Item(2.0))

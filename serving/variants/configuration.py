@@ -1,0 +1,169 @@
+"""``ENDPOINT/variants.json`` in the repository: which models answer for an endpoint, and how they are chosen.
+
+::
+
+    {"variants": [{"name": "digits-small", "accuracy": 0.91}, "digits-large"],
+     "objective_seconds": 0.05, "utility": "soft", "scheduler": "learned"}
+
+A variant's accuracy is that of its live version, ``VARIANT/VERSION/accuracy.json`` with ``{"accuracy": 0.97}``, else
+the one given here. All functions that read files block, for as long as a small file takes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from tiercel.serving import repository
+from tiercel.serving.errors import ArtefactRefusedError, InvalidRequestError
+from tiercel.serving.scheduling.interface import Scheduler
+from tiercel.serving.scheduling.registry import DEFAULT, SCHEDULERS
+from tiercel.serving.scheduling.static import StaticScheduler
+from tiercel.serving.scheduling.utility import FORMS, Utility, utility
+
+FILE = "variants.json"
+ACCURACY_FILE = "accuracy.json"
+MAX_VARIANTS = 16
+_MAX_BYTES = 64 * 1024
+_FIELDS = {"variants", "objective_seconds", "utility", "steepness", "scheduler", "static_variant"}
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """An endpoint's.
+
+    Attributes:
+        variants: Names of the models that may answer, and their accuracy where it was given.
+        objective: Seconds of delay aimed at.
+        utility: What an answer is worth.
+        scheduler: Name of the scheduler.
+        static_variant: The one that the static scheduler takes; the most accurate if None.
+    """
+
+    variants: Mapping[str, float | None]
+    objective: float
+    utility: Utility
+    scheduler: str = DEFAULT
+    static_variant: str | None = None
+
+    def make_scheduler(self) -> Scheduler:
+        """A new scheduler for the endpoint."""
+        if self.scheduler == "static":
+            return StaticScheduler(self.static_variant)
+        return SCHEDULERS[self.scheduler]()
+
+
+def read(folder: Path) -> Configuration | None:
+    """The configuration of the endpoint in ``folder``, or None when it has none.
+
+    Raises:
+        ArtefactRefusedError: It is wrong; the message names the field.
+    """
+    try:
+        content = _content(folder / FILE)
+    except FileNotFoundError:
+        return None
+    if any(repository.is_version(entry.name) for entry in folder.iterdir()):
+        raise _wrong("it lies beside versions; a name is either a model's, with versions, or an endpoint's")
+    return checked(content)
+
+
+def accuracy_of(folder: Path) -> float | None:
+    """The measured accuracy of the version in ``folder``; None when it has none that makes sense."""
+    try:
+        accuracy = _content(folder / ACCURACY_FILE).get("accuracy")
+    except (FileNotFoundError, ArtefactRefusedError):
+        return None
+    return float(accuracy) if _is_fraction(accuracy) else None
+
+
+def checked(content: Mapping[str, Any]) -> Configuration:
+    """A configuration from JSON.
+
+    Raises:
+        ArtefactRefusedError: It is wrong; the message names the field.
+    """
+    unknown = set(content) - _FIELDS
+    if unknown:
+        raise _wrong(f"field '{min(unknown)[:100]}' is unknown; there are {', '.join(sorted(_FIELDS))}")
+    variants = _variants(content.get("variants"))
+    objective = content.get("objective_seconds")
+    if not _is_number(objective) or not 1e-4 <= objective <= 60.0:
+        raise _wrong("objective_seconds must be a number of seconds from 0.0001 to 60")
+    form = content.get("utility", "soft")
+    if form not in FORMS:
+        raise _wrong(f"utility must be one of {', '.join(FORMS)}")
+    steepness = content.get("steepness")
+    if steepness is not None and (not _is_number(steepness) or not 0.0 < steepness <= 1000.0):
+        raise _wrong("steepness must be a number above 0 and at most 1000, or be left out")
+    scheduler = content.get("scheduler", DEFAULT)
+    if not isinstance(scheduler, str) or scheduler not in SCHEDULERS:
+        raise _wrong(f"scheduler must be one of {', '.join(SCHEDULERS)}")
+    static = content.get("static_variant")
+    if static is not None and (scheduler != "static" or static not in variants):
+        raise _wrong("static_variant must be one of the variants, and scheduler must be static")
+    return Configuration(variants, float(objective), utility(form, steepness), scheduler, static)
+
+
+def _variants(entries: object) -> dict[str, float | None]:
+    if not isinstance(entries, list) or not 1 <= len(entries) <= MAX_VARIANTS:
+        raise _wrong(f"variants must be a list of 1 to {MAX_VARIANTS} models")
+    variants: dict[str, float | None] = {}
+    for index, entry in enumerate(entries):
+        name, accuracy = _variant(entry, f"variants[{index}]")
+        if name in variants:
+            raise _wrong(f"variants[{index}]: '{name}' is named twice")
+        variants[name] = accuracy
+    return variants
+
+
+def _variant(entry: object, where: str) -> tuple[str, float | None]:
+    accuracy: Any = None
+    name: Any = entry
+    if isinstance(entry, dict):
+        if not {"name"} <= set(entry) <= {"name", "accuracy"}:
+            raise _wrong(f'{where} must be a model\'s name or {{"name": ..., "accuracy": ...}}')
+        name, accuracy = entry["name"], entry.get("accuracy")
+    if not isinstance(name, str):
+        raise _wrong(f"{where}: a model's name is expected")
+    try:
+        repository.checked_name(name)
+    except InvalidRequestError as error:
+        raise _wrong(f"{where}: {error.message}") from error
+    if accuracy is not None and not _is_fraction(accuracy):
+        raise _wrong(f"{where}.accuracy must be a fraction above 0 and at most 1")
+    return name, accuracy if accuracy is None else float(accuracy)
+
+
+def _content(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MAX_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise FileNotFoundError(path.name) from error
+    except OSError as error:
+        raise ArtefactRefusedError(f"{path.name} cannot be read: {error.strerror}") from error
+    if len(data) > _MAX_BYTES:
+        raise ArtefactRefusedError(f"{path.name} has more than {_MAX_BYTES} bytes")
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ArtefactRefusedError(f"{path.name} is not JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise ArtefactRefusedError(f"{path.name} must hold a JSON object")
+    return content
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return type(value) in {int, float}
+
+
+def _is_fraction(value: object) -> TypeGuard[float]:
+    return _is_number(value) and 0.0 < value <= 1.0
+
+
+def _wrong(message: str) -> ArtefactRefusedError:
+    return ArtefactRefusedError(f"{FILE}: {message}")

@@ -1,0 +1,146 @@
+"""All endpoints with variants, by name, and what the data plane asks of them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+from tiercel.serving import repository
+from tiercel.serving.classified_answers import as_classes
+from tiercel.serving.dataplane import Answered, InferRequest, InferResult, OutputTensor, ParameterValue, described
+from tiercel.serving.errors import ServingError
+from tiercel.serving.lifecycle import ENDPOINT_VERSION
+from tiercel.serving.registry import Registry, VersionState
+from tiercel.serving.variants import configuration
+from tiercel.serving.variants.endpoint import Answer, Endpoint, VariantCall
+from tiercel.serving.workers import Workers
+
+
+class Endpoints:
+    """See the module.
+
+    Args:
+        root: The repository's folder.
+        registry: What is live.
+        workers: Where batches run.
+        max_pending: Requests of one endpoint that may wait.
+        timeout: Seconds in which a request is answered at the latest.
+    """
+
+    def __init__(self, root: Path, registry: Registry, workers: Workers, max_pending: int, timeout: float) -> None:
+        self._root = root
+        self._registry = registry
+        self._workers = workers
+        self._max_pending = max_pending
+        self._timeout = timeout
+        self._endpoints: dict[str, Endpoint] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all endpoints."""
+        return tuple(self._endpoints)
+
+    async def load(self, name: str) -> bool:
+        """Read an endpoint's configuration anew; requests that wait on an older one are told to ask again.
+
+        Returns:
+            Whether this is an endpoint's name.
+
+        Raises:
+            InvalidRequestError: The name is impossible.
+            ArtefactRefusedError: The configuration is wrong; what was there stays.
+        """
+        folder = self._root / repository.checked_name(name)
+        found = await asyncio.to_thread(configuration.read, folder)
+        if found is None:
+            return False
+        old = self._endpoints.get(name)
+        if old is None or old.configuration != found:
+            self._endpoints[name] = Endpoint(
+                name, found, self._registry, self._workers, self._root, self._max_pending, self._timeout
+            )
+            self._registry.record(name).set_status(ENDPOINT_VERSION, VersionState.READY)
+            if old is not None:
+                old.close()
+        return True
+
+    def unload(self, name: str) -> bool:
+        """Forget an endpoint; returns whether there was one."""
+        endpoint = self._endpoints.pop(name, None)
+        if endpoint is None:
+            return False
+        self._registry.record(name).set_status(ENDPOINT_VERSION, VersionState.UNAVAILABLE, "unloaded")
+        endpoint.close()
+        return True
+
+    def knows(self, name: str) -> bool:
+        """Whether there is an endpoint of this name."""
+        return name in self._endpoints
+
+    def submit(self, request: InferRequest, on_answer: Answered) -> VariantCall | None:
+        """Answer a request of an endpoint that there is; see :meth:`DataPlane.submit`."""
+        endpoint = self._endpoints[request.model]
+        begin = time.perf_counter()
+        arrived = request.arrived or begin
+        account = endpoint.account
+
+        def answered(call: VariantCall, answer: Answer | ServingError) -> None:
+            now = time.perf_counter()
+            if isinstance(answer, ServingError):
+                call.loaded.statistics.failed(answer, now, now - begin)
+                account.delays.failed(now)
+                on_answer(answer)
+                return
+            tell = as_classes(on_answer, request.classes, answer[0]) if request.classes else on_answer
+            tell(_result(request.model, call, answer))
+            now = time.perf_counter()
+            account.delays.answered(now - arrived, now)
+
+        account.requests += 1
+        try:
+            return endpoint.submit(request, answered, begin)
+        except ServingError as error:
+            account.delays.failed(begin)
+            on_answer(error)
+            return None
+
+    def metadata(self, name: str) -> dict[str, Any]:
+        """What the protocol says of a model, and the variants, as parameters.
+
+        Raises:
+            NotReadyError: No variant is loaded.
+        """
+        endpoint = self._endpoints[name]
+        session = endpoint.specifications().session
+        chosen = endpoint.configuration
+        return {
+            "name": name,
+            "versions": [str(ENDPOINT_VERSION)],
+            "platform": "tiercel_variants",
+            "inputs": described(session.inputs),
+            "outputs": described(session.outputs),
+            "parameters": {
+                "variants": endpoint.described(),
+                "objective_seconds": chosen.objective,
+                "utility": chosen.utility.form,
+                "scheduler": chosen.scheduler,
+            },
+        }
+
+    def close(self) -> None:
+        """The server leaves."""
+        for name in tuple(self._endpoints):
+            self.unload(name)
+
+
+def _result(model: str, call: VariantCall, answer: Answer) -> InferResult:
+    loaded, accuracy, arrays = answer
+    tensors = [OutputTensor(loaded.outputs[name], array) for name, array in zip(call.outputs, arrays, strict=True)]
+    parameters: dict[str, ParameterValue] = {
+        "variant": loaded.model,
+        "version": loaded.version_text,
+        "accuracy": accuracy,
+    }
+    return InferResult(model, loaded.version_text, tensors, parameters)
