@@ -7,9 +7,12 @@ import os
 import stat
 from pathlib import Path
 
-from tiercel.serving.errors import ArtefactRefusedError
+from tiercel.serving.errors import ArtefactRefusedError, NotReadyError
 
-_SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+# linux/fcntl.h. Nobody has mapped it for writing when it is sealed, so this seals as much as F_SEAL_WRITE does, which
+# would wait until no part of the kernel looks at any of its pages, and fail with EBUSY on a busy machine.
+_F_SEAL_FUTURE_WRITE = 0x0010
+_SEALS = _F_SEAL_FUTURE_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
 
 
 def open_artefact(path: Path, max_bytes: int) -> tuple[int, int]:
@@ -74,20 +77,20 @@ def sealed_copy(path: Path, max_bytes: int) -> SealedFile:
 
     Raises:
         ArtefactRefusedError: It is missing, no plain file, empty, or over ``max_bytes``.
+        NotReadyError: There is no room for it, or too many files are open.
     """
     source, size = open_artefact(path, max_bytes)
-    target = os.memfd_create("model", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
+        copy = SealedFile(os.memfd_create("model", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
         copied = 0
-        while copied < size and (more := os.sendfile(target, source, copied, size - copied)):
+        while copied < size and (more := os.sendfile(copy.descriptor, source, copied, size - copied)):
             copied += more
-        fcntl.fcntl(target, fcntl.F_ADD_SEALS, _SEALS)
-    except BaseException:
-        os.close(target)
-        raise
+        fcntl.fcntl(copy.descriptor, fcntl.F_ADD_SEALS, _SEALS)
+    except OSError as error:
+        raise NotReadyError(f"{path.name} cannot be copied to memory: {error.strerror}; try again later") from error
     finally:
         os.close(source)
-    return SealedFile(target)
+    return copy
 
 
 def content_of(descriptor: int, size: int) -> bytes:

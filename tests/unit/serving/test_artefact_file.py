@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import fcntl
+import mmap
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from tests.support import onnx_models
 from tiercel.serving import engine
 from tiercel.serving.artefact_file import SealedFile, content_of, open_artefact, sealed_copy
-from tiercel.serving.errors import ArtefactRefusedError
+from tiercel.serving.errors import ArtefactRefusedError, NotReadyError
 
 
 @pytest.fixture
@@ -43,6 +45,8 @@ def test_nobody_can_change_a_copy_not_even_who_opens_it_for_writing(folder: Path
     again = os.open(copy.path, os.O_RDWR)
     with pytest.raises(PermissionError):
         os.pwrite(again, b"x", 0)
+    with pytest.raises(PermissionError):
+        mmap.mmap(again, 5)
     os.close(again)
     copy.close()
 
@@ -65,6 +69,19 @@ def test_a_copy_is_closed_once_and_by_itself_when_nobody_did(folder: Path) -> No
     assert (other.path, content(other)) == (path, b"12345")
     del other
     assert not Path(path).exists()
+
+
+def test_a_copy_for_which_there_is_no_room_can_be_tried_again(folder: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = os.open(folder, os.O_RDONLY)
+    os.close(highest)
+    # One more file can be opened, the source; the copy finds no number.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, limits[1]))
+    try:
+        with pytest.raises(NotReadyError, match="file cannot be copied to memory: Too many open files"):
+            sealed_copy(folder / "file", 5)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 @pytest.mark.parametrize(
