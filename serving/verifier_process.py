@@ -29,7 +29,7 @@ from tiercel.serving import artefact_file, verification
 from tiercel.serving.errors import ArtefactRefusedError
 
 MAX_MESSAGE_BYTES: Final = 64 * 1024
-_NICENESS = 10  # requests come first
+_NICENESS = 5  # requests come first
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
