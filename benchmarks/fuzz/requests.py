@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 import struct
 from collections.abc import Callable, Mapping
@@ -80,6 +81,7 @@ def good_requests() -> list[bytes]:
         post(b"/v2/models/text/infer", orjson.dumps(_strings())),
         wire % (_INFER, len(chunked), chunked),
         post(_INFER, orjson.dumps(infer_json() | {"parameters": {"timeout": 1_000_000, "priority": 1}})),
+        post(_INFER, gzip.compress(orjson.dumps(infer_json())), {b"Content-Encoding": b"gzip"}),
         post(b"/v2/repository/index", b"{}"),
         *(get(target) for target in _READ_ONLY),
     ]
@@ -186,9 +188,23 @@ def _wrong_method(source: random.Random) -> Case:
     return Case(get(_INFER, source.choice([b"GET", b"PUT", b"DELETE", b"PATCH"])), frozenset({405}))
 
 
-def _encoded(source: random.Random) -> Case:
-    coding = source.choice([b"gzip", b"deflate", b"br", b"gzip, identity"])
+def _unknown_coding(source: random.Random) -> Case:
+    coding = source.choice([b"br", b"zstd", b"gzip, gzip", b"x"])
     return Case(post(_INFER, orjson.dumps(infer_json()), {b"Content-Encoding": coding}), frozenset({415}))
+
+
+_PACKED = gzip.compress(orjson.dumps(infer_json()))
+_BOMB = gzip.compress(bytes(80 * 2**20))
+
+
+def _badly_packed(source: random.Random) -> Case:
+    bodies = [orjson.dumps(infer_json()), _PACKED[:-9], _PACKED[:5], b"", _PACKED + b"more", bent(source, _PACKED)]
+    statuses = frozenset({400, 200, 413})  # a mutation may leave it whole, or claim a size
+    return Case(post(_INFER, source.choice(bodies), {b"Content-Encoding": b"gzip"}), statuses)
+
+
+def _bomb(_: random.Random) -> Case:
+    return Case(post(_INFER, _BOMB, {b"Content-Encoding": b"gzip"}), frozenset({413}))
 
 
 def _large_head(source: random.Random) -> Case:
@@ -213,13 +229,15 @@ def _no_http(source: random.Random) -> Case:
 
 _STRUCTURED: tuple[Callable[[random.Random], Case], ...] = (
     _wrong_type, _wrong_shape, _wrong_data, _wrong_name, _wrong_form, _no_json, _wrong_binary, _not_there,
-    _wrong_method, _encoded, _large_head, _large_body, _no_http,
+    _wrong_method, _unknown_coding, _large_head, _large_body, _no_http,
 )  # fmt: skip
 _GOOD = tuple(good_requests())
-_SLOW = tuple(wire for wire in _GOOD if b"/metrics" in wire or b"/repository/" in wire)
+_SLOW = tuple(wire for wire in _GOOD if b"/metrics" in wire or b"/repository/" in wire or b"gzip" in wire)
 _QUICK = tuple(wire for wire in _GOOD if wire not in _SLOW)
 _SLOW_SHARE = 0.01
-"""Answers that are read from disk or written for people take a hundred times as long; they get fewer requests."""
+"""What reads the disk, unpacks, or writes for people takes a hundred times as long; it gets fewer requests."""
+
+_BOMB_SHARE = 0.01
 
 
 def rest_case(source: random.Random) -> Case:
@@ -228,8 +246,12 @@ def rest_case(source: random.Random) -> Case:
     if kind == 0:
         return Case(_good(source), OK)
     if kind <= 3:
-        return source.choice(_STRUCTURED)(source)
+        return _rare(source) if source.random() < _SLOW_SHARE else source.choice(_STRUCTURED)(source)
     return Case(bent(source, _good(source)))
+
+
+def _rare(source: random.Random) -> Case:
+    return _bomb(source) if source.random() < _BOMB_SHARE else _badly_packed(source)
 
 
 def _good(source: random.Random) -> bytes:
