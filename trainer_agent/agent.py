@@ -18,6 +18,7 @@ from tiercel.trainer_agent.connection import BrokerConnection
 from tiercel.trainer_agent.deliveries import EXPORT_SECONDS, Deliveries
 from tiercel.trainer_agent.devices.cpu import Capacity
 from tiercel.trainer_agent.endpoint_shares import EndpointTerms, beside_training
+from tiercel.trainer_agent.job_retention import EndedJobs, Retention
 from tiercel.trainer_agent.ledger import Ledger
 from tiercel.trainer_agent.limits.contract import CpuShare, Limits
 from tiercel.trainer_agent.model_repository import ModelRepository
@@ -53,6 +54,7 @@ class AgentParts:
         ports: Of the inference server.
         patience: How long stopping a run may take.
         export_seconds: How long a script may take to hand over its model.
+        retention: How long folders of jobs that are over are kept.
     """
 
     node_id: str
@@ -65,6 +67,7 @@ class AgentParts:
     ports: ServingPorts = field(default_factory=ServingPorts)
     patience: StopPatience = field(default_factory=StopPatience)
     export_seconds: float = EXPORT_SECONDS
+    retention: Retention = field(default_factory=Retention)
 
 
 class Agent:
@@ -82,9 +85,15 @@ class Agent:
         self._reporter = Reporter()
         self._images: tuple[str, ...] = ()
         self._leaving = False
+        # What the last wanted state of this stream had in it: a run that leaves it had its end confirmed, whereas one
+        # that a broker does not ask for from the start may be somewhere else by now.
+        self._wanted_runs: frozenset[str] = frozenset()
         places = RunPlaces(parts.state_dir)
         carrier = CheckpointCarrier(parts.node_id, parts.broker_address, parts.token, parts.state_dir / "carried")
-        self._runs = RunTable(places, parts.runtimes, parts.limits, self._reporter, tasks, parts.patience, carrier)
+        self._ended_jobs = EndedJobs(places.jobs, parts.state_dir / "ended-jobs", parts.retention)
+        self._runs = RunTable(
+            places, parts.runtimes, parts.limits, self._reporter, tasks, parts.patience, carrier, self._ended_jobs
+        )
         client = ServingClient(session, self._serving_address)
         serving_places = ServingPlaces(parts.state_dir)
         self._serving = ServingSupervisor(
@@ -114,6 +123,7 @@ class Agent:
         await self._list_images()
         serving = self._tasks.start("serving", self._serving.run())
         self._tasks.start("images", self._watch_images())
+        self._tasks.start("job folders", self._ended_jobs.watch())
         connection = BrokerConnection(
             address=self._parts.broker_address,
             token=self._parts.token,
@@ -133,6 +143,7 @@ class Agent:
 
     def hello(self) -> nodes_pb2.NodeHello:
         """Everything the broker has to know at first."""
+        self._wanted_runs = frozenset()
         return nodes_pb2.NodeHello(
             node_id=self._parts.node_id,
             cpu_cores=self._parts.capacity.cpu_cores,
@@ -175,6 +186,7 @@ class Agent:
                 self._deliveries.start(deliveries[action.delivery_id])
             else:
                 self._carry_out(action)
+        self._wanted_runs = frozenset(runs)
 
     def _want_endpoint_shares(self, wanted: nodes_pb2.WantedState) -> None:
         if wanted.endpoints_pending:  # a broker that began anew: what holds, holds
@@ -187,8 +199,8 @@ class Agent:
 
     def _carry_out(self, action: reconciler.Action) -> None:
         match action:
-            case reconciler.StopRun(run_id, reason, carry):
-                self._runs.stop(run_id, reason, moved=carry)
+            case reconciler.StopRun(run_id, reason, carry, is_wanted):
+                self._runs.stop(run_id, reason, moved=carry, may_go_on=not is_wanted)
             case reconciler.ApplyShare(run_id, share):
                 self._runs.set_share(run_id, share)
             case reconciler.ReportRun(run_id):
@@ -196,7 +208,7 @@ class Agent:
             case reconciler.DisownRun(run_id):
                 self._runs.disown(run_id)
             case reconciler.ForgetRun(run_id):
-                self._runs.forget(run_id)
+                self._runs.forget(run_id, confirmed=run_id in self._wanted_runs)
             case reconciler.ReportDelivery(delivery_id):
                 self._deliveries.report(delivery_id)
             case reconciler.AbandonDelivery(delivery_id):

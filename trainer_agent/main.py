@@ -21,6 +21,7 @@ from tiercel.trainer_agent.agent import Agent, AgentParts
 from tiercel.trainer_agent.connection import address_from_file, token_from_file
 from tiercel.trainer_agent.devices import cpu
 from tiercel.trainer_agent.errors import SetupError
+from tiercel.trainer_agent.job_retention import Retention
 from tiercel.trainer_agent.limits import detect
 from tiercel.trainer_agent.limits.contract import Limits
 from tiercel.trainer_agent.runtimes.contract import Runtime
@@ -46,6 +47,8 @@ _FLAGS = {
     "memory-bytes": "memory that jobs may use (default: all)",
     "http-port": "port of the inference server's REST interface (default 0: any free one)",
     "grpc-port": "port of its gRPC interface (default 0: any free one)",
+    "keep-ended-jobs": "folders of jobs that are over to keep at most (default 20)",
+    "keep-ended-seconds": "how long to keep each of them at most (default a week)",
     "time-slice-seconds": "how long training computes before the kernel looks who is next, 0 to leave it to the kernel",
 }
 
@@ -112,6 +115,7 @@ async def run_agent(settings: AgentSettings) -> None:
             broker_address=lambda: _address(settings),
             token=lambda: token_from_file(settings.token_file),
             ports=ServingPorts(settings.http_port, settings.grpc_port),
+            retention=Retention(settings.keep_ended_jobs, settings.keep_ended_seconds),
         )
         _log.info("node %s runs jobs with %s and enforces shares by %s", settings.node_id, [*runtimes], limits.name)
         async with aiohttp.ClientSession() as session:

@@ -57,11 +57,15 @@ class StartRun:
 
 @dataclass(frozen=True, slots=True)
 class StopRun:
-    """Ask a run to end, and end it if it does not; ``carry``: then send its checkpoint to the broker."""
+    """Ask a run to end, and end it if it does not; ``carry``: then send its checkpoint to the broker.
+
+    ``wanted`` is False when the broker does not ask for that but knows the run no more: its job may go on elsewhere.
+    """
 
     run_id: str
     reason: str
     carry: bool = False
+    wanted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +188,7 @@ def _unwanted(run_id: str, run: ActualRun) -> list[Action]:
         return [ForgetRun(run_id)]
     if run.phase is Phase.STOPPING:
         return []  # forgotten by the wanted state that comes after its end
-    return [StopRun(run_id, "the broker no longer wants it")]
+    return [StopRun(run_id, "the broker no longer wants it", wanted=False)]
 
 
 def _known(run_id: str, want: WantedRun, run: ActualRun) -> list[Action]:

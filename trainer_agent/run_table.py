@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from tiercel.trainer_agent.checkpoint_carrier import CheckpointCarrier
 from tiercel.trainer_agent.errors import RunFailedError
+from tiercel.trainer_agent.job_retention import EndedJobs
 from tiercel.trainer_agent.limits.contract import CpuShare, Limits
 from tiercel.trainer_agent.reconciler import ActualRun, Phase
 from tiercel.trainer_agent.run_log import RunLog
@@ -50,7 +51,12 @@ class RunPlaces:
 
     def job(self, job_id: str) -> Path:
         """All that the runs of a job are given."""
-        return self.state_dir / "jobs" / job_id
+        return self.jobs / job_id
+
+    @property
+    def jobs(self) -> Path:
+        """The folders of all jobs."""
+        return self.state_dir / "jobs"
 
     def log(self, run_id: str) -> Path:
         """A run's output."""
@@ -73,6 +79,7 @@ class RunTable:
         tasks: Owner of the tasks that see to runs.
         patience: How long stopping a run may take.
         carrier: Carries checkpoints from and to other nodes.
+        ended_jobs: Is told which jobs are over for good.
 
     Attributes:
         changed: Fired when a run begins, reports or ends.
@@ -87,6 +94,7 @@ class RunTable:
         tasks: Supervisor,
         patience: StopPatience,
         carrier: CheckpointCarrier,
+        ended_jobs: EndedJobs,
     ) -> None:
         self._places = places
         self._runtimes = runtimes
@@ -101,6 +109,10 @@ class RunTable:
         self._logs: dict[str, RunLog] = {}
         self._progress: dict[str, deque[nodes_pb2.Progress]] = {}
         self._lost_jobs: set[str] = set()
+        self._ended_jobs = ended_jobs
+        # Runs whose jobs may go on elsewhere, and those that ended for good while this agent looked on.
+        self._may_go_on: set[str] = set()
+        self._over: set[str] = set()
         self.changed = Signal()
         self._events = RunEvents(
             changed=lambda run: reporter.run_changed(run.status()),
@@ -182,6 +194,7 @@ class RunTable:
             record = RunRecord(order.run_id, order.job_id, order.spec.runtime, ended=True, reason=error.message)
             self._enter_ended(record)
             return
+        self._ended_jobs.note_begun(order.job_id)
         log = self._logs[order.run_id] = RunLog(self._places.log(order.run_id))
         folder = self._places.job(order.job_id)
         run = Run(
@@ -199,8 +212,10 @@ class RunTable:
         self.changed.fire()
         self._tasks.start(f"run {order.run_id}", self._see_to(run))
 
-    def stop(self, run_id: str, reason: str, *, moved: bool = False) -> None:
-        """Begin to stop a run; ``moved``: its job goes on on another node."""
+    def stop(self, run_id: str, reason: str, *, moved: bool = False, may_go_on: bool = False) -> None:
+        """Begin to stop a run; ``moved``: its job goes on on another node; ``may_go_on``: nobody here can tell."""
+        if may_go_on:
+            self._may_go_on.add(run_id)
         self._live[run_id].ask_to_stop(reason, moved=moved)
 
     def set_share(self, run_id: str, share: CpuShare) -> None:
@@ -216,9 +231,13 @@ class RunTable:
         reason = "the node does not know this run"
         self._reporter.run_changed(RunRecord(run_id, "", "", ended=True, lost=True, reason=reason).status())
 
-    def forget(self, run_id: str) -> None:
-        """Drop what is kept of a run that has ended."""
-        self._ended.pop(run_id, None)
+    def forget(self, run_id: str, *, confirmed: bool) -> None:
+        """Drop what is kept of a run that has ended; ``confirmed``: the broker took its end for its job's."""
+        record = self._ended.pop(run_id, None)
+        if confirmed and record is not None and run_id in self._over:
+            self._ended_jobs.note_ended(record.job_id)
+        self._over.discard(run_id)
+        self._may_go_on.discard(run_id)
         self._progress.pop(run_id, None)
         self._records.remove(run_id)
         log = self._logs.pop(run_id, None)
@@ -250,6 +269,8 @@ class RunTable:
         record = await run.supervise()
         del self._live[run.run_id]
         self._note_loss(record)
+        if not (record.lost or record.moved or run.run_id in self._may_go_on):
+            self._over.add(run.run_id)
         self._enter_ended(record)
 
     def _enter_ended(self, record: RunRecord) -> None:

@@ -37,6 +37,8 @@ class AgentSettings(BaseSettings):
         grpc_port: Where its gRPC listens; 0 for any free port.
         time_slice_seconds: How long a training process computes before the kernel looks who is next; 0 for the
             kernel's own choice.
+        keep_ended_jobs: Folders of jobs that are over, at most, and never those of others.
+        keep_ended_seconds: How long each of them is kept at most.
     """
 
     model_config = SettingsConfigDict(env_prefix="TIERCEL_AGENT_", frozen=True)
@@ -55,6 +57,9 @@ class AgentSettings(BaseSettings):
     http_port: int = Field(default=0, ge=0, le=65535)
     grpc_port: int = Field(default=0, ge=0, le=65535)
     time_slice_seconds: float = Field(default=0.02, ge=0, le=LONGEST_SECONDS)
+
+    keep_ended_jobs: int = Field(default=20, ge=0)
+    keep_ended_seconds: float = Field(default=7 * 86400.0, ge=0, allow_inf_nan=False)
 
     @field_validator("runtimes", mode="before")
     @classmethod

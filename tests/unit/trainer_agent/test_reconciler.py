@@ -25,7 +25,7 @@ from tiercel.trainer_agent.reconciler import (
 HALF, FULL = CpuShare(0.5), CpuShare(1.0)
 STOP = StopRun("a-1", "the broker asked it to stop")
 CARRY = StopRun("a-1", "it goes on on another node", carry=True)
-DROP = StopRun("a-1", "the broker no longer wants it")
+DROP = StopRun("a-1", "the broker no longer wants it", wanted=False)
 
 
 @pytest.mark.parametrize(
