@@ -12,7 +12,7 @@ from tiercel.serving.http2 import frames
 from tiercel.serving.http2.frames import ConnectionFailedError
 from tiercel.serving.http2.hpack import Decoder, HeaderBlock, HpackError
 from tiercel.serving.http2.patience import Patience, Timeouts, Verdict
-from tiercel.serving.http2.requests import MalformedError, check_trailers, request_of
+from tiercel.serving.http2.requests import MalformedError, Request, check_trailers, request_of
 from tiercel.serving.http2.sender import Sender
 from tiercel.serving.http2.streams import Application, Budget, Http2Limits, Stream
 
@@ -21,6 +21,7 @@ _REMEMBERED_RESETS = 128
 _CONNECTION_WINDOW = 8  # times a stream's
 _LEAVE_SECONDS = 2.0  # for the peer to answer that PING
 _ALIVE = b"alive???"
+_INTERRUPTED = "a header block is interrupted"
 _DRAINED = b"draining"  # octets of the PING that goes with the announcement that the server leaves
 
 
@@ -143,12 +144,8 @@ class Connection:
     def _receive(self, data: bytes) -> None:
         position, end = 0, len(data)
         if self._greeting == "preface":
-            if not frames.PREFACE.startswith(data[: len(frames.PREFACE)]):
-                raise ConnectionFailedError(frames.PROTOCOL_ERROR, "this is not HTTP/2 with prior knowledge")
-            if end < len(frames.PREFACE):
-                self._rest = data
+            if not self._is_greeted(data):
                 return
-            self._greeting = "settings"
             position = len(frames.PREFACE)
         while end - position >= frames.HEAD_SIZE:
             size_and_kind, flags, number = _unpack(data, position)
@@ -159,11 +156,28 @@ class Connection:
             if start + size > end:
                 break
             position = start + size
-            self._on_frame(size_and_kind & 0xFF, flags, number & frames.STREAM_MASK, data[start:position])
+            kind = size_and_kind & 0xFF
+            if kind == frames.DATA:
+                self._on_data(flags, number & frames.STREAM_MASK, data[start:position])
+            elif kind == frames.HEADERS:
+                self._on_headers(flags, number & frames.STREAM_MASK, data[start:position])
+            else:
+                self._on_other(kind, flags, number & frames.STREAM_MASK, data[start:position])
             if self.closed:
                 return
         self._rest = data[position:]
-        self._note_what_is_unfinished(progressed=position > 0)
+        if self._rest or self._block is not None or self._timeouts.unfinished_since is not None:
+            self._note_what_is_unfinished(progressed=position > 0)
+
+    def _is_greeted(self, data: bytes) -> bool:
+        """Whether the connection's preface has arrived as a whole."""
+        if not frames.PREFACE.startswith(data[: len(frames.PREFACE)]):
+            raise ConnectionFailedError(frames.PROTOCOL_ERROR, "this is not HTTP/2 with prior knowledge")
+        if len(data) < len(frames.PREFACE):
+            self._rest = data
+            return False
+        self._greeting = "settings"
+        return True
 
     def _note_what_is_unfinished(self, *, progressed: bool) -> None:
         timeouts = self._timeouts
@@ -174,17 +188,8 @@ class Connection:
         elif timeouts.unfinished_since is None or (progressed and self._block is None):
             timeouts.unfinished_since = timeouts.now
 
-    def _on_frame(self, kind: int, flags: int, number: int, payload: bytes) -> None:
-        if self._block is not None and kind != frames.CONTINUATION:
-            raise ConnectionFailedError(frames.PROTOCOL_ERROR, "a header block is interrupted")
-        if kind == frames.DATA:
-            self._on_data(flags, number, payload)
-        elif kind == frames.HEADERS:
-            self._on_headers(flags, number, payload)
-        else:
-            self._on_other(kind, flags, number, payload)
-
     def _on_other(self, kind: int, flags: int, number: int, payload: bytes) -> None:
+        _expect(self._block is None or kind == frames.CONTINUATION, frames.PROTOCOL_ERROR, _INTERRUPTED)
         if self._greeting == "settings" and (kind != frames.SETTINGS or flags & frames.ACK):
             raise ConnectionFailedError(frames.PROTOCOL_ERROR, "the first frame must be SETTINGS")
         self._patience.spend()
@@ -217,8 +222,9 @@ class Connection:
                 raise ConnectionFailedError(frames.PROTOCOL_ERROR, "a client cannot push")
 
     def _on_headers(self, flags: int, number: int, payload: bytes) -> None:
-        _expect(self._greeting == "done", frames.PROTOCOL_ERROR, "the first frame must be SETTINGS")
-        _expect(number > 0, frames.PROTOCOL_ERROR, "HEADERS is on stream 0")
+        _expect(self._block is None, frames.PROTOCOL_ERROR, _INTERRUPTED)
+        if self._greeting != "done" or number == 0:
+            raise ConnectionFailedError(frames.PROTOCOL_ERROR, "HEADERS is on stream 0, or came before SETTINGS")
         if flags & (frames.PADDED | frames.HAS_PRIORITY):
             payload = frames.without_padding(flags, payload)
             if flags & frames.HAS_PRIORITY:
@@ -261,10 +267,13 @@ class Connection:
             self._fail_stream(number, frames.PROTOCOL_ERROR)
 
     def _open(self, number: int, headers: HeaderBlock, *, ended: bool) -> None:
-        _expect(number % 2 == 1, frames.PROTOCOL_ERROR, "a client's streams have odd numbers")
+        if number % 2 == 0:
+            raise ConnectionFailedError(frames.PROTOCOL_ERROR, "a client's streams have odd numbers")
         self._last = number
-        request = request_of(headers)
-        if not self._may_open(number):
+        known = headers.request
+        request = known if isinstance(known, Request) else request_of(headers)
+        if number > self._last_wanted or len(self.streams) >= self._limits.streams:
+            self._refuse_stream(number)
             return
         if ended and request.content_length > 0:
             raise MalformedError("content-length says that there is a body")
@@ -276,34 +285,30 @@ class Connection:
             stream.handler = handler
 
     def _end_with_trailers(self, number: int, headers: HeaderBlock, *, ended: bool) -> None:
-        stream = self._open_stream(number)
-        if stream is not None:
+        stream = self.streams.get(number)
+        if stream is None or stream.ended:
+            self._refuse_frame(number)
+        else:
             check_trailers(headers)
             if not ended:
                 raise MalformedError("trailers must end a request")
             self._on_body(stream, b"", ended=True)
 
-    def _may_open(self, number: int) -> bool:
-        if number <= self._last_wanted and len(self.streams) < self._limits.streams:
-            return True
+    def _refuse_stream(self, number: int) -> None:
         self._patience.spend()
         self.sender.out.append(frames.rst_stream(number, frames.REFUSED_STREAM))
         self._remember_reset(number)
-        return False
 
-    def _open_stream(self, number: int) -> Stream | None:
-        """The stream if the peer may send on it; else the peer is told, and there is none."""
-        stream = self.streams.get(number)
-        if stream is not None and not stream.ended:
-            return stream
+    def _refuse_frame(self, number: int) -> None:
+        """The peer may not send on this stream, or not any more."""
         _expect(number <= self._last, frames.PROTOCOL_ERROR, "a frame is on a stream that was not opened")
         self._patience.spend()
         if number not in self._reset_here:
             self._fail_stream(number, frames.STREAM_CLOSED)
-        return None
 
     def _on_data(self, flags: int, number: int, payload: bytes) -> None:
-        _expect(number > 0, frames.PROTOCOL_ERROR, "DATA is on stream 0")
+        if number == 0 or self._block is not None:
+            raise ConnectionFailedError(frames.PROTOCOL_ERROR, "DATA is on stream 0" if not number else _INTERRUPTED)
         size = len(payload)
         self._unreturned += size
         if self._unreturned > self._window:
@@ -313,8 +318,9 @@ class Connection:
             self._unreturned = 0
         if flags & frames.PADDED:
             payload = frames.without_padding(flags, payload)
-        stream = self._open_stream(number)
-        if stream is None:
+        stream = self.streams.get(number)
+        if stream is None or stream.ended:
+            self._refuse_frame(number)
             return
         stream.unreturned += size
         if stream.unreturned > self._limits.window:
@@ -324,7 +330,7 @@ class Connection:
         if not payload and not ended:
             self._patience.spend()
         self._on_body(stream, payload, ended=ended)
-        if not (stream.ended or stream.closed) and stream.unreturned * 2 >= self._limits.window:
+        if not (ended or stream.closed) and stream.unreturned * 2 >= self._limits.window:
             self.sender.out.append(frames.window_update(number, stream.unreturned))
             stream.unreturned = 0
 

@@ -219,6 +219,8 @@ def with_fields(*fields: tuple[bytes, bytes]) -> bytes:
         (GREETING + frame(CONTINUATION, END_HEADERS, 1, BLOCK), PROTOCOL_ERROR),
         (GREETING + open_stream(flags=0) + frame(PING, 0, 0, b"12345678"), PROTOCOL_ERROR),
         (GREETING + open_stream(flags=0) + frame(CONTINUATION, END_HEADERS, 3, b""), PROTOCOL_ERROR),
+        (GREETING + open_stream(flags=0) + frame(DATA, 0, 1, b""), PROTOCOL_ERROR),
+        (GREETING + open_stream(flags=0) + open_stream(3), PROTOCOL_ERROR),
         (GREETING + open_stream(flags=0) + frame(CONTINUATION, 0, 1, b"x" * 4096), ENHANCE_YOUR_CALM),
         (GREETING + OPEN + frame(DATA, frames.PADDED, 1, b"\x05abc"), PROTOCOL_ERROR),
         (GREETING + open_stream(block=b"\x80"), COMPRESSION_ERROR),
