@@ -37,6 +37,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "results.md"
 NAMES = ("serving", "serving-resnet", "serving-overload", "serving-colocation", "serving-swaps")
 """Result files that the section of the document is made of."""
 
+REFERENCES = tuple(peer.name for peer in PEERS.values() if peer.reference)
 INTERRUPTED = 143
 QUICK_PEERS = (OURS, "bare", "grpc.aio")
 ResultsOption = Annotated[Path, typer.Option(help="Folder of result files.")]
@@ -63,6 +64,17 @@ def run(
         bars = sanity_bars(found, len(peers))
         _keep("serving-quick", "python -m benchmarks.serving run --quick", make_figures(found), bars, results, console)
         raise typer.Exit(0 if all(bar.holds for bar in bars) else 1)
+    if peer or model or kind:  # a part must not take the place of the whole
+        figures = make_figures(found)
+        _keep(
+            "serving-part",
+            "python -m benchmarks.serving run",
+            figures,
+            make_bars(figures, OURS, REFERENCES),
+            results,
+            console,
+        )
+        return
     found.write(BUILD / "samples.json")
     _write_comparison(found, results, console)
 
@@ -190,11 +202,10 @@ def _plan(plan: Plan, models: list[str] | None, kinds: list[str] | None, rounds:
 
 
 def _write_comparison(found: Samples, results: Path, console: Console) -> None:
-    references = [peer.name for peer in PEERS.values() if peer.reference]
     figures = make_figures(found)
-    behind, slower = rivals_ahead(figures, OURS, references)
+    behind, slower = rivals_ahead(figures, OURS, REFERENCES)
     figures["ahead"] = {"higher rate": behind or [], "lower p99": slower or []}
-    _keep("serving", "make bench-serving", figures, make_bars(figures, OURS, references), results, console)
+    _keep("serving", "make bench-serving", figures, make_bars(figures, OURS, REFERENCES), results, console)
 
 
 def _keep(name: str, command: str, figures: Json, bars: Sequence[Bar], results: Path, console: Console) -> None:

@@ -71,5 +71,5 @@ PEER = Peer(
     {Form.JSON: "/json/{model}", Form.RAW: "/raw/{model}"},
     environment="mosec",
     distribution="mosec",
-    window_seconds=2,
+    is_fast=True,
 )

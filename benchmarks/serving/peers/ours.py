@@ -31,5 +31,5 @@ PEER = Peer(
     _start,
     {Form.JSON: V2_PATH, Form.BINARY: V2_PATH, Form.GRPC: "grpc"},
     distribution="tiercel",
-    window_seconds=2,
+    is_fast=True,
 )

@@ -109,5 +109,5 @@ PEER = Peer(
     {Form.JSON: V2_PATH, Form.BINARY: V2_PATH, Form.GRPC: "grpc"},
     environment="triton",
     distribution="nvidia-pytriton",
-    window_seconds=2,
+    is_fast=True,
 )
