@@ -94,8 +94,10 @@ def put_version(server: ServingProcess, contents: list[Path], version: int) -> N
     shutil.rmtree(server.repository / "m" / str(version - 2), ignore_errors=True)
 
 
-def swap_again_and_again(server: ServingProcess, contents: list[Path], swaps: int, give_up: float) -> list[Swap]:
-    """Swap so often, or until the clock says ``give_up``."""
+def swap_again_and_again(
+    server: ServingProcess, contents: list[Path], swaps: int, give_up: float, quiet_seconds: float
+) -> list[Swap]:
+    """Swap so often, or until the clock says ``give_up``; pause for ``quiet_seconds`` after each tenth."""
     process = psutil.Process(server.process.pid)
     done: list[Swap] = []
     while len(done) < swaps and time.monotonic() < give_up:
@@ -107,7 +109,7 @@ def swap_again_and_again(server: ServingProcess, contents: list[Path], swaps: in
         time.sleep(PAUSE_SECONDS)
         done.append(Swap(begin, time.monotonic(), process.memory_info().rss))
         if len(done) % max(1, swaps // 10) == 0:
-            time.sleep(QUIET_SECONDS)
+            time.sleep(quiet_seconds)
     return done
 
 
@@ -184,8 +186,8 @@ def figures_of(swaps: list[Swap], seen: Seen) -> Json:
     }
 
 
-def measure(name: str, swaps: int, connections: int, seconds: float) -> Json:
-    """Swap one of :data:`MODELS` so often, for at most so many seconds."""
+def measure(name: str, swaps: int, connections: int, seconds: float, quiet_seconds: float = QUIET_SECONDS) -> Json:
+    """Swap one of :data:`MODELS` so often, for at most so many seconds; see :func:`swap_again_and_again`."""
     layers = MODELS[name]
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
@@ -196,7 +198,7 @@ def measure(name: str, swaps: int, connections: int, seconds: float) -> Json:
         with serving(root / "models", root) as server:
             with load_process(server, layers[0], connections, root) as notes:
                 time.sleep(1.0)
-                swapped = swap_again_and_again(server, contents, swaps, time.monotonic() + seconds)
+                swapped = swap_again_and_again(server, contents, swaps, time.monotonic() + seconds, quiet_seconds)
             return {
                 "model_bytes": contents[0].stat().st_size,
                 "connections": connections,
