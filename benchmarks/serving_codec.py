@@ -16,6 +16,7 @@ from typing import Any, cast
 import numpy as np
 
 from tiercel.serving.dataplane import Answered, DataPlane, InferRequest, InferResult, OutputTensor
+from tiercel.serving.operators import Operators
 from tiercel.serving.rest.connection import Connections, HttpConnection
 from tiercel.serving.rest.decoding import decode_request
 from tiercel.serving.rest.encoding import AnswerForm, encode_result
@@ -125,7 +126,9 @@ def stages(shape: tuple[int, ...], binary: bool) -> Iterator[tuple[str, float]]:
 
 async def connection_us(data: bytes) -> float:
     """From the bytes of a request to those of its answer."""
-    routes = Routes(cast("DataPlane", Plane()), cast("Any", None), lambda *_: None, MAX_JSON)
+    routes = Routes(
+        cast("DataPlane", Plane()), cast("Any", None), lambda *_: None, MAX_JSON, cast("Any", None), Operators()
+    )
     connection = HttpConnection(routes.handle, LIMITS, ByteBudget(2**30), Connections())
     connection.connection_made(cast("asyncio.Transport", Transport()))
     found = cpu_us(lambda: connection.data_received(data))

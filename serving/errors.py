@@ -4,10 +4,12 @@
 
     ServingError                        HTTP  gRPC                 meaning
     ├── InvalidRequestError             400   INVALID_ARGUMENT     a field of the request is wrong; it is named
-    ├── NotAllowedError                 403   PERMISSION_DENIED    a web page may not manage models
+    ├── UnauthenticatedError            401   UNAUTHENTICATED      for operators; their token is missing or wrong
+    ├── NotAllowedError                 403   PERMISSION_DENIED    not for web pages, or for nobody here
     ├── NotFoundError                   404   NOT_FOUND            no such model, version or address
     ├── MethodNotAllowedError           405   UNIMPLEMENTED        the address exists, the HTTP method does not fit
     ├── RequestTimeoutError             408   DEADLINE_EXCEEDED    the request did not arrive in time
+    ├── ConflictError                   409   ALREADY_EXISTS       what is there must not be changed
     ├── LengthRequiredError             411   INVALID_ARGUMENT     an inference request without a body
     ├── TooLargeError                   413   RESOURCE_EXHAUSTED   the request is over a size limit
     ├── UnsupportedEncodingError        415   UNIMPLEMENTED        a body packed in a way the server does not read
@@ -53,6 +55,13 @@ class InvalidRequestError(ServingError):
     grpc_status = "INVALID_ARGUMENT"
 
 
+class UnauthenticatedError(ServingError):
+    """Only operators may do this, and the caller did not send their token."""
+
+    http_status = 401
+    grpc_status = "UNAUTHENTICATED"
+
+
 class NotAllowedError(ServingError):
     """The caller may not do this."""
 
@@ -88,6 +97,13 @@ class RequestTimeoutError(ServingError):
 
     http_status = 408
     grpc_status = "DEADLINE_EXCEEDED"
+
+
+class ConflictError(ServingError):
+    """What is there already must not be changed."""
+
+    http_status = 409
+    grpc_status = "ALREADY_EXISTS"
 
 
 class LengthRequiredError(ServingError):

@@ -28,8 +28,9 @@ from tiercel.serving.grpc_server.wire import CallError, Status
 from tiercel.serving.grpc_stream import StreamedInference
 from tiercel.serving.http2.streams import Budget, Http2Limits
 from tiercel.serving.lifecycle import Lifecycle
-from tiercel.serving.load_parameters import read_load_parameters
+from tiercel.serving.operators import Operators
 from tiercel.serving.settings import Settings
+from tiercel.serving.uploads import Uploads
 
 _logger = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ StartTask = Callable[[Coroutine[Any, Any, None], str], object]
 Handler = Callable[[Any, Call], Message | Awaitable[Message]]
 _STREAMS = 128  # calls at the same time on one connection; clients let others wait
 _WINDOW_BYTES = 1024 * 1024  # what a call may send ahead
+_FOR_OPERATORS = frozenset({"RepositoryModelLoad", "RepositoryModelUnload"})
 SERVICE = "inference.GRPCInferenceService"
 
 
@@ -49,11 +51,21 @@ class InferenceServicer:
         lifecycle: Brings models up and down.
         start_task: Starts a task that somebody owns, so that a load goes on when its caller leaves.
         descriptions: Tells about models.
+        uploads: Loads models, with files or without.
+        operators: Who may change what the server does.
     """
 
     def __init__(
-        self, plane: DataPlane, lifecycle: Lifecycle, start_task: StartTask, descriptions: Descriptions
+        self,
+        plane: DataPlane,
+        lifecycle: Lifecycle,
+        start_task: StartTask,
+        descriptions: Descriptions,
+        uploads: Uploads,
+        operators: Operators,
     ) -> None:
+        self._uploads = uploads
+        self._operators = operators
         self._plane = plane
         self._descriptions = descriptions
         self._lifecycle = lifecycle
@@ -137,7 +149,7 @@ class InferenceServicer:
             name: getattr(value, value.WhichOneof("parameter_choice") or "string_param")
             for name, value in request.parameters.items()
         }
-        await self._lifecycle.load(request.model_name, read_load_parameters(given))
+        await self._uploads.load(request.model_name, given)
         return pb.RepositoryModelLoadResponse()
 
     async def _unload(self, request: pb.RepositoryModelUnloadRequest, _: Call) -> pb.RepositoryModelUnloadResponse:
@@ -149,6 +161,8 @@ class InferenceServicer:
 
         def handle(request: Any, call: Call) -> None:
             try:
+                if name in _FOR_OPERATORS:
+                    self._operators.check(str(call.head.metadata.get("authorization", "")))
                 answer = handler(request, call)
             except ServingError as error:
                 _fail(call, error)

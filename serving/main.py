@@ -24,6 +24,7 @@ _FLAGS = {
     "grpc_port": "port of gRPC; 0 is any free one (8001)",
     "state_file": "written once both listen: pid and addresses",
     "lock_file": "held while the server lives, so that there is one",
+    "operator_token_file": "holds the token that whoever loads, unloads or declares shares has to send (none)",
 }
 
 

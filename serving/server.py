@@ -23,6 +23,7 @@ from tiercel.serving.lifecycle import Lifecycle
 from tiercel.serving.listening import open_listener, port_of
 from tiercel.serving.loader import BuildOptions, Loader
 from tiercel.serving.metrics import Metrics
+from tiercel.serving.operators import read_operators
 from tiercel.serving.registry import Registry
 from tiercel.serving.renewal import Renewal, take_over
 from tiercel.serving.rest.compression import Inflater
@@ -33,6 +34,7 @@ from tiercel.serving.rest.receiver import HttpLimits
 from tiercel.serving.rest.routes import Routes
 from tiercel.serving.settings import Settings
 from tiercel.serving.state import name_holder, write_state
+from tiercel.serving.uploads import Uploads, clean_up
 from tiercel.serving.variants.endpoints import Endpoints
 from tiercel.serving.verifier import Verifier, VerifierLimits
 from tiercel.serving.workers import Workers
@@ -173,7 +175,12 @@ class Server:
         plane = DataPlane(registry, executor, settings.request_timeout, endpoints)
         budget = ByteBudget(settings.max_buffered_bytes)
         inflater = Inflater(settings.max_body_bytes, budget)
-        routes = Routes(plane, lifecycle, tasks.start, settings.max_json_bytes, inflater)
+        operators = read_operators(settings.operator_token_file)
+        uploads = Uploads(
+            settings.repository, lifecycle, operators, settings.max_model_bytes, settings.max_reference_bytes
+        )
+        clean_up(settings.repository)
+        routes = Routes(plane, lifecycle, tasks.start, settings.max_json_bytes, uploads, operators, inflater)
         limits = HttpLimits(
             settings.max_header_bytes,
             settings.max_body_bytes,
@@ -192,7 +199,7 @@ class Server:
         add_metrics(routes, metrics)
         descriptions = Descriptions(registry, settings.max_batch_rows, settings.inference_threads)
         add_descriptions(routes, descriptions)
-        servicer = InferenceServicer(plane, lifecycle, tasks.start, descriptions)
+        servicer = InferenceServicer(plane, lifecycle, tasks.start, descriptions, uploads, operators)
         grpc = GrpcServer(servicer, grpc_limits(settings), budget)
         sockets = self._sockets()
         self._addresses = tuple(f"{settings.host}:{port_of(each)}" for each in (sockets.http, sockets.grpc))

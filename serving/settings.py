@@ -21,6 +21,7 @@ class Settings(BaseSettings):
         grpc_port: Port of gRPC; 0 for any free one.
         state_file: Written once both listen: pid and addresses.
         lock_file: Held while the server lives.
+        operator_token_file: Holds the token that operators send; only its owner may be able to read it.
         allow_remote: Listen on an address that is not loopback.
         inference_threads: Models that may run at the same time off the event loop.
         model_threads: Threads that one model may use.
@@ -54,6 +55,7 @@ class Settings(BaseSettings):
     grpc_port: int = Field(default=8001, ge=0, le=65535)
     state_file: Path
     lock_file: Path
+    operator_token_file: Path | None = None
     allow_remote: bool = False
     inference_threads: int = Field(default=2, ge=1, le=256)
     model_threads: int = Field(default=1, ge=1, le=256)

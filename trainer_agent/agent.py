@@ -94,8 +94,8 @@ class Agent:
         self._runs = RunTable(
             places, parts.runtimes, parts.limits, self._reporter, tasks, parts.patience, carrier, self._ended_jobs
         )
-        client = ServingClient(session, self._serving_address)
         serving_places = ServingPlaces(parts.state_dir)
+        client = ServingClient(session, self._serving_address, token=serving_places.read_token)
         self._serving = ServingSupervisor(
             serving_places,
             parts.ports,

@@ -49,6 +49,7 @@ class ServingClient:
         address: Where it answers, ``host:port``, or empty while it does not.
         load_seconds: How long one load may take; verification included.
         wait_seconds: How long a load waits for a server that is down.
+        token: What operators of the server send, or empty where nobody has to send anything.
     """
 
     def __init__(
@@ -58,7 +59,9 @@ class ServingClient:
         *,
         load_seconds: float = 120.0,
         wait_seconds: float = 60.0,
+        token: Callable[[], str] = str,
     ) -> None:
+        self._token = token
         self._session = session
         self._address = address
         self._load_timeout = aiohttp.ClientTimeout(total=load_seconds)
@@ -140,11 +143,18 @@ class ServingClient:
         for name, seconds in terms.objectives.items():
             models.setdefault(name, {})["objective_seconds"] = seconds
         try:
-            async with self._session.post(url, json={"models": models}, timeout=_INDEX) as response:
+            async with self._session.post(
+                url, json={"models": models}, headers=self._headers(), timeout=_INDEX
+            ) as response:
                 if response.status != _OK:
                     raise ServingUnreachableError(_error_in(await response.text()))
         except (aiohttp.ClientError, TimeoutError) as error:
             raise ServingUnreachableError(str(error) or type(error).__name__) from error
+
+    def _headers(self) -> dict[str, str]:
+        """What says that an operator asks."""
+        token = self._token()
+        return {"Authorization": f"Bearer {token}"} if token else {}
 
     async def _load_once(self, endpoint: str) -> None:
         address = self._address()
@@ -152,7 +162,9 @@ class ServingClient:
             raise ServingUnreachableError("it is not running")
         url = f"http://{address}/v2/repository/models/{endpoint}/load"
         try:
-            async with self._session.post(url, json={}, timeout=self._load_timeout) as response:
+            async with self._session.post(
+                url, json={}, headers=self._headers(), timeout=self._load_timeout
+            ) as response:
                 if response.status == _OK:
                     return
                 sentence = _error_in(await response.text())

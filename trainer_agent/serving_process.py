@@ -7,7 +7,9 @@ import contextlib
 import json
 import logging
 import os
+import secrets
 import signal
+import stat
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,7 @@ _log = logging.getLogger(__name__)
 
 _POLL_SECONDS: Final = 0.05
 _LOG_BYTES: Final = 16 * 1024**2
+_TOKEN_BYTES: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,18 @@ class ServingPlaces:
     def state_file(self) -> Path:
         """Its pid and addresses, written by itself."""
         return self.state_dir / "serving.json"
+
+    @property
+    def token_file(self) -> Path:
+        """What whoever operates the server has to send; only for the agent's user."""
+        return self.state_dir / "serving.token"
+
+    def read_token(self) -> str:
+        """The operators' token, or empty while there is none."""
+        try:
+            return self.token_file.read_text("ascii").strip()
+        except (FileNotFoundError, UnicodeDecodeError):
+            return ""
 
     @property
     def log_file(self) -> Path:
@@ -100,6 +115,8 @@ async def start(places: ServingPlaces, ports: tuple[int, int]) -> asyncio.subpro
     _rotate(places.log_file)
     command = [sys.executable, "-m", "tiercel.serving", "--repository", str(places.repository)]
     command += ["--host", "127.0.0.1", "--http-port", str(ports[0]), "--grpc-port", str(ports[1])]
+    ensure_token(places.token_file)
+    command += ["--operator-token-file", str(places.token_file)]
     command += ["--state-file", str(places.state_file), "--lock-file", str(places.lock_file)]
     with places.log_file.open("ab") as log:
         return await asyncio.create_subprocess_exec(
@@ -154,6 +171,20 @@ def _read_state(places: ServingPlaces) -> ServingState | None:
     except (ValueError, TypeError, KeyError) as error:
         _log.warning("%s cannot be read: %s", places.state_file, error)
         return None
+
+
+def ensure_token(path: Path) -> None:
+    """Keep the token that is there, for a server may live that knows it; make one if none is fit."""
+    with contextlib.suppress(FileNotFoundError):
+        status = path.lstat()
+        if stat.S_ISREG(status.st_mode) and not status.st_mode & 0o077 and status.st_size > _TOKEN_BYTES:
+            return
+    temporary = path.with_suffix(".token.new")
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(secrets.token_urlsafe(_TOKEN_BYTES) + "\n")
+    temporary.replace(path)
 
 
 def _rotate(log_file: Path) -> None:

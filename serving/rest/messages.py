@@ -14,6 +14,7 @@ from tiercel.serving.errors import (
     NotReadyError,
     OverloadedError,
     ServingError,
+    UnauthenticatedError,
     UnsupportedEncodingError,
 )
 
@@ -143,6 +144,8 @@ def error_response(error: ServingError) -> HttpResponse:
         headers = b"Retry-After: 1\r\n"
     elif isinstance(error, MethodNotAllowedError):
         headers = b"Allow: %b\r\n" % error.allowed.encode()
+    elif isinstance(error, UnauthenticatedError):
+        headers = b"WWW-Authenticate: Bearer\r\n"
     elif isinstance(error, UnsupportedEncodingError):
         headers = b"Accept-Encoding: gzip, deflate, identity\r\n"
     return HttpResponse(error.http_status, orjson.dumps({"error": error.message}), JSON, headers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Mapping
@@ -20,7 +21,7 @@ from tiercel.serving.errors import (
     UnsupportedEncodingError,
 )
 from tiercel.serving.lifecycle import Lifecycle
-from tiercel.serving.load_parameters import read_load_parameters
+from tiercel.serving.operators import Operators
 from tiercel.serving.rest.compression import Inflater
 from tiercel.serving.rest.decoding import decode_request
 from tiercel.serving.rest.encoding import encode_result
@@ -34,6 +35,10 @@ from tiercel.serving.rest.messages import (
     json_response,
 )
 from tiercel.serving.rest.table import RouteTable
+from tiercel.serving.uploads import Uploads
+
+# Bodies of more bytes than this are read in another thread.
+_MOST_AT_ONCE = 64 * 1024
 
 _logger = logging.getLogger(__name__)
 
@@ -52,6 +57,8 @@ class Routes:
         lifecycle: Brings models up and down.
         start_task: Starts a task that somebody owns.
         max_json_bytes: Largest JSON of an inference request.
+        uploads: Loads models, with files or without.
+        operators: Who may change what the server does.
         inflater: Unpacks compressed bodies; None where they are refused.
     """
 
@@ -61,8 +68,12 @@ class Routes:
         lifecycle: Lifecycle,
         start_task: StartTask,
         max_json_bytes: int,
+        uploads: Uploads,
+        operators: Operators,
         inflater: Inflater | None = None,
     ) -> None:
+        self._uploads = uploads
+        self._operators = operators
         self._plane = plane
         self._lifecycle = lifecycle
         self._start_task = start_task
@@ -80,11 +91,11 @@ class Routes:
         self.add("GET", "/v2/health/ready", self._ready)
         self.add("GET", "/v2/usage", lambda request, _: json_response(plane.usage(_since(request.target))))
         self.add("POST", "/v2/shares", from_programs_only(self._shares))
-        self.add("POST", "/v2/repository/index", self._index)
+        self.add("POST", "/v2/repository/index", self._index, for_all=True)
         self.add("POST", "/v2/repository/models/{model}/load", from_programs_only(self._load))
         self.add("POST", "/v2/repository/models/{model}/unload", from_programs_only(self._unload))
 
-    def add(self, method: str, path: str, endpoint: Endpoint) -> None:
+    def add(self, method: str, path: str, endpoint: Endpoint, *, for_all: bool = False) -> None:
         """Have ``endpoint`` answer at an address; see :meth:`RouteTable.add`.
 
         Args:
@@ -92,9 +103,13 @@ class Routes:
             path: Where; its parts ``{NAME}`` are given to the endpoint by name.
             endpoint: Gets the request and those parts; returns the answer, or a coroutine where it has to wait for
                 something. What it raises becomes the answer.
+            for_all: Whether POST is for everybody; else it is taken for a change of the server, which is for operators.
         """
+        for_operators = method == "POST" and not for_all
 
         def handle(request: HttpRequest, parameters: Parameters, respond: Respond) -> None:
+            if for_operators:
+                self._operators.check(request.headers.get(b"authorization", b"").decode("latin-1"))
             answer = endpoint(request, parameters)
             if isinstance(answer, HttpResponse):
                 respond(answer)
@@ -160,10 +175,12 @@ class Routes:
         return json_response(await self._lifecycle.index(only_ready))
 
     async def _load(self, request: HttpRequest, parameters: Parameters) -> HttpResponse:
-        given = body_object(request).get("parameters") or {}
+        large = len(request.body) > _MOST_AT_ONCE
+        content = await asyncio.to_thread(body_object, request) if large else body_object(request)
+        given = content.get("parameters") or {}
         if not isinstance(given, dict):
             raise InvalidRequestError("parameters must be a JSON object")
-        version = await self._lifecycle.load(parameters["model"], read_load_parameters(given))
+        version = await self._uploads.load(parameters["model"], given)
         return json_response({"name": parameters["model"], "version": str(version), "state": "READY"})
 
     def _canary(self, _: HttpRequest, parameters: Parameters) -> HttpResponse:

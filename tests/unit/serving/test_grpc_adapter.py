@@ -11,13 +11,12 @@ import pytest
 from tests.support.http2_peers import HEADERS, parse
 from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.serving.dataplane import DataPlane, InferRequest, InferResult, OutputTensor
-from tiercel.serving.descriptions import Descriptions
 from tiercel.serving.errors import DeadlineExceededError, ServingError
 from tiercel.serving.grpc_adapter import SERVICE, InferenceServicer
 from tiercel.serving.grpc_server.server import GrpcConnection, GrpcLimits, Listener
 from tiercel.serving.http2 import frames, hpack
 from tiercel.serving.http2.streams import Http2Limits
-from tiercel.serving.lifecycle import Lifecycle
+from tiercel.serving.operators import Operators
 from tiercel.serving.rest.messages import ByteBudget
 from tiercel.serving.tensors import BY_NAME, TensorSpec
 
@@ -71,7 +70,8 @@ class Asked:
     def __init__(self, timeout: bytes = b"", method: str = "ModelInfer", *, ended: bool = True) -> None:
         self.plane, self.wire = Plane(), Wire()
         plane = cast("DataPlane", self.plane)
-        servicer = InferenceServicer(plane, cast("Lifecycle", None), _no_tasks, cast("Descriptions", None))
+        nothing = cast("Any", None)
+        servicer = InferenceServicer(plane, nothing, _no_tasks, nothing, nothing, Operators())
         listener = Listener(servicer.methods(), LIMITS, ByteBudget(1000), lambda: 100.0)
         self.connection = GrpcConnection(listener)
         self.connection.connection_made(cast("Any", self.wire))

@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from tiercel.serving.errors import NotFoundError, OverloadedError
+from tiercel.serving.operators import Operators
 from tiercel.serving.rest.compression import Inflater
 from tiercel.serving.rest.messages import ByteBudget, Head, HttpRequest, HttpResponse, json_response
 from tiercel.serving.rest.routes import Endpoint, Routes, body_object, from_programs_only
@@ -17,12 +18,15 @@ from tiercel.serving.rest.routes import Endpoint, Routes, body_object, from_prog
 class Site:
     """Routes without models, and what they start and answer."""
 
-    def __init__(self, inflater: Inflater | None = None) -> None:
+    def __init__(self, inflater: Inflater | None = None, operators: Operators | None = None) -> None:
+        operators = operators or Operators()
         self.tasks: list[Coroutine[Any, Any, None]] = []
         self.room = True
         nothing = cast("Any", None)
         plane = cast("Any", self)
-        self.routes = Routes(plane, nothing, lambda work, _: self.tasks.append(work), 1000, inflater)
+        self.routes = Routes(
+            plane, nothing, lambda work, _: self.tasks.append(work), 1000, nothing, operators, inflater
+        )
 
     def check_room(self, _: str) -> None:
         if not self.room:

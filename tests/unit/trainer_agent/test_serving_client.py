@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -14,6 +15,7 @@ from tiercel.trainer_agent.endpoint_usage import ServingUsage, Totals
 from tiercel.trainer_agent.errors import DeliveryFailedError
 from tiercel.trainer_agent.limits.contract import CpuShare
 from tiercel.trainer_agent.serving_client import ServedModel, ServingClient, ServingUnreachableError
+from tiercel.trainer_agent.serving_process import ServingPlaces, ensure_token
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 
@@ -26,11 +28,13 @@ class FakeServing:
         self.paths: list[str] = []
         self.bodies: list[str] = []
         self.queries: list[str] = []
+        self.authorizations: list[str | None] = []
         self.address = ""
 
     async def handle(self, request: web.Request) -> web.Response:
         self.paths.append(request.path)
         self.queries.append(request.query_string)
+        self.authorizations.append(request.headers.get("Authorization"))
         self.bodies.append(await request.text())
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         return web.Response(status=answer.status, body=answer.body)
@@ -179,3 +183,31 @@ async def test_shares_are_declared_as_a_whole(serving: FakeServing, session: aio
         await client.declare_shares(serving.address, EndpointTerms())
     with pytest.raises(ServingUnreachableError):
         await client.declare_shares("127.0.0.1:1", EndpointTerms())
+
+
+async def test_what_changes_the_server_is_asked_as_an_operator_and_nothing_else(
+    serving: FakeServing, session: aiohttp.ClientSession
+) -> None:
+    serving.answers = [web.Response(body=b"[]")]
+    tokens = ["first", "second", ""]
+    client = ServingClient(session, lambda: serving.address, token=lambda: tokens.pop(0))
+    await client.load("digits")
+    await client.declare_shares(serving.address, EndpointTerms({}, {}))
+    await client.served(serving.address)
+    await client.load("digits")
+    assert serving.authorizations == ["Bearer first", "Bearer second", None, None]
+
+
+def test_the_token_is_made_once_for_the_agents_user_alone(tmp_path: Path) -> None:
+    places = ServingPlaces(tmp_path)
+    assert places.read_token() == ""
+    ensure_token(places.token_file)
+    token = places.read_token()
+    assert len(token) >= 32
+    assert places.token_file.stat().st_mode & 0o777 == 0o600
+    ensure_token(places.token_file)
+    assert places.read_token() == token
+    places.token_file.chmod(0o644)  # somebody may have read it
+    ensure_token(places.token_file)
+    assert places.read_token() not in {"", token}
+    assert places.token_file.stat().st_mode & 0o777 == 0o600
