@@ -92,4 +92,5 @@ PEER = Peer(
     {Form.JSON: V2_PATH},
     environment="miraserver",
     distribution="miraserver",
+    is_fast=True,
 )

@@ -30,7 +30,7 @@ BARE = Peer(
     _start_bare,
     {Form.JSON: V2_PATH, Form.BINARY: V2_PATH},
     distribution="uvloop",
-    window_seconds=2,
+    is_fast=True,
     reference=True,
 )
 ECHO = Peer(
@@ -39,6 +39,6 @@ ECHO = Peer(
     _start_echo,
     {Form.GRPC: "grpc"},
     distribution="grpcio",
-    window_seconds=2,
+    is_fast=True,
     reference=True,
 )
