@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from tiercel.serving.verdict import Verdict
 
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
+
+_logger = logging.getLogger(__name__)
 
 # Building a session keeps a core busy, and requests want the others.
 _BUILDS = 2
@@ -93,6 +96,9 @@ class Loader:
                 raise
             session = await self._build(_session, copy, verdict, options)
             session.labels = labels
+            if session.batching.reason and options.max_batch_rows > 1:
+                what = (artefact.version, artefact.model, session.batching.reason)
+                _logger.info("Requests to version %d of model '%s' run one by one: %s", *what)
             return session
 
     async def free(self, session: engine.Session) -> None:
