@@ -7,6 +7,7 @@ import contextlib
 import logging
 import signal
 import socket
+import sys
 import time
 from collections.abc import Coroutine
 from functools import partial
@@ -40,6 +41,7 @@ from tiercel.serving.verifier import Verifier, VerifierLimits
 from tiercel.serving.workers import Workers
 
 _logger = logging.getLogger(__name__)
+_SWITCH_SECONDS = 0.0005
 
 
 class TaskOwner:
@@ -138,6 +140,9 @@ class Server:
             StartupError: A port or a file is not to be had.
         """
         settings = self._settings
+        # A worker that comes back from a model waits this long for Python's lock while the event loop is busy: in
+        # overload 5 ms, the default, would let the workers idle.
+        sys.setswitchinterval(_SWITCH_SECONDS)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._leave.set)
