@@ -180,6 +180,8 @@ def started(peer: Peer, models: Sequence[Model], folder: Path) -> contextlib.Abs
 
 
 def _version(peer: Peer) -> str:
+    if peer.version:
+        return peer.version
     if peer.environment:
         return version_in(peer.environment, peer.distribution)
     return importlib.metadata.version(peer.distribution)

@@ -70,6 +70,7 @@ class Peer:
         routes: Paths by the form they take; ``{model}`` stands for the model's name.
         environment: Name of its pins and environment; empty for this project's own.
         distribution: The package whose version tells the server's.
+        version: The server's own, where its package counts differently.
         one_model: It serves one model only, and is started for each of them.
         programs: Commands that it needs besides.
         is_fast: It comes near ours, so that it is measured for 2 s at a time and in every round; the others, which
@@ -83,6 +84,7 @@ class Peer:
     routes: Mapping[Form, str]
     environment: str = ""
     distribution: str = ""
+    version: str = ""
     one_model: bool = False
     programs: tuple[str, ...] = ()
     is_fast: bool = False

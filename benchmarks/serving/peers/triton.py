@@ -109,5 +109,6 @@ PEER = Peer(
     {Form.JSON: V2_PATH, Form.BINARY: V2_PATH, Form.GRPC: "grpc"},
     environment="triton",
     distribution="nvidia-pytriton",
+    version="2.51.0",
     is_fast=True,
 )
