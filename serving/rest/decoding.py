@@ -9,6 +9,7 @@ recognised by its bytes; what is not recognised, or wrong in any way, is read in
 
 from __future__ import annotations
 
+import re
 import secrets
 from functools import lru_cache
 
@@ -26,6 +27,12 @@ _REMEMBERED = 1024
 _REMEMBERED_BYTES = 1024
 # Stands for the contents where a form is read without them. Random, so that no caller can send it.
 _CONTENTS = secrets.token_hex()
+_ID_HOLDER = secrets.token_hex().encode()
+# An id that is not escaped, so that its bytes are what it is.
+_ID = re.compile(rb'"id"\s{0,4}:\s{0,4}"([ !#-\[\]-~]+)"')
+
+# What was read of a request: its form, its contents and its id.
+Read = tuple[RequestForm, list[InputTensor], str]
 
 
 def decode_request(
@@ -40,10 +47,10 @@ def decode_request(
     body = request.body
     if _HEADER_LENGTH in request.head.headers:
         text, binary = _split(request)
-        form, inputs = _from_binary(text, binary, max_json_bytes)
+        form, inputs, request_id = _from_binary(text, binary, max_json_bytes)
     else:
         known = _from_known_json(body) if len(body) <= max_json_bytes else None
-        form, inputs = known or _in_full(body, memoryview(b""), max_json_bytes)
+        form, inputs, request_id = known or _in_full(body, memoryview(b""), max_json_bytes)
     question = InferRequest(
         model,
         version,
@@ -55,7 +62,10 @@ def decode_request(
         form.classes,
         request.arrived,
     )
-    return question, form.answer
+    answer = form.answer
+    if request_id != answer.id:  # the form is shared by requests of many ids
+        answer = AnswerForm(request_id, answer.exceptions, answer.binary_by_default)
+    return question, answer
 
 
 def _split(request: HttpRequest) -> tuple[Buffer, memoryview]:
@@ -71,26 +81,40 @@ def _split(request: HttpRequest) -> tuple[Buffer, memoryview]:
     return view[:length], view[length:]
 
 
-def _from_known_json(body: bytes | bytearray) -> tuple[RequestForm, list[InputTensor]] | None:
+def _from_known_json(body: bytes | bytearray) -> Read | None:
     """A request whose only contents are one flat list, or None when it has to be read in full."""
     key = body.find(b'"data"', 0, _REMEMBERED_BYTES)
     begin = body.find(b"[", key, key + 16)
     end = body.find(b"]", begin) + 1
     if key < 0 or begin < 0 or end <= 0 or len(body) - end > _REMEMBERED_BYTES:
         return None
-    form = _known_around(bytes(body[:begin]), bytes(body[end:]))
+    before, after, request_id = _without_id(bytes(body[:begin]), bytes(body[end:]))
+    form = _known_around(before, after, bool(request_id))
     if form is None:
         return None
     (given,) = form.inputs
     array = read_numbers(given.data_type, given.shape, bytes(body[begin:end]))
-    return None if array is None else (form, [InputTensor(given.name, given.data_type, array)])
+    if array is None:
+        return None
+    return form, [InputTensor(given.name, given.data_type, array)], request_id
+
+
+def _without_id(before: bytes, after: bytes) -> tuple[bytes, bytes, str]:
+    """The same with a place holder for the request's id, which is another each time; and the id, empty for none."""
+    found = _ID.search(before)
+    if found is not None:
+        return before[: found.start(1)] + _ID_HOLDER + before[found.end(1) :], after, found[1].decode("ascii")
+    found = _ID.search(after)
+    if found is not None:
+        return before, after[: found.start(1)] + _ID_HOLDER + after[found.end(1) :], found[1].decode("ascii")
+    return before, after, ""
 
 
 @lru_cache(_REMEMBERED)
-def _known_around(before: bytes, after: bytes) -> RequestForm | None:
+def _known_around(before: bytes, after: bytes, has_id: bool) -> RequestForm | None:
     """The form of all requests that have one JSON value between ``before`` and ``after``, if it is their contents.
 
-    JSON has no context: whatever value stands there, it ends up where this one does.
+    JSON has no context: whatever value stands there, or in the place of the id, it ends up where this one does.
     """
     try:
         form = read_form(b'%b"%b"%b' % (before, _CONTENTS.encode(), after))
@@ -98,35 +122,40 @@ def _known_around(before: bytes, after: bytes) -> RequestForm | None:
         return None
     if len(form.inputs) != 1 or form.inputs[0].data != _CONTENTS or form.inputs[0].binary_size is not None:
         return None
+    if has_id and form.answer.id != _ID_HOLDER.decode():
+        return None
     return form
 
 
-def _from_binary(text: Buffer, binary: memoryview, max_json_bytes: int) -> tuple[RequestForm, list[InputTensor]]:
+def _from_binary(text: Buffer, binary: memoryview, max_json_bytes: int) -> Read:
     """A request in binary; its JSON is remembered where it holds no contents."""
     if len(text) <= min(_REMEMBERED_BYTES, max_json_bytes):
-        form = _known_json(bytes(text))
+        same, _, request_id = _without_id(bytes(text), b"")
+        form = _known_json(same, bool(request_id))
         if form is not None:
-            return form, _contents(form.inputs, binary)
+            return form, _contents(form.inputs, binary), request_id
     return _in_full(text, binary, max_json_bytes)
 
 
 @lru_cache(_REMEMBERED)
-def _known_json(text: bytes) -> RequestForm | None:
+def _known_json(text: bytes, has_id: bool) -> RequestForm | None:
     """The form that is the whole of ``text``, or None when there are contents too, or something is wrong."""
     try:
         form = read_form(text)
     except ServingError:
         return None
+    if has_id and form.answer.id != _ID_HOLDER.decode():
+        return None
     return form if all(given.binary_size is not None for given in form.inputs) else None
 
 
-def _in_full(text: Buffer, binary: memoryview, max_json_bytes: int) -> tuple[RequestForm, list[InputTensor]]:
+def _in_full(text: Buffer, binary: memoryview, max_json_bytes: int) -> Read:
     if len(text) > max_json_bytes:
         raise TooLargeError(
             f"the JSON has {len(text)} bytes, {max_json_bytes} are possible; send tensors as binary data instead"
         )
     form = read_form(text)
-    return form, _contents(form.inputs, binary)
+    return form, _contents(form.inputs, binary), form.answer.id
 
 
 def _contents(inputs: tuple[InputForm, ...], binary: memoryview) -> list[InputTensor]:

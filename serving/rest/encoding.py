@@ -37,20 +37,31 @@ class AnswerForm:
 
 def encode_result(result: InferResult, form: AnswerForm) -> HttpResponse:
     """The answer to an inference request."""
-    if len(result.outputs) == 1 and not form.id and not result.parameters:
+    if len(result.outputs) == 1:
         return _encode_one(result, result.outputs[0], form)
     return _encode_any(result, form)
 
 
 def _encode_one(result: InferResult, output: OutputTensor, form: AnswerForm) -> HttpResponse:
-    """The answer that most get: one output and nothing else. Only its contents differ from the last one's."""
+    """The answer that most get: one output. Only its contents differ from the last one's."""
     array, spec = output.array, output.spec
+    end = b"]}" if not form.id and not result.parameters else _end(result, form)
     if not form.is_binary(spec.name):
         before = _before_data(result.model, result.version, spec.name, spec.data_type.name, array.shape)
-        return HttpResponse(200, before + orjson.dumps(encode_json(array), option=_NUMPY) + b"}]}")
+        return HttpResponse(200, before + orjson.dumps(encode_json(array), option=_NUMPY) + b"}" + end)
     data = encode_raw(array)
-    text, headers = _whole_json(result.model, result.version, spec.name, spec.data_type.name, array.shape, len(data))
-    return HttpResponse(200, text + data, OCTETS, headers)
+    text = _before_end(result.model, result.version, spec.name, spec.data_type.name, array.shape, len(data)) + end
+    return HttpResponse(200, text + data, OCTETS, _length_header(text))
+
+
+def _end(result: InferResult, form: AnswerForm) -> bytes:
+    """What comes after the outputs."""
+    more: dict[str, Any] = {}
+    if form.id:
+        more["id"] = form.id
+    if result.parameters:
+        more["parameters"] = dict(result.parameters)
+    return b"]," + orjson.dumps(more)[1:]
 
 
 def _encode_any(result: InferResult, form: AnswerForm) -> HttpResponse:
@@ -89,13 +100,10 @@ def _before_data(model: str, version: str, name: str, data_type: str, shape: tup
 
 
 @lru_cache(_REMEMBERED)
-def _whole_json(
-    model: str, version: str, name: str, data_type: str, shape: tuple[int, ...], size: int
-) -> tuple[bytes, bytes]:
-    """The JSON of an answer with one output in binary, and the header that says its length."""
+def _before_end(model: str, version: str, name: str, data_type: str, shape: tuple[int, ...], size: int) -> bytes:
+    """The JSON of an answer with one output in binary, up to the end of the outputs."""
     described = _described(name, data_type, shape) | {"parameters": {"binary_data_size": size}}
-    text = orjson.dumps({"model_name": model, "model_version": version, "outputs": [described]})
-    return text, _length_header(text)
+    return orjson.dumps({"model_name": model, "model_version": version, "outputs": [described]}).removesuffix(b"]}")
 
 
 def _length_header(text: bytes) -> bytes:

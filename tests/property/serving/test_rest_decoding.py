@@ -80,7 +80,7 @@ def outcome(function: Any, *arguments: Any) -> Any:
 
 
 def in_full(text: bytes, tail: bytes) -> tuple[InferRequest, AnswerForm]:
-    form, inputs = decoding._in_full(text, memoryview(tail), LIMIT)
+    form, inputs, _ = decoding._in_full(text, memoryview(tail), LIMIT)
     question = InferRequest(
         "m", "", inputs, form.outputs, form.timeout, form.priority, form.minimum_accuracy, form.classes
     )
@@ -92,6 +92,9 @@ def in_full(text: bytes, tail: bytes) -> tuple[InferRequest, AnswerForm]:
 @example((b'{"inputs":[{"name":"x","datatype":"FP32","shape":[1],"data":[1]}],"inputs":[]}', b""), False)
 @example((b'{"inputs":[{"name":"x","datatype":"FP32","shape":[1],"data":[1],"d\\u0061ta":[2]}]}', b""), False)
 @example((b'{"inputs":[{"name":"x","datatype":"FP32","shape":[1],"data":[[1],2]}]}', b""), False)
+@example((b'{"id":"1","inputs":[{"name":"x","datatype":"FP32","shape":[1],"data":[1]}],"id":"2"}', b""), False)
+@example((b'{"id":"1","inputs":[{"name":"x","id":"3","datatype":"FP32","shape":[1],"data":[1]}]}', b""), False)
+@example((b'{"inputs":[{"id":"3","name":"x","datatype":"FP32","shape":[1],"data":[1]}],"id":"1"}', b""), False)
 @example((b'{"inputs":[{"name":"x","datatype":"FP64","shape":[1],"data":[1]}]}]}', b""), False)
 def test_recognised_or_not_is_the_same(body: tuple[bytes, bytes], announced: bool) -> None:
     text, tail = body
