@@ -96,7 +96,7 @@ def _from_known_json(body: bytes | bytearray) -> Read | None:
     array = read_numbers(given.data_type, given.shape, bytes(body[begin:end]))
     if array is None:
         return None
-    return form, [InputTensor(given.name, given.data_type, array)], request_id
+    return form, [InputTensor(given.name, given.data_type, array)], request_id or form.answer.id
 
 
 def _without_id(before: bytes, after: bytes) -> tuple[bytes, bytes, str]:
@@ -133,7 +133,7 @@ def _from_binary(text: Buffer, binary: memoryview, max_json_bytes: int) -> Read:
         same, _, request_id = _without_id(bytes(text), b"")
         form = _known_json(same, bool(request_id))
         if form is not None:
-            return form, _contents(form.inputs, binary), request_id
+            return form, _contents(form.inputs, binary), request_id or form.answer.id
     return _in_full(text, binary, max_json_bytes)
 
 
