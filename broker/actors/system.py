@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 from typing import TYPE_CHECKING, Any
 
@@ -31,12 +30,12 @@ from tiercel.broker.actors.scheduler import (
     SchedulerTicked,
     SomethingHappened,
 )
+from tiercel.broker.actors.tidying import keep_tidy
 from tiercel.broker.domain.endpoints import Endpoint, delivery_id
-from tiercel.broker.domain.errors import NotFoundError, OverloadedError, UnavailableError
+from tiercel.broker.domain.errors import NotFoundError, OverloadedError
 from tiercel.broker.domain.events import EndpointMeasured
 from tiercel.broker.domain.jobs import Job, Observation
 from tiercel.broker.domain.nodes import Node
-from tiercel.broker.domain.run_records import RUNS_KEPT_PER_WORKLOAD, WORKLOADS_KEPT
 from tiercel.broker.domain.tenants import DEFAULT_WEIGHT
 from tiercel.broker.domain.validation import validate_spec
 from tiercel.broker.lifecycle import job as job_machine
@@ -61,13 +60,7 @@ if TYPE_CHECKING:
     from tiercel.broker.store.checkpoints import CheckpointStore
     from tiercel.broker.store.contract import Store
 
-logger = logging.getLogger(__name__)
-
 TICK_SECONDS = 0.5
-TIDY_SECONDS = 600.0
-# Of each job; older ones are dropped now and then.
-KEPT_PROGRESS_EVENTS = 2_000
-KEPT_DECISIONS = 500
 
 
 class System:
@@ -354,7 +347,7 @@ class System:
         self._supervisor.start(self._scheduler.run(), name=self._scheduler.name)
         await self._recover()
         self._supervisor.start(self._run_clock(), name="clock")
-        self._supervisor.start(self._tidy(), name="tidying")
+        self._supervisor.start(keep_tidy(self._store, self._clock), name="tidying")
 
     async def _recover(self) -> None:
         _tell(self._scheduler, RunsRemembered(tuple(await self._store.load_run_records())))
@@ -392,16 +385,6 @@ class System:
             for node in self._nodes.values():
                 _tell_latest(node, NodeTicked(), NodeTicked())
             _tell_latest(self._scheduler, SchedulerTicked(), SchedulerTicked())
-
-    async def _tidy(self) -> None:
-        while True:
-            try:
-                await self._store.prune_events(KEPT_PROGRESS_EVENTS)
-                await self._store.prune_decisions(KEPT_DECISIONS)
-                await self._store.prune_run_records(RUNS_KEPT_PER_WORKLOAD, WORKLOADS_KEPT)
-            except UnavailableError as error:  # whoever has something to store will say so as well
-                logger.warning("old events cannot be dropped: %s", error.message)
-            await self._clock.sleep(TIDY_SECONDS)
 
     def _make_job_actor(self, job: Job, observations: Sequence[Observation] = ()) -> JobActor:
         weight = self._tenant_weights.get(job.tenant, DEFAULT_WEIGHT)

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.support.clock import ManualClock
+from tests.support.jobs import make_spec
 from tests.support.until import until
 from tiercel.broker.actors.endpoint import DeliveryHeard
 from tiercel.broker.actors.journal import Journal
 from tiercel.broker.actors.mailbox import Actor
-from tiercel.broker.actors.node import NodeActor, NodeHeard
+from tiercel.broker.actors.node import NodeActor, NodeHeard, Wanted
 from tiercel.broker.actors.supervisor import Supervisor
 from tiercel.broker.actors.system import TICK_SECONDS, System
 from tiercel.broker.domain.endpoints import DeliveryState
@@ -137,3 +138,20 @@ async def running_actors(
         actors = Actors(system, journal, store, clock, supervisor, events)
         await actors.settle()
         yield actors
+
+
+async def submit(actors: Actors, endpoint: str = "digits", tenant: Tenant = ALICE, key: str = "", **spec: Any) -> Job:
+    job = await actors.system.submit(tenant, make_spec(endpoint=endpoint, **spec), key)
+    return await actors.job(job.id, tenant)
+
+
+async def wanted_of(actor: NodeActor, epoch: int) -> Wanted:
+    wanted = await actor.wait_wanted(0, epoch)
+    assert wanted is not None
+    return wanted
+
+
+async def running(actors: Actors, endpoint: str = "digits", **spec: Any) -> Job:
+    job = await submit(actors, endpoint, **spec)
+    await actors.alive(job.run_id)
+    return await actors.job(job.id)
