@@ -91,6 +91,14 @@ bench-simulated: $(STAMP) ## Simulate every policy on many seeds, endpoints, the
 bench-decisions: $(STAMP) ## Measure what one decision of each policy costs
 	@$(BIN)/python -m benchmarks.decision_cost
 
+.PHONY: bench-serving
+bench-serving: $(STAMP) ## Measure the inference server beside its peers (about 12 minutes; BENCH_FLAGS=--quick for one)
+	@$(BIN)/python -m benchmarks.serving run $(BENCH_FLAGS)
+
+.PHONY: fuzz
+fuzz: $(STAMP) ## Send a million bent requests to the inference server
+	@$(BIN)/python -m benchmarks.fuzz all $(FUZZ_FLAGS)
+
 .PHONY: bars
 bars: $(STAMP) ## Print every bar of every benchmark result and whether it holds
 	@$(BIN)/python -m benchmarks.bars

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import sys
 from collections.abc import Sequence
 
@@ -72,8 +71,6 @@ def _check(settings: Settings) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the server; returns the exit code: 0 after a drain, 2 when it could not start."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    # gRPC would get in the way of starting the verifier; what starts it replaces its image at once and needs no help.
-    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     try:
         settings = settings_from(arguments)
         memory.settle()
