@@ -2,7 +2,8 @@
 
 Times are in objectives, accuracies in those of the most accurate candidate, rates in capacities, so that one policy
 serves other variants, objectives and machines. A row says what would come of that action; the policy scores rows, one
-by one, with the same weights, so that neither the number of variants nor their order matters.
+by one, with the same weights, so that neither the number of variants nor their order matters. One row is marked as the
+heuristic's choice: the policy departs from that where it expects to gain.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tiercel.serving.scheduling.heuristic import HeuristicScheduler
 from tiercel.serving.scheduling.interface import BATCHES, PATIENCE, Decision, Profile, View
 from tiercel.serving.scheduling.utility import Utility
 
@@ -21,12 +23,15 @@ VARIANTS = 4
 ACTIONS = VARIANTS * len(BATCHES) + 1
 """Each variant with each batch, and to wait."""
 
-FEATURES = 24
+FEATURES = 25
 WAIT = ACTIONS - 1
+HEURISTIC = FEATURES - 1
+"""The feature that is 1 in the row of the heuristic's choice."""
 
 Floats = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 
+_HEURISTIC = HeuristicScheduler()
 _ROWS = np.array(BATCHES, np.float32)
 # Ages are known at these fractions of the queue, from the oldest on; the youngest has only just come.
 _KNOWN = np.array([0.0, 0.1, 0.5, 1.0], np.float32)
@@ -120,6 +125,7 @@ class Variants:
         rows[:, 19] = min(next_free, 2.0)
         rows[:, 20] = 1.0 - self.fast_accuracy
         rows[:, 21:24] = self.worths
+        rows[action_of(_HEURISTIC.decide(view), view.count), HEURISTIC] = 1.0
         np.clip(rows, -2.0, 6.0, out=rows)
         return rows
 
