@@ -82,6 +82,7 @@ def delay(line: Mapping[str, float]) -> float:
     return line["delay_seconds"] / line["answers"]
 
 
+@pytest.mark.alone
 def test_a_cap_slows_its_model_down_and_no_other_and_can_be_lifted(server: ServingProcess) -> None:
     with load(server, "first", 2), load(server, "second", 2):
         _, before = measured(server, 100)
@@ -101,6 +102,7 @@ def test_a_cap_slows_its_model_down_and_no_other_and_can_be_lifted(server: Servi
     assert usage(server)[1]["first"]["requests"] >= usage(server)[1]["first"]["answers"] > 0
 
 
+@pytest.mark.alone
 def test_weights_share_the_thread_that_both_want(server: ServingProcess) -> None:
     declare(server, {"first": {"cpu_weight": 0.2}, "second": {"cpu_weight": 0.8}})
     with load(server, "first", 6), load(server, "second", 6):

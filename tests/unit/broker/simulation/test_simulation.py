@@ -60,7 +60,7 @@ def test_what_a_process_does_after_its_last_report_takes_cpu_from_others() -> No
     first, second = simulate(scenario((0, leaving), (0, steps(0.5, 0.9, 0.9, 0.9))), "fair").jobs
     assert times(first) == [4.0, 6.0]
     # Half a core until the other one, whose last tier is delivered, is stopped at 6.5 s; then all of it.
-    assert (first.finished_at, first.cpu_seconds, first.alone_seconds) == (pytest.approx(7.25), pytest.approx(4.0), 4.0)
+    assert (first.finished_at, first.cpu_seconds, first.alone_seconds) == pytest.approx((7.25, 4.0, 4.0))
     assert times(second) == [4.0, 6.0]
 
 
