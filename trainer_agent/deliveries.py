@@ -143,7 +143,8 @@ class Deliveries:
         """Get the files of the model into the agent's hands."""
         run, done = await self._export(wanted)
         exported_ns = time.time_ns()
-        await asyncio.to_thread(self._repository.stage, run.folder.path, wanted.delivery_id, done.sha256)
+        accuracy = _accuracy(wanted, done.value)
+        await asyncio.to_thread(self._repository.stage, run.folder.path, wanted.delivery_id, done.sha256, accuracy)
         entry = LedgerEntry(wanted.delivery_id, STAGED, done.value, done.sha256, exported_ns)
         await asyncio.to_thread(self._ledger.enter, entry)
         with contextlib.suppress(OSError):  # of no use any more; the next attempt of the job does not mind them
@@ -202,3 +203,9 @@ def _exporting(delivery_id: str) -> nodes_pb2.DeliveryStatus:
 def _job_of(run_id: str) -> str:
     """The job of a run ``JOB-ATTEMPT``."""
     return run_id.rpartition("-")[0]
+
+
+def _accuracy(wanted: nodes_pb2.WantedDelivery, value: float) -> float | None:
+    """The metric where it is an accuracy: a fraction that is to grow."""
+    is_one = wanted.direction == common_pb2.DIRECTION_MAX and 0.0 <= value <= 1.0
+    return value if is_one else None

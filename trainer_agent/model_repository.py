@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from tiercel.trainer_agent.job_folder import EXPORTS
 
 _STAGING: Final = ".staging"
 _MODEL: Final = "model.onnx"
+_ACCURACY: Final = "accuracy.json"
 _LIMITS_BYTES: Final = {_MODEL: 2 * 1024**3, "reference.npz": 256 * 1024**2}
 
 
@@ -36,13 +38,15 @@ class ModelRepository:
         """Where a version's files are."""
         return self.path / endpoint / str(version)
 
-    def stage(self, job_folder: Path, delivery_id: str, sha256: str) -> None:
+    def stage(self, job_folder: Path, delivery_id: str, sha256: str, accuracy: float | None = None) -> None:
         """Copy what a run handed over, trusting nothing about it.
 
         Args:
             job_folder: The folder of the run's job.
             delivery_id: Names the folder in it with the files.
             sha256: What the ONNX file has to be, hexadecimal.
+            accuracy: What the run measured of it, a fraction, which the inference server tells and chooses variants by;
+                None where its metric is none.
 
         Raises:
             DeliveryFailedError: The files are not what they should be.
@@ -52,6 +56,8 @@ class ModelRepository:
         target.mkdir(parents=True, mode=0o700)
         try:
             self._copy(job_folder, delivery_id, target, sha256)
+            if accuracy is not None:
+                (target / _ACCURACY).write_text(json.dumps({"accuracy": accuracy}), encoding="ascii")
         except (OSError, UntrustedFileError) as error:
             shutil.rmtree(target, ignore_errors=True)
             raise DeliveryFailedError(f"The model that was handed over was refused: {error}.") from error

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,12 @@ def test_staged_then_published(repository: ModelRepository, job: Path) -> None:
     assert sorted(p.name for p in version.iterdir()) == ["model.onnx", "reference.npz"]
     repository.publish("d", "digits", 3)  # the agent died after the rename: the version is there
     assert (version / "model.onnx").read_bytes() == b"model"
+
+
+def test_the_inference_server_finds_the_accuracy_beside_the_model(repository: ModelRepository, job: Path) -> None:
+    repository.stage(job, "d", SHA256, accuracy=0.91)
+    repository.publish("d", "digits", 1)
+    assert json.loads((repository.version("digits", 1) / "accuracy.json").read_text()) == {"accuracy": 0.91}
 
 
 def test_a_version_that_nobody_remembers_is_replaced(repository: ModelRepository, job: Path) -> None:
