@@ -16,6 +16,9 @@ from tiercel.serving.errors import InvalidRequestError, OverloadedError
 
 # How much of its cap a model may save up while nobody asks it: as long as a period of the kernel's own caps.
 _SAVED_SECONDS = 0.1
+# A call may wait if it is expected to be answered within this fraction of the time that it has: what is let in should
+# be answered, and who would wait in vain should hear of it at once.
+_OF_TIME_ALLOWED = 0.75
 # Weight of the latest call in the mean of what calls cost.
 _COST_WEIGHT = 0.2
 # CPU of runs on the event loop is measured once in so many: to read that clock costs as much as a small model.
@@ -95,6 +98,7 @@ class Account:
         cpu_seconds: CPU that running the model took.
         share: What it may use.
         waiting: Calls that wait for their turn.
+        running: Rows that run on workers.
         drain: How fast they get it.
         tag: Virtual time at which its next call's turn is; see :class:`~tiercel.serving.turns.Turns`.
         cost: CPU seconds that a row is expected to take.
@@ -108,6 +112,7 @@ class Account:
     cpu_seconds: float = 0.0
     share: ModelShare = UNLIMITED
     waiting: WaitingCalls = field(default_factory=WaitingCalls)
+    running: int = 0
     drain: DrainRate = field(default_factory=DrainRate)
     tag: float = 0.0
     cost: float = 0.0
@@ -150,6 +155,24 @@ class Account:
         self._tokens -= cpu_seconds
         each = cpu_seconds / rows if rows else cpu_seconds
         self.cost += _COST_WEIGHT * (each - self.cost) if self.cost else each
+
+    def check_wait(self, allowed: float, rows: int = 1) -> None:
+        """Refuse a call that would stand behind too many others to be answered in time.
+
+        Args:
+            allowed: Seconds in which its answer is of use.
+            rows: Its rows.
+
+        Raises:
+            OverloadedError: What waits and runs takes too long, by how fast it has been going.
+        """
+        if self.waiting:
+            wait = self.drain.wait(self.waiting.rows + self.running + rows)
+            if wait > _OF_TIME_ALLOWED * allowed:
+                raise OverloadedError(
+                    f"{len(self.waiting)} requests are waiting already, which takes about {wait:.2g} seconds; "
+                    "try again in a moment or allow more time"
+                )
 
     def is_sampled(self) -> bool:
         """Whether the CPU of the next run on the event loop is to be measured; others are charged by their duration."""

@@ -16,7 +16,7 @@ from tiercel.serving.checks import batch_key, checked_feeds, checked_outputs
 from tiercel.serving.classified_answers import as_classes
 from tiercel.serving.errors import OverloadedError, ServingError
 from tiercel.serving.loop_lag import LoopLag
-from tiercel.serving.registry import Registry
+from tiercel.serving.registry import LoadedVersion, Registry
 from tiercel.serving.tensors import Array, DataType, TensorSpec
 
 if TYPE_CHECKING:
@@ -169,6 +169,8 @@ class DataPlane:
         try:
             loaded = self._registry.live(request.model, request.version)
             session = loaded.session
+            if loaded.account.waiting and request.priority != 1:  # those of priority 1 are not behind all that wait
+                self._check_wait(loaded, request.timeout)
             feeds = checked_feeds(request, session)
             names = checked_outputs(request.outputs, session)
         except ServingError as error:
@@ -187,8 +189,7 @@ class DataPlane:
         else:
             elements = sum([feed.size for feed in feeds.values()])
             size = sum([feed.nbytes for feed in feeds.values()])
-        timeout = request.timeout
-        deadline = begin + (self._timeout if timeout is None else min(self._timeout, timeout))
+        deadline = begin + self._allowed(request.timeout)
         call = _Question(
             loaded, session, feeds, names, key, session.batch_rows, rows, elements, size, begin, deadline,
             request.priority,
@@ -203,6 +204,17 @@ class DataPlane:
             return None
         return call
 
+    def _allowed(self, timeout: float | None) -> float:
+        return self._timeout if timeout is None else min(self._timeout, timeout)
+
+    def _check_wait(self, loaded: LoadedVersion, timeout: float | None) -> None:
+        """Refuse what would be refused in the queue, before anything is spent on checking and describing it."""
+        try:
+            loaded.account.check_wait(self._allowed(timeout))
+        except OverloadedError as error:
+            _count_refusal(loaded, error)
+            raise
+
     def check_room(self, model: str) -> None:
         """Refuse early what would be refused later, before anything is spent on reading it.
 
@@ -216,9 +228,8 @@ class DataPlane:
             return  # it hardly ever takes room, and what others wait for is not its fault
         try:
             self._executor.check_room(record.account)
-        except OverloadedError:
-            record.account.requests += 1
-            record.account.delays.failed(time.perf_counter())
+        except OverloadedError as error:
+            _count_refusal(record.live, error)
             raise
 
     async def infer(self, request: InferRequest) -> InferResult:
@@ -296,6 +307,13 @@ class DataPlane:
             "inputs": described(loaded.session.inputs),
             "outputs": described(loaded.session.outputs),
         }
+
+
+def _count_refusal(loaded: LoadedVersion, error: ServingError) -> None:
+    now = time.perf_counter()
+    loaded.account.requests += 1
+    loaded.account.delays.failed(now)
+    loaded.statistics.failed(error, now)
 
 
 def described(specs: Mapping[str, TensorSpec]) -> list[dict[str, Any]]:

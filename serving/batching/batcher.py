@@ -38,8 +38,8 @@ class Executor(Protocol):
         """Run it soon; called on the event loop.
 
         Raises:
-            OverloadedError: Too much is waiting; the call will neither be answered nor fail.
-            DeadlineExceededError: So much is waiting that its deadline would pass; likewise.
+            OverloadedError: Too much is waiting, or so much that its deadline would pass; the call will neither be
+                answered nor fail.
         """
 
     def check_room(self, account: Account) -> None:
@@ -143,13 +143,8 @@ class Batcher:
 
     def _enqueue(self, call: Call) -> None:
         account = call.loaded.account
-        if account.waiting and call.behind >= 0:
-            wait = account.drain.wait(account.waiting.rows + call.rows)
-            if call.begin + wait > call.deadline:
-                raise DeadlineExceededError(
-                    f"{len(account.waiting)} requests are waiting already, which takes about {wait:.2g} seconds; "
-                    "try again later or allow more time"
-                )
+        if call.behind >= 0:  # others are not behind all that wait
+            account.check_wait(call.deadline - call.begin, call.rows)
         room = self._room_of(account)
         room.take(call.size)
         call.room, call.owner = room, self
@@ -257,6 +252,7 @@ class Batcher:
     def _start(self, account: Account, calls: list[Call]) -> None:
         rows = sum([call.rows for call in calls])
         run = Run(calls, self._turns.begin(account, rows), rows)
+        account.running += rows
         for call in calls:
             call.run = run
         session = calls[0].session
@@ -271,6 +267,7 @@ class Batcher:
             failed = InferenceFailedError("the server failed to run the model; its log says more")
             result = Ran([failed] * len(calls), run.rows, False, 0.0, 0.0, 0.0)
         self._turns.end(account, run.expected, result.cpu, run.rows)
+        account.running -= run.rows
         account.drain.drained(run.rows, time.perf_counter(), bool(account.waiting))
         for call in calls:
             self._pending.discard(call)

@@ -201,6 +201,22 @@ async def test_usage_since_leaves_out_models_that_nobody_asked(plane: Plane) -> 
     assert later["loop_lag"][0]["seconds"] > 0
 
 
+async def test_a_request_behind_a_long_queue_is_refused_at_once_and_counted_once(plane: Plane) -> None:
+    account = plane.registry.record("loop").account
+    for moment in (0.0, 100.0):  # a row in 100 s
+        account.drain.drained(1, moment, backlog=True)
+    ahead = asyncio.ensure_future(plane.ask("loop", k=i64(LONG), timeout=0.3))
+    behind = asyncio.ensure_future(plane.ask("loop", k=i64(LONG), timeout=0.3))
+    with pytest.raises(OverloadedError, match="1 requests are waiting already"):
+        await behind
+    line = line_of(plane, "loop")
+    assert (line["requests"], line["failures"]) == (2, 1)
+    record = plane.registry.record("loop")
+    assert record.live is not None
+    assert record.live.statistics.failures["REJECTED"] == 1
+    await asyncio.gather(ahead, return_exceptions=True)
+
+
 async def test_what_is_refused_early_is_refused_all_the_same(plane: Plane) -> None:
     plane.plane.declare_shares({"loop": ModelShare(objective_seconds=1e6)})
     waiting = [asyncio.ensure_future(plane.ask("loop", k=i64(LONG), timeout=0.3)) for _ in range(2)]

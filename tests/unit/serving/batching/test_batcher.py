@@ -395,12 +395,23 @@ async def test_a_call_behind_a_queue_that_takes_too_long_is_refused_at_once(sess
     await asyncio.sleep(0)
     ahead = stage.submit(session, LONG)
     waiting = plus.ask(1)
-    with pytest.raises(DeadlineExceededError, match="1 requests are waiting already"):
+    with pytest.raises(OverloadedError, match="1 requests are waiting already"):
         plus.ask(2)
     urgent = plus.ask(3, priority=1)  # does not stand behind the others
     for call in (busy, ahead):
         call.cancel()
     assert await values([waiting, urgent]) == [2, 4]
+
+
+async def test_what_runs_counts_as_ahead_until_it_has_ended(session: Session) -> None:
+    stage = Stage(100, 100_000)
+    account = Account("m")
+    running = stage.submit(session, LONG, account=account)
+    await asyncio.sleep(0)
+    assert (account.running, len(account.waiting)) == (1, 0)
+    running.cancel()
+    await running.wait_ended()
+    assert account.running == 0
 
 
 async def test_a_cancelled_call_is_neither_run_nor_answered_and_gives_its_room_back(session: Session) -> None:
