@@ -92,7 +92,7 @@ def report(results: ResultsOption = RESULTS) -> None:
 
 @app.command()
 def overload(
-    model: Annotated[str, typer.Option(help="What to ask: mlp, lenet or resnet.")] = "resnet",
+    model: Annotated[str, typer.Option(help="What to ask, such as sensors or resnet.")] = "sensors",
     load: Annotated[list[float] | None, typer.Option(help="Multiple of the peak; repeatable.")] = None,
     results: ResultsOption = RESULTS,
 ) -> None:
@@ -110,11 +110,12 @@ def resnet(
     rounds: Annotated[int, typer.Option(help="How often both are measured.", min=1)] = 3,
     results: ResultsOption = RESULTS,
 ) -> None:
-    """Serve a small ResNet-18 on one core, beside raw ONNX Runtime on the same core."""
+    """Serve ResNet-18, small and in full width, on one core, beside raw ONNX Runtime on the same core."""
     console = _prepared("wrk")
     with _errors_told():
-        model = exported(BUILD / "models", ("resnet",))["resnet"]
-        rows = run_raw_limit(model, BUILD / "resnet", lambda line: _say(console, line), rounds)
+        rows = []
+        for wanted in exported(BUILD / "models", ("resnet", "resnet64")).values():
+            rows += run_raw_limit(wanted, BUILD / "resnet", lambda line: _say(console, line), rounds)
     bars = raw_limit_bars(rows)
     _keep("serving-resnet", "python -m benchmarks.serving resnet", {"resnet": rows}, bars, results, console)
 

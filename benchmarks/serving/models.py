@@ -1,4 +1,8 @@
-"""The three models every server is measured with, exported as a training job exports its own."""
+"""The models servers are measured with, exported as a training job exports its own.
+
+The first three are for comparing servers. ``sensors`` is for overload: a small request and a model that takes long, so
+that neither the bytes nor the load generator are what is measured. ``resnet64`` is ResNet-18 in its full width.
+"""
 
 from __future__ import annotations
 
@@ -47,6 +51,8 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             Kind("mlp", (64,), "64-128-10, ReLU"),
             Kind("lenet", (1, 28, 28), "LeNet-5 with ReLU, 62,000 parameters"),
             Kind("resnet", (3, 32, 32), "ResNet-18 for 32x32 images, width 16, 700,000 parameters"),
+            Kind("resnet64", (3, 32, 32), "ResNet-18 for 32x32 images, width 64, 11 million parameters"),
+            Kind("sensors", (64,), "64 numbers as 8x8 through 25 convolutions of 128 channels, 3.5 million parameters"),
         )
     }
 )
@@ -126,7 +132,21 @@ def _network(name: str) -> Any:
             nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
             nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, CLASSES),
         )  # fmt: skip
-    return _resnet(width=16)
+    if name == "sensors":
+        return _convolutions(channels=128, count=25)
+    return _resnet(width=64 if name == "resnet64" else 16)
+
+
+def _convolutions(channels: int, count: int) -> Any:
+    """Much to compute for few numbers, and in a batch no less for each."""
+    from torch import nn
+
+    layers: list[nn.Module] = [nn.Unflatten(1, (1, 8, 8))]
+    for index in range(count):
+        layer = nn.Conv2d(channels if index else 1, channels, 3, padding=1)
+        nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")  # else nothing of the input would reach the end
+        layers += [layer, nn.ReLU()]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, CLASSES))
 
 
 def _resnet(width: int) -> Any:

@@ -1,9 +1,11 @@
 """Open-loop HTTP load in a process of its own: requests are due whether or not earlier ones were answered.
 
 ``PORT PATH BODY-FILE HEADERS-JSON RATE SECONDS CONNECTIONS DEADLINE SEED`` on the command line, one JSON object on
-standard output. Arrivals are Poisson, drawn beforehand; a delay counts from when a request was due, so that neither a
-stalled server nor a late generator can hide. A connection carries one request at a time. What finds none free is
-counted as not sent: the number of connections bounds what is under way.
+standard output. Arrivals are Poisson, drawn beforehand. The delay of an answer counts from when its request was due, so
+that neither a stalled server nor a late generator can hide; the delay of a refusal from when its request was handed to
+the transport, since it is the server that is asked how soon it says no. By how much the generator was late, and what
+CPU it took, is told beside both. A connection carries one request at a time. What finds none free is counted as not
+sent: the number of connections bounds what is under way.
 """
 
 from __future__ import annotations
@@ -37,8 +39,8 @@ class Tally:
     """What came back.
 
     Attributes:
-        good: Delays of good answers, seconds.
-        refused: Delays of refusals, seconds.
+        good: Delays of good answers since they were due, seconds.
+        refused: Delays of refusals since the requests were sent, seconds.
         statuses: How often each status came.
         unsent: Requests that were due when no connection was free.
         broken: Connections that ended with a request under way.
@@ -61,6 +63,7 @@ class Caller(asyncio.Protocol):
         self._parser: Any = None
         self._transport: asyncio.Transport | None = None
         self._due: float | None = None
+        self._sent = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: it may ask from now on."""
@@ -70,7 +73,7 @@ class Caller(asyncio.Protocol):
 
     def ask(self, due: float) -> None:
         """Send the request that is due."""
-        self._due = due
+        self._due, self._sent = due, time.perf_counter()
         if self._transport is not None:
             self._transport.write(self._load.request)
 
@@ -82,7 +85,8 @@ class Caller(asyncio.Protocol):
         """httptools: the answer is whole."""
         if self._due is None:
             return
-        self._load.answered(self._parser.get_status_code(), time.perf_counter() - self._due)
+        now = time.perf_counter()
+        self._load.answered(self._parser.get_status_code(), now - self._due, now - self._sent)
         self._due = None
         if not self._parser.should_keep_alive():
             self._close()
@@ -139,14 +143,14 @@ class Load:
                 await asyncio.wait_for(self._idle.wait(), CLOSE_SECONDS)
         return self.tally
 
-    def answered(self, status: int, seconds: float) -> None:
-        """An answer came."""
+    def answered(self, status: int, since_due: float, since_sent: float) -> None:
+        """An answer came, so many seconds after its request was due and sent."""
         self._ended()
         self.tally.statuses[status] += 1
         if status == 200:
-            self.tally.good.append(seconds)
+            self.tally.good.append(since_due)
         elif status in REFUSALS:
-            self.tally.refused.append(seconds)
+            self.tally.refused.append(since_sent)
 
     def lost(self, caller: Caller) -> None:
         """A connection is gone; open another one unless all is over."""

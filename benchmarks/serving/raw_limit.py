@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from benchmarks.results import Bar
 from benchmarks.serving.bodies import Form
 from benchmarks.serving.checking import check
 from benchmarks.serving.comparison import ask, started
+from benchmarks.serving.cores import apart, available, kept_on
 from benchmarks.serving.environments import UnavailableError
 from benchmarks.serving.models import Model
 from benchmarks.serving.peers import OURS, PEERS
-from benchmarks.serving.processes import ServerProcesses
 from benchmarks.serving.samples import Json
 
 BATCHES = (1, 8, 32)
 SECONDS = 2
 CONNECTIONS = 32
+FORMS = (Form.BINARY, Form.JSON)
 
 _RAW = """
 import json, resource, sys, threading, time
@@ -68,56 +67,61 @@ def run_raw_limit(model: Model, folder: Path, tell: Callable[[str], None], round
     the hardest: every microsecond of the way to the model is missing from the model.
 
     Args:
-        model: What to run; asked for as binary tensors.
+        model: What to run.
         folder: For the server's files.
         tell: Gets a line for people about each step.
         rounds: Both are measured so often, in turns.
 
     Returns:
-        A row for each round.
+        A row for each round and form.
 
     Raises:
         UnavailableError: One of them failed.
     """
-    core = _cores()[0]
     rows = []
     for index in range(rounds):
-        raw = _raw(model, core)
-        served = _served(model, folder, core)
+        raw = _raw(model)
         best = max(raw, key=lambda each: each["rate"])
         least = min(each["cpu_us"] for each in raw)
-        rows.append(
-            {
-                "round": index,
-                "raw_rate": round(best["rate"], 1),
-                "raw_batch": best["batch"],
-                "raw_cpu_us": round(least, 1),
-                "served_rate": round(served["rate"], 1),
-                "served_cpu_us": round(served["cpu_us"], 1),
-                "rate_over_raw": round(served["rate"] / best["rate"], 3),
-                "raw_cpu_over_served": round(least / served["cpu_us"], 3),
-            }
-        )
-        tell(f"raw {best['rate']:.0f}/s (batch {best['batch']}), served {served['rate']:.0f}/s: {rows[-1]}")
+        for form in FORMS:
+            served = _served(model, form, folder)
+            rows.append(
+                {
+                    "model": model.name,
+                    "form": form.value,
+                    "round": index,
+                    "raw_rate": round(best["rate"], 1),
+                    "raw_batch": best["batch"],
+                    "raw_cpu_us": round(least, 1),
+                    "served_rate": round(served["rate"], 1),
+                    "served_cpu_us": round(served["cpu_us"], 1),
+                    "rate_over_raw": round(served["rate"] / best["rate"], 3),
+                    "raw_cpu_over_served": round(least / served["cpu_us"], 3),
+                }
+            )
+            tell(f"raw {best['rate']:.0f}/s (batch {best['batch']}), served {served['rate']:.0f}/s: {rows[-1]}")
     return rows
 
 
 def raw_limit_bars(rows: Sequence[Json]) -> list[Bar]:
-    """What a server must not take away."""
-    rate, cpu = (statistics.median(row[name] for row in rows) for name in ("rate_over_raw", "raw_cpu_over_served"))
-    return [
-        Bar("ResNet, one core: rate over raw ONNX Runtime's", rate, ">= 0.95"),
-        Bar("ResNet: CPU of a raw run over CPU of a request", cpu, ">= 0.9"),
-    ]
+    """What a server must not take away, for each model and form: medians over the rounds."""
+    bars = []
+    for model, form in dict.fromkeys((row["model"], row["form"]) for row in rows):
+        own = [row for row in rows if (row["model"], row["form"]) == (model, form)]
+        rate, cpu = (statistics.median(row[name] for row in own) for name in ("rate_over_raw", "raw_cpu_over_served"))
+        bars += [
+            Bar(f"{model}, {form}, one core: rate over raw ONNX Runtime's", rate, ">= 0.95"),
+            Bar(f"{model}, {form}: CPU of a raw run over CPU of a request", cpu, ">= 0.9"),
+        ]
+    return bars
 
 
-def _raw(model: Model, core: int) -> list[Json]:
+def _raw(model: Model) -> list[Json]:
     arguments = [json.dumps(each) for each in (model.kind.shape, BATCHES, SECONDS, 1)]
     command = [sys.executable, "-c", _RAW, str(model.path), *arguments]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=60, check=False, preexec_fn=lambda: _pin({core})
-        )
+        with kept_on(set(available()[:1])):
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     except subprocess.TimeoutExpired:
         raise UnavailableError("raw ONNX Runtime did not end") from None
     if done.returncode:
@@ -126,35 +130,12 @@ def _raw(model: Model, core: int) -> list[Json]:
     return found
 
 
-def _served(model: Model, folder: Path, core: int) -> Json:
+def _served(model: Model, form: Form, folder: Path) -> Json:
     peer = PEERS[OURS]
-    others = set(_cores()) - {core} or {core}
-    with started(peer, [model], folder.absolute()) as server:
-        _pin_all(server, {core})
-        check(server.launch, peer.routes[Form.BINARY].format(model=model.name), model, Form.BINARY)
-        own = set(_cores())
-        _pin(others)
-        try:
-            ask(server, peer, model, Form.BINARY, CONNECTIONS, 1)
-            before = server.cpu_seconds()
-            load = ask(server, peer, model, Form.BINARY, CONNECTIONS, 2 * SECONDS)
-            used = server.cpu_seconds() - before
-        finally:
-            _pin(own)
+    with apart(started(peer, [model], folder.absolute())) as server:
+        check(server.launch, peer.routes[form].format(model=model.name), model, form)
+        ask(server, peer, model, form, CONNECTIONS, 1)
+        before = server.cpu_seconds()
+        load = ask(server, peer, model, form, CONNECTIONS, 2 * SECONDS)
+        used = server.cpu_seconds() - before
     return {"rate": load.rate, "cpu_us": used / max(1, load.requests) * 1e6}
-
-
-def _cores() -> list[int]:
-    return sorted(os.sched_getaffinity(0))
-
-
-def _pin(cores: set[int]) -> None:
-    os.sched_setaffinity(0, cores)
-
-
-def _pin_all(server: ServerProcesses, cores: set[int]) -> None:
-    """Every thread of every process; new ones inherit from whoever starts them."""
-    for process in server.processes():
-        for thread in process.threads():
-            with suppress(ProcessLookupError):
-                os.sched_setaffinity(thread.id, cores)
