@@ -16,8 +16,8 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from tiercel.serving.scheduling.interface import BATCHES
 
-# Runs take longer than expected at times, so whoever would be answered in the last moment counts as late.
-_RESERVE = 0.1
+RESERVE = 0.1
+"""Fraction of the objective: runs take longer than expected at times, so who would be answered in it counts as late."""
 
 
 class Waits(Protocol):
@@ -56,7 +56,7 @@ class Waiting(Generic[Item]):
 
     def __init__(self, objective: float) -> None:
         self.objective = objective
-        self._in_time = objective * (1.0 - _RESERVE)
+        self._in_time = objective * (1.0 - RESERVE)
         self._fresh: deque[Item] = deque()
         self._late: deque[Item] = deque()
         self._fresh_rows = 0

@@ -34,21 +34,43 @@ def test_heuristic_takes_no_less_than_a_workers_share_of_what_waits() -> None:
 
 
 def test_heuristic_takes_the_fast_variant_when_the_accurate_one_would_be_late() -> None:
-    assert HeuristicScheduler().decide(replace(CALM, oldest=0.45)) == Decision(1, 1)
+    assert HeuristicScheduler().decide(replace(CALM, oldest=0.42)) == Decision(1, 1)
 
 
 def test_heuristic_takes_the_fast_variant_when_those_who_come_meanwhile_would_be_late() -> None:
-    # A run of the accurate one takes 0.1 s; 180 a second are 18 rows then, 0.1 s of the fast one: in time. With two
-    # thirds of the time taken by one that waited, it is not.
-    busy = replace(CALM, rate=180.0, recent_rate=180.0)
+    # A run of the accurate one takes 0.1 s; 140 a second are 14 rows then, 0.07 s of the fast one: in time. With most of
+    # the time taken by one that waited, it is not.
+    busy = replace(CALM, rate=140.0, recent_rate=140.0)
     assert HeuristicScheduler().decide(busy) == Decision(0, 1)
-    assert HeuristicScheduler().decide(replace(busy, oldest=0.45)) == Decision(1, 1)
+    assert HeuristicScheduler().decide(replace(busy, oldest=0.42)) == Decision(1, 1)
     assert HeuristicScheduler().decide(replace(busy, count=4, objective=0.36)) == Decision(1, 4)
 
 
 def test_heuristic_runs_the_fast_variant_at_full_size_in_overload() -> None:
     overload = replace(CALM, rate=500.0, recent_rate=500.0, count=3)
     assert HeuristicScheduler().decide(overload) == Decision(1, 64)
+
+
+def test_heuristic_runs_what_earns_most_in_overload_though_another_is_faster() -> None:
+    # Neither keeps up: accuracy times rows per second is what counts.
+    nearly = Profile("nearly", 0.55, tuple(each * 0.75 for each in FAST.seconds))
+    overload = replace(CALM, profiles=(FAST, nearly), rate=300.0, recent_rate=300.0, count=64)
+    assert HeuristicScheduler().decide(overload) == Decision(1, 64)
+    barely = replace(overload, profiles=(FAST, replace_accuracy(nearly, 0.3)))
+    assert HeuristicScheduler().decide(barely) == Decision(0, 64)
+
+
+def replace_accuracy(profile: Profile, accuracy: float) -> Profile:
+    return Profile(profile.name, accuracy, profile.seconds)
+
+
+def test_heuristic_buys_no_accuracy_that_the_planned_variant_could_not_make_up_for() -> None:
+    middle = Profile("middle", 0.8, tuple(0.01 + 0.01 * batch for batch in BATCHES))
+    # The middle one keeps up with 60 a second and is the plan. A run of the slow one leaves 6 rows and those that wait,
+    # which the middle one cannot make up for in time, though the fast one could.
+    view = replace(CALM, profiles=(SLOW, middle, FAST), rate=60.0, recent_rate=60.0, count=4)
+    assert HeuristicScheduler().decide(view) == Decision(1, 4)
+    assert HeuristicScheduler().decide(replace(view, count=1)) == Decision(0, 1)
 
 
 def test_heuristic_asks_for_capacity_where_delay_costs_from_the_start() -> None:
