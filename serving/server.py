@@ -42,6 +42,9 @@ from tiercel.serving.workers import Workers
 
 _logger = logging.getLogger(__name__)
 _SWITCH_SECONDS = 0.0005
+# uvloop accepts one connection a turn, and needs a few more to read what it brought.
+_TURNS_TO_READ = 8
+_TURNS_AT_MOST = 2000
 
 
 class TaskOwner:
@@ -99,9 +102,14 @@ class HttpServer:
                 await self._connections.wait_empty()
 
     async def stop(self, grace: float) -> None:
-        """Take no new connections; requests in flight get ``grace`` seconds."""
+        """Take no new connections; requests in flight get ``grace`` seconds.
+
+        In flight is also what lies in the kernel by now: connections that wait to be accepted, and requests that wait
+        to be read. To close on them would cut callers off who did nothing wrong.
+        """
         if self._listener is None:
             return
+        await self._read_what_is_there()
         self._listener.close()
         for connection in tuple(self._connections):
             connection.drain()
@@ -110,6 +118,16 @@ class HttpServer:
                 await self._connections.wait_empty()
         for connection in tuple(self._connections):
             connection.abort()
+
+    async def _read_what_is_there(self) -> None:
+        """Until the event loop has found no new connection for as many turns as it takes to read from one."""
+        quiet, known = 0, len(self._connections)
+        for _ in range(_TURNS_AT_MOST):
+            await asyncio.sleep(0)
+            quiet = quiet + 1 if len(self._connections) == known else 0
+            known = len(self._connections)
+            if quiet == _TURNS_TO_READ:
+                return
 
 
 class Server:

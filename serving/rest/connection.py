@@ -140,9 +140,11 @@ class HttpConnection(asyncio.Protocol):
         self._last_answer = True
 
     def drain(self) -> None:
-        """Close as soon as the request that is being handled, if any, is answered."""
+        """Close as soon as the request that is being handled, or has begun to arrive, is answered."""
         self._draining = True
-        if self._current is None and not self._receiver.arrived and self._transport is not None:
+        receiver = self._receiver
+        busy = self._current is not None or receiver.arrived or receiver.receiving
+        if not busy and self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:

@@ -75,7 +75,7 @@ def question(steps: int) -> bytes:
 
 
 def test_sigterm_lets_requests_finish_and_takes_everything_along(tmp_path: Path, repository: Path) -> None:
-    with serving(repository, tmp_path) as server:
+    with serving(repository, tmp_path, {"drain_timeout": 60}) as server:
         verifier = server.verifier()
         with counting(server, 1_000_000) as connection:
             server.process.send_signal(signal.SIGTERM)
@@ -87,6 +87,28 @@ def test_sigterm_lets_requests_finish_and_takes_everything_along(tmp_path: Path,
         assert server.process.wait(30) == 0
     assert not (tmp_path / "serving.json").exists()
     wait_for(lambda: not verifier.is_running(), "the verifier to be gone")
+
+
+def test_requests_that_were_sent_before_sigterm_are_answered(tmp_path: Path, repository: Path) -> None:
+    with serving(repository, tmp_path, {"drain_timeout": 60}) as server:
+        host, _, port = server.http.rpartition(":")
+        request = b"POST %b HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%b"
+        body = question(3)
+        with contextlib.ExitStack() as stack:
+            connections = [stack.enter_context(socket.create_connection((host, int(port)), timeout=60))]
+            connections[0].sendall(b"GET /v2 HTTP/1.1\r\nHost: h\r\n\r\n")
+            assert connections[0].recv(65536).startswith(b"HTTP/1.1 200 ")
+            server.process.send_signal(signal.SIGSTOP)  # what is sent from here on stays in the kernel
+            connections += [
+                stack.enter_context(socket.create_connection((host, int(port)), timeout=60)) for _ in range(20)
+            ]
+            for connection in connections:
+                connection.sendall(request % (LOOP.encode(), len(body), body))
+            server.process.send_signal(signal.SIGTERM)
+            server.process.send_signal(signal.SIGCONT)
+            answers = [connection.recv(65536) for connection in connections]
+        assert [answer[:13] for answer in answers] == [b"HTTP/1.1 200 "] * len(connections)
+        assert server.process.wait(60) == 0
 
 
 def test_a_stuck_request_does_not_keep_the_server_from_leaving(tmp_path: Path, repository: Path) -> None:

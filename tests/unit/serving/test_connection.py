@@ -296,6 +296,20 @@ async def test_nothing_is_handled_for_a_caller_that_does_not_take_its_answers(op
         assert (await caller.answer())[0] == 200
 
 
+async def test_draining_waits_for_a_request_that_has_begun_to_arrive(open_site: Open) -> None:
+    site, call = await open_site()
+    caller = await call()
+    caller.send(b"POST /1 HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nab")
+    (connection,) = await until_one(site)
+    await until(lambda: site.budget.used == 4)
+    connection.drain()
+    caller.send(b"cd")
+    status, head, body = await caller.answer()
+    assert (status, body) == (200, b"/1 abcd")
+    assert b"connection: close" in head.lower()
+    assert await caller.rest() == b""
+
+
 async def test_draining_closes_idle_connections_and_lets_busy_ones_finish(open_site: Open) -> None:
     site, call = await open_site()
     idle, busy = await call(), await call()
