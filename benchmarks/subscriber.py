@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import aiomqtt
 
 TOPICS = "tiercel/#"
 RECONNECT_SECONDS = 0.5
+CONNECT_SECONDS = 5.0
 
 
 @dataclass(slots=True)
@@ -33,13 +36,31 @@ class Subscriber:
         with self.path.open("w", encoding="utf-8") as file:
             while True:
                 try:
-                    async with aiomqtt.Client(host, int(port)) as client:
+                    async with _connected(host, int(port)) as client:
                         await client.subscribe(TOPICS, qos=1)
                         async for message in client.messages:
                             self.messages += 1
                             file.write(_line(message))
                 except aiomqtt.MqttError:
                     await asyncio.sleep(RECONNECT_SECONDS)
+
+
+@contextlib.asynccontextmanager
+async def _connected(host: str, port: int) -> AsyncIterator[aiomqtt.Client]:
+    """A client that is connected; connecting is seen through first, for aiomqtt does not bear its cancellation."""
+    client = aiomqtt.Client(host, port, timeout=CONNECT_SECONDS)
+    connecting = asyncio.ensure_future(client.__aenter__())
+    try:
+        await asyncio.shield(connecting)
+    except asyncio.CancelledError:
+        with contextlib.suppress(aiomqtt.MqttError):
+            await connecting
+            await client.__aexit__(None, None, None)
+        raise
+    try:
+        yield client
+    finally:
+        await client.__aexit__(None, None, None)
 
 
 def _line(message: aiomqtt.Message) -> str:

@@ -241,8 +241,9 @@ class _Fuzzer:
             raise TimeoutError("the server is not ready")
         gc.unfreeze()
         objects = gc.get_objects()
-        self._budgets = [each for each in objects if isinstance(each, ByteBudget)]
-        self._versions = [each for each in objects if isinstance(each, LoadedVersion)]
+        # By their types: isinstance would ask every object of every library for its class, and some warn.
+        self._budgets = [each for each in objects if type(each) is ByteBudget]
+        self._versions = [each for each in objects if type(each) is LoadedVersion]
         return self._loop.factories[list(PROTOCOLS).index(self._wanted.protocol)]
 
     def _open(self, factory: Callable[[], asyncio.Protocol]) -> MemoryTransport:

@@ -18,14 +18,15 @@ async def test_a_server_that_hands_over_is_followed_to_its_new_process_and_ended
     places = ServingPlaces(tmp_path)
     protected: list[int] = []
     async with aiohttp.ClientSession() as session:
-        client = ServingClient(session, lambda: supervisor.address())
+        client = ServingClient(session, lambda: supervisor.address(), token=places.read_token)
         supervisor = ServingSupervisor(
             places, ServingPorts(), client, protect=protected.append, report=lambda status: None
         )
         run = asyncio.ensure_future(supervisor.run())
         await until(lambda: supervisor.address())
         address = supervisor.address()
-        async with session.post(f"http://{address}/v2/handover") as response:
+        operator = {"Authorization": f"Bearer {places.read_token()}"}
+        async with session.post(f"http://{address}/v2/handover", headers=operator) as response:
             following = (await response.json())["pid"]
         await until(lambda: protected[-1] == following)
         assert protected == [protected[0], following]
