@@ -18,7 +18,7 @@ from tiercel.serving.errors import InvalidRequestError, OverloadedError
 _SAVED_SECONDS = 0.1
 # A call may wait if it is expected to be answered within this fraction of the time that it has: what is let in should
 # be answered, and who would wait in vain should hear of it at once.
-_OF_TIME_ALLOWED = 0.75
+_OF_TIME_ALLOWED = 0.5
 # Weight of the latest call in the mean of what calls cost.
 _COST_WEIGHT = 0.2
 # CPU of runs on the event loop is measured once in so many: to read that clock costs as much as a small model.

@@ -29,6 +29,9 @@ _logger = logging.getLogger(__name__)
 
 # A model with a cap may keep this fraction of all room, so that what it is made to wait with takes none from others.
 _OWN_ROOM = 4
+# Batches that take at most so many seconds are handed over before a worker is free. For longer ones a turn of the event
+# loop is nothing, and what they were made of could not be changed any more.
+_RUN_AHEAD_SECONDS = 0.005
 
 
 class Executor(Protocol):
@@ -226,7 +229,7 @@ class Batcher:
                     self._wake = asyncio.get_running_loop().call_later(wait, self._dispatch)
                 break
             account, first = chosen
-            if not idle and not account.waiting.is_full(first):
+            if not idle and not (account.waiting.is_full(first) and _is_short(first)):
                 break
             calls = account.waiting.take(first, now, first.session.estimate)
             turns.taken(account)
@@ -325,6 +328,11 @@ def batches_of(calls: Sequence[Call]) -> list[list[Call]]:
         batch.append(call)
         open_ones[call.key] = batch, rows + call.rows
     return batches
+
+
+def _is_short(first: Call) -> bool:
+    """Whether a full batch ends so soon that the way over the event loop counts, so that it should be there before."""
+    return first.session.estimate(first.max_rows) <= _RUN_AHEAD_SECONDS
 
 
 def _by_version(call: Call) -> int:

@@ -403,6 +403,19 @@ async def test_a_call_behind_a_queue_that_takes_too_long_is_refused_at_once(sess
     assert await values([waiting, urgent]) == [2, 4]
 
 
+@pytest.mark.parametrize(("seconds", "waiting"), [(0.001, 0), (0.1, 1)])
+async def test_only_a_short_batch_is_handed_over_before_a_worker_is_free(
+    session: Session, seconds: float, waiting: int
+) -> None:
+    stage = Stage(100, 100_000)
+    account = Account("m")
+    session.batching = Batching(LatencyProfile((1,), (seconds,)))
+    for _ in range(2):
+        stage.submit(session, LONG, account=account)
+        await asyncio.sleep(0)
+    assert len(account.waiting) == waiting
+
+
 async def test_what_runs_counts_as_ahead_until_it_has_ended(session: Session) -> None:
     stage = Stage(100, 100_000)
     account = Account("m")
