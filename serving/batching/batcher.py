@@ -271,7 +271,8 @@ class Batcher:
             result = Ran([failed] * len(calls), run.rows, False, 0.0, 0.0, 0.0)
         self._turns.end(account, run.expected, result.cpu, run.rows)
         account.running -= run.rows
-        account.drain.drained(run.rows, time.perf_counter(), bool(account.waiting))
+        seconds = result.compute_input + result.compute_infer + result.compute_output
+        account.drain.drained(run.rows, time.perf_counter(), bool(account.waiting), seconds or math.inf)
         for call in calls:
             self._pending.discard(call)
             if call.room is not None:

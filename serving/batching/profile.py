@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -80,17 +81,23 @@ class DrainRate:
         self._seconds_per_row = 0.0
         self._last: float | None = None
 
-    def drained(self, rows: int, now: float, backlog: bool) -> None:
+    def drained(self, rows: int, now: float, backlog: bool, seconds: float = math.inf) -> None:
         """A run of ``rows`` ended at ``now``.
 
         Args:
             rows: Its rows.
             now: Seconds of any steady clock.
             backlog: Whether calls wait still; if not, the time until the next run says nothing.
+            seconds: How long it ran. A queue empties at least as fast as one run does, so that what was slow once is
+                not held to be slow for as long as nobody waits.
         """
-        if self._last is not None and rows:
+        if not rows:
+            return
+        if self._last is not None:
             each = (now - self._last) / rows
             self._seconds_per_row += 0.2 * (each - self._seconds_per_row) if self._seconds_per_row else each
+        elif seconds / rows < self._seconds_per_row:
+            self._seconds_per_row += 0.2 * (seconds / rows - self._seconds_per_row)
         self._last = now if backlog else None
 
     def wait(self, rows: int) -> float:

@@ -56,3 +56,15 @@ def test_how_fast_a_queue_empties_is_learned_while_it_is_not_empty() -> None:
     assert drain.wait(10) == pytest.approx(5.0)
     drain.drained(1, now=1001.0, backlog=True)
     assert drain.wait(10) == pytest.approx(6.0)
+
+
+def test_a_queue_that_was_slow_is_not_held_to_be_slow_while_nobody_waits() -> None:
+    drain = DrainRate()
+    for moment in (0.0, 8.0):
+        drain.drained(8, now=moment, backlog=moment == 0.0)
+    assert drain.wait(1) == pytest.approx(1.0)
+    for moment in range(40):
+        drain.drained(2, now=100.0 + moment, backlog=False, seconds=0.2)
+    assert drain.wait(1) == pytest.approx(0.1, rel=0.01)
+    drain.drained(1, now=200.0, backlog=False, seconds=60.0)  # slower says nothing: others may run beside it
+    assert drain.wait(1) == pytest.approx(0.1, rel=0.01)
