@@ -5,8 +5,9 @@ below is ours ("Fang-style"). A setting (variant, batch) will do when
 
 * the request that waited longest is answered in time, that is within the objective less the reserve of
   :mod:`~tiercel.serving.scheduling.waiting`, which would else count it as late,
-* what is left then, with what arrives meanwhile, can still be answered in time by the fastest variant; for variants
-  more accurate than the plan, by the plan, so that accuracy now is not paid for with less later, and
+* what is left then, with what arrives meanwhile, is made up for in time by the fastest variant with the capacity that
+  further arrivals leave; for variants more accurate than the plan, by the plan, so that accuracy now is not paid for
+  with less later, and
 * where delay within the objective costs something: the pool, if it always ran this setting, would keep up with the
   arrival rate and a tenth more. Where it costs nothing that test is left out, so that an accurate variant gets the time
   that a fast one leaves.
@@ -31,6 +32,8 @@ from tiercel.serving.scheduling.waiting import RESERVE
 _MARGIN = 0.1
 # Of the arrival rate's estimate; chosen on random pools, where more of it lost about as much as it won.
 _PLAN_MARGIN = 0.25
+# Rows per second that stand for none.
+_LEAST = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +139,8 @@ def sufficient_batch(view: View, profile: Profile, rate: float, after: float, li
         taken = min(batch, view.count)
         run = profile.seconds_for(taken)
         left = view.count - taken + rate * run
-        return batch if view.oldest + run <= limit and run + left / after <= limit else None
+        spare = max(after - rate, _LEAST)
+        return batch if view.oldest + run <= limit and run + left / spare <= limit else None
     return None
 
 

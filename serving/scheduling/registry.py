@@ -20,4 +20,4 @@ SCHEDULERS: Mapping[str, Callable[[], Scheduler]] = {
 }
 """What makes a scheduler, by its name; each endpoint has one of its own."""
 
-DEFAULT = "learned"
+DEFAULT = "heuristic"

@@ -3,7 +3,7 @@
 ::
 
     {"variants": [{"name": "digits-small", "accuracy": 0.91}, "digits-large"],
-     "objective_seconds": 0.05, "utility": "soft", "scheduler": "learned"}
+     "objective_seconds": 0.05, "utility": "soft", "scheduler": "heuristic"}
 
 A variant's accuracy is that of its live version, ``VARIANT/VERSION/accuracy.json`` with ``{"accuracy": 0.97}``, else
 the one given here. All functions that read files block, for as long as a small file takes.

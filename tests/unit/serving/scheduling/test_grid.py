@@ -33,8 +33,8 @@ _T = 2.776
 def test_the_heuristic_is_never_worse_than_the_best_variant_alone(form: Form, load: float) -> None:
     pool = Pool(PROFILES, 2, 0.05, utility(form), jitter=0.1)
     rate = load * pool.capacity
-    # Long enough for the queue of an overload to grow to where it stays; what was decided before the rate was known is not
-    # counted.
+    # Long enough for the queue to grow to where an overload holds it; what was decided before the rate was known does
+    # not count.
     warm_up, duration = 20 * pool.objective, max(3_000 / rate, 50 * pool.objective)
     runs = {seed: arrivals("constant", rate, duration, 2.0, random.Random(seed)) for seed in _SEEDS}
 

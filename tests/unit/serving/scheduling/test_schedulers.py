@@ -38,8 +38,8 @@ def test_heuristic_takes_the_fast_variant_when_the_accurate_one_would_be_late() 
 
 
 def test_heuristic_takes_the_fast_variant_when_those_who_come_meanwhile_would_be_late() -> None:
-    # A run of the accurate one takes 0.1 s; 140 a second are 14 rows then, 0.07 s of the fast one: in time. With most of
-    # the time taken by one that waited, it is not.
+    # A run of the accurate one takes 0.1 s; 140 a second are 14 rows then, 0.07 s of the fast one: in time. With most
+    # of the time taken by one that waited, it is not.
     busy = replace(CALM, rate=140.0, recent_rate=140.0)
     assert HeuristicScheduler().decide(busy) == Decision(0, 1)
     assert HeuristicScheduler().decide(replace(busy, oldest=0.42)) == Decision(1, 1)

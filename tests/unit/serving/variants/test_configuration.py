@@ -17,7 +17,9 @@ GOOD: dict[str, Any] = {"variants": ["small", {"name": "large", "accuracy": 0.97
 
 def test_what_is_left_out_has_the_usual_value() -> None:
     chosen = configuration.checked(GOOD)
-    assert chosen == configuration.Configuration({"small": None, "large": 0.97}, 0.05, Utility("soft", 2.0), "learned")
+    assert chosen == configuration.Configuration(
+        {"small": None, "large": 0.97}, 0.05, Utility("soft", 2.0), "heuristic"
+    )
 
 
 def test_everything_can_be_said() -> None:
