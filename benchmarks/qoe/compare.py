@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from scipy.stats import t as student_t
+
 from benchmarks.qoe.scenarios import JITTER
 from tiercel.serving.scheduling.interface import Profile, Scheduler
 from tiercel.serving.scheduling.simulation.arrivals import SHAPES, Shape, arrivals
@@ -61,17 +63,24 @@ class Point:
             "arrivals": self.shape,
             "load": self.load,
             "mean_utility": {name: round(self.mean(name), 5) for name in self.means},
+            "over_best_static": {
+                name: {"best": self.best_static(), "mean": round(mean, 5), "half_width_95": round(half, 5)}
+                for name in self.means
+                if not name.startswith("static ")
+                for mean, half in (self.difference(name, self.best_static()),)
+            },
             "decisions_per_answer": {name: round(value, 4) for name, value in self.decisions.items()},
             "clock_stepped_decisions_per_answer": round(self.ticks, 4),
         }
 
 
 def paired(one: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
-    """Mean of the differences, and half of the width of its 95 % confidence interval (normal)."""
+    """Mean of the differences, and half of the width of its 95 % confidence interval (Student's t)."""
     differences = [a - b for a, b in zip(one, other, strict=True)]
     mean = sum(differences) / len(differences)
     variance = sum((each - mean) ** 2 for each in differences) / max(1, len(differences) - 1)
-    return mean, 1.96 * math.sqrt(variance / len(differences))
+    quantile = float(student_t.ppf(0.975, max(1, len(differences) - 1)))
+    return mean, quantile * math.sqrt(variance / len(differences))
 
 
 def sweep(
@@ -81,14 +90,16 @@ def sweep(
     loads: Sequence[float],
     seeds: int,
     requests: int,
+    say: Callable[[str], None],
 ) -> list[Point]:
-    """All schedulers at every load, for each shape of arrivals and each utility, on two workers."""
-    return [
-        _point(Pool(profiles, 2, objective, utility(form), JITTER), form, shape, load, schedulers, seeds, requests)
-        for form in FORMS
-        for shape in SHAPES
-        for load in loads
-    ]
+    """All schedulers at every load, for each shape of arrivals and each utility, on two workers; says how far it is."""
+    points = []
+    for form in FORMS:
+        pool = Pool(profiles, 2, objective, utility(form), JITTER)
+        for shape in SHAPES:
+            points += [_point(pool, form, shape, load, schedulers, seeds, requests) for load in loads]
+            say(f"{form}, {shape}: {len(loads)} loads compared")
+    return points
 
 
 def _point(
@@ -96,7 +107,7 @@ def _point(
 ) -> Point:
     rate = load * pool.capacity
     warm_up = 8.0 * pool.objective
-    duration = warm_up + max(requests / rate, 20.0 * pool.objective)
+    duration = warm_up + max(requests / rate, 12.0 * pool.objective)
     means: dict[str, list[float]] = {name: [] for name in schedulers}
     decisions: dict[str, float] = {}
     ticks = 0.0

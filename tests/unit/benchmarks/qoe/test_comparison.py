@@ -1,0 +1,75 @@
+"""What is made of a comparison: paired intervals, bars, and the section of the document."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.qoe import compare
+from benchmarks.qoe.__main__ import bars
+from benchmarks.qoe.tables import BEGIN, END, draw, make_section, write_section
+from tiercel.serving.scheduling.simulation.arrivals import SHAPES, Shape
+from tiercel.serving.scheduling.utility import FORMS, Form
+
+
+def point(heuristic: float, form: Form = "soft", shape: Shape = "bursty") -> compare.Point:
+    means = {"heuristic": [heuristic, heuristic + 0.02], "static a": [0.5, 0.52], "static b": [0.3, 0.9]}
+    means["learned"] = means["heuristic"]
+    return compare.Point(form, shape, 0.8, means, dict.fromkeys(means, 1.0), 3.0)
+
+
+def test_differences_are_paired_over_seeds() -> None:
+    mean, half_width = compare.paired([1.0, 2.0, 3.0], [0.9, 2.0, 2.6])
+    # Differences 0.1, 0.0 and 0.4 with standard deviation 0.2082; Student's t of two degrees of freedom is 4.303.
+    assert mean == pytest.approx(1 / 6)
+    assert half_width == pytest.approx(4.303 * 0.2082 / 3**0.5, rel=1e-3)
+
+
+def test_a_point_is_behind_only_by_more_than_chance() -> None:
+    # The best variant alone is b with 0.6 in the mean, but so unsteady that 0.51 may be as good.
+    by_name = {bar.name: bar for bar in bars([point(0.5), point(0.7)], {"learned": (0.98, 0.01)})}
+    worst = next(
+        bar for name, bar in by_name.items() if name.startswith("heuristic over the best variant alone: worst")
+    )
+    assert worst.value == pytest.approx(-0.09)
+    assert not worst.holds
+    assert by_name["heuristic over the best variant alone: points behind by more than chance (95 %)"].value == 0
+    assert by_name["learned over heuristic: mean"].holds
+    assert by_name["learned: part of the optimum, small cases (± 0.0100)"].holds
+
+
+def result() -> dict[str, Any]:
+    points = [point(0.7, form, shape) for form in FORMS for shape in SHAPES]
+    return {
+        "command": "a command",
+        "figures": {
+            "profiles": [{"name": "a", "accuracy": 0.9, "seconds": [1e-5, 2e-5]}],
+            "objective_seconds": 0.001,
+            "workers": 2,
+            "seeds": 2,
+            "points": [each.to_json() for each in points],
+            "part_of_optimum": {"learned": {"mean": 0.98, "half_width_95": 0.01}},
+        },
+        "bars": [bar.to_json() for bar in bars(points, {})],
+    }
+
+
+def test_the_section_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+    document = tmp_path / "results.md"
+    document.write_text("before\n", encoding="utf-8")
+    for _ in range(2):
+        write_section(document, make_section(result(), "plots/qoe.png"))
+    content = document.read_text(encoding="utf-8")
+    assert content.count(BEGIN) == content.count(END) == 1
+    assert content.startswith("before\n")
+    assert "| soft | bursty | 0.7100 | 0.5100 | 0.6000 | 0.7100 |" in content
+    document.write_text(BEGIN, encoding="utf-8")
+    with pytest.raises(ValueError, match="one of the markers"):
+        write_section(document, "text")
+
+
+def test_the_plot_is_drawn(tmp_path: Path) -> None:
+    draw(result()["figures"]["points"], tmp_path / "plots" / "qoe.png")
+    assert (tmp_path / "plots" / "qoe.png").read_bytes().startswith(b"\x89PNG")
