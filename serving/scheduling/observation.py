@@ -86,8 +86,8 @@ class Variants:
         taken = np.minimum(_ROWS, count)
         runs = self._runs(view.count)
         ages = np.array([view.oldest, view.p90, view.median, 0.0], np.float32) / np.float32(objective)
-        age_last = np.interp((taken - 1.0) / count, _KNOWN, ages).astype(np.float32)
-        age_next = np.interp(taken / count, _KNOWN, ages).astype(np.float32)
+        places = np.concatenate(((taken - 1.0) / count, taken / count))
+        age_last, age_next = np.interp(places, _KNOWN, ages).astype(np.float32).reshape(2, -1)
         others = sorted(view.busy)[1:]
         next_free = others[0] / objective if others else 1e9
         until = np.minimum(runs, np.float32(next_free))
@@ -101,8 +101,8 @@ class Variants:
         grid = rows[:WAIT].reshape(VARIANTS, len(BATCHES), FEATURES)
         grid[:, :, 0] = self.accuracy
         grid[:, :, 1] = runs
-        grid[:, :, 2] = self._worth(self.accuracy, runs + np.float32(ages[0]))
-        grid[:, :, 3] = self._worth(self.accuracy, runs + age_last)
+        delays = np.stack((runs + ages[0], runs + age_last))
+        grid[:, :, 2], grid[:, :, 3] = self._worth(self.accuracy, delays)
         grid[:, :, 4] = np.log2(taken) / 6.0
         per_row = runs / (taken * workers)
         grid[:, :, 5] = np.float32(rate) * per_row
@@ -126,8 +126,8 @@ class Variants:
         rows[:, 20] = 1.0 - self.fast_accuracy
         rows[:, 21:24] = self.worths
         rows[action_of(_HEURISTIC.decide(view), view.count), HEURISTIC] = 1.0
-        np.clip(rows, -2.0, 6.0, out=rows)
-        return rows
+        np.maximum(rows, -2.0, out=rows)
+        return np.minimum(rows, 6.0, out=rows)
 
     def _runs(self, count: int) -> Floats:
         """Durations of all settings, in objectives, for no more rows than there are."""
