@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tiercel.serving.dataplane import InferRequest, InputTensor
-    from tiercel.serving.engine import Session
+    from tiercel.serving.models.engine import Session
     from tiercel.serving.tensors import Array, TensorSpec
 
 

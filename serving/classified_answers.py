@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from tiercel.serving.classification import classified
 from tiercel.serving.errors import ServingError
-from tiercel.serving.model_config import has_batch_axis
+from tiercel.serving.models.configuration import has_batch_axis
 from tiercel.serving.tensors import BY_NAME, TensorSpec
 
 if TYPE_CHECKING:
     from tiercel.serving.dataplane import InferResult
-    from tiercel.serving.registry import LoadedVersion
+    from tiercel.serving.models.registry import LoadedVersion
 
 _STRINGS = BY_NAME["BYTES"]
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tiercel import __version__
-from tiercel.serving.accounts import ModelShare
+from tiercel.serving.accounting.accounts import ModelShare
+from tiercel.serving.accounting.loop_lag import LoopLag
 from tiercel.serving.batching.batcher import Executor
 from tiercel.serving.batching.call import Call
 from tiercel.serving.checks import batch_key, checked_feeds, checked_outputs
 from tiercel.serving.classified_answers import as_classes
 from tiercel.serving.errors import OverloadedError, ServingError
-from tiercel.serving.loop_lag import LoopLag
-from tiercel.serving.registry import LoadedVersion, Registry
+from tiercel.serving.models.registry import LoadedVersion, Registry
 from tiercel.serving.tensors import Array, DataType, TensorSpec
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 import uvloop
 from pydantic import ValidationError
 
-from tiercel.serving import handover, memory
 from tiercel.serving.errors import StartupError
-from tiercel.serving.handover import Predecessor
+from tiercel.serving.process import handover, memory
+from tiercel.serving.process.handover import Predecessor
+from tiercel.serving.process.state import held_lock, inherited_lock
 from tiercel.serving.settings import Settings
-from tiercel.serving.state import held_lock, inherited_lock
 
 _FLAGS = {
     "repository": "folder with the models: DIR/MODEL/VERSION/model.onnx",

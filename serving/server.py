@@ -13,20 +13,22 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
-from tiercel.serving import memory
+from tiercel.serving.accounting.metrics import Metrics
 from tiercel.serving.batching.batcher import Batcher
 from tiercel.serving.dataplane import DataPlane
-from tiercel.serving.descriptions import Descriptions
 from tiercel.serving.errors import StartupError
-from tiercel.serving.grpc_adapter import GrpcServer, InferenceServicer, grpc_limits
-from tiercel.serving.handover import Inheritance, Predecessor
-from tiercel.serving.lifecycle import Lifecycle
-from tiercel.serving.listening import open_listener, port_of
-from tiercel.serving.loader import BuildOptions, Loader
-from tiercel.serving.metrics import Metrics
+from tiercel.serving.grpc.adapter import GrpcServer, InferenceServicer, grpc_limits
+from tiercel.serving.models.descriptions import Descriptions
+from tiercel.serving.models.lifecycle import Lifecycle
+from tiercel.serving.models.loader import BuildOptions, Loader
+from tiercel.serving.models.registry import Registry
+from tiercel.serving.models.uploads import Uploads, clean_up
 from tiercel.serving.operators import read_operators
-from tiercel.serving.registry import Registry
-from tiercel.serving.renewal import Renewal, take_over
+from tiercel.serving.process import memory
+from tiercel.serving.process.handover import Inheritance, Predecessor
+from tiercel.serving.process.listening import open_listener, port_of
+from tiercel.serving.process.renewal import Renewal, take_over
+from tiercel.serving.process.state import name_holder, write_state
 from tiercel.serving.rest.compression import Inflater
 from tiercel.serving.rest.connection import Connections, HttpConnection
 from tiercel.serving.rest.extensions import add_descriptions, add_handover, add_metrics
@@ -34,10 +36,8 @@ from tiercel.serving.rest.messages import ByteBudget
 from tiercel.serving.rest.receiver import HttpLimits
 from tiercel.serving.rest.routes import Routes
 from tiercel.serving.settings import Settings
-from tiercel.serving.state import name_holder, write_state
-from tiercel.serving.uploads import Uploads, clean_up
 from tiercel.serving.variants.endpoints import Endpoints
-from tiercel.serving.verifier import Verifier, VerifierLimits
+from tiercel.serving.verification.verifier import Verifier, VerifierLimits
 from tiercel.serving.workers import Workers
 
 _logger = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from tiercel.serving.batching.measure import measured_batching
-from tiercel.serving.engine import Session
+from tiercel.serving.models.engine import Session
 from tiercel.serving.scheduling.interface import BATCHES, Profile
 
 _TRAINING_ROWS = 1300

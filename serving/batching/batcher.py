@@ -18,11 +18,11 @@ from typing import Protocol
 
 import onnxruntime as ort
 
-from tiercel.serving.accounts import Account, Room
+from tiercel.serving.accounting.accounts import Account, Room
+from tiercel.serving.accounting.turns import Turns
 from tiercel.serving.batching.call import Call
 from tiercel.serving.batching.rows import Ran, run_calls, run_calls_measured
 from tiercel.serving.errors import DeadlineExceededError, InferenceFailedError, ServingError
-from tiercel.serving.turns import Turns
 from tiercel.serving.workers import Workers
 
 _logger = logging.getLogger(__name__)

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tiercel.serving.accounts import Room
+    from tiercel.serving.accounting.accounts import Room
     from tiercel.serving.batching.batcher import Batcher, Run
-    from tiercel.serving.engine import Session
     from tiercel.serving.errors import ServingError
-    from tiercel.serving.registry import LoadedVersion
+    from tiercel.serving.models.engine import Session
+    from tiercel.serving.models.registry import LoadedVersion
     from tiercel.serving.tensors import Array
 
 # A call goes ahead of those of the next priority that came up to this many seconds earlier, and no more: so priorities

@@ -14,7 +14,7 @@ from tiercel.serving.batching.profile import LatencyProfile, pays_to_go_on
 from tiercel.serving.errors import ServingError
 
 if TYPE_CHECKING:
-    from tiercel.serving.engine import Session
+    from tiercel.serving.models.engine import Session
     from tiercel.serving.tensors import Array, TensorSpec
 
 _MEASURE_SECONDS = 0.1

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from tiercel.serving.batching.call import Call
-from tiercel.serving.engine import Session
 from tiercel.serving.errors import InferenceFailedError, ServingError
+from tiercel.serving.models.engine import Session
 from tiercel.serving.tensors import Array
 
 _logger = logging.getLogger(__name__)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from tiercel.serving.descriptions import Descriptions
-from tiercel.serving.metrics import Metrics, write
-from tiercel.serving.renewal import Renewal
+from tiercel.serving.accounting.metrics import Metrics, write
+from tiercel.serving.models.descriptions import Descriptions
+from tiercel.serving.process.renewal import Renewal
 from tiercel.serving.rest.messages import HttpRequest, HttpResponse, json_response
 from tiercel.serving.rest.routes import Parameters, Routes, from_programs_only
 

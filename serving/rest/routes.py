@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 
 import orjson
 
-from tiercel.serving.accounts import read_shares
+from tiercel.serving.accounting.accounts import read_shares
 from tiercel.serving.dataplane import DataPlane, InferResult
 from tiercel.serving.errors import (
     InvalidRequestError,
@@ -20,7 +20,8 @@ from tiercel.serving.errors import (
     ServingError,
     UnsupportedEncodingError,
 )
-from tiercel.serving.lifecycle import Lifecycle
+from tiercel.serving.models.lifecycle import Lifecycle
+from tiercel.serving.models.uploads import Uploads
 from tiercel.serving.operators import Operators
 from tiercel.serving.rest.compression import Inflater
 from tiercel.serving.rest.decoding import decode_request
@@ -35,7 +36,6 @@ from tiercel.serving.rest.messages import (
     json_response,
 )
 from tiercel.serving.rest.table import RouteTable
-from tiercel.serving.uploads import Uploads
 
 # Bodies of more bytes than this are read in another thread.
 _MOST_AT_ONCE = 64 * 1024

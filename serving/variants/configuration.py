@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from tiercel.serving import repository
 from tiercel.serving.errors import ArtefactRefusedError, InvalidRequestError
+from tiercel.serving.models import repository
 from tiercel.serving.scheduling.interface import Scheduler
 from tiercel.serving.scheduling.registry import DEFAULT, SCHEDULERS
 from tiercel.serving.scheduling.static import StaticScheduler

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnxruntime as ort
 
-from tiercel.serving.accounts import Account
+from tiercel.serving.accounting.accounts import Account
 from tiercel.serving.batching.call import Call
 from tiercel.serving.batching.rows import Ran, run_calls_measured
 from tiercel.serving.checks import checked_feeds, checked_outputs
@@ -25,7 +25,7 @@ from tiercel.serving.errors import (
     OverloadedError,
     ServingError,
 )
-from tiercel.serving.registry import LoadedVersion, Registry
+from tiercel.serving.models.registry import LoadedVersion, Registry
 from tiercel.serving.scheduling.interface import (
     PATIENCE,
     RATE_OBJECTIVES,

@@ -7,12 +7,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tiercel.serving import repository
 from tiercel.serving.classified_answers import as_classes
 from tiercel.serving.dataplane import Answered, InferRequest, InferResult, OutputTensor, ParameterValue, described
 from tiercel.serving.errors import ServingError
-from tiercel.serving.lifecycle import ENDPOINT_VERSION
-from tiercel.serving.registry import Registry, VersionState
+from tiercel.serving.models import repository
+from tiercel.serving.models.lifecycle import ENDPOINT_VERSION
+from tiercel.serving.models.registry import Registry, VersionState
 from tiercel.serving.variants import configuration
 from tiercel.serving.variants.endpoint import Answer, Endpoint, VariantCall
 from tiercel.serving.workers import Workers

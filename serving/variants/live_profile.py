@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tiercel.serving.engine import Session
+from tiercel.serving.models.engine import Session
 from tiercel.serving.scheduling.interface import BATCHES, Profile
 
 _WEIGHT = 0.2

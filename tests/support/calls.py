@@ -10,9 +10,9 @@ import numpy as np
 
 from tests.support import onnx_models
 from tiercel.serving.batching.call import Call
-from tiercel.serving.engine import Session
 from tiercel.serving.errors import ServingError
-from tiercel.serving.registry import LoadedVersion
+from tiercel.serving.models.engine import Session
+from tiercel.serving.models.registry import LoadedVersion
 from tiercel.serving.tensors import Array
 
 

@@ -78,7 +78,7 @@ class ServingProcess:
                 (
                     child
                     for child in psutil.Process(self.process.pid).children()
-                    if "tiercel.serving.verifier_process" in child.cmdline()
+                    if "tiercel.serving.verification.verifier_process" in child.cmdline()
                 ),
                 None,
             ),

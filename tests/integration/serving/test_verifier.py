@@ -12,12 +12,12 @@ from onnx import helper
 
 from tests.support import onnx_models
 from tests.support.until import until
-from tiercel.serving import repository
-from tiercel.serving.artefact_file import sealed_copy
 from tiercel.serving.errors import ArtefactRefusedError
-from tiercel.serving.repository import Artefact
-from tiercel.serving.verdict import Verdict
-from tiercel.serving.verifier import Verifier, VerifierLimits
+from tiercel.serving.models import repository
+from tiercel.serving.models.artefact_file import sealed_copy
+from tiercel.serving.models.repository import Artefact
+from tiercel.serving.verification.verdict import Verdict
+from tiercel.serving.verification.verifier import Verifier, VerifierLimits
 
 MEGABYTE = 1024**2
 STEPS = 2_000_000_000  # of a loop: it never ends by itself in a test

@@ -7,7 +7,7 @@ import pytest
 
 from tiercel.serving.classification import classified
 from tiercel.serving.errors import ArtefactRefusedError
-from tiercel.serving.labels import MAX_BYTES, read_labels
+from tiercel.serving.models.labels import MAX_BYTES, read_labels
 from tiercel.serving.tensors import BY_NAME, DATA_TYPES, DataType
 
 NUMBERS = [kind for kind in DATA_TYPES if kind.name not in {"BOOL", "BYTES"}]

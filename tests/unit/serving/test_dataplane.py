@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 
 from tests.support import onnx_models
-from tiercel.serving.accounts import ModelShare
+from tiercel.serving.accounting.accounts import ModelShare
 from tiercel.serving.batching.batcher import Batcher
 from tiercel.serving.dataplane import DataPlane, InferRequest, InputTensor
-from tiercel.serving.descriptions import Descriptions
-from tiercel.serving.engine import Session
 from tiercel.serving.errors import (
     DeadlineExceededError,
     InferenceFailedError,
@@ -21,7 +19,9 @@ from tiercel.serving.errors import (
     NotFoundError,
     OverloadedError,
 )
-from tiercel.serving.registry import LoadedVersion, Registry
+from tiercel.serving.models.descriptions import Descriptions
+from tiercel.serving.models.engine import Session
+from tiercel.serving.models.registry import LoadedVersion, Registry
 from tiercel.serving.tensors import BY_NAME
 from tiercel.serving.workers import Workers
 

@@ -7,7 +7,7 @@ import pytest
 
 from tiercel.serving.errors import StartupError
 from tiercel.serving.main import main, settings_from
-from tiercel.serving.state import held_lock, write_state
+from tiercel.serving.process.state import held_lock, write_state
 
 
 def flags(tmp_path: Path, *more: str) -> list[str]:

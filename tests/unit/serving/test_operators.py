@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.serving.test_routes import Site
+from tests.unit.serving.rest.test_routes import Site
 from tiercel.serving.errors import NotAllowedError, StartupError, UnauthenticatedError
 from tiercel.serving.operators import Operators, read_operators
 from tiercel.serving.rest.messages import json_response

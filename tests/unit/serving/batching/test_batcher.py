@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from tests.support import onnx_models
-from tiercel.serving.accounts import Account, ModelShare
+from tiercel.serving.accounting.accounts import Account, ModelShare
 from tiercel.serving.batching.batcher import Batcher
 from tiercel.serving.batching.call import Call
 from tiercel.serving.batching.measure import Batching
 from tiercel.serving.batching.profile import LatencyProfile
-from tiercel.serving.engine import Session
 from tiercel.serving.errors import DeadlineExceededError, InvalidRequestError, OverloadedError, ServingError
-from tiercel.serving.registry import LoadedVersion
+from tiercel.serving.models.engine import Session
+from tiercel.serving.models.registry import LoadedVersion
 from tiercel.serving.tensors import Array
 from tiercel.serving.workers import Workers
 

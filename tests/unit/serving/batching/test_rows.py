@@ -9,8 +9,8 @@ from tests.support.calls import call_of, session, version
 from tiercel.serving.batching.call import Call
 from tiercel.serving.batching.measure import measured_batching
 from tiercel.serving.batching.rows import run_calls, run_calls_measured, scattered
-from tiercel.serving.engine import Session
 from tiercel.serving.errors import InferenceFailedError, InvalidRequestError
+from tiercel.serving.models.engine import Session
 
 
 def test_each_call_gets_its_rows_as_views_of_one_output() -> None:

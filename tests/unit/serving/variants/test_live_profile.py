@@ -5,7 +5,7 @@ import pytest
 from tests.support import onnx_models
 from tiercel.serving.batching.measure import Batching
 from tiercel.serving.batching.profile import LatencyProfile
-from tiercel.serving.engine import Session
+from tiercel.serving.models.engine import Session
 from tiercel.serving.scheduling.interface import BATCHES
 from tiercel.serving.variants.live_profile import LiveProfile
 

@@ -1,0 +1,187 @@
+"""The server's numbers as Prometheus reads them: Triton's metrics under Triton's names, and what only this server has.
+
+Nothing here runs per request: the collector reads what the hot path counts anyway, when somebody asks. Counters are
+kept by version and go on when a version returns; of a model's replaced versions the latest few are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+from tiercel import __version__
+from tiercel.serving.accounting.delays import HISTOGRAM_BOUNDS
+from tiercel.serving.accounting.model_statistics import ModelStatistics
+from tiercel.serving.models.registry import ModelRecord, Registry
+
+_OF_VERSION = ("model", "version")
+_MICROSECONDS = 1e6
+_TRITON: tuple[tuple[str, str, Callable[[ModelStatistics], float]], ...] = (
+    ("nv_inference_request_success", "Requests answered", lambda of: of.successes),
+    ("nv_inference_count", "Rows answered; a request without a batch axis is one", lambda of: of.inferences),
+    ("nv_inference_exec_count", "Runs of the model", lambda of: of.executions),
+    (
+        "nv_inference_request_duration_us",
+        "Time from arrival to answer, added up, in microseconds",
+        lambda of: int(of.success_seconds * _MICROSECONDS),
+    ),
+    (
+        "nv_inference_queue_duration_us",
+        "Time requests waited, added up, in microseconds",
+        lambda of: int(of.queue_seconds * _MICROSECONDS),
+    ),
+    (
+        "nv_inference_compute_input_duration_us",
+        "Time inputs of batches were put together, added up over requests, in microseconds",
+        lambda of: int(of.compute_input_seconds * _MICROSECONDS),
+    ),
+    (
+        "nv_inference_compute_infer_duration_us",
+        "Time the model ran, added up over requests, in microseconds",
+        lambda of: int(of.compute_infer_seconds * _MICROSECONDS),
+    ),
+    (
+        "nv_inference_compute_output_duration_us",
+        "Time outputs of batches were taken apart, added up over requests, in microseconds",
+        lambda of: int(of.compute_output_seconds * _MICROSECONDS),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Gauge:
+    """A number of the whole server."""
+
+    name: str
+    documentation: str
+    read: Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot(Collector):
+    """What was collected, so that it can be written down in another thread."""
+
+    families: Sequence[Metric]
+
+    def collect(self) -> Iterable[Metric]:
+        """What was collected."""
+        return self.families
+
+
+class Metrics(Collector):
+    """Collects the numbers of one server.
+
+    Args:
+        registry: The models.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._gauges: list[_Gauge] = []
+        self._process = ProcessCollector(registry=None)
+
+    def add_gauge(self, name: str, documentation: str, read: Callable[[], float]) -> None:
+        """Have a number of the whole server collected.
+
+        Args:
+            name: As Prometheus has it, with its unit.
+            documentation: What it is.
+            read: Gives it; called on the event loop.
+        """
+        self._gauges.append(_Gauge(name, documentation, read))
+
+    def snapshot(self) -> Collector:
+        """All numbers as they are now; called on the event loop."""
+        return _Snapshot(list(self.collect()))
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics; called on the event loop."""
+        records = self._registry.records()
+        yield from _of_versions(records)
+        yield from _of_models(records)
+        yield InfoMetricFamily("tiercel_serving", "The server", value={"version": __version__})
+        for gauge in self._gauges:
+            yield GaugeMetricFamily(gauge.name, gauge.documentation, value=gauge.read())
+        yield from self._process.collect()
+
+
+def write(snapshot: Collector, accept: str) -> tuple[bytes, str]:
+    """A snapshot as text; may be called in any thread.
+
+    Args:
+        snapshot: From :meth:`Metrics.snapshot`.
+        accept: The HTTP header by which a caller says whether it reads OpenMetrics.
+
+    Returns:
+        The text and its media type.
+    """
+    encode, media_type = choose_encoder(accept)
+    text = encode(snapshot)
+    if media_type.startswith("text/plain"):
+        # Triton's counters do not end in "_total", without which OpenMetrics takes nothing for a counter; the older
+        # format does. All that is untyped here is a counter.
+        text = text.replace(b" untyped\n", b" counter\n")
+    return text, media_type
+
+
+def _of_versions(records: Sequence[ModelRecord]) -> Iterator[Metric]:
+    """What Triton has, by model and version."""
+    kept = [
+        ({"model": record.name, "version": str(version)}, statistics)
+        for record in records
+        for version, statistics in record.statistics.items()
+    ]
+    for name, documentation, read in _TRITON:
+        metric = Metric(name, documentation, "unknown")
+        for labels, statistics in kept:
+            metric.add_sample(name, labels, read(statistics))
+        yield metric
+    failures = Metric("nv_inference_request_failure", "Requests that failed, by reason", "unknown")
+    for labels, statistics in kept:
+        for reason, count in statistics.failures.items():
+            failures.add_sample(failures.name, labels | {"reason": reason}, count)
+    yield failures
+    pending = GaugeMetricFamily("nv_inference_pending_request_count", "Requests that wait now", labels=_OF_VERSION)
+    in_flight = GaugeMetricFamily(
+        "tiercel_model_requests_in_flight", "Requests that wait or run now", labels=_OF_VERSION
+    )
+    for record in records:
+        if record.live is not None:
+            pending.add_metric((record.name, record.live.version_text), len(record.account.waiting))
+            in_flight.add_metric((record.name, record.live.version_text), record.live.in_flight)
+    yield pending
+    yield in_flight
+
+
+def _of_models(records: Sequence[ModelRecord]) -> Iterator[Metric]:
+    """What belongs to a model through all its versions."""
+    live = GaugeMetricFamily("tiercel_model_live_version", "The version that answers; 0 is none", labels=("model",))
+    requests = CounterMetricFamily("tiercel_model_requests", "Requests that made sense", labels=("model",))
+    cpu = CounterMetricFamily("tiercel_model_cpu_seconds", "CPU that running the model took", labels=("model",))
+    swaps = CounterMetricFamily("tiercel_model_swaps", "Versions that took the place of another", labels=("model",))
+    refusals = CounterMetricFamily("tiercel_model_load_refusals", "Versions that were refused", labels=("model",))
+    delay = HistogramMetricFamily(
+        "tiercel_model_delay_seconds", "Time from arrival to the answer's hand-over", labels=("model",)
+    )
+    for record in records:
+        labels = (record.name,)
+        live.add_metric(labels, record.live.version if record.live is not None else 0)
+        requests.add_metric(labels, record.account.requests)
+        cpu.add_metric(labels, record.account.cpu_seconds)
+        swaps.add_metric(labels, record.swaps)
+        refusals.add_metric(labels, record.refusals)
+        counts, answers, seconds = record.account.delays.cumulative(HISTOGRAM_BOUNDS)
+        buckets = [(repr(bound), float(count)) for bound, count in zip(HISTOGRAM_BOUNDS, counts, strict=True)]
+        delay.add_metric(labels, [*buckets, ("+Inf", float(answers))], seconds)
+    yield from (live, requests, cpu, swaps, refusals, delay)

@@ -1,0 +1,1 @@
+"""A new version may be tried with a share of the requests first."""

@@ -1,0 +1,246 @@
+"""The Open Inference Protocol over gRPC, with health and reflection.
+
+Imported by the server's entry only: ``tritonclient.grpc`` registers messages of the same names, and one process cannot
+hold both.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any
+
+from google.protobuf.message import Message
+
+from tiercel.inference import open_inference_grpc_pb2 as pb
+from tiercel.serving.dataplane import DataPlane, InferResult
+from tiercel.serving.errors import ServingError
+from tiercel.serving.grpc.forms import Question, RequestReader, write_answer
+from tiercel.serving.grpc.server import health, reflection
+from tiercel.serving.grpc.server.calls import Call, Method
+from tiercel.serving.grpc.server.health import Health
+from tiercel.serving.grpc.server.reflection import Reflection
+from tiercel.serving.grpc.server.server import GrpcLimits, Listener
+from tiercel.serving.grpc.server.wire import CallError, Status
+from tiercel.serving.grpc.stream import StreamedInference
+from tiercel.serving.http2.streams import Budget, Http2Limits
+from tiercel.serving.models.descriptions import Descriptions
+from tiercel.serving.models.lifecycle import Lifecycle
+from tiercel.serving.models.uploads import Uploads
+from tiercel.serving.operators import Operators
+from tiercel.serving.settings import Settings
+
+_logger = logging.getLogger(__name__)
+
+StartTask = Callable[[Coroutine[Any, Any, None], str], object]
+# A function from a request, and the call that it is of, to its answer.
+Handler = Callable[[Any, Call], Message | Awaitable[Message]]
+_STREAMS = 128  # calls at the same time on one connection; clients let others wait
+_WINDOW_BYTES = 1024 * 1024  # what a call may send ahead
+_FOR_OPERATORS = frozenset({"RepositoryModelLoad", "RepositoryModelUnload"})
+SERVICE = "inference.GRPCInferenceService"
+
+
+class InferenceServicer:
+    """Translates calls; all behaviour is the data plane's and the lifecycle's.
+
+    Args:
+        plane: Answers inference.
+        lifecycle: Brings models up and down.
+        start_task: Starts a task that somebody owns, so that a load goes on when its caller leaves.
+        descriptions: Tells about models.
+        uploads: Loads models, with files or without.
+        operators: Who may change what the server does.
+    """
+
+    def __init__(
+        self,
+        plane: DataPlane,
+        lifecycle: Lifecycle,
+        start_task: StartTask,
+        descriptions: Descriptions,
+        uploads: Uploads,
+        operators: Operators,
+    ) -> None:
+        self._uploads = uploads
+        self._operators = operators
+        self._plane = plane
+        self._descriptions = descriptions
+        self._lifecycle = lifecycle
+        self._start_task = start_task
+        self._reader = RequestReader()
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """What answers each method of the service but inference, by name: functions, or coroutine functions."""
+        return {
+            "ServerLive": lambda _, __: pb.ServerLiveResponse(live=True),
+            "ServerReady": lambda _, __: pb.ServerReadyResponse(ready=self._plane.is_ready()),
+            "ServerMetadata": lambda _, __: pb.ServerMetadataResponse(**self._plane.server_metadata()),
+            "ModelReady": self._model_ready,
+            "ModelMetadata": self._model_metadata,
+            "ModelStatistics": self._model_statistics,
+            "ModelConfig": self._model_config,
+            "RepositoryIndex": self._index,
+            "RepositoryModelLoad": self._load,
+            "RepositoryModelUnload": self._unload,
+        }
+
+    def methods(self) -> dict[str, Method]:
+        """All methods of the service, by path."""
+        infer = Method(pb.ModelInferRequest, self._infer, self._read)
+        stream = StreamedInference(self._plane, self._reader).method()
+        methods = {f"/{SERVICE}/ModelInfer": infer, f"/{SERVICE}/ModelStreamInfer": stream}
+        service = pb.DESCRIPTOR.services_by_name[SERVICE.rpartition(".")[2]]
+        for name, handler in self.handlers().items():
+            request: type[Message] = getattr(pb, service.methods_by_name[name].input_type.name)
+            methods[f"/{SERVICE}/{name}"] = Method(request, self._answering(name, handler))
+        return methods
+
+    def _read(self, data: bytes) -> Question:
+        try:
+            return self._reader.read(data)
+        except ServingError as error:
+            raise CallError(Status[error.grpc_status], error.message) from error
+
+    def _infer(self, question: Question, call: Call) -> None:
+        request = question.request
+        request.arrived = call.arrived
+        remaining = call.remaining()
+        if remaining is not None:
+            request.timeout = remaining if request.timeout is None else min(remaining, request.timeout)
+
+        def on_answer(result: InferResult | ServingError) -> None:
+            if call.is_done:  # the caller went away
+                return
+            if isinstance(result, ServingError):
+                _fail(call, result)
+                return
+            try:
+                call.answer(write_answer(result, question))
+            except Exception:  # the border: one answer's defect must not reach the executor
+                _logger.exception("An answer could not be written")
+                call.finish(Status.INTERNAL, "the server failed; its log says more")
+
+        pending = self._plane.submit(request, on_answer)
+        if pending is not None and not call.is_done:
+            call.on_cancel = pending.cancel
+
+    def _model_ready(self, request: pb.ModelReadyRequest, _: Call) -> pb.ModelReadyResponse:
+        return pb.ModelReadyResponse(ready=self._plane.is_model_ready(request.name, request.version))
+
+    def _model_metadata(self, request: pb.ModelMetadataRequest, _: Call) -> pb.ModelMetadataResponse:
+        return pb.ModelMetadataResponse(**self._plane.model_metadata(request.name, request.version))
+
+    def _model_statistics(self, request: pb.ModelStatisticsRequest, _: Call) -> pb.ModelStatisticsResponse:
+        return pb.ModelStatisticsResponse(**self._descriptions.statistics(request.name, request.version))
+
+    def _model_config(self, request: pb.ModelConfigRequest, _: Call) -> pb.ModelConfigResponse:
+        config: Any = self._descriptions.config(request.name, request.version)
+        return pb.ModelConfigResponse(config=config)
+
+    async def _index(self, request: pb.RepositoryIndexRequest, _: Call) -> pb.RepositoryIndexResponse:
+        lines = await self._lifecycle.index(request.ready)
+        return pb.RepositoryIndexResponse(models=[pb.RepositoryIndexResponse.ModelIndex(**line) for line in lines])
+
+    async def _load(self, request: pb.RepositoryModelLoadRequest, _: Call) -> pb.RepositoryModelLoadResponse:
+        given = {
+            name: getattr(value, value.WhichOneof("parameter_choice") or "string_param")
+            for name, value in request.parameters.items()
+        }
+        await self._uploads.load(request.model_name, given)
+        return pb.RepositoryModelLoadResponse()
+
+    async def _unload(self, request: pb.RepositoryModelUnloadRequest, _: Call) -> pb.RepositoryModelUnloadResponse:
+        await self._lifecycle.unload(request.model_name)
+        return pb.RepositoryModelUnloadResponse()
+
+    def _answering(self, name: str, handler: Handler) -> Callable[[Any, Call], None]:
+        """A handler's answer or error becomes the call's; one that takes time gets a task that outlives the caller."""
+
+        def handle(request: Any, call: Call) -> None:
+            try:
+                if name in _FOR_OPERATORS:
+                    self._operators.check(str(call.head.metadata.get("authorization", "")))
+                answer = handler(request, call)
+            except ServingError as error:
+                _fail(call, error)
+                return
+            if isinstance(answer, Message):
+                call.answer(answer.SerializeToString())
+            elif inspect.iscoroutine(answer):
+                call.set_time_limit()
+                self._start_task(_finish(answer, call), name)
+
+        return handle
+
+
+async def _finish(work: Awaitable[Message], call: Call) -> None:
+    try:
+        answer = await work
+        call.answer(answer.SerializeToString())
+    except ServingError as error:
+        _fail(call, error)
+    except Exception:  # the border: one call's defect is logged and told, and never ends the server
+        _logger.exception("A gRPC call failed")
+        call.finish(Status.INTERNAL, "the server failed; its log says more")
+    finally:
+        call.finish(Status.UNAVAILABLE, "the server is leaving; ask the one that follows it")
+
+
+def _fail(call: Call, error: ServingError) -> None:
+    call.finish(Status[error.grpc_status], error.message)
+
+
+def grpc_limits(settings: Settings) -> GrpcLimits:
+    """What the settings let callers do; the limits of REST hold where there are none of gRPC's own."""
+    http2 = Http2Limits(
+        settings.max_header_bytes, _STREAMS, _WINDOW_BYTES, settings.idle_timeout, settings.read_timeout
+    )
+    return GrpcLimits(http2, settings.max_body_bytes, settings.max_connections, settings.max_connections)
+
+
+class GrpcServer:
+    """The gRPC side of the server.
+
+    Args:
+        servicer: Answers calls.
+        limits: What callers may do.
+        budget: Bytes of requests that are not whole and of answers that wait, shared by all connections.
+    """
+
+    def __init__(self, servicer: InferenceServicer, limits: GrpcLimits, budget: Budget) -> None:
+        self._health = Health((SERVICE,))
+        services = (SERVICE, health.SERVICE, *reflection.SERVICES)
+        methods = servicer.methods() | self._health.methods() | Reflection(services).methods()
+        self._listener = Listener(methods, limits, budget)
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._listener.connections)
+
+    async def start(self, host: str, port: int, listening: socket.socket | None = None) -> int:
+        """Listen.
+
+        Args:
+            host: Address.
+            port: Port; 0 for any free one.
+            listening: A socket that listens already, to take over instead.
+
+        Returns:
+            The port.
+
+        Raises:
+            OSError: The address is not free.
+        """
+        return await self._listener.start(host, port, listening)
+
+    async def set_ready(self, ready: bool) -> None:
+        """What the health service says."""
+        self._health.set(serving=ready)
+
+    async def stop(self, grace: float) -> None:
+        """Take no new calls; those in flight get ``grace`` seconds."""
+        await self._listener.stop(grace)

@@ -1,0 +1,166 @@
+"""Inference over gRPC in its usual form, recognised by its octets instead of taken apart.
+
+A caller's requests differ in the tensor that they bring and in nothing else, and that tensor, as raw contents, is the
+last field of the message. So what stands before it is read once: a request that begins with the same octets and has
+the same length means the same. Answers are put together in the same way. Whatever has another form goes through
+:mod:`tiercel.serving.grpc.codec`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tiercel.inference import open_inference_grpc_pb2 as pb
+from tiercel.serving.dataplane import InferRequest, InferResult, InputTensor
+from tiercel.serving.grpc.codec import decode_request, encode_result
+from tiercel.serving.tensors import DataType, decode_raw, encode_raw
+
+_REMEMBERED = 1024
+_REMEMBERED_SIZE = 1024  # octets before the tensor
+_RAW_INPUT = 7
+_RAW_OUTPUT_TAG = b"\x32"
+_VARINT, _LENGTH_DELIMITED = 0, 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """A request without its tensor."""
+
+    input_name: str
+    data_type: DataType
+    shape: tuple[int, ...]
+    request: InferRequest
+
+
+@dataclass(slots=True)
+class Question:
+    """An inference request.
+
+    Attributes:
+        request: For the data plane.
+        message: As it came, where that decides on the form of the answer; None where the request was raw and had no id.
+    """
+
+    request: InferRequest
+    message: pb.ModelInferRequest | None
+
+
+class RequestReader:
+    """Reads inference requests, and remembers the forms they have."""
+
+    def __init__(self) -> None:
+        self._starts: dict[int, int] = {}
+        self._forms: dict[bytes, _Form] = {}
+
+    def read(self, data: bytes) -> Question:
+        """A request from the octets of a ``ModelInferRequest``.
+
+        Raises:
+            InvalidRequestError: A field is malformed; it is named.
+            DecodeError: It is no such message.
+        """
+        start = self._starts.get(len(data))
+        if start is not None:
+            form = self._forms.get(data[:start])
+            if form is not None:
+                return Question(_filled(form, memoryview(data)[start:]), None)
+        message = pb.ModelInferRequest.FromString(data)
+        request = decode_request(message)
+        self._remember(data, message, request)
+        return Question(request, message)
+
+    def _remember(self, data: bytes, message: pb.ModelInferRequest, request: InferRequest) -> None:
+        if message.id or len(message.inputs) != 1 or len(message.raw_input_contents) != 1:
+            return
+        start = last_field_start(data, _RAW_INPUT)
+        if start is None or start > _REMEMBERED_SIZE:
+            return
+        if len(self._forms) >= _REMEMBERED or len(self._starts) >= _REMEMBERED:
+            self._forms.clear()
+            self._starts.clear()
+        (tensor,) = request.inputs
+        # The length is in the octets before the tensor, so equal octets need the same length to mean the same.
+        self._starts[len(data)] = start
+        self._forms[data[:start]] = _Form(
+            tensor.name, tensor.data_type, tensor.array.shape, dataclasses.replace(request, inputs=[])
+        )
+
+
+def _filled(form: _Form, data: memoryview) -> InferRequest:
+    array = decode_raw(form.input_name, form.data_type, form.shape, data)
+    known = form.request
+    return InferRequest(
+        known.model,
+        known.version,
+        [InputTensor(form.input_name, form.data_type, array)],
+        list(known.outputs),
+        known.timeout,
+        known.priority,
+        known.minimum_accuracy,
+        known.classes,
+    )
+
+
+def last_field_start(data: bytes, number: int) -> int | None:
+    """Where the contents of a message's last field begin, if it is field ``number`` and has a length; else None."""
+    position, found = 0, None
+    while position < len(data):
+        tag, position = _read_varint(data, position)
+        found = None
+        if tag & 7 == _VARINT:
+            _, position = _read_varint(data, position)
+        elif tag & 7 == _LENGTH_DELIMITED:
+            length, position = _read_varint(data, position)
+            if tag >> 3 == number:
+                found = position
+            position += length
+        else:
+            return None
+    return found
+
+
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """A number, and the position after it; of octets that were parsed before, so that it is whole."""
+    value = shift = 0
+    while True:
+        octet = data[position]
+        position += 1
+        value |= (octet & 0x7F) << shift
+        if octet < 0x80:
+            return value, position
+        shift += 7
+
+
+def _varint(value: int) -> bytes:
+    octets = bytearray()
+    while value >= 0x80:
+        octets.append(value & 0x7F | 0x80)
+        value >>= 7
+    octets.append(value)
+    return bytes(octets)
+
+
+def write_answer(result: InferResult, question: Question) -> bytes:
+    """The octets of the ``ModelInferResponse`` that answers a question."""
+    if question.message is None:
+        if len(result.outputs) == 1 and not result.parameters:
+            (output,) = result.outputs
+            spec, array = output.spec, output.array
+            data = encode_raw(array)
+            before = _before_data(result.model, result.version, spec.name, spec.data_type.name, array.shape, len(data))
+            return before + data
+        return encode_result(result, _RAW).SerializeToString()
+    return encode_result(result, question.message).SerializeToString()
+
+
+_RAW = pb.ModelInferRequest(raw_input_contents=[b""])
+
+
+@lru_cache(_REMEMBERED)
+def _before_data(model: str, version: str, name: str, data_type: str, shape: tuple[int, ...], size: int) -> bytes:
+    """An answer with one raw output, up to its contents."""
+    message = pb.ModelInferResponse(model_name=model, model_version=version)
+    message.outputs.add(name=name, datatype=data_type, shape=shape)
+    return message.SerializeToString() + _RAW_OUTPUT_TAG + _varint(size)

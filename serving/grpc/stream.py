@@ -1,0 +1,127 @@
+"""Triton's ModelStreamInfer: many inferences on one stream, each answered when it is done, errors as answers."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+from tiercel.inference import open_inference_grpc_pb2 as pb
+from tiercel.serving.dataplane import DataPlane, InferResult
+from tiercel.serving.errors import ServingError
+from tiercel.serving.grpc.forms import Question, RequestReader, write_answer
+from tiercel.serving.grpc.server.calls import Call, Method
+from tiercel.serving.grpc.server.wire import Status
+
+_logger = logging.getLogger(__name__)
+
+
+class _Pending(Protocol):
+    def cancel(self) -> None:
+        """Nobody wants the answer any more."""
+
+
+@dataclass(slots=True)
+class _Stream:
+    """What is open on one stream.
+
+    Attributes:
+        waiting: How many requests are not answered yet.
+        pending: What to cancel for those of them that may be cancelled, by number.
+        number: Of the last request.
+        end: How the stream ends once all are answered; None while more may come.
+    """
+
+    waiting: int = 0
+    pending: dict[int, _Pending] = field(default_factory=dict)
+    number: int = 0
+    end: tuple[Status, str] | None = None
+
+
+class StreamedInference:
+    """Answers the requests of streams.
+
+    Args:
+        plane: Answers inference.
+        reader: Reads requests.
+    """
+
+    def __init__(self, plane: DataPlane, reader: RequestReader) -> None:
+        self._plane = plane
+        self._reader = reader
+        self._streams: dict[Call, _Stream] = {}
+
+    def method(self) -> Method:
+        """As the server calls it."""
+        return Method(pb.ModelInferRequest, self._handle, self._read, streaming=True, on_end=self._end)
+
+    def _read(self, data: bytes) -> Question | ServingError:
+        try:
+            return self._reader.read(data)
+        except ServingError as error:
+            return error
+
+    def _handle(self, question: Question | ServingError, call: Call) -> None:
+        if isinstance(question, ServingError):
+            call.send(_error(question, ""))
+            return
+        stream = self._streams.get(call)
+        if stream is None:
+            stream = self._open(call)
+        stream.waiting += 1
+        stream.number += 1
+        number = stream.number
+        pending = self._plane.submit(question.request, partial(self._answered, call, number, question))
+        if pending is not None:
+            stream.pending[number] = pending
+
+    def _open(self, call: Call) -> _Stream:
+        stream = self._streams[call] = _Stream()
+        call.on_cancel = partial(self._cancel, call)
+        call.on_leave = partial(self._end, call, Status.UNAVAILABLE, "the server leaves")
+        call.set_time_limit()
+        return stream
+
+    def _answered(self, call: Call, number: int, question: Question, result: InferResult | ServingError) -> None:
+        stream = self._streams.get(call)
+        if stream is None:
+            return
+        stream.waiting -= 1
+        stream.pending.pop(number, None)
+        try:
+            call.send(_answer(result, question))
+        except Exception:  # the border: one answer's defect must not reach the executor
+            _logger.exception("An answer could not be written")
+            self._cancel(call)
+            call.finish(Status.INTERNAL, "the server failed; its log says more")
+            return
+        self._finish_if_done(call, stream)
+
+    def _end(self, call: Call, status: Status = Status.OK, message: str = "") -> None:
+        stream = self._streams.get(call) or self._open(call)
+        stream.end = (status, message)
+        self._finish_if_done(call, stream)
+
+    def _finish_if_done(self, call: Call, stream: _Stream) -> None:
+        if stream.end is not None and not stream.waiting:
+            self._streams.pop(call, None)
+            call.finish(*stream.end)
+
+    def _cancel(self, call: Call) -> None:
+        stream = self._streams.pop(call, None)
+        for pending in tuple(stream.pending.values()) if stream is not None else ():
+            pending.cancel()
+
+
+def _answer(result: InferResult | ServingError, question: Question) -> bytes:
+    if isinstance(result, ServingError):
+        return _error(result, "" if question.message is None else question.message.id)
+    answer = pb.ModelInferResponse.FromString(write_answer(result, question))
+    return pb.ModelStreamInferResponse(infer_response=answer).SerializeToString()
+
+
+def _error(error: ServingError, request_id: str) -> bytes:
+    response = pb.ModelStreamInferResponse(error_message=error.message)
+    response.infer_response.id = request_id
+    return response.SerializeToString()

@@ -1,0 +1,1 @@
+"""Models on disk, loaded and live."""

@@ -1,0 +1,62 @@
+"""What the protocol's extensions tell about models beside their metadata: statistics and configuration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tiercel.serving.models.configuration import model_config
+from tiercel.serving.models.registry import LoadedVersion, Registry
+
+
+class Descriptions:
+    """Tells about the models that answer.
+
+    Args:
+        registry: The models.
+        max_batch_size: Rows that run together at most.
+        instances: Threads that run models.
+    """
+
+    def __init__(self, registry: Registry, max_batch_size: int, instances: int) -> None:
+        self._registry = registry
+        self._max_batch_size = max_batch_size
+        self._instances = instances
+
+    def statistics(self, model: str = "", version: str = "") -> dict[str, Any]:
+        """Counts and durations of the versions that answer, in the form of the statistics extension.
+
+        Args:
+            model: Its name; empty for all models.
+            version: The only version of interest; empty for all that answer.
+
+        Raises:
+            NotFoundError: It is not loaded, or not in this version.
+            NotReadyError: It is being loaded for the first time.
+        """
+        found = [self._registry.live(model, version)] if model else self._answering()
+        return {"model_stats": [each.statistics.as_json(each.model, each.version_text) for each in found]}
+
+    def config(self, model: str, version: str = "") -> dict[str, Any]:
+        """What a model is, in the form of the model configuration extension.
+
+        Raises:
+            NotFoundError: It is not loaded, or not in this version.
+            NotReadyError: It is being loaded for the first time.
+        """
+        session = self._registry.live(model, version).session
+        inputs, outputs = list(session.inputs.values()), list(session.outputs.values())
+        batches = session.batching.profile is not None
+        return model_config(
+            model,
+            inputs,
+            outputs,
+            max_batch_size=self._max_batch_size if batches else 0,
+            preferred=[session.batch_rows] if batches else [],
+            instances=self._instances,
+            has_labels=bool(session.labels),
+        )
+
+    def _answering(self) -> list[LoadedVersion]:
+        records = self._registry.records()
+        live = [record.live for record in records if record.live is not None]
+        return live + [record.trial.new for record in records if record.trial is not None]

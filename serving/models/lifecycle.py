@@ -1,0 +1,275 @@
+"""Load → verify → build → warm → flip → drain → release, all of it off the request path."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tiercel.serving.canary.judgement import Outcome
+from tiercel.serving.canary.trials import Trial
+from tiercel.serving.errors import ArtefactRefusedError, NotFoundError, NotReadyError, ServingError
+from tiercel.serving.models import repository
+from tiercel.serving.models.load_parameters import LoadParameters
+from tiercel.serving.models.loader import Loader
+from tiercel.serving.models.registry import LoadedVersion, ModelRecord, Registry, VersionState
+
+if TYPE_CHECKING:
+    from tiercel.serving.variants.endpoints import Endpoints
+
+_logger = logging.getLogger(__name__)
+
+_NEWEST = LoadParameters()
+
+ENDPOINT_VERSION = 1
+"""Calls and the index speak of versions; an endpoint's configuration counts as its only one."""
+
+StartTask = Callable[[Coroutine[Any, Any, None], str], object]
+
+
+class Lifecycle:
+    """Brings versions up and down.
+
+    Args:
+        root: The repository's folder.
+        registry: Where what is live is kept.
+        loader: Makes sessions of what lies there.
+        start_task: Starts a task that somebody owns; used for draining old versions and watching new ones.
+        look_seconds: Time between two looks at a version that is on trial.
+        endpoints: Names that stand for several variants; loaded and unloaded like models, if there are any.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        registry: Registry,
+        loader: Loader,
+        start_task: StartTask,
+        look_seconds: float = 0.25,
+        endpoints: Endpoints | None = None,
+    ) -> None:
+        self._endpoints = endpoints
+        self._root = root
+        self._registry = registry
+        self._loader = loader
+        self._start_task = start_task
+        self._look_seconds = look_seconds
+        self._paused = False
+        self._now = time.monotonic
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    async def load(self, name: str, wanted: LoadParameters = _NEWEST) -> int:
+        """Let a version on disk answer; doing it twice is doing it once.
+
+        A version that is on trial and is loaded without one answers everything from now on; if another version is
+        loaded, it is rolled back.
+
+        Args:
+            name: Of the model.
+            wanted: Which version, and whether it is tried first. The first version of a model never is.
+
+        Returns:
+            The version that was loaded.
+
+        Raises:
+            InvalidRequestError: The name is impossible.
+            NotFoundError: There is no such version of it on disk.
+            ArtefactRefusedError: The version is not fit; what was live stays live.
+            NotReadyError: The server is about to hand over.
+        """
+        self._refuse_if_paused()
+        if self._endpoints is not None and await self._endpoints.load(name):
+            return ENDPOINT_VERSION
+        await self._wanted_version(name, wanted)  # a name that is not on disk gets no lock
+        async with self._locks.setdefault(name, asyncio.Lock()):
+            self._refuse_if_paused()
+            version = await self._wanted_version(name, wanted)
+            record = self._registry.record(name)
+            trial = record.trial
+            if trial is not None and trial.new.version == version:
+                if wanted.canary is None:
+                    self._conclude(record, trial, Outcome.PROMOTED, "it was loaded without a trial")
+                return version
+            if trial is not None:
+                self._conclude(record, trial, Outcome.ROLLED_BACK, f"version {version} was loaded")
+            if record.live is None or record.live.version != version:
+                new = await self._bring_up(record, version)
+                if wanted.canary is None or record.live is None:
+                    self._flip(record, new)
+                else:
+                    self._try(record, Trial(wanted.canary, record.live, new, self._loader.shadows, self._now()))
+            return version
+
+    async def unload(self, name: str) -> None:
+        """Stop answering for a model; requests in flight finish.
+
+        Raises:
+            NotFoundError: The model was never loaded.
+            NotReadyError: The server is about to hand over.
+        """
+        record = self._registry.known(repository.checked_name(name))
+        if record is None:
+            raise NotFoundError(f"model '{name}' is not loaded")
+        if self._endpoints is not None and self._endpoints.unload(name):
+            return
+        async with self._locks.setdefault(name, asyncio.Lock()):
+            self._refuse_if_paused()
+            if record.trial is not None:
+                self._conclude(record, record.trial, Outcome.ROLLED_BACK, "the model was unloaded")
+            self._retire(record.flip(None), record, "unloaded")
+
+    def trial(self, name: str) -> dict[str, Any]:
+        """The trial of a model that runs, or the last one, as JSON.
+
+        Raises:
+            NotFoundError: The model was never loaded.
+        """
+        record = self._registry.known(repository.checked_name(name))
+        if record is None:
+            raise NotFoundError(f"model '{name}' is not loaded")
+        trial = record.trial or record.last_trial
+        live = record.live.version_text if record.live is not None else None
+        return {"name": name, "live": live, "canary": trial.as_json(self._now()) if trial is not None else None}
+
+    def live_versions(self) -> dict[str, int]:
+        """What answers, by model."""
+        models = {record.name: record.live.version for record in self._registry.records() if record.live is not None}
+        endpoints = self._endpoints.names if self._endpoints is not None else ()
+        return models | dict.fromkeys(endpoints, ENDPOINT_VERSION)
+
+    async def load_exactly(self, versions: Mapping[str, int]) -> None:
+        """Let these versions answer, by model, and nothing else.
+
+        Raises:
+            ServingError: One cannot; the others may be live or not.
+        """
+        loads = (self.load(name, LoadParameters(version)) for name, version in versions.items())
+        for outcome in await asyncio.gather(*loads, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+        for name in self.live_versions().keys() - versions.keys():
+            await self.unload(name)
+        self._registry.ready = True
+
+    async def pause(self) -> None:
+        """Refuse loads and unloads from now on; returns when none is under way."""
+        self._paused = True
+        for lock in tuple(self._locks.values()):
+            async with lock:
+                pass
+
+    def resume(self) -> None:
+        """Take loads and unloads again."""
+        self._paused = False
+
+    def _refuse_if_paused(self) -> None:
+        if self._paused:
+            raise NotReadyError("the server is handing over to a fresh process; ask that one in a moment")
+
+    async def load_all(self) -> None:
+        """Load each model of the repository: the newest version that passes."""
+        names = await self._loader.look_up(repository.model_names, self._root)
+        async with asyncio.TaskGroup() as group:
+            for name in names:
+                group.create_task(self._load_first(name), name=f"load {name}")
+        self._registry.ready = True
+
+    async def index(self, only_ready: bool) -> list[dict[str, str]]:
+        """The repository's index as the protocol has it."""
+        on_disk = await self._loader.look_up(repository.model_names, self._root)
+        return [
+            {"name": line.name, "version": line.version, "state": line.state, "reason": line.reason}
+            for line in self._registry.index(on_disk, only_ready)
+        ]
+
+    async def _load_first(self, name: str) -> None:
+        async with self._locks.setdefault(name, asyncio.Lock()):
+            if self._registry.record(name).live is None:
+                try:
+                    if self._endpoints is None or not await self._endpoints.load(name):
+                        await self._load_newest_good(name)
+                except ServingError as error:
+                    _logger.warning("'%s' could not be loaded: %s", name, error.message)
+                except Exception:  # the other models are not to blame
+                    _logger.exception("Model '%s' could not be loaded", name)
+
+    async def _load_newest_good(self, name: str) -> None:
+        record = self._registry.record(name)
+        for version in await self._loader.look_up(repository.versions_on_disk, self._root, name):
+            try:
+                self._flip(record, await self._bring_up(record, version))
+            except ServingError as error:
+                _logger.warning("%s", error.message)
+            else:
+                return
+
+    async def _wanted_version(self, name: str, wanted: LoadParameters) -> int:
+        versions = await self._loader.look_up(repository.versions_on_disk, self._root, name)
+        if not versions:
+            raise NotFoundError(f"model '{name}' has no version on disk; put one at {name}/1/model.onnx")
+        if wanted.version is not None and wanted.version not in versions:
+            there = ", ".join(map(str, versions[:20]))
+            raise NotFoundError(f"version {wanted.version} of model '{name}' is not on disk; there is {there}")
+        return versions[0] if wanted.version is None else wanted.version
+
+    async def _bring_up(self, record: ModelRecord, version: int) -> LoadedVersion:
+        record.set_status(version, VersionState.LOADING)
+        artefact = repository.artefact(self._root, record.name, version)
+        try:
+            session = await self._loader.session(artefact)
+        except ArtefactRefusedError as error:
+            record.refusals += 1
+            record.set_status(version, VersionState.UNAVAILABLE, error.message)
+            still = f"version {record.live.version} stays live" if record.live else "no version of it is live"
+            raise ArtefactRefusedError(
+                f"version {version} of model '{record.name}' was refused: {error.message}; {still}"
+            ) from error
+        except BaseException:
+            record.set_status(version, VersionState.UNAVAILABLE, "loading it was broken off")
+            raise
+        return LoadedVersion(record.name, version, session, record.account, record.statistics_of(version))
+
+    def _flip(self, record: ModelRecord, new: LoadedVersion) -> None:
+        old = record.flip(new)
+        _logger.info("Version %d of model '%s' is live", new.version, record.name)
+        self._retire(old, record, f"replaced by version {new.version}")
+
+    def _try(self, record: ModelRecord, trial: Trial) -> None:
+        record.trial = trial
+        version, fraction = trial.new.version, trial.plan.fraction
+        record.set_status(version, VersionState.READY, f"on trial with {fraction:.3g} of the requests")
+        _logger.info("Version %d of model '%s' is tried with %.3g of the requests", version, record.name, fraction)
+        self._start_task(self._watch(record, trial), f"trial of {record.name} {version}")
+
+    async def _watch(self, record: ModelRecord, trial: Trial) -> None:
+        while record.trial is trial:
+            await asyncio.sleep(self._look_seconds)
+            async with self._locks[record.name]:
+                outcome, reason = trial.look(self._now())
+                if record.trial is trial and outcome is not Outcome.RUNNING:
+                    self._conclude(record, trial, outcome, reason)
+
+    def _conclude(self, record: ModelRecord, trial: Trial, outcome: Outcome, reason: str) -> None:
+        trial.end(outcome, reason, self._now())
+        record.trial, record.last_trial = None, trial
+        _logger.info("Trial of version %d of '%s': %s, %s", trial.new.version, record.name, outcome.value, reason)
+        if outcome is Outcome.PROMOTED:
+            self._flip(record, trial.new)
+            return
+        record.refusals += 1
+        record.set_status(trial.new.version, VersionState.UNLOADING, "requests in flight finish on it")
+        trial.new.retire()
+        self._retire(trial.new, record, f"rolled back: {reason}")
+
+    def _retire(self, old: LoadedVersion | None, record: ModelRecord, reason: str) -> None:
+        if old is not None:
+            self._start_task(self._drain(old, record, reason), f"drain {old.model} {old.version}")
+
+    async def _drain(self, old: LoadedVersion, record: ModelRecord, reason: str) -> None:
+        await old.wait_drained()
+        await self._loader.free(old.close())
+        if record.live is None or record.live.version != old.version:
+            record.set_status(old.version, VersionState.UNAVAILABLE, reason)

@@ -1,0 +1,121 @@
+"""What a server does on either side of a hand-over; how they talk is in :mod:`tiercel.serving.process.handover`."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from tiercel.serving.accounting.accounts import read_shares
+from tiercel.serving.dataplane import DataPlane
+from tiercel.serving.errors import NotReadyError, ServingError, StartupError
+from tiercel.serving.models.lifecycle import Lifecycle
+from tiercel.serving.models.registry import Registry
+from tiercel.serving.process import handover
+from tiercel.serving.process.handover import Inheritance, Predecessor, Successor
+
+_logger = logging.getLogger(__name__)
+
+
+class Renewal:
+    """Hands over to a fresh process.
+
+    Args:
+        inheritance: What passes to it.
+        lifecycle: Says what is live.
+        registry: Says what models may use.
+        announce: Writes the state file anew, after another process may have.
+        leave: Called when the fresh process has taken over.
+    """
+
+    def __init__(
+        self,
+        inheritance: Inheritance,
+        lifecycle: Lifecycle,
+        registry: Registry,
+        announce: Callable[[], None],
+        leave: Callable[[], None],
+    ) -> None:
+        self._inheritance = inheritance
+        self._lifecycle = lifecycle
+        self._registry = registry
+        self._announce = announce
+        self._leave = leave
+        self._is_under_way = False
+        self._following: Successor | None = None
+
+    async def hand_over(self) -> int:
+        """Start a process with everything that is live here and let it take over; this one then leaves.
+
+        Returns:
+            The other's process id.
+
+        Raises:
+            NotReadyError: It did not get that far; this one goes on as before.
+        """
+        if self._is_under_way:
+            raise NotReadyError("the server is handing over already; the process that follows answers soon")
+        self._is_under_way = True
+        try:
+            async with handover.successor(self._inheritance) as following:
+                self._following = following
+                await following.tell(self._lifecycle.live_versions(), self._shares())
+                await following.expect("loaded")
+                await self._lifecycle.pause()
+                await following.tell(self._lifecycle.live_versions(), self._shares())
+                await following.expect("ready")
+        except BaseException:
+            self._is_under_way = False
+            self._following = None
+            self._lifecycle.resume()
+            self._announce()
+            raise
+        _logger.info("Process %d has taken over", following.pid)
+        self._leave()
+        return following.pid
+
+    def break_off(self) -> None:
+        """This server was asked to leave: nobody is to follow it."""
+        if self._following is not None:
+            self._following.kill()
+
+    async def on_signal(self) -> None:
+        """Hand over for somebody who cannot be answered."""
+        try:
+            await self.hand_over()
+        except NotReadyError as error:
+            _logger.error("%s", error.message)  # noqa: TRY400 - there is no defect to trace
+
+    def _shares(self) -> dict[str, Any]:
+        return {"models": {name: dataclasses.asdict(share) for name, share in self._registry.shares.items()}}
+
+
+async def take_over(
+    predecessor: Predecessor, lifecycle: Lifecycle, plane: DataPlane, begin: Callable[[], Awaitable[None]]
+) -> None:
+    """Get everything live that is live in the process before this one, then begin.
+
+    Args:
+        predecessor: The process before this one.
+        lifecycle: Brings models up.
+        plane: Is told what models may use.
+        begin: Accepts connections and says so to the world.
+
+    Raises:
+        StartupError: It cannot be done; the other process goes on.
+    """
+    async with predecessor.conversation() as conversation:
+        for step in ("loaded", "ready"):
+            wanted = await conversation.hear()
+            if wanted is None:
+                raise handover.gone(step)
+            try:
+                await lifecycle.load_exactly(wanted["versions"])
+                plane.declare_shares(read_shares(wanted["shares"]))
+            except ServingError as error:
+                await conversation.say({"failed": error.message})
+                raise StartupError(f"This process cannot take over: {error.message}.") from error
+            if step == "ready":
+                await begin()
+            await conversation.say({"is": step})

@@ -1,0 +1,188 @@
+"""Checks of an artefact that nobody trusts yet. Runs in a process of its own, see :mod:`.verifier`."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from tiercel.serving.errors import ArtefactRefusedError, InferenceFailedError, InvalidRequestError
+from tiercel.serving.models import artefact_file, engine
+from tiercel.serving.tensors import Array
+from tiercel.serving.verification.verdict import Verdict
+
+# Operators that ONNX Runtime ships with. Custom ones would come from a shared library, which is never loaded.
+ALLOWED_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})
+RELATIVE_TOLERANCE = 1e-3
+ABSOLUTE_TOLERANCE = 1e-4
+_LOOPS = frozenset({"Loop", "Scan"})
+
+
+def verify(data: bytes, reference: Path, max_reference_bytes: int) -> Verdict:
+    """Check an artefact: form, no external data, standard operators, loads, and answers as its reference says.
+
+    Args:
+        data: The ONNX file's content.
+        reference: An ``.npz`` with ``input_NAME`` and ``output_NAME``; it may be missing.
+        max_reference_bytes: Largest reference, unpacked.
+
+    Raises:
+        ArtefactRefusedError: It failed a check; the message says which.
+    """
+    model = _parse(data)
+    for tensor in _tensors(model):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.external_data:
+            raise ArtefactRefusedError(
+                f"tensor '{tensor.name[:100]}' lies outside of the file; export with external_data=False"
+            )
+    has_loop = _check_operators(model)
+    try:
+        onnx.checker.check_model(model)
+    except Exception as error:  # the checker raises several unrelated types
+        raise ArtefactRefusedError(f"it is not valid ONNX: {engine.first_line(error)}") from error
+    session = engine.Session(data)
+    shapes: dict[str, list[int]] = {}
+    if reference.exists() or reference.is_symlink():
+        arrays = _read_reference(reference, max_reference_bytes)
+        shapes = _check_reference(session, arrays)
+    return Verdict(hashlib.sha256(data).hexdigest(), shapes, has_loop)
+
+
+def _parse(data: bytes) -> onnx.ModelProto:
+    try:
+        model = onnx.load_model_from_string(data)
+    except Exception as error:  # protobuf's error type differs between its implementations
+        raise ArtefactRefusedError(f"it is not ONNX: {engine.first_line(error)}") from error
+    if not model.HasField("graph") or not model.opset_import:
+        raise ArtefactRefusedError("it is not ONNX: there is no graph in it")
+    return model
+
+
+def _nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    for node in nodes:
+        yield node
+        for graph in _subgraphs(node):
+            yield from _nodes(graph.node)
+
+
+def _subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    yield graph
+    for node in graph.node:
+        for inner in _subgraphs(node):
+            yield from _graphs(inner)
+
+
+def _all_nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    yield from _nodes(model.graph.node)
+    for function in model.functions:
+        yield from _nodes(function.node)
+
+
+def _all_graphs(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
+    yield from _graphs(model.graph)
+    for function in model.functions:
+        for node in function.node:
+            for inner in _subgraphs(node):
+                yield from _graphs(inner)
+
+
+def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    for graph in _all_graphs(model):
+        yield from graph.initializer
+        for sparse in graph.sparse_initializer:
+            yield from (sparse.values, sparse.indices)
+    for node in _all_nodes(model):
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
+            sparse_tensors = [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []
+            for sparse in (*sparse_tensors, *attribute.sparse_tensors):
+                yield from (sparse.values, sparse.indices)
+
+
+def _check_operators(model: onnx.ModelProto) -> bool:
+    """Refuse operators that are not standard; say whether there is a loop."""
+    own = {(function.domain, function.name) for function in model.functions}
+    has_loop = False
+    for node in _all_nodes(model):
+        if node.domain not in ALLOWED_DOMAINS and (node.domain, node.op_type) not in own:
+            raise ArtefactRefusedError(
+                f"operator '{node.op_type[:100]}' of domain '{node.domain[:100]}' is not a standard one; "
+                "export with standard ONNX operators only"
+            )
+        has_loop = has_loop or node.op_type in _LOOPS
+    return has_loop
+
+
+def _read_reference(path: Path, max_bytes: int) -> dict[str, Array]:
+    descriptor, size = artefact_file.open_artefact(path, max_bytes)
+    try:
+        data = artefact_file.content_of(descriptor, size)
+    finally:
+        os.close(descriptor)
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            unpacked = sum(entry.file_size for entry in archive.infolist())
+        if unpacked > max_bytes:
+            raise ArtefactRefusedError(f"{path.name} unpacks to {unpacked} bytes; {max_bytes} are possible")
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    # NotImplementedError is what zipfile raises for a compression that it does not know.
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, NotImplementedError, KeyError) as error:
+        raise ArtefactRefusedError(f"{path.name} cannot be read: {engine.first_line(error)}") from error
+
+
+def _check_reference(session: engine.Session, arrays: dict[str, Array]) -> dict[str, list[int]]:
+    inputs = {name.removeprefix("input_"): value for name, value in arrays.items() if name.startswith("input_")}
+    outputs = {name.removeprefix("output_"): value for name, value in arrays.items() if name.startswith("output_")}
+    if set(inputs) != set(session.inputs):
+        raise ArtefactRefusedError(
+            f"the reference has inputs {sorted(inputs)}, but the model takes {sorted(session.inputs)}"
+        )
+    if not outputs or not set(outputs) <= set(session.outputs):
+        raise ArtefactRefusedError(
+            f"the reference has outputs {sorted(outputs)}, but the model gives {sorted(session.outputs)}"
+        )
+    names = list(outputs)
+    try:
+        results = session.run(names, {name: _for_session(value) for name, value in inputs.items()})
+    except (InvalidRequestError, InferenceFailedError) as error:
+        raise ArtefactRefusedError(f"it does not run on its reference inputs: {error.message}") from error
+    for name, result in zip(names, results, strict=True):
+        _compare(name, outputs[name], result)
+    return {name: list(value.shape) for name, value in inputs.items()}
+
+
+def _for_session(value: Array) -> Array:
+    return value.astype(np.object_) if value.dtype.kind == "U" else value
+
+
+def _compare(name: str, expected: Array, found: Array) -> None:
+    if expected.shape != found.shape:
+        raise ArtefactRefusedError(
+            f"output '{name}' has shape {list(found.shape)}, but its reference {list(expected.shape)}"
+        )
+    if expected.dtype.kind in "US" or found.dtype.kind == "O":
+        if expected.astype(np.str_).tolist() != found.astype(np.str_).tolist():
+            raise ArtefactRefusedError(f"output '{name}' differs from its reference")
+        return
+    close = np.isclose(found, expected, rtol=RELATIVE_TOLERANCE, atol=ABSOLUTE_TOLERANCE, equal_nan=True)
+    if not close.all():
+        raise ArtefactRefusedError(
+            f"output '{name}' differs from its reference in {int((~close).sum())} of {close.size} elements "
+            f"(tolerance {RELATIVE_TOLERANCE} relative, {ABSOLUTE_TOLERANCE} absolute)"
+        )

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from tests.support import onnx_models
+from tiercel.serving.errors import ArtefactRefusedError
+from tiercel.serving.verification.checks import verify
+from tiercel.serving.verification.verdict import Verdict
+
+X = np.arange(8, dtype=np.float32).reshape(2, 4)
+MEGABYTE = 1024**2
+
+
+def check(folder: Path, max_reference_bytes: int = MEGABYTE) -> Verdict:
+    return verify((folder / "model.onnx").read_bytes(), folder / "reference.npz", max_reference_bytes)
+
+
+def put(tmp_path: Path, content: bytes, reference: dict[str, npt.NDArray[Any]] | None = None) -> Path:
+    return onnx_models.put(tmp_path, "m", 1, content, reference)
+
+
+def test_a_good_model_passes_without_a_reference(tmp_path: Path) -> None:
+    content = onnx_models.mlp()
+    assert check(put(tmp_path, content)) == Verdict(hashlib.sha256(content).hexdigest())
+
+
+def test_a_good_model_passes_with_its_reference(tmp_path: Path) -> None:
+    verdict = check(put(tmp_path, onnx_models.plus(1.0), {"input_x": X, "output_y": X + 1.00001}))
+    assert verdict.shapes == {"x": [2, 4]}
+
+
+def test_strings_have_references_too(tmp_path: Path) -> None:
+    words = np.array(["a", "é"])
+    content = onnx_models.identity(TensorProto.STRING)
+    assert check(put(tmp_path, content, {"input_x": words, "output_y": words})).shapes == {"x": [2]}
+    (tmp_path / "other").mkdir()
+    with pytest.raises(ArtefactRefusedError, match="differs from its reference"):
+        check(put(tmp_path / "other", content, {"input_x": words, "output_y": np.array(["a", "b"])}))
+
+
+def test_a_loop_is_noticed(tmp_path: Path) -> None:
+    assert check(put(tmp_path, onnx_models.counting_loop())).has_loop
+
+
+def test_functions_of_the_model_s_own_are_standard_if_their_bodies_are(tmp_path: Path) -> None:
+    def content(inner: onnx.NodeProto) -> bytes:
+        function = helper.make_function(
+            "own", "Twice", ["a"], ["b"], [inner], [helper.make_opsetid("", 20), helper.make_opsetid("evil", 1)]
+        )
+        proto = onnx.load_model_from_string(
+            onnx_models.model(
+                [helper.make_node("Twice", ["x"], ["y"], domain="own")],
+                {"x": (TensorProto.FLOAT, ["n"])},
+                {"y": (TensorProto.FLOAT, ["n"])},
+                domains=["own"],
+            )
+        )
+        proto.functions.append(function)
+        return bytes(proto.SerializeToString())
+
+    check(put(tmp_path, content(helper.make_node("Add", ["a", "a"], ["b"]))))
+    (tmp_path / "other").mkdir()
+    with pytest.raises(ArtefactRefusedError, match="operator 'Call' of domain 'evil'"):
+        check(put(tmp_path / "other", content(helper.make_node("Call", ["a"], ["b"], domain="evil"))))
+
+
+def external_in_subgraph() -> bytes:
+    """External data that only who looks into a loop's body finds."""
+    proto = onnx.load_model_from_string(onnx_models.counting_loop())
+    tensor = proto.graph.node[0].attribute[0].g.initializer.add(name="hidden", data_type=TensorProto.FLOAT, dims=[1])
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="/etc/passwd")
+    return bytes(proto.SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"nonsense", "not ONNX"),
+        (b"\x08\x0a", "no graph"),
+        (onnx_models.plus(1.0)[:-20], "not ONNX|not valid ONNX"),
+        (onnx_models.with_external_data(), "tensor 'value' lies outside of the file"),
+        (external_in_subgraph(), "tensor 'hidden' lies outside of the file"),
+        (onnx_models.with_custom_operator(), "'Backdoor' of domain 'evil.example' is not a standard one"),
+        (
+            onnx_models.model([helper.make_node("Add", ["x", "gone"], ["y"])], {"x": (1, ["n"])}, {"y": (1, ["n"])}),
+            "not valid ONNX",
+        ),
+    ],
+)
+def test_bad_artefacts_are_refused_with_the_reason(tmp_path: Path, content: bytes, reason: str) -> None:
+    with pytest.raises(ArtefactRefusedError, match=reason):
+        check(put(tmp_path, content))
+
+
+@pytest.mark.parametrize(
+    ("reference", "reason"),
+    [
+        ({"input_x": X, "output_y": X}, "output 'y' differs from its reference in 8 of 8 elements"),
+        ({"input_x": X, "output_y": X[:1]}, r"output 'y' has shape \[2, 4\], but its reference \[1, 4\]"),
+        ({"input_x": X, "output_y": np.full_like(X, np.nan)}, "output 'y' differs"),
+        ({"input_x": X}, "the reference has outputs"),
+        ({"input_x": X, "output_z": X}, "the reference has outputs"),
+        ({"output_y": X}, "the reference has inputs"),
+        ({"input_x": X, "input_z": X, "output_y": X}, "the reference has inputs"),
+        ({"input_x": X[:, :3], "output_y": X}, "does not run on its reference inputs"),
+        ({"input_x": X.astype(np.float64), "output_y": X}, "does not run on its reference inputs"),
+    ],
+)
+def test_wrong_references_are_refused(tmp_path: Path, reference: dict[str, npt.NDArray[Any]], reason: str) -> None:
+    with pytest.raises(ArtefactRefusedError, match=reason):
+        check(put(tmp_path, onnx_models.plus(1.0), reference))
+
+
+class Payload:
+    """What must never be unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (Path("/nowhere/pickle-ran"),)
+
+
+def test_references_with_pickles_are_refused(tmp_path: Path) -> None:
+    folder = put(tmp_path, onnx_models.plus(1.0))
+    np.savez(folder / "reference.npz", input_x=np.array([Payload()], np.object_), output_y=X)
+    with pytest.raises(ArtefactRefusedError, match=r"reference\.npz cannot be read"):
+        check(folder)
+
+
+def test_references_that_unpack_to_too_much_are_refused(tmp_path: Path) -> None:
+    folder = put(tmp_path, onnx_models.plus(1.0))
+    np.savez_compressed(folder / "reference.npz", input_x=np.zeros((2**19, 4), np.float32), output_y=X)
+    assert (folder / "reference.npz").stat().st_size < MEGABYTE
+    with pytest.raises(ArtefactRefusedError, match="unpacks to"):
+        check(folder)
+
+
+def test_references_that_are_no_archive_are_refused(tmp_path: Path) -> None:
+    folder = put(tmp_path, onnx_models.plus(1.0))
+    (folder / "reference.npz").write_bytes(b"PK\3\4 not really")
+    with pytest.raises(ArtefactRefusedError, match="cannot be read"):
+        check(folder)
+
+
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    folder = put(tmp_path, onnx_models.plus(1.0))
+    (folder / "reference.npz").symlink_to("/etc/passwd")
+    with pytest.raises(ArtefactRefusedError, match="cannot be read"):
+        check(folder)
