@@ -95,6 +95,10 @@ bench-decisions: $(STAMP) ## Measure what one decision of each policy costs
 bench-serving: $(STAMP) ## Measure the inference server beside its peers (about 12 minutes; BENCH_FLAGS=--quick for one)
 	@$(BIN)/python -m benchmarks.serving run $(BENCH_FLAGS)
 
+.PHONY: bench-variants
+bench-variants: $(STAMP) ## Compare the schedulers of endpoints with variants, simulated over measured profiles (2 minutes)
+	@$(BIN)/python -m benchmarks.qoe run
+
 .PHONY: fuzz
 fuzz: $(STAMP) ## Send a million bent requests to the inference server
 	@$(BIN)/python -m benchmarks.fuzz all $(FUZZ_FLAGS)
