@@ -2,8 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
+import threading
+from collections.abc import AsyncIterator
+
+import pytest
 from hypothesis import settings
 
 # No test depends on speed: the machine may be busy with anything.
 settings.register_profile("tiercel", deadline=None)
 settings.load_profile("tiercel")
+
+# Just before the time-out of pyproject.toml, which only shows that the event loop was waiting, but not for what.
+TELL_AFTER_SECONDS = 110.0
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Asynchronous tests that hang say what every task waits for."""
+    for item in items:
+        if isinstance(item, pytest.Function) and asyncio.iscoroutinefunction(item.function):
+            item.fixturenames.insert(0, "_tell_tasks_that_hang")
+
+
+@pytest.fixture
+async def _tell_tasks_that_hang() -> AsyncIterator[None]:
+    loop = asyncio.get_running_loop()
+    timer = threading.Timer(TELL_AFTER_SECONDS, loop.call_soon_threadsafe, (_print_tasks,))
+    timer.daemon = True
+    timer.start()
+    yield
+    timer.cancel()
+
+
+def _print_tasks() -> None:
+    for task in asyncio.all_tasks():
+        task.print_stack(file=sys.stderr)

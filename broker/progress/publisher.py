@@ -217,6 +217,10 @@ class MqttPublisher:
             self._lost += not message.retain
             raise
         self._published += 1
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            # wait_for, as aiomqtt uses it, loses a cancellation that comes together with the answer (before 3.12).
+            raise asyncio.CancelledError
 
     async def _say_goodbye(self, client: aiomqtt.Client) -> None:
         # A clean disconnect suppresses the last will, so say it aloud.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import NoReturn, Self
 
 import aiomqtt
@@ -91,6 +92,33 @@ async def test_it_ends_when_it_is_told_to_even_if_the_connection_breaks_over_it(
     publisher = MqttPublisher("mqtt://127.0.0.1:1")
     running = asyncio.create_task(publisher.run())
     await publisher.wait_connected()
+    running.cancel()
+    done, _ = await asyncio.wait([running], timeout=10)
+    assert done
+    assert running.cancelled()
+
+
+class _LosesTheCancellation(_BreaksOnLeaving):
+    """A connection whose answer comes together with the cancellation, which is lost (asyncio.wait_for before 3.12)."""
+
+    asked = asyncio.Event()
+
+    async def __aexit__(self, *_: object) -> None:
+        """Is left without trouble."""
+
+    async def publish(self, *arguments: object, **__: object) -> None:
+        if "jobs" in str(arguments[0]):
+            self.asked.set()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+
+
+async def test_it_ends_even_if_a_message_was_being_taken_when_it_was_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aiomqtt, "Client", _LosesTheCancellation)
+    publisher = MqttPublisher("mqtt://127.0.0.1:1")
+    publisher.publish_nowait(progress_event(1))
+    running = asyncio.create_task(publisher.run())
+    await _LosesTheCancellation.asked.wait()
     running.cancel()
     done, _ = await asyncio.wait([running], timeout=10)
     assert done
