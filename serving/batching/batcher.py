@@ -29,6 +29,9 @@ _logger = logging.getLogger(__name__)
 
 # A model with a cap may keep this fraction of all room, so that what it is made to wait with takes none from others.
 _OWN_ROOM = 4
+# Small calls of one turn that take no longer together run where they are: to hand them over costs more than the
+# others lose, who wait about as long for the turn's reading and writing anyway.
+_SHORT_SECONDS = 1e-3
 # Batches that take at most so many seconds are handed over before a worker is free. For longer ones a turn of the event
 # loop is nothing, and what they were made of could not be changed any more.
 _RUN_AHEAD_SECONDS = 0.005
@@ -176,7 +179,7 @@ class Batcher:
         """Run calls of one version here if all of them together are small, else let them wait for a worker."""
         loaded = calls[0].loaded
         account = loaded.account
-        small = len(calls) == 1 or sum([call.elements for call in calls]) <= calls[0].session.inline_elements
+        small = len(calls) == 1 or self._is_short(calls)
         if not small or account.waiting or not account.may_run(time.perf_counter()):
             self._enqueue_all(calls)
         elif len(calls) == 1:
@@ -184,6 +187,14 @@ class Batcher:
         else:
             for batch in batches_of(calls):
                 self._run_inline(batch)
+
+    @staticmethod
+    def _is_short(calls: list[Call]) -> bool:
+        """Whether all of them, each small by itself, hold the event loop up no longer than their bytes do."""
+        session = calls[0].session
+        if sum([call.elements for call in calls]) <= session.inline_elements:
+            return True
+        return 0.0 < session.estimate(sum([call.rows for call in calls])) <= _SHORT_SECONDS  # 0 is unknown
 
     def _enqueue_all(self, calls: list[Call]) -> None:
         for call in calls:

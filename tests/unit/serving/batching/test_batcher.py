@@ -326,6 +326,17 @@ async def test_what_came_while_the_worker_was_busy_runs_together(session: Sessio
     assert plus.sizes() == {2: 1}
 
 
+@pytest.mark.parametrize(("seconds", "here"), [(0.0002, True), (0.002, False)])
+async def test_small_calls_of_one_turn_run_on_the_loop_while_short_together(seconds: float, here: bool) -> None:
+    plus = Plus(Stage(100, 100_000))
+    plus.session.inline_elements = 8
+    plus.session.batching = Batching(LatencyProfile((1,), (seconds,)))
+    many = [plus.ask(value) for value in range(3)]
+    await asyncio.sleep(0)
+    assert [call.result.done() for call in many] == [here] * 3
+    assert await values(many) == [1, 2, 3]
+
+
 async def test_more_than_the_event_loop_should_do_goes_to_a_worker() -> None:
     plus = Plus(Stage(100, 100_000))
     plus.session.inline_elements = 8
