@@ -229,18 +229,18 @@ class Server:
         renewal = Renewal(sockets, lifecycle, registry, self._announce, self._on_handed_over)
         add_handover(routes, renewal)
         begin = partial(self._begin, sockets, http, grpc)
+        serving = asyncio.Event()
         try:
             await verifier.start()  # first, so that it warms up meanwhile
             tasks.start(plane.loop_lag.watch(), "loop lag")
+            _hand_over_on_signal(tasks, renewal, serving)
             if self._predecessor is None:
                 await begin()
                 tasks.start(self._load_all(lifecycle, grpc), "load all")
             else:
                 await take_over(self._predecessor, lifecycle, plane, begin)
                 await self._say_ready(grpc)
-            asyncio.get_running_loop().add_signal_handler(
-                signal.SIGHUP, lambda: tasks.start(renewal.on_signal(), "hand over")
-            )
+            serving.set()
             await self._leave.wait()
             _logger.info("Leaving: requests in flight get %g s", settings.drain_timeout)
         finally:
@@ -300,3 +300,13 @@ class Server:
         memory.spare_what_stays()
         await grpc.set_ready(True)
         _logger.info("Ready")
+
+
+def _hand_over_on_signal(tasks: TaskOwner, renewal: Renewal, serving: asyncio.Event) -> None:
+    """Take SIGHUP from before the process id is announced, or it would end the process; obey once it serves."""
+
+    async def hand_over() -> None:
+        await serving.wait()
+        await renewal.on_signal()
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: tasks.start(hand_over(), "hand over"))
