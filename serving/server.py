@@ -213,12 +213,7 @@ class Server:
         )
         http = HttpServer(routes, limits, budget)
         metrics = Metrics(registry)
-        metrics.add_gauge("tiercel_http_connections", "HTTP connections that are open", lambda: http.connections)
-        metrics.add_gauge(
-            "tiercel_event_loop_lag_seconds",
-            "How late the event loop came in the last seconds, 99th percentile",
-            lambda: plane.loop_lag.as_json(time.perf_counter())[0]["p99"] or 0.0,
-        )
+        _add_gauges(metrics, http, plane)
         add_metrics(routes, metrics)
         descriptions = Descriptions(registry, settings.max_batch_rows, settings.inference_threads)
         add_descriptions(routes, descriptions)
@@ -310,3 +305,12 @@ def _hand_over_on_signal(tasks: TaskOwner, renewal: Renewal, serving: asyncio.Ev
         await renewal.on_signal()
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: tasks.start(hand_over(), "hand over"))
+
+
+def _add_gauges(metrics: Metrics, http: HttpServer, plane: DataPlane) -> None:
+    metrics.add_gauge("tiercel_http_connections", "HTTP connections that are open", lambda: http.connections)
+    metrics.add_gauge(
+        "tiercel_event_loop_lag_seconds",
+        "How late the event loop came in the last seconds, 99th percentile",
+        lambda: plane.loop_lag.as_json(time.perf_counter())[0]["p99"] or 0.0,
+    )

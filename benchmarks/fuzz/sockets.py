@@ -55,7 +55,7 @@ class _Smoke:
                 problems.append(f"{name}: {error!r}")
             if problem := self._not_well():
                 problems.append(f"{name}: {problem}")
-        time.sleep(0.5)
+        time.sleep(0.5)  # a real server: it needs a moment to notice the connections that were cut
         open_now = [each for each in self._process.net_connections("tcp") if each.status == psutil.CONN_ESTABLISHED]
         if len(open_now) > 5:
             problems.append(f"{len(open_now)} connections are still open")

@@ -106,10 +106,10 @@ def swap_again_and_again(
         reply = server.load("m")
         if reply.status != 200:
             raise RuntimeError(f"{reply.error}\n{server.log.read_text()[-4000:]}")
-        time.sleep(PAUSE_SECONDS)
+        time.sleep(PAUSE_SECONDS)  # what follows a swap belongs to its window
         done.append(Swap(begin, time.monotonic(), process.memory_info().rss))
         if len(done) % max(1, swaps // 10) == 0:
-            time.sleep(quiet_seconds)
+            time.sleep(quiet_seconds)  # what the windows are compared with
     return done
 
 
@@ -197,7 +197,7 @@ def measure(name: str, swaps: int, connections: int, seconds: float, quiet_secon
         onnx_models.put(root / "models", "m", 1, contents[1].read_bytes())
         with serving(root / "models", root) as server:
             with load_process(server, layers[0], connections, root) as notes:
-                time.sleep(1.0)
+                time.sleep(1.0)  # the load warms up
                 swapped = swap_again_and_again(server, contents, swaps, time.monotonic() + seconds, quiet_seconds)
             return {
                 "model_bytes": contents[0].stat().st_size,

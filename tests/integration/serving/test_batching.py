@@ -69,7 +69,7 @@ class Client(threading.Thread):
         content = json.loads(answer.read())
         try:
             (expected,) = self._sessions[model].run(None, {name: value})
-        except Exception:
+        except Exception:  # ONNX Runtime's errors have no common base
             if answer.status != 400 or "out of data bounds" not in content["error"]:
                 self.wrong.append(f"{model}: {answer.status} {content}")
             return
