@@ -61,7 +61,10 @@ def check_feasible(spec: JobSpec, nodes: Sequence[Node]) -> None:
     Raises:
         InvalidSpecError: None could; ``field`` names the first need that none of them meets.
     """
-    left = [NodeView(node.id, node.cpu_cores, node.memory_bytes, node.runtimes, node.images) for node in nodes]
+    left = [
+        NodeView(node.id, node.cpu_cores, node.memory_bytes, node.runtimes, node.images, node.accelerators)
+        for node in nodes
+    ]
     for field, ask, words in _needs(spec):
         able = [node for node in left if can_hold(node, ask)]
         if left and not able:
@@ -75,7 +78,9 @@ def _needs(spec: JobSpec) -> tuple[tuple[str, JobView, Callable[[list[NodeView]]
     runtime = JobView("", "", 0.0, spec.direction, (), nothing, runtime=spec.runtime)
     image = replace(runtime, image=spec.image)
     cores = replace(image, resources=replace(nothing, cpu_cores=spec.resources.cpu_cores))
-    memory = replace(image, resources=spec.resources)
+    memory = replace(image, resources=replace(spec.resources, accelerators=0, accelerator_memory_bytes=0))
+    devices = replace(image, resources=replace(spec.resources, accelerator_memory_bytes=0))
+    device_memory = replace(image, resources=spec.resources)
     return (
         ("runtime", runtime, lambda nodes: f"no node offers {spec.runtime or 'any'!r}; there is {_offered(nodes)}"),
         ("image", image, lambda _: f"no node has {spec.image!r}; build it there (make image) or pull it, with its tag"),
@@ -93,6 +98,22 @@ def _needs(spec: JobSpec) -> tuple[tuple[str, JobView, Callable[[list[NodeView]]
             lambda nodes: (
                 f"{spec.resources.memory_bytes} are more than any node that could run it has "
                 f"({max(node.memory_bytes for node in nodes)})"
+            ),
+        ),
+        (
+            "resources.accelerators",
+            devices,
+            lambda nodes: (
+                f"{spec.resources.accelerators} are more than any node that could run it has in good order "
+                f"({max(sum(not each.problem for each in node.accelerators) for node in nodes)})"
+            ),
+        ),
+        (
+            "resources.accelerator_memory_bytes",
+            device_memory,
+            lambda nodes: (
+                f"{spec.resources.accelerator_memory_bytes} are more than the accelerators of any node have "
+                f"({max(each.memory_bytes for node in nodes for each in node.accelerators)} at most)"
             ),
         ),
     )

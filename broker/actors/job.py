@@ -178,6 +178,7 @@ class JobActor(Actor[JobInput]):
             share=move.share if move is not None else job.share,
             observations=tuple(self._observations),
             cpu_seconds=job.cpu_seconds,
+            accelerator_seconds=job.accelerator_seconds,
             name=job.spec.name,
             tenant_weight=self._tenant_weight,
             workload=self._workload,

@@ -227,5 +227,9 @@ class NodeActor(Actor[NodeMessage]):
 
     def _show_scheduler(self) -> None:
         node = self._life.node
-        view = NodeView(node.id, node.cpu_cores, node.memory_bytes, node.runtimes, node.images) if node.online else None
+        view = _view(node) if node.online else None
         self._peers.observe_node(node.id, view)
+
+
+def _view(node: Node) -> NodeView:
+    return NodeView(node.id, node.cpu_cores, node.memory_bytes, node.runtimes, node.images, node.accelerators)

@@ -165,7 +165,8 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
                 beat = request.heartbeat
                 self._system.measure_endpoints(actor.node.id, usages_of(beat), lag_of(beat))
                 for usage in request.heartbeat.runs:
-                    await self._system.deliver_to_job(usage.run_id, UsageMeasured(usage.run_id, usage.cpu_seconds))
+                    measured = UsageMeasured(usage.run_id, usage.cpu_seconds, usage.accelerator_seconds)
+                    await self._system.deliver_to_job(usage.run_id, measured)
             case "run":
                 await self._hear_run(request.run)
             case "progress":
@@ -189,6 +190,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
                 # The node's word is not enough: a job goes on elsewhere only from what is here.
                 carried=run.carried and self._carried.find(run.run_id) is not None,
                 carry_error=run.carry_error,
+                accelerator_seconds=run.accelerator_seconds,
             )
             await self._system.deliver_to_job(run.run_id, message)
 
@@ -200,6 +202,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
             metrics=dict(progress.metrics),
             at=seconds_of(progress.at) if progress.HasField("at") else math.inf,
             cpu_seconds=progress.cpu_seconds,
+            accelerator_seconds=progress.accelerator_seconds,
         )
         await self._system.deliver_to_job(progress.run_id, message)
 

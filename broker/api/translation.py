@@ -79,6 +79,8 @@ def spec_from_wire(message: common_pb2.JobSpec) -> JobSpec:
         resources=Resources(
             message.resources.cpu_cores or defaults.cpu_cores,
             message.resources.memory_bytes or defaults.memory_bytes,
+            message.resources.accelerators,
+            message.resources.accelerator_memory_bytes,
         ),
         # An image asks for the one runtime that can use it.
         runtime=message.runtime or ("docker" if message.image else ""),
@@ -99,7 +101,12 @@ def spec_to_wire(spec: JobSpec, *, script_text: bool = True) -> common_pb2.JobSp
         metric=spec.metric,
         direction=direction_to_wire(spec.direction),
         tiers=[tier_to_wire(tier) for tier in spec.tiers],
-        resources=common_pb2.Resources(cpu_cores=spec.resources.cpu_cores, memory_bytes=spec.resources.memory_bytes),
+        resources=common_pb2.Resources(
+            cpu_cores=spec.resources.cpu_cores,
+            memory_bytes=spec.resources.memory_bytes,
+            accelerators=spec.resources.accelerators,
+            accelerator_memory_bytes=spec.resources.accelerator_memory_bytes,
+        ),
         runtime=spec.runtime,
         max_epochs=spec.max_epochs,
         report_timeout_seconds=spec.report_timeout_seconds,
@@ -121,7 +128,15 @@ def tier_to_wire(tier: Tier) -> common_pb2.Tier:
 
 def share_to_wire(share: Share) -> common_pb2.Share:
     """A share as the wire has it."""
-    return common_pb2.Share(cpu_weight=share.cpu_weight, cpu_cap_cores=share.cpu_cap_cores or 0.0, reason=share.reason)
+    return common_pb2.Share(
+        cpu_weight=share.cpu_weight,
+        cpu_cap_cores=share.cpu_cap_cores or 0.0,
+        reason=share.reason,
+        accelerators=[
+            common_pb2.AcceleratorShare(id=held.id, fraction=held.fraction, memory_bytes=held.memory_bytes)
+            for held in share.accelerators
+        ],
+    )
 
 
 def tier_status_to_wire(status: TierStatus) -> jobs_pb2.TierStatus:
@@ -157,6 +172,7 @@ def job_to_wire(job: Job) -> jobs_pb2.Job:
         node_id=job.node_id,
         share=share_to_wire(job.share) if job.share is not None else None,
         cpu_seconds=job.cpu_seconds,
+        accelerator_seconds=job.accelerator_seconds,
         attempts=job.attempts,
         log_tail=job.log_tail,
     )
@@ -170,9 +186,15 @@ def event_to_wire(event: JobEvent) -> jobs_pb2.JobEvent:
     match event.change:
         case StateChanged(state, reason):
             message.state_changed.CopyFrom(jobs_pb2.StateChanged(state=_JOB_STATES[state], reason=reason))
-        case ProgressMade(epoch, value, metrics, cpu_seconds):
+        case ProgressMade(epoch, value, metrics, cpu_seconds, accelerator_seconds):
             message.progress_made.CopyFrom(
-                jobs_pb2.ProgressMade(epoch=epoch, value=value, metrics=metrics, cpu_seconds=cpu_seconds)
+                jobs_pb2.ProgressMade(
+                    epoch=epoch,
+                    value=value,
+                    metrics=metrics,
+                    cpu_seconds=cpu_seconds,
+                    accelerator_seconds=accelerator_seconds,
+                )
             )
         case TierChanged(tier):
             message.tier_changed.CopyFrom(jobs_pb2.TierChanged(tier=tier_status_to_wire(tier)))

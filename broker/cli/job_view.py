@@ -32,7 +32,12 @@ class JobView:
                 first = value if self.first_value is None else self.first_value
                 best = value if job.best_value is None else job.spec.direction.better(job.best_value, value)
                 progressed = dataclasses.replace(
-                    job, epoch=event.epoch, latest_value=value, best_value=best, cpu_seconds=event.cpu_seconds
+                    job,
+                    epoch=event.epoch,
+                    latest_value=value,
+                    best_value=best,
+                    cpu_seconds=event.cpu_seconds,
+                    accelerator_seconds=event.accelerator_seconds,
                 )
                 return JobView(progressed, first)
             case TierEvent(tier=tier):

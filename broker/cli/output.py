@@ -16,6 +16,7 @@ from tiercel.broker.domain.jobs import JobState, TierState
 if TYPE_CHECKING:
     from tiercel.broker.client import DecisionInfo, EndpointInfo, JobInfo, NodeInfo, TierInfo
     from tiercel.broker.domain.endpoints import DelayWindow
+    from tiercel.broker.domain.jobs import Resources
     from tiercel.broker.domain.shares import Share
 
 # What a script prints or a job's reason says is not to move the cursor or rename the window.
@@ -115,7 +116,8 @@ def share_cell(job: JobInfo) -> str:
 
 def _share_text(share: Share) -> str:
     cap = f" ≤{share.cpu_cap_cores:.2g}" if share.cpu_cap_cores else ""
-    return f"{share.cpu_weight:.0%}{cap}"
+    held = ", ".join(f"{each.fraction:.0%}" for each in share.accelerators)
+    return f"{share.cpu_weight:.0%}{cap}" + (f" + GPU {held}" if held else "")
 
 
 def delay_cell(endpoint: EndpointInfo) -> str:
@@ -230,15 +232,29 @@ def job_lines(job: JobInfo) -> list[str]:
         f"endpoint  {spec.endpoint}",
         f"progress  epoch {job.epoch} of {spec.max_epochs}",
         f"metric    {spec.metric} {number(job.latest_value)} (best {number(job.best_value)}, {spec.direction.value})",
-        f"node      {job.node_id or '-'}, attempt {job.attempts}, {job.cpu_seconds:.1f} CPU seconds",
+        f"node      {job.node_id or '-'}, attempt {job.attempts}, {_used(job)}",
         f"share     {share_cell(job)}"
         + (f": {clean(job.share.reason)}" if job.share and not job.state.is_final else ""),
-        f"asked     {spec.resources.cpu_cores:g} cores, {memory(spec.resources.memory_bytes)}",
+        f"asked     {_asked(spec.resources)}",
         *(_tier_line(tier) for tier in job.tiers),
     ]
     if job.log_tail:
         lines += ["last output:", *(f"  {line}" for line in clean(job.log_tail).splitlines())]
     return lines
+
+
+def _used(job: JobInfo) -> str:
+    words = f"{job.cpu_seconds:.1f} CPU seconds"
+    return f"{words}, {job.accelerator_seconds:.1f} GPU seconds" if job.accelerator_seconds else words
+
+
+def _asked(resources: Resources) -> str:
+    words = f"{resources.cpu_cores:g} cores, {memory(resources.memory_bytes)}"
+    if not resources.accelerators:
+        return words
+    needed = resources.accelerator_memory_bytes
+    each = f"{memory(needed)} of it" if needed else "all of it"
+    return f"{words}, {resources.accelerators} GPU{'s' if resources.accelerators > 1 else ''} with {each}"
 
 
 def _tier_line(tier: TierInfo) -> str:

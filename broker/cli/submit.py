@@ -44,6 +44,12 @@ def submit(
     image: Annotated[str, typer.Option(help="Container image.")] = "",
     cpu_cores: Annotated[float | None, typer.Option(help="Cores that it can use at the same time.")] = None,
     memory: Annotated[str, typer.Option(help="Memory limit, such as 2GiB.")] = "",
+    accelerators: Annotated[
+        int | None, typer.Option(help="Accelerators that it uses at the same time; none when left out.")
+    ] = None,
+    accelerator_memory: Annotated[
+        str, typer.Option(help="What it needs on each, such as 8GiB; all of it, and so alone, when left out.")
+    ] = "",
     max_epochs: Annotated[int | None, typer.Option(help="Epochs that it may train at most.")] = None,
     endpoint_objective_ms: Annotated[
         float | None, typer.Option(help="Milliseconds that an answer of the endpoint may take.")
@@ -56,7 +62,12 @@ def submit(
     tenant: TenantName = "default",
 ) -> None:
     """Create a training job from a file, from flags, or from a file with flags that replace its fields."""
-    resources = {"cpu_cores": cpu_cores, "memory": memory}
+    resources = {
+        "cpu_cores": cpu_cores,
+        "memory": memory,
+        "accelerators": accelerators,
+        "accelerator_memory": accelerator_memory,
+    }
     flags = {
         "script": str(script) if script else "",
         "module": module,

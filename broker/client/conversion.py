@@ -23,7 +23,7 @@ from tiercel.broker.client.info import (
 )
 from tiercel.broker.domain.endpoints import DelayWindow
 from tiercel.broker.domain.jobs import Direction, JobSpec, JobState, Resources, Script, Tier, TierState
-from tiercel.broker.domain.shares import Share
+from tiercel.broker.domain.shares import AcceleratorShare, Share
 from tiercel.v1 import common_pb2, jobs_pb2
 
 _DIRECTIONS = {Direction.MAX: common_pb2.DIRECTION_MAX, Direction.MIN: common_pb2.DIRECTION_MIN}
@@ -42,7 +42,12 @@ def spec_to_wire(spec: JobSpec) -> common_pb2.JobSpec:
             common_pb2.Tier(target=tier.target, value=tier.value, deadline_seconds=tier.deadline_seconds or 0)
             for tier in spec.tiers
         ],
-        resources=common_pb2.Resources(cpu_cores=spec.resources.cpu_cores, memory_bytes=spec.resources.memory_bytes),
+        resources=common_pb2.Resources(
+            cpu_cores=spec.resources.cpu_cores,
+            memory_bytes=spec.resources.memory_bytes,
+            accelerators=spec.resources.accelerators,
+            accelerator_memory_bytes=spec.resources.accelerator_memory_bytes,
+        ),
         runtime=spec.runtime,
         max_epochs=spec.max_epochs,
         report_timeout_seconds=spec.report_timeout_seconds,
@@ -74,6 +79,7 @@ def job_from_wire(job: jobs_pb2.Job) -> JobInfo:
         node_id=job.node_id,
         share=_share(job.share) if job.HasField("share") else None,
         cpu_seconds=job.cpu_seconds,
+        accelerator_seconds=job.accelerator_seconds,
         attempts=job.attempts,
         log_tail=job.log_tail,
     )
@@ -87,7 +93,8 @@ def event_from_wire(event: jobs_pb2.JobEvent) -> JobEvent | None:
             return StateEvent(*about, _job_state(event.state_changed.state), event.state_changed.reason)
         case "progress_made":
             progress = event.progress_made
-            return ProgressEvent(*about, progress.epoch, progress.value, dict(progress.metrics), progress.cpu_seconds)
+            used = (progress.cpu_seconds, progress.accelerator_seconds)
+            return ProgressEvent(*about, progress.epoch, progress.value, dict(progress.metrics), *used)
         case "tier_changed":
             return TierEvent(*about, _tier(event.tier_changed.tier))
         case "share_changed":
@@ -183,7 +190,12 @@ def _spec(spec: common_pb2.JobSpec) -> JobSpec:
         module=spec.module,
         image=spec.image,
         arguments=tuple(spec.arguments),
-        resources=Resources(spec.resources.cpu_cores, spec.resources.memory_bytes),
+        resources=Resources(
+            spec.resources.cpu_cores,
+            spec.resources.memory_bytes,
+            spec.resources.accelerators,
+            spec.resources.accelerator_memory_bytes,
+        ),
         runtime=spec.runtime,
         max_epochs=spec.max_epochs,
         report_timeout_seconds=spec.report_timeout_seconds,
@@ -216,7 +228,8 @@ def _job_state(state: jobs_pb2.JobState.ValueType) -> JobState:
 
 
 def _share(share: common_pb2.Share) -> Share:
-    return Share(share.cpu_weight, share.cpu_cap_cores or None, share.reason)
+    held = tuple(AcceleratorShare(each.id, each.fraction, each.memory_bytes) for each in share.accelerators)
+    return Share(share.cpu_weight, share.cpu_cap_cores or None, share.reason, held)
 
 
 def _time(at: Timestamp) -> datetime:

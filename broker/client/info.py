@@ -82,6 +82,7 @@ class JobInfo(_Jsonable):
         cpu_seconds: CPU seconds that it has used.
         attempts: How many times it was started.
         log_tail: Last lines of its output, if it failed.
+        accelerator_seconds: Seconds that it kept an accelerator busy; of several, the busiest counts.
     """
 
     id: str
@@ -101,6 +102,7 @@ class JobInfo(_Jsonable):
     cpu_seconds: float
     attempts: int
     log_tail: str
+    accelerator_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,7 @@ class ProgressEvent(_JobEvent):
     value: float
     metrics: Mapping[str, float]
     cpu_seconds: float
+    accelerator_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,11 @@ def _tier(value: object) -> object:
 class _Resources(_Strict):
     cpu_cores: float = _DEFAULTS.resources.cpu_cores
     memory: ByteSize = ByteSize(_DEFAULTS.resources.memory_bytes)
+    accelerators: int = 0
+    accelerator_memory: ByteSize = ByteSize(0)
+
+    def to_domain(self) -> Resources:
+        return Resources(self.cpu_cores, int(self.memory), self.accelerators, int(self.accelerator_memory))
 
 
 class _Spec(_Strict):
@@ -94,7 +99,7 @@ def parse_spec(values: Mapping[str, Any]) -> JobSpec:
         module=spec.module,
         image=spec.image,
         arguments=tuple(spec.arguments),
-        resources=Resources(spec.resources.cpu_cores, int(spec.resources.memory)),
+        resources=spec.resources.to_domain(),
         runtime=spec.runtime,
         max_epochs=spec.max_epochs,
         report_timeout_seconds=spec.report_timeout_seconds,

@@ -26,6 +26,7 @@ class ProgressMade:
     value: float
     metrics: Mapping[str, float]
     cpu_seconds: float
+    accelerator_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

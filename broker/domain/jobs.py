@@ -61,10 +61,15 @@ class Resources:
     Attributes:
         cpu_cores: Cores its process can use at the same time.
         memory_bytes: Memory limit in bytes.
+        accelerators: Devices that its program uses at the same time; 0: it cannot use any, and gets none.
+        accelerator_memory_bytes: Memory that it needs on each of them; 0: all there is, so that it shares the device
+            with nobody.
     """
 
     cpu_cores: float = 1.0
     memory_bytes: int = 2 * 1024**3
+    accelerators: int = 0
+    accelerator_memory_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,13 +175,15 @@ class Observation:
         at: When it was reported, seconds since the Unix epoch.
         epoch: Training epoch it belongs to.
         value: The spec's metric.
-        cpu_seconds: CPU seconds the run had used by then.
+        cpu_seconds: CPU seconds the job had used by then.
+        accelerator_seconds: Seconds of the accelerator that it keeps busiest, likewise.
     """
 
     at: float
     epoch: int
     value: float
     cpu_seconds: float
+    accelerator_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +220,8 @@ class Job:
         last_sequence: Number of the present run's latest report that was taken in.
         cpu_seconds: CPU seconds of all its runs.
         finished_runs_cpu_seconds: CPU seconds of its earlier runs alone.
+        accelerator_seconds: Seconds that all its runs kept an accelerator busy; of several, the busiest counts.
+        finished_runs_accelerator_seconds: The same of its earlier runs alone.
         node_id: Where it is placed, or empty.
         share: What it may use there, or None.
         stop_reason: Why it was asked to stop, or empty; decides the final state.
@@ -245,6 +254,8 @@ class Job:
     last_sequence: int = 0
     cpu_seconds: float = 0.0
     finished_runs_cpu_seconds: float = 0.0
+    accelerator_seconds: float = 0.0
+    finished_runs_accelerator_seconds: float = 0.0
     node_id: str = ""
     share: Share | None = None
     stop_reason: str = ""

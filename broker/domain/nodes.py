@@ -6,6 +6,23 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
+class Accelerator:
+    """A device that trains or serves faster than the CPU.
+
+    Attributes:
+        id: As its driver calls it for good: ``GPU-...`` or, for a slice of one, ``MIG-...``.
+        name: Its make.
+        memory_bytes: All of its memory.
+        problem: Why nothing new should be put on it, in plain words; empty while it is well.
+    """
+
+    id: str
+    name: str
+    memory_bytes: int
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """A machine with an agent, as the broker knows it.
 
@@ -20,6 +37,7 @@ class Node:
         lease_epoch: Counts its connections; messages of older ones are void.
         serving_http: Where its inference server answers over HTTP, ``host:port``, or empty.
         serving_grpc: The same over gRPC.
+        accelerators: Devices that jobs may use, in the order of the machine's bus.
     """
 
     id: str
@@ -32,3 +50,4 @@ class Node:
     lease_epoch: int = 0
     serving_http: str = ""
     serving_grpc: str = ""
+    accelerators: tuple[Accelerator, ...] = ()

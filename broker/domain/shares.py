@@ -6,6 +6,23 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class AcceleratorShare:
+    """What a workload may use of one accelerator.
+
+    Which devices it holds, and how much memory there, is fixed while it runs; the fraction changes live.
+
+    Attributes:
+        id: The device, as :class:`.nodes.Accelerator` has it.
+        fraction: Fraction of the device's time under contention, in (0, 1]. What it leaves unused flows to others.
+        memory_bytes: Memory that it may hold there.
+    """
+
+    id: str
+    fraction: float
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Share:
     """What a workload may use, and why.
 
@@ -13,16 +30,29 @@ class Share:
         cpu_weight: Fraction of the node's CPU under contention, in (0, 1]. What it leaves unused flows to others.
         cpu_cap_cores: Hard ceiling in cores, or None. Only for policies that ask for one.
         reason: Why, in a sentence that a tenant can read.
+        accelerators: What it holds of the node's accelerators; empty for a job that cannot use any.
     """
 
     cpu_weight: float
     cpu_cap_cores: float | None = None
     reason: str = ""
+    accelerators: tuple[AcceleratorShare, ...] = ()
 
     def same_limits(self, other: Share | None, *, tolerance: float = 0.0) -> bool:
-        """Whether ``other`` grants the same, up to an absolute ``tolerance`` of weight and an equal cap."""
+        """Whether ``other`` grants the same: an equal cap, the same devices, fractions that differ by ``tolerance``.
+
+        Args:
+            other: What to compare with.
+            tolerance: By how much the CPU's weight and each device's fraction may differ, absolute.
+        """
         return (
             other is not None
             and self.cpu_cap_cores == other.cpu_cap_cores
             and abs(self.cpu_weight - other.cpu_weight) <= tolerance
+            and len(self.accelerators) == len(other.accelerators)
+            and all(
+                (mine.id, mine.memory_bytes) == (theirs.id, theirs.memory_bytes)
+                and abs(mine.fraction - theirs.fraction) <= tolerance
+                for mine, theirs in zip(self.accelerators, other.accelerators, strict=True)
+            )
         )

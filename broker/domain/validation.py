@@ -10,13 +10,14 @@ from tiercel.broker.domain.errors import InvalidSpecError
 from tiercel.broker.domain.jobs import Direction
 
 if TYPE_CHECKING:
-    from tiercel.broker.domain.jobs import JobSpec, Script
+    from tiercel.broker.domain.jobs import JobSpec, Resources, Script
 
 MAX_TIERS = 32
 MAX_SCRIPT_BYTES = 1024 * 1024
 MIN_MEMORY_BYTES = 64 * 1024**2
 # What a database's integers hold.
 MAX_MEMORY_BYTES = 2**62
+MAX_ACCELERATORS = 64
 MAX_OBJECTIVE_SECONDS = 3600.0
 MAX_ARGUMENTS = 256
 MAX_ARGUMENTS_CHARACTERS = 64 * 1024
@@ -140,6 +141,7 @@ def _validate_limits(spec: JobSpec) -> None:
         )
     if memory > MAX_MEMORY_BYTES:
         raise _refuse("resources.memory_bytes", f"{memory} bytes are more than any machine has")
+    _validate_accelerators(spec.resources)
     if spec.max_epochs < 1:
         raise _refuse("max_epochs", f"{spec.max_epochs} is not a positive number of epochs")
     if not (math.isfinite(spec.report_timeout_seconds) and spec.report_timeout_seconds > 0):
@@ -150,4 +152,17 @@ def _validate_limits(spec: JobSpec) -> None:
             "endpoint_objective_seconds",
             f"{objective} is not a delay that an endpoint can aim at; give seconds above 0 and up to "
             f"{MAX_OBJECTIVE_SECONDS:g}, such as 0.05, or leave it out",
+        )
+
+
+def _validate_accelerators(resources: Resources) -> None:
+    count, memory = resources.accelerators, resources.accelerator_memory_bytes
+    if not 0 <= count <= MAX_ACCELERATORS:
+        raise _refuse("resources.accelerators", f"{count} is not a number of devices from 0 to {MAX_ACCELERATORS}")
+    if not 0 <= memory <= MAX_MEMORY_BYTES:
+        raise _refuse("resources.accelerator_memory_bytes", f"{memory} bytes are not what a device can have")
+    if memory and not count:
+        raise _refuse(
+            "resources.accelerator_memory_bytes",
+            "says what the job needs on each accelerator, but it asks for none; add resources.accelerators",
         )

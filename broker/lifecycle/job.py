@@ -88,8 +88,8 @@ def handle(job: Job, event: JobInput, now: float) -> Step:  # noqa: C901 - one c
             return job_run.run_unknown(job, run_id, now)
         case Reported():
             return job_run.reported(job, event, now)
-        case UsageMeasured(run_id, cpu_seconds):
-            return job_run.usage_measured(job, run_id, cpu_seconds)
+        case UsageMeasured():
+            return job_run.usage_measured(job, event)
         case RunExited():
             return job_end.run_exited(job, event, now)
         case NodeSilent(node_id):

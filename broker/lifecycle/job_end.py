@@ -15,8 +15,9 @@ from tiercel.broker.lifecycle.job_steps import (
     delivering,
     enter,
     request_deliveries,
-    with_cpu,
+    with_run_counted,
     with_tier,
+    with_work,
 )
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def run_exited(job: Job, event: RunExited, now: float) -> Step:
         # The node repeats itself until the run is no longer wanted.
         return job, (WithdrawRun(job.node_id, event.run_id),) if job.node_id else ()
     withdraw = WithdrawRun(job.node_id, job.run_id)
-    job = replace(with_cpu(job, event.cpu_seconds), run_active=False)
+    job = replace(with_work(job, event.cpu_seconds, event.accelerator_seconds), run_active=False)
     if job.move is not None and job_move.was_stopped_to_move(job, event):
         job, effects = _left_to_move(job, job.move, event, now)
         return job, (withdraw, *effects)
@@ -114,9 +115,8 @@ def requeue(job: Job, reason: str, now: float, *, checkpoint_node: str = "") -> 
 
 def _wait_again(job: Job, reason: str, *, checkpoint_node: str) -> Step:
     job = replace(
-        job,
+        with_run_counted(job),
         run_active=False,
-        finished_runs_cpu_seconds=job.cpu_seconds,
         node_id="",
         share=None,
         stop_outcome=None,

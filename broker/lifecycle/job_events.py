@@ -76,6 +76,7 @@ class Reported:
     metrics: Mapping[str, float]
     at: float
     cpu_seconds: float
+    accelerator_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,7 @@ class UsageMeasured:
 
     run_id: str
     cpu_seconds: float
+    accelerator_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class RunExited:
         reason: The node's words when it could not be started or the node ended it.
         log_tail: Last lines of its output.
         cpu_seconds: What it used.
+        accelerator_seconds: How long it kept an accelerator busy.
         lost: It ended through no fault of the job.
         carried: It was stopped to be moved, and the broker has its checkpoint.
         carry_error: It was stopped to be moved, and why its checkpoint could not be sent.
@@ -109,6 +112,7 @@ class RunExited:
     lost: bool = False
     carried: bool = False
     carry_error: str = ""
+    accelerator_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

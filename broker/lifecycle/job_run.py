@@ -18,12 +18,12 @@ from tiercel.broker.lifecycle.job_events import (
     RunExited,
 )
 from tiercel.broker.lifecycle.job_move import moving_words
-from tiercel.broker.lifecycle.job_steps import Step, enter, with_cpu, with_tier
+from tiercel.broker.lifecycle.job_steps import Step, enter, with_tier, with_work
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tiercel.broker.lifecycle.job_events import Reported
+    from tiercel.broker.lifecycle.job_events import Reported, UsageMeasured
 
 # Metrics of one report that are passed on.
 MAX_METRICS = 64
@@ -58,11 +58,11 @@ def run_unknown(job: Job, run_id: str, now: float) -> Step:
     return run_exited(job, RunExited(run_id, exit_code=None, reason=words, lost=True), now)
 
 
-def usage_measured(job: Job, run_id: str, cpu_seconds: float) -> Step:
+def usage_measured(job: Job, event: UsageMeasured) -> Step:
     """The node measured what the run has used."""
-    if run_id != job.run_id or not job.run_active:
+    if event.run_id != job.run_id or not job.run_active:
         return job, ()
-    return with_cpu(job, cpu_seconds), ()
+    return with_work(job, event.cpu_seconds, event.accelerator_seconds), ()
 
 
 def reported(job: Job, event: Reported, now: float) -> Step:
@@ -74,14 +74,15 @@ def reported(job: Job, event: Reported, now: float) -> Step:
         return job, ()
     job, effects = run_is_alive(job, event.run_id, now)
     job = replace(job, last_sequence=event.sequence, epoch=event.epoch, last_heard_at=now)
-    job = with_cpu(job, event.cpu_seconds)
+    job = with_work(job, event.cpu_seconds, event.accelerator_seconds)
     value = event.metrics.get(job.spec.metric)
     if value is None or not math.isfinite(value):
         job, more = fail_running(job, _bad_metric_words(job, event, value))
         return job, (*effects, *more)
     best = value if job.best_value is None else job.spec.direction.better(job.best_value, value)
     job = replace(job, latest_value=value, best_value=best)
-    progress = ProgressMade(event.epoch, value, _passed_on(event.metrics, job.spec.metric), job.cpu_seconds)
+    metrics = _passed_on(event.metrics, job.spec.metric)
+    progress = ProgressMade(event.epoch, value, metrics, job.cpu_seconds, job.accelerator_seconds)
     job, more = _reach_tiers(job, value, min(event.at, now))
     return job, (*effects, Announce(progress), *more)
 

@@ -31,9 +31,22 @@ def with_tier(job: Job, tier: TierStatus) -> Job:
     return replace(job, tiers=tuple(tiers))
 
 
-def with_cpu(job: Job, run_cpu_seconds: float) -> Job:
-    """The job with what its present run has used by now, in CPU seconds; it never becomes less."""
-    return replace(job, cpu_seconds=max(job.cpu_seconds, job.finished_runs_cpu_seconds + run_cpu_seconds))
+def with_work(job: Job, cpu_seconds: float, accelerator_seconds: float) -> Job:
+    """The job with what its present run has used by now; neither ever becomes less."""
+    return replace(
+        job,
+        cpu_seconds=max(job.cpu_seconds, job.finished_runs_cpu_seconds + cpu_seconds),
+        accelerator_seconds=max(job.accelerator_seconds, job.finished_runs_accelerator_seconds + accelerator_seconds),
+    )
+
+
+def with_run_counted(job: Job) -> Job:
+    """The job with what its present run used added to what its finished runs did: the next one counts from 0."""
+    return replace(
+        job,
+        finished_runs_cpu_seconds=job.cpu_seconds,
+        finished_runs_accelerator_seconds=job.accelerator_seconds,
+    )
 
 
 def delivering(job: Job) -> tuple[TierStatus, ...]:

@@ -81,6 +81,7 @@ def _job_message(event: JobEvent) -> Message:
                 "value": progress.value,
                 "metrics": dict(progress.metrics),
                 "cpu_seconds": progress.cpu_seconds,
+                "accelerator_seconds": progress.accelerator_seconds,
             }
             return Message(f"{base}/progress", _payload(event.at, {**about, **news}), qos=0, retain=False)
         case TierChanged() as change:
@@ -90,6 +91,7 @@ def _job_message(event: JobEvent) -> Message:
                 "node": node_id,
                 "cpu_weight": share.cpu_weight,
                 "cpu_cap_cores": share.cpu_cap_cores,
+                "accelerators": {held.id: held.fraction for held in share.accelerators},
                 "reason": share.reason,
             }
             return _state(f"{base}/allocation", event.at, {**about, **allocation})

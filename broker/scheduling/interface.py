@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from tiercel.broker.domain.jobs import Direction, Observation, Resources, TierStatus
+from tiercel.broker.domain.nodes import Accelerator
 from tiercel.broker.domain.shares import Share
 
 
@@ -44,6 +45,7 @@ class JobView:
         share: Its present share, or None.
         observations: The reports kept, oldest first; bounded.
         cpu_seconds: CPU seconds used so far.
+        accelerator_seconds: Seconds of the accelerator that it keeps busiest, likewise.
         name: What its tenant calls it.
         tenant_weight: Its tenant's weight among tenants, > 0.
         workload: Equal for jobs that train the same thing (program, arguments, metric); key of ``Snapshot.history``.
@@ -83,6 +85,7 @@ class JobView:
     migrated_at: float | None = None
     true_work: tuple[float, ...] = ()
     endpoint: str = ""
+    accelerator_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +156,7 @@ class NodeView:
         memory_bytes: Memory that jobs may use.
         runtimes: What it can run jobs with.
         images: Container images at hand.
+        accelerators: Devices that jobs may use.
     """
 
     id: str
@@ -160,6 +164,7 @@ class NodeView:
     memory_bytes: int
     runtimes: tuple[str, ...] = ("process",)
     images: frozenset[str] = field(default_factory=frozenset)
+    accelerators: tuple[Accelerator, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

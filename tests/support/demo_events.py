@@ -75,9 +75,7 @@ def events_of(number: int, job: DemoJob, *, jobs: int) -> Iterator[JobEvent]:
             share = Share(1 / jobs if step == 0 else 0.1 + 0.2 * ((step // 12 + number) % jobs) / jobs * 2)
             yield ShareEvent(sequence, at=_time(seconds), node_id="local", share=share, **about)
         value = goal + (start - goal) * math.exp(-pace * step) + (goal - start) * 0.01
-        yield ProgressEvent(
-            sequence, at=_time(seconds), epoch=step, value=value, metrics={}, cpu_seconds=seconds, **about
-        )
+        yield ProgressEvent(sequence, about["job_id"], about["tenant"], _time(seconds), step, value, {}, seconds)
         while reached < len(job.targets) and job.direction.reaches(value, job.targets[reached]):
             target = job.targets[reached]
             reached += 1

@@ -101,23 +101,61 @@ class Resources(_message.Message):
 
     CPU_CORES_FIELD_NUMBER: _builtins.int
     MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    ACCELERATORS_FIELD_NUMBER: _builtins.int
+    ACCELERATOR_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     cpu_cores: _builtins.float
     """Cores the training process can use at the same time; its thread count."""
     memory_bytes: _builtins.int
     """Memory limit in bytes."""
+    accelerators: _builtins.int
+    """Accelerators that the program uses at the same time; 0: it cannot use any, and gets none."""
+    accelerator_memory_bytes: _builtins.int
+    """Memory in bytes that it needs on each of them; 0: all there is, so that it shares the device with nobody."""
     def __init__(
         self,
         *,
         cpu_cores: _builtins.float = ...,
         memory_bytes: _builtins.int = ...,
+        accelerators: _builtins.int = ...,
+        accelerator_memory_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpu_cores", b"cpu_cores", "memory_bytes", b"memory_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerator_memory_bytes", b"accelerator_memory_bytes", "accelerators", b"accelerators", "cpu_cores", b"cpu_cores", "memory_bytes", b"memory_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Resources: _TypeAlias = Resources  # noqa: Y015
+
+@_typing.final
+class AcceleratorShare(_message.Message):
+    """What a workload may use of one accelerator."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    FRACTION_FIELD_NUMBER: _builtins.int
+    MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """The device, by the id that its driver gives it for good ("GPU-..." or "MIG-...")."""
+    fraction: _builtins.float
+    """Fraction (0..1] of the device's time under contention. Unused share flows to others."""
+    memory_bytes: _builtins.int
+    """Memory in bytes that it may hold there; fixed while it runs."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        fraction: _builtins.float = ...,
+        memory_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fraction", b"fraction", "id", b"id", "memory_bytes", b"memory_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcceleratorShare: _TypeAlias = AcceleratorShare  # noqa: Y015
 
 @_typing.final
 class Share(_message.Message):
@@ -128,22 +166,28 @@ class Share(_message.Message):
     CPU_WEIGHT_FIELD_NUMBER: _builtins.int
     CPU_CAP_CORES_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    ACCELERATORS_FIELD_NUMBER: _builtins.int
     cpu_weight: _builtins.float
     """Fraction (0..1] of the node's CPU under contention. Unused share flows to others (work conserving)."""
     cpu_cap_cores: _builtins.float
     """Hard ceiling in cores; 0 means none."""
     reason: _builtins.str
     """Why the share is what it is, in a sentence a tenant can read."""
+    @_builtins.property
+    def accelerators(self) -> _containers.RepeatedCompositeFieldContainer[Global___AcceleratorShare]:
+        """The accelerators that it holds: the same ones from its start to its end, with fractions that change."""
+
     def __init__(
         self,
         *,
         cpu_weight: _builtins.float = ...,
         cpu_cap_cores: _builtins.float = ...,
         reason: _builtins.str = ...,
+        accelerators: _abc.Iterable[Global___AcceleratorShare] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpu_cap_cores", b"cpu_cap_cores", "cpu_weight", b"cpu_weight", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerators", b"accelerators", "cpu_cap_cores", b"cpu_cap_cores", "cpu_weight", b"cpu_weight", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -176,6 +176,7 @@ class Job(_message.Message):
     CPU_SECONDS_FIELD_NUMBER: _builtins.int
     ATTEMPTS_FIELD_NUMBER: _builtins.int
     LOG_TAIL_FIELD_NUMBER: _builtins.int
+    ACCELERATOR_SECONDS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     tenant: _builtins.str
     state: Global___JobState.ValueType
@@ -195,6 +196,8 @@ class Job(_message.Message):
     """How many times it was started."""
     log_tail: _builtins.str
     """The last lines of its output; filled in when it failed."""
+    accelerator_seconds: _builtins.float
+    """Seconds of accelerators' time that the job's runs have used; 0 for a job that holds none."""
     @_builtins.property
     def spec(self) -> _common_pb2.JobSpec:
         """The spec as accepted, defaults filled in; a script's content is left out."""
@@ -225,10 +228,11 @@ class Job(_message.Message):
         cpu_seconds: _builtins.float = ...,
         attempts: _builtins.int = ...,
         log_tail: _builtins.str = ...,
+        accelerator_seconds: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_best_value", b"_best_value", "_latest_value", b"_latest_value", "best_value", b"best_value", "latest_value", b"latest_value", "share", b"share", "spec", b"spec", "submitted_at", b"submitted_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_value", b"_best_value", "_latest_value", b"_latest_value", "attempts", b"attempts", "best_value", b"best_value", "cpu_seconds", b"cpu_seconds", "epoch", b"epoch", "finished_seconds", b"finished_seconds", "id", b"id", "latest_value", b"latest_value", "log_tail", b"log_tail", "node_id", b"node_id", "reason", b"reason", "share", b"share", "spec", b"spec", "started_seconds", b"started_seconds", "state", b"state", "submitted_at", b"submitted_at", "tenant", b"tenant", "tiers", b"tiers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_value", b"_best_value", "_latest_value", b"_latest_value", "accelerator_seconds", b"accelerator_seconds", "attempts", b"attempts", "best_value", b"best_value", "cpu_seconds", b"cpu_seconds", "epoch", b"epoch", "finished_seconds", b"finished_seconds", "id", b"id", "latest_value", b"latest_value", "log_tail", b"log_tail", "node_id", b"node_id", "reason", b"reason", "share", b"share", "spec", b"spec", "started_seconds", b"started_seconds", "state", b"state", "submitted_at", b"submitted_at", "tenant", b"tenant", "tiers", b"tiers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__best_value: _TypeAlias = _typing.Literal["best_value"]  # noqa: Y015
     _WhichOneofArgType__best_value: _TypeAlias = _typing.Literal["_best_value", b"_best_value"]  # noqa: Y015
@@ -547,9 +551,12 @@ class ProgressMade(_message.Message):
     VALUE_FIELD_NUMBER: _builtins.int
     METRICS_FIELD_NUMBER: _builtins.int
     CPU_SECONDS_FIELD_NUMBER: _builtins.int
+    ACCELERATOR_SECONDS_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     value: _builtins.float
     cpu_seconds: _builtins.float
+    accelerator_seconds: _builtins.float
+    """Of accelerators; 0 for a job that holds none."""
     @_builtins.property
     def metrics(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
         """All metrics that the script reported with it."""
@@ -561,10 +568,11 @@ class ProgressMade(_message.Message):
         value: _builtins.float = ...,
         metrics: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
         cpu_seconds: _builtins.float = ...,
+        accelerator_seconds: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpu_seconds", b"cpu_seconds", "epoch", b"epoch", "metrics", b"metrics", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerator_seconds", b"accelerator_seconds", "cpu_seconds", b"cpu_seconds", "epoch", b"epoch", "metrics", b"metrics", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -817,6 +825,7 @@ class Node(_message.Message):
     SERVING_HTTP_FIELD_NUMBER: _builtins.int
     SERVING_GRPC_FIELD_NUMBER: _builtins.int
     LEASE_EPOCH_FIELD_NUMBER: _builtins.int
+    ACCELERATORS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     state: Global___NodeState.ValueType
     cpu_cores: _builtins.float
@@ -833,6 +842,8 @@ class Node(_message.Message):
     lease_epoch: _builtins.int
     @_builtins.property
     def runtimes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def accelerators(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeAccelerator]: ...
     def __init__(
         self,
         *,
@@ -847,14 +858,66 @@ class Node(_message.Message):
         serving_http: _builtins.str = ...,
         serving_grpc: _builtins.str = ...,
         lease_epoch: _builtins.int = ...,
+        accelerators: _abc.Iterable[Global___NodeAccelerator] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpu_cores", b"cpu_cores", "id", b"id", "jobs", b"jobs", "lease_epoch", b"lease_epoch", "limits", b"limits", "memory_bytes", b"memory_bytes", "memory_reserved_bytes", b"memory_reserved_bytes", "runtimes", b"runtimes", "serving_grpc", b"serving_grpc", "serving_http", b"serving_http", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerators", b"accelerators", "cpu_cores", b"cpu_cores", "id", b"id", "jobs", b"jobs", "lease_epoch", b"lease_epoch", "limits", b"limits", "memory_bytes", b"memory_bytes", "memory_reserved_bytes", b"memory_reserved_bytes", "runtimes", b"runtimes", "serving_grpc", b"serving_grpc", "serving_http", b"serving_http", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Node: _TypeAlias = Node  # noqa: Y015
+
+@_typing.final
+class NodeAccelerator(_message.Message):
+    """An accelerator of a node."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    MEMORY_RESERVED_BYTES_FIELD_NUMBER: _builtins.int
+    MEMORY_USED_BYTES_FIELD_NUMBER: _builtins.int
+    UTILISATION_FIELD_NUMBER: _builtins.int
+    JOBS_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """As its driver calls it for good: "GPU-..." or, for a slice of one, "MIG-..."."""
+    name: _builtins.str
+    """Its make, e.g. "NVIDIA H100 80GB HBM3"."""
+    memory_bytes: _builtins.int
+    memory_reserved_bytes: _builtins.int
+    """Memory that running jobs have reserved."""
+    memory_used_bytes: _builtins.int
+    """Memory that is held, by whoever it may be, as of the last heartbeat."""
+    utilisation: _builtins.float
+    """Fraction of time in which it computed lately; absent while unknown."""
+    jobs: _builtins.int
+    """Jobs that hold a part of it, of all tenants."""
+    problem: _builtins.str
+    """Why nothing new is put on it, in plain words; empty while it is well."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        memory_bytes: _builtins.int = ...,
+        memory_reserved_bytes: _builtins.int = ...,
+        memory_used_bytes: _builtins.int = ...,
+        utilisation: _builtins.float | None = ...,
+        jobs: _builtins.int = ...,
+        problem: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_utilisation", b"_utilisation", "utilisation", b"utilisation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_utilisation", b"_utilisation", "id", b"id", "jobs", b"jobs", "memory_bytes", b"memory_bytes", "memory_reserved_bytes", b"memory_reserved_bytes", "memory_used_bytes", b"memory_used_bytes", "name", b"name", "problem", b"problem", "utilisation", b"utilisation"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__utilisation: _TypeAlias = _typing.Literal["utilisation"]  # noqa: Y015
+    _WhichOneofArgType__utilisation: _TypeAlias = _typing.Literal["_utilisation", b"_utilisation"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__utilisation) -> _WhichOneofReturnType__utilisation | None: ...
+
+Global___NodeAccelerator: _TypeAlias = NodeAccelerator  # noqa: Y015
 
 @_typing.final
 class ListNodesResponse(_message.Message):

@@ -169,6 +169,7 @@ class NodeHello(_message.Message):
     RUNS_FIELD_NUMBER: _builtins.int
     DELIVERIES_FIELD_NUMBER: _builtins.int
     SERVING_FIELD_NUMBER: _builtins.int
+    ACCELERATORS_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     cpu_cores: _builtins.float
     memory_bytes: _builtins.int
@@ -195,6 +196,10 @@ class NodeHello(_message.Message):
 
     @_builtins.property
     def serving(self) -> Global___ServingStatus: ...
+    @_builtins.property
+    def accelerators(self) -> _containers.RepeatedCompositeFieldContainer[Global___Accelerator]:
+        """Devices that jobs may use, in the order of the machine's bus."""
+
     def __init__(
         self,
         *,
@@ -207,14 +212,92 @@ class NodeHello(_message.Message):
         runs: _abc.Iterable[Global___RunStatus] | None = ...,
         deliveries: _abc.Iterable[Global___DeliveryStatus] | None = ...,
         serving: Global___ServingStatus | None = ...,
+        accelerators: _abc.Iterable[Global___Accelerator] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["serving", b"serving"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpu_cores", b"cpu_cores", "deliveries", b"deliveries", "images", b"images", "limits", b"limits", "memory_bytes", b"memory_bytes", "node_id", b"node_id", "runs", b"runs", "runtimes", b"runtimes", "serving", b"serving"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerators", b"accelerators", "cpu_cores", b"cpu_cores", "deliveries", b"deliveries", "images", b"images", "limits", b"limits", "memory_bytes", b"memory_bytes", "node_id", b"node_id", "runs", b"runs", "runtimes", b"runtimes", "serving", b"serving"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___NodeHello: _TypeAlias = NodeHello  # noqa: Y015
+
+@_typing.final
+class Accelerator(_message.Message):
+    """A device that trains or serves faster than the CPU."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """As its driver calls it for good: "GPU-..." or, for a slice of one, "MIG-..."."""
+    name: _builtins.str
+    """Its make, e.g. "NVIDIA H100 80GB HBM3"."""
+    memory_bytes: _builtins.int
+    problem: _builtins.str
+    """Why nothing new should be put on it, in plain words; empty while it is well."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        memory_bytes: _builtins.int = ...,
+        problem: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "memory_bytes", b"memory_bytes", "name", b"name", "problem", b"problem"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Accelerator: _TypeAlias = Accelerator  # noqa: Y015
+
+@_typing.final
+class AcceleratorUsage(_message.Message):
+    """How an accelerator is doing."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    UTILISATION_FIELD_NUMBER: _builtins.int
+    MEMORY_UTILISATION_FIELD_NUMBER: _builtins.int
+    MEMORY_USED_BYTES_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    utilisation: _builtins.float
+    """Fraction of the last sample period in which it computed; absent where the driver does not say."""
+    memory_utilisation: _builtins.float
+    """The same of its memory being read or written."""
+    memory_used_bytes: _builtins.int
+    """Held by all processes, ours or not."""
+    problem: _builtins.str
+    """Why nothing new should be put on it, in plain words; empty while it is well."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        utilisation: _builtins.float | None = ...,
+        memory_utilisation: _builtins.float | None = ...,
+        memory_used_bytes: _builtins.int = ...,
+        problem: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_memory_utilisation", b"_memory_utilisation", "_utilisation", b"_utilisation", "memory_utilisation", b"memory_utilisation", "utilisation", b"utilisation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_memory_utilisation", b"_memory_utilisation", "_utilisation", b"_utilisation", "id", b"id", "memory_used_bytes", b"memory_used_bytes", "memory_utilisation", b"memory_utilisation", "problem", b"problem", "utilisation", b"utilisation"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__memory_utilisation: _TypeAlias = _typing.Literal["memory_utilisation"]  # noqa: Y015
+    _WhichOneofArgType__memory_utilisation: _TypeAlias = _typing.Literal["_memory_utilisation", b"_memory_utilisation"]  # noqa: Y015
+    _WhichOneofReturnType__utilisation: _TypeAlias = _typing.Literal["utilisation"]  # noqa: Y015
+    _WhichOneofArgType__utilisation: _TypeAlias = _typing.Literal["_utilisation", b"_utilisation"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__memory_utilisation) -> _WhichOneofReturnType__memory_utilisation | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__utilisation) -> _WhichOneofReturnType__utilisation | None: ...
+
+Global___AcceleratorUsage: _TypeAlias = AcceleratorUsage  # noqa: Y015
 
 @_typing.final
 class Heartbeat(_message.Message):
@@ -224,6 +307,7 @@ class Heartbeat(_message.Message):
     IMAGES_FIELD_NUMBER: _builtins.int
     ENDPOINTS_FIELD_NUMBER: _builtins.int
     SERVING_LAG_SECONDS_FIELD_NUMBER: _builtins.int
+    ACCELERATORS_FIELD_NUMBER: _builtins.int
     serving_lag_seconds: _builtins.float
     """By how much the inference server's event loop came late (95th percentile of the last 10 s): delays do not have it in
     them. Absent while nobody knows.
@@ -238,6 +322,10 @@ class Heartbeat(_message.Message):
     def endpoints(self) -> _containers.RepeatedCompositeFieldContainer[Global___EndpointUsage]:
         """What the inference server counted since the last heartbeat; endpoints that nobody asked anything are left out."""
 
+    @_builtins.property
+    def accelerators(self) -> _containers.RepeatedCompositeFieldContainer[Global___AcceleratorUsage]:
+        """Those of the hello, as they are now."""
+
     def __init__(
         self,
         *,
@@ -245,10 +333,11 @@ class Heartbeat(_message.Message):
         images: _abc.Iterable[_builtins.str] | None = ...,
         endpoints: _abc.Iterable[Global___EndpointUsage] | None = ...,
         serving_lag_seconds: _builtins.float | None = ...,
+        accelerators: _abc.Iterable[Global___AcceleratorUsage] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_serving_lag_seconds", b"_serving_lag_seconds", "serving_lag_seconds", b"serving_lag_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_serving_lag_seconds", b"_serving_lag_seconds", "endpoints", b"endpoints", "images", b"images", "runs", b"runs", "serving_lag_seconds", b"serving_lag_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_serving_lag_seconds", b"_serving_lag_seconds", "accelerators", b"accelerators", "endpoints", b"endpoints", "images", b"images", "runs", b"runs", "serving_lag_seconds", b"serving_lag_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__serving_lag_seconds: _TypeAlias = _typing.Literal["serving_lag_seconds"]  # noqa: Y015
     _WhichOneofArgType__serving_lag_seconds: _TypeAlias = _typing.Literal["_serving_lag_seconds", b"_serving_lag_seconds"]  # noqa: Y015
@@ -271,6 +360,7 @@ class EndpointUsage(_message.Message):
     FAILURES_FIELD_NUMBER: _builtins.int
     ON_TIME_FIELD_NUMBER: _builtins.int
     WINDOWS_FIELD_NUMBER: _builtins.int
+    ACCELERATOR_SECONDS_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
     seconds: _builtins.float
     """How long the while was."""
@@ -286,6 +376,8 @@ class EndpointUsage(_message.Message):
     """Requests that were refused for want of room, timed out, or failed."""
     on_time: _builtins.int
     """Answers within the objective; 0 where there is none."""
+    accelerator_seconds: _builtins.float
+    """Seconds of accelerators' time in which its model ran."""
     @_builtins.property
     def windows(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.DelayWindow]:
         """The last seconds, whenever the last heartbeat was; the shortest first."""
@@ -302,10 +394,11 @@ class EndpointUsage(_message.Message):
         failures: _builtins.int = ...,
         on_time: _builtins.int = ...,
         windows: _abc.Iterable[_common_pb2.DelayWindow] | None = ...,
+        accelerator_seconds: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "cpu_seconds", b"cpu_seconds", "delay_seconds", b"delay_seconds", "endpoint", b"endpoint", "failures", b"failures", "on_time", b"on_time", "requests", b"requests", "seconds", b"seconds", "windows", b"windows"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerator_seconds", b"accelerator_seconds", "answers", b"answers", "cpu_seconds", b"cpu_seconds", "delay_seconds", b"delay_seconds", "endpoint", b"endpoint", "failures", b"failures", "on_time", b"on_time", "requests", b"requests", "seconds", b"seconds", "windows", b"windows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -318,20 +411,28 @@ class RunUsage(_message.Message):
     RUN_ID_FIELD_NUMBER: _builtins.int
     CPU_SECONDS_FIELD_NUMBER: _builtins.int
     MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    ACCELERATOR_SECONDS_FIELD_NUMBER: _builtins.int
+    ACCELERATOR_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     cpu_seconds: _builtins.float
     """Since the run started, as counted by the kernel."""
     memory_bytes: _builtins.int
+    accelerator_seconds: _builtins.float
+    """Since the run started, of the accelerator that it kept busy longest, as counted by the trainer library."""
+    accelerator_memory_bytes: _builtins.int
+    """Of the accelerator on which it holds most."""
     def __init__(
         self,
         *,
         run_id: _builtins.str = ...,
         cpu_seconds: _builtins.float = ...,
         memory_bytes: _builtins.int = ...,
+        accelerator_seconds: _builtins.float = ...,
+        accelerator_memory_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpu_seconds", b"cpu_seconds", "memory_bytes", b"memory_bytes", "run_id", b"run_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerator_memory_bytes", b"accelerator_memory_bytes", "accelerator_seconds", b"accelerator_seconds", "cpu_seconds", b"cpu_seconds", "memory_bytes", b"memory_bytes", "run_id", b"run_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -350,6 +451,7 @@ class RunStatus(_message.Message):
     LOST_FIELD_NUMBER: _builtins.int
     CARRIED_FIELD_NUMBER: _builtins.int
     CARRY_ERROR_FIELD_NUMBER: _builtins.int
+    ACCELERATOR_SECONDS_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     state: Global___RunState.ValueType
     exit_code: _builtins.int
@@ -365,6 +467,8 @@ class RunStatus(_message.Message):
     """It was stopped in order to be moved, and the broker has its checkpoint."""
     carry_error: _builtins.str
     """It was stopped in order to be moved, and why its checkpoint could not be sent; plain words."""
+    accelerator_seconds: _builtins.float
+    """See RunUsage."""
     def __init__(
         self,
         *,
@@ -377,10 +481,11 @@ class RunStatus(_message.Message):
         lost: _builtins.bool = ...,
         carried: _builtins.bool = ...,
         carry_error: _builtins.str = ...,
+        accelerator_seconds: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "exit_code", b"exit_code"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "carried", b"carried", "carry_error", b"carry_error", "cpu_seconds", b"cpu_seconds", "exit_code", b"exit_code", "log_tail", b"log_tail", "lost", b"lost", "reason", b"reason", "run_id", b"run_id", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "accelerator_seconds", b"accelerator_seconds", "carried", b"carried", "carry_error", b"carry_error", "cpu_seconds", b"cpu_seconds", "exit_code", b"exit_code", "log_tail", b"log_tail", "lost", b"lost", "reason", b"reason", "run_id", b"run_id", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
@@ -420,11 +525,14 @@ class Progress(_message.Message):
     METRICS_FIELD_NUMBER: _builtins.int
     AT_FIELD_NUMBER: _builtins.int
     CPU_SECONDS_FIELD_NUMBER: _builtins.int
+    ACCELERATOR_SECONDS_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     sequence: _builtins.int
     """Counts the run's reports from 1; a number seen before is ignored."""
     epoch: _builtins.int
     cpu_seconds: _builtins.float
+    accelerator_seconds: _builtins.float
+    """See RunUsage."""
     @_builtins.property
     def metrics(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]: ...
     @_builtins.property
@@ -438,10 +546,11 @@ class Progress(_message.Message):
         metrics: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
         at: _timestamp_pb2.Timestamp | None = ...,
         cpu_seconds: _builtins.float = ...,
+        accelerator_seconds: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "cpu_seconds", b"cpu_seconds", "epoch", b"epoch", "metrics", b"metrics", "run_id", b"run_id", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerator_seconds", b"accelerator_seconds", "at", b"at", "cpu_seconds", b"cpu_seconds", "epoch", b"epoch", "metrics", b"metrics", "run_id", b"run_id", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

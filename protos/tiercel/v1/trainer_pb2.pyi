@@ -32,24 +32,28 @@ class AttachRequest(_message.Message):
     HELLO_FIELD_NUMBER: _builtins.int
     REPORT_FIELD_NUMBER: _builtins.int
     EXPORT_DONE_FIELD_NUMBER: _builtins.int
+    USE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___TrainerHello: ...
     @_builtins.property
     def report(self) -> Global___TrainerReport: ...
     @_builtins.property
     def export_done(self) -> Global___ExportDone: ...
+    @_builtins.property
+    def use(self) -> Global___AcceleratorUse: ...
     def __init__(
         self,
         *,
         hello: Global___TrainerHello | None = ...,
         report: Global___TrainerReport | None = ...,
         export_done: Global___ExportDone | None = ...,
+        use: Global___AcceleratorUse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["export_done", b"export_done", "hello", b"hello", "message", b"message", "report", b"report"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["export_done", b"export_done", "hello", b"hello", "message", b"message", "report", b"report", "use", b"use"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["export_done", b"export_done", "hello", b"hello", "message", b"message", "report", b"report"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["export_done", b"export_done", "hello", b"hello", "message", b"message", "report", b"report", "use", b"use"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "report", "export_done"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "report", "export_done", "use"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -124,6 +128,7 @@ class TrainerWelcome(_message.Message):
     TIERS_FIELD_NUMBER: _builtins.int
     MAX_EPOCHS_FIELD_NUMBER: _builtins.int
     CPU_CORES_FIELD_NUMBER: _builtins.int
+    ACCELERATORS_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     metric: _builtins.str
     direction: _common_pb2.Direction.ValueType
@@ -134,6 +139,10 @@ class TrainerWelcome(_message.Message):
     def tiers(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Tier]:
         """Tiers not delivered yet, easiest first."""
 
+    @_builtins.property
+    def accelerators(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.AcceleratorShare]:
+        """The accelerators that it holds, in the order in which CUDA numbers them for it."""
+
     def __init__(
         self,
         *,
@@ -143,10 +152,11 @@ class TrainerWelcome(_message.Message):
         tiers: _abc.Iterable[_common_pb2.Tier] | None = ...,
         max_epochs: _builtins.int = ...,
         cpu_cores: _builtins.float = ...,
+        accelerators: _abc.Iterable[_common_pb2.AcceleratorShare] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpu_cores", b"cpu_cores", "direction", b"direction", "max_epochs", b"max_epochs", "metric", b"metric", "run_id", b"run_id", "tiers", b"tiers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerators", b"accelerators", "cpu_cores", b"cpu_cores", "direction", b"direction", "max_epochs", b"max_epochs", "metric", b"metric", "run_id", b"run_id", "tiers", b"tiers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -282,21 +292,52 @@ class ExportDone(_message.Message):
 Global___ExportDone: _TypeAlias = ExportDone  # noqa: Y015
 
 @_typing.final
+class AcceleratorUse(_message.Message):
+    """What it has used of accelerators; sent at most once a second."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCELERATOR_SECONDS_FIELD_NUMBER: _builtins.int
+    MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    accelerator_seconds: _builtins.float
+    """Device time since the process began, of the accelerator that it kept busy longest."""
+    memory_bytes: _builtins.int
+    """Of the accelerator on which it holds most."""
+    def __init__(
+        self,
+        *,
+        accelerator_seconds: _builtins.float = ...,
+        memory_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerator_seconds", b"accelerator_seconds", "memory_bytes", b"memory_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcceleratorUse: _TypeAlias = AcceleratorUse  # noqa: Y015
+
+@_typing.final
 class PaceRequest(_message.Message):
-    """Cooperative limit: use this many cores on average, sleeping at step boundaries; 0 means no limit."""
+    """Cooperative limit: use this much on average, sleeping at step boundaries."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     CORES_FIELD_NUMBER: _builtins.int
+    ACCELERATOR_FRACTION_FIELD_NUMBER: _builtins.int
     cores: _builtins.float
+    """Cores; 0 means no limit."""
+    accelerator_fraction: _builtins.float
+    """Fraction of the time of each accelerator that it holds; 0 means no limit."""
     def __init__(
         self,
         *,
         cores: _builtins.float = ...,
+        accelerator_fraction: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cores", b"cores"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerator_fraction", b"accelerator_fraction", "cores", b"cores"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -24,7 +24,7 @@ def track_of(*events: JobEvent, job: int = 0) -> JobTrack:
 
 
 def progress(seconds: float, value: float) -> ProgressEvent:
-    return ProgressEvent(1, at=at(seconds), epoch=1, value=value, metrics={}, cpu_seconds=2.0, **ABOUT)
+    return ProgressEvent(1, ABOUT["job_id"], ABOUT["tenant"], at(seconds), 1, value, {}, 2.0)
 
 
 def share(seconds: float, weight: float) -> ShareEvent:

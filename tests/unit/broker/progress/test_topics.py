@@ -61,6 +61,7 @@ ABOUT = {"at": ISO, "sequence": 1, "job": "j1", "tenant": "default"}
                 "node": "n1",
                 "cpu_weight": 0.25,
                 "cpu_cap_cores": None,
+                "accelerators": {},
                 "reason": "A quarter, since four jobs run.",
             },
         ),
@@ -105,6 +106,7 @@ def test_progress_is_news_that_may_get_lost() -> None:
         "value": 0.5,
         "metrics": {"accuracy": 0.5, "loss": None},  # JSON has no NaN
         "cpu_seconds": 1.5,
+        "accelerator_seconds": 0.0,
     }
 
 
