@@ -17,7 +17,7 @@ arguments: ["--seed", "1"]
 metric: accuracy
 direction: max
 tiers: [{target: 0.90}, {target: 0.97, value: 2, deadline_seconds: 600}]
-resources: {cpu_cores: 1.5, memory: 2GiB}
+resources: {cpu_cores: 1.5, memory: 2GiB, accelerators: 1, accelerator_memory: 8GiB}
 runtime: process
 max_epochs: 30
 endpoint_objective_seconds: 0.05
@@ -36,6 +36,8 @@ endpoint_objective_seconds = 0.05
 [resources]
 cpu_cores = 1.5
 memory = "2GiB"
+accelerators = 1
+accelerator_memory = "8GiB"
 """
 SPEC = JobSpec(
     name="digits",
@@ -45,7 +47,7 @@ SPEC = JobSpec(
     tiers=(Tier(0.9), Tier(0.97, value=2.0, deadline_seconds=600.0)),
     script=Script("train.py", b"print(1)"),
     arguments=("--seed", "1"),
-    resources=Resources(cpu_cores=1.5, memory_bytes=2 << 30),
+    resources=Resources(cpu_cores=1.5, memory_bytes=2 << 30, accelerators=1, accelerator_memory_bytes=8 << 30),
     runtime="process",
     max_epochs=30,
     endpoint_objective_seconds=0.05,
@@ -88,6 +90,8 @@ def test_flags_replace_fields_of_the_file(tmp_path: Path) -> None:
         ({"tiers": [{"target": 1, "worth": 2}]}, "tiers[0].worth", "no field"),
         ({"direction": "up"}, "direction", "'max' or 'min'"),
         ({"resources": {"memory": "much"}}, "resources.memory", "byte"),
+        ({"resources": {"accelerators": "all"}}, "resources.accelerators", "integer"),
+        ({"resources": {"accelerators": 1, "accelerator_memory": "half"}}, "resources.accelerator_memory", "byte"),
         ({"resources": {"cpu_cores": "all"}}, "resources.cpu_cores", "number"),
         ({"max_epoch": 3}, "max_epoch", "no field"),
         ({"endpoint_objective_seconds": 0}, "endpoint_objective_seconds", "0 is no delay"),

@@ -14,6 +14,7 @@ from tests.support.jobs import make_spec
 from tiercel.broker.domain.errors import InvalidSpecError
 from tiercel.broker.domain.jobs import Direction, JobSpec, Resources, Script, Tier
 from tiercel.broker.domain.validation import (
+    MAX_ACCELERATORS,
     MAX_ARGUMENTS,
     MAX_ARGUMENTS_CHARACTERS,
     MAX_MEMORY_BYTES,
@@ -52,6 +53,8 @@ def refusal_of(spec: JobSpec) -> InvalidSpecError | None:
         {"endpoint": "a"},
         {"endpoint": "a" * 63},
         {"resources": Resources(0.1, MIN_MEMORY_BYTES)},
+        {"resources": Resources(accelerators=MAX_ACCELERATORS, accelerator_memory_bytes=2**33)},
+        {"resources": Resources(accelerators=1)},
         {"script": Script("a.py", b"#" * MAX_SCRIPT_BYTES), "module": ""},
     ],
 )
@@ -105,6 +108,10 @@ def test_accepts_what_makes_sense(changes: dict[str, Any]) -> None:
         ({"resources": Resources(math.inf)}, "resources.cpu_cores"),
         ({"resources": Resources(1.0, MIN_MEMORY_BYTES - 1)}, "resources.memory_bytes"),
         ({"resources": Resources(1.0, MAX_MEMORY_BYTES + 1)}, "resources.memory_bytes"),
+        ({"resources": Resources(accelerators=-1)}, "resources.accelerators"),
+        ({"resources": Resources(accelerators=MAX_ACCELERATORS + 1)}, "resources.accelerators"),
+        ({"resources": Resources(accelerators=1, accelerator_memory_bytes=-1)}, "resources.accelerator_memory_bytes"),
+        ({"resources": Resources(accelerator_memory_bytes=2**30)}, "resources.accelerator_memory_bytes"),
         ({"max_epochs": 0}, "max_epochs"),
         ({"report_timeout_seconds": 0.0}, "report_timeout_seconds"),
         ({"report_timeout_seconds": math.nan}, "report_timeout_seconds"),
@@ -138,7 +145,7 @@ specs = st.builds(
     module=st.text(max_size=20) | st.just("package.train"),
     image=st.text(max_size=20),
     arguments=st.lists(st.text(max_size=5), max_size=3).map(tuple),
-    resources=st.builds(Resources, numbers, st.integers()),
+    resources=st.builds(Resources, numbers, st.integers(), st.integers(), st.integers()),
     runtime=st.text(max_size=8) | st.sampled_from(["", "process", "docker"]),
     max_epochs=st.integers(),
     report_timeout_seconds=numbers,
