@@ -24,6 +24,8 @@ _FLAGS = {
     "state_file": "written once both listen: pid and addresses",
     "lock_file": "held while the server lives, so that there is one",
     "operator_token_file": "holds the token that whoever loads, unloads or declares shares has to send (none)",
+    "canary_fraction": "share of the requests on which a newer version is tried first; 1 is no trial (1)",
+    "canary_seconds": "how long it is tried (30)",
 }
 
 

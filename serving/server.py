@@ -15,6 +15,7 @@ from typing import Any
 
 from tiercel.serving.accounting.metrics import Metrics
 from tiercel.serving.batching.batcher import Batcher
+from tiercel.serving.canary.plan import CanaryPlan
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.errors import StartupError
 from tiercel.serving.grpc.adapter import GrpcServer, InferenceServicer, grpc_limits
@@ -194,7 +195,8 @@ class Server:
         )
         loader = Loader(verifier, options)
         endpoints = Endpoints(settings.repository, registry, workers, settings.max_pending, settings.request_timeout)
-        lifecycle = Lifecycle(settings.repository, registry, loader, tasks.start, endpoints=endpoints)
+        canary = CanaryPlan(settings.canary_fraction, settings.canary_seconds)
+        lifecycle = Lifecycle(settings.repository, registry, loader, tasks.start, endpoints=endpoints, canary=canary)
         plane = DataPlane(registry, executor, settings.request_timeout, endpoints)
         budget = ByteBudget(settings.max_buffered_bytes)
         inflater = Inflater(settings.max_body_bytes, budget)
@@ -239,6 +241,7 @@ class Server:
             await self._leave.wait()
             _logger.info("Leaving: requests in flight get %g s", settings.drain_timeout)
         finally:
+            lifecycle.leave()
             if self._handed_over:
                 await asyncio.gather(http.hand_over(settings.drain_timeout), grpc.stop(settings.drain_timeout))
             else:

@@ -44,6 +44,9 @@ class Settings(BaseSettings):
             turns batching off.
         max_queue_delay: Time that a request may wait for others to run with while a thread is free. 0, since a batch
             of what came meanwhile costs no delay; more only where throughput is worth delay.
+        canary_fraction: Share of the requests that a newer version of a model gets at first; 1 is all of them at once.
+        canary_seconds: How long it gets them, if that is less; then it is promoted or rolled back. Whoever loads it
+            waits for that, the agent 120 s for the whole load.
         inline_budget: A model that runs faster than this is run on the event loop, which is cheaper than a thread.
     """
 
@@ -76,6 +79,8 @@ class Settings(BaseSettings):
     verifier_memory_bytes: int = Field(default=4096 * MEBIBYTE, ge=512 * MEBIBYTE)
     max_batch_rows: int = Field(default=128, ge=1, le=65_536)
     max_queue_delay: float = Field(default=0.0, ge=0, le=10.0)
+    canary_fraction: float = Field(default=1.0, gt=0, le=1)
+    canary_seconds: float = Field(default=30.0, ge=0.1, le=3600.0)
     inline_budget: float = Field(default=100e-6, ge=0)
 
     @property

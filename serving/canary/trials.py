@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any
 
-from tiercel.serving.canary.judgement import CanaryPlan, Comparison, Counts, Outcome, Split, decide
+from tiercel.serving.canary.judgement import Comparison, Counts, Outcome, Split, decide
+from tiercel.serving.canary.plan import CanaryPlan
 from tiercel.serving.canary.shadow import Shadow
 
 if TYPE_CHECKING:
@@ -25,6 +27,9 @@ class Trial:
         new: The version that would be.
         threads: Where runs are done again to compare outputs.
         now: The clock, in seconds.
+
+    Attributes:
+        is_settled: Set when it is over, or when this process will not see its end; ``outcome`` says which.
     """
 
     def __init__(self, plan: CanaryPlan, old: LoadedVersion, new: LoadedVersion, threads: Executor, now: float) -> None:
@@ -33,6 +38,7 @@ class Trial:
         self.new = new
         self.outcome = Outcome.RUNNING
         self.reason = ""
+        self.is_settled = asyncio.Event()
         self._split = Split(plan.fraction)
         self._began = now
         self._ended = now
@@ -55,6 +61,7 @@ class Trial:
         self._found = self._since_the_beginning()
         self.outcome, self.reason, self._ended = outcome, reason, now
         self.old.session.observer = None
+        self.is_settled.set()
 
     def as_json(self, now: float) -> dict[str, Any]:
         """What there is to say about it."""

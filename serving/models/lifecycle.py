@@ -9,10 +9,13 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tiercel.serving.canary import marks
 from tiercel.serving.canary.judgement import Outcome
+from tiercel.serving.canary.plan import AT_ONCE, CanaryPlan
 from tiercel.serving.canary.trials import Trial
 from tiercel.serving.errors import ArtefactRefusedError, NotFoundError, NotReadyError, ServingError
 from tiercel.serving.models import repository
+from tiercel.serving.models.engine import Session
 from tiercel.serving.models.load_parameters import LoadParameters
 from tiercel.serving.models.loader import Loader
 from tiercel.serving.models.registry import LoadedVersion, ModelRecord, Registry, VersionState
@@ -40,6 +43,7 @@ class Lifecycle:
         start_task: Starts a task that somebody owns; used for draining old versions and watching new ones.
         look_seconds: Time between two looks at a version that is on trial.
         endpoints: Names that stand for several variants; loaded and unloaded like models, if there are any.
+        canary: How a newer version is tried where nobody says anything about it.
     """
 
     def __init__(
@@ -50,8 +54,10 @@ class Lifecycle:
         start_task: StartTask,
         look_seconds: float = 0.25,
         endpoints: Endpoints | None = None,
+        canary: CanaryPlan = AT_ONCE,
     ) -> None:
         self._endpoints = endpoints
+        self._canary = canary
         self._root = root
         self._registry = registry
         self._loader = loader
@@ -64,12 +70,14 @@ class Lifecycle:
     async def load(self, name: str, wanted: LoadParameters = _NEWEST) -> int:
         """Let a version on disk answer; doing it twice is doing it once.
 
-        A version that is on trial and is loaded without one answers everything from now on; if another version is
-        loaded, it is rolled back.
+        Who asks for a trial is answered when it begins. Who says nothing of one is answered when the version answers
+        everything, be that after the trial that is set for the model: what was loaded is then loaded for good.
+        A version that is on trial and is loaded at once is promoted; if another version is loaded, it is rolled back.
 
         Args:
             name: Of the model.
-            wanted: Which version, and whether it is tried first. The first version of a model never is.
+            wanted: Which version, and whether it is tried first. The first version of a model never is, nor is an
+                earlier one to go back to, unless it is said.
 
         Returns:
             The version that was loaded.
@@ -77,8 +85,8 @@ class Lifecycle:
         Raises:
             InvalidRequestError: The name is impossible.
             NotFoundError: There is no such version of it on disk.
-            ArtefactRefusedError: The version is not fit; what was live stays live.
-            NotReadyError: The server is about to hand over.
+            ArtefactRefusedError: The version is not fit, or was rolled back; what was live stays live.
+            NotReadyError: The server is about to hand over or to leave.
         """
         self._refuse_if_paused()
         if self._endpoints is not None and await self._endpoints.load(name):
@@ -88,20 +96,35 @@ class Lifecycle:
             self._refuse_if_paused()
             version = await self._wanted_version(name, wanted)
             record = self._registry.record(name)
+            await self._let_answer(record, version, self._plan(record, version, wanted))
             trial = record.trial
-            if trial is not None and trial.new.version == version:
-                if wanted.canary is None:
-                    self._conclude(record, trial, Outcome.PROMOTED, "it was loaded without a trial")
-                return version
-            if trial is not None:
-                self._conclude(record, trial, Outcome.ROLLED_BACK, f"version {version} was loaded")
-            if record.live is None or record.live.version != version:
-                new = await self._bring_up(record, version)
-                if wanted.canary is None or record.live is None:
-                    self._flip(record, new)
-                else:
-                    self._try(record, Trial(wanted.canary, record.live, new, self._loader.shadows, self._now()))
-            return version
+        if trial is not None and wanted.canary is None:
+            await _promotion_of(trial)
+        return version
+
+    async def _let_answer(self, record: ModelRecord, version: int, plan: CanaryPlan) -> None:
+        """Bring a version up and let it answer, what the plan says at first; its model is locked."""
+        trial = record.trial
+        if trial is not None and trial.new.version == version:
+            if not plan.is_trial:
+                self._conclude(record, trial, Outcome.PROMOTED, "it was loaded without a trial")
+            return
+        if trial is not None:
+            self._conclude(record, trial, Outcome.ROLLED_BACK, f"version {version} was loaded")
+        if record.live is not None and record.live.version == version:
+            return
+        new = await self._bring_up(record, version)
+        await self._loader.look_up(marks.unmark, self._folder(record.name, version))
+        if record.live is None or not plan.is_trial:
+            self._flip(record, new)
+        else:
+            self._try(record, Trial(plan, record.live, new, self._loader.shadows, self._now()))
+
+    def _plan(self, record: ModelRecord, version: int, wanted: LoadParameters) -> CanaryPlan:
+        if wanted.canary is not None:
+            return wanted.canary
+        is_newer = record.live is not None and version > record.live.version
+        return self._canary if is_newer else AT_ONCE
 
     async def unload(self, name: str) -> None:
         """Stop answering for a model; requests in flight finish.
@@ -146,7 +169,7 @@ class Lifecycle:
         Raises:
             ServingError: One cannot; the others may be live or not.
         """
-        loads = (self.load(name, LoadParameters(version)) for name, version in versions.items())
+        loads = (self.load(name, LoadParameters(version, AT_ONCE)) for name, version in versions.items())
         for outcome in await asyncio.gather(*loads, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
@@ -164,6 +187,13 @@ class Lifecycle:
     def resume(self) -> None:
         """Take loads and unloads again."""
         self._paused = False
+
+    def leave(self) -> None:
+        """Take no more loads, and answer those that wait for the end of a trial: this process will not see it."""
+        self._paused = True
+        for record in self._registry.records():
+            if record.trial is not None:
+                record.trial.is_settled.set()
 
     def _refuse_if_paused(self) -> None:
         if self._paused:
@@ -199,6 +229,10 @@ class Lifecycle:
     async def _load_newest_good(self, name: str) -> None:
         record = self._registry.record(name)
         for version in await self._loader.look_up(repository.versions_on_disk, self._root, name):
+            rolled_back = await self._loader.look_up(marks.why_rolled_back, self._folder(record.name, version))
+            if rolled_back is not None:
+                record.set_status(version, VersionState.UNAVAILABLE, f"rolled back: {rolled_back}")
+                continue
             try:
                 self._flip(record, await self._bring_up(record, version))
             except ServingError as error:
@@ -213,13 +247,23 @@ class Lifecycle:
         if wanted.version is not None and wanted.version not in versions:
             there = ", ".join(map(str, versions[:20]))
             raise NotFoundError(f"version {wanted.version} of model '{name}' is not on disk; there is {there}")
-        return versions[0] if wanted.version is None else wanted.version
+        if wanted.version is not None:
+            return wanted.version
+        newest = versions[0]
+        rolled_back = await self._loader.look_up(marks.why_rolled_back, self._folder(name, newest))
+        if rolled_back is not None:
+            raise _was_rolled_back(name, newest, rolled_back)
+        return newest
+
+    def _folder(self, model: str, version: int) -> Path:
+        return repository.artefact(self._root, model, version).path.parent
 
     async def _bring_up(self, record: ModelRecord, version: int) -> LoadedVersion:
         record.set_status(version, VersionState.LOADING)
         artefact = repository.artefact(self._root, record.name, version)
         try:
             session = await self._loader.session(artefact)
+            await self._check_fits(record.name, session)
         except ArtefactRefusedError as error:
             record.refusals += 1
             record.set_status(version, VersionState.UNAVAILABLE, error.message)
@@ -231,6 +275,16 @@ class Lifecycle:
             record.set_status(version, VersionState.UNAVAILABLE, "loading it was broken off")
             raise
         return LoadedVersion(record.name, version, session, record.account, record.statistics_of(version))
+
+    async def _check_fits(self, name: str, session: Session) -> None:
+        """Refuse a variant that would leave the others of its endpoint; at the start all are loaded at once."""
+        if self._endpoints is None or not self._registry.ready:
+            return
+        try:
+            self._endpoints.check_fits(name, session)
+        except ArtefactRefusedError:
+            await self._loader.free(session)
+            raise
 
     def _flip(self, record: ModelRecord, new: LoadedVersion) -> None:
         old = record.flip(new)
@@ -249,8 +303,11 @@ class Lifecycle:
             await asyncio.sleep(self._look_seconds)
             async with self._locks[record.name]:
                 outcome, reason = trial.look(self._now())
-                if record.trial is trial and outcome is not Outcome.RUNNING:
-                    self._conclude(record, trial, outcome, reason)
+                if record.trial is not trial or outcome is Outcome.RUNNING:
+                    continue
+                if outcome is Outcome.ROLLED_BACK:
+                    await self._loader.look_up(marks.mark, self._folder(record.name, trial.new.version), reason)
+                self._conclude(record, trial, outcome, reason)
 
     def _conclude(self, record: ModelRecord, trial: Trial, outcome: Outcome, reason: str) -> None:
         trial.end(outcome, reason, self._now())
@@ -273,3 +330,24 @@ class Lifecycle:
         await self._loader.free(old.close())
         if record.live is None or record.live.version != old.version:
             record.set_status(old.version, VersionState.UNAVAILABLE, reason)
+
+
+async def _promotion_of(trial: Trial) -> None:
+    """Wait until a version on trial answers everything.
+
+    Raises:
+        ArtefactRefusedError: It was rolled back.
+        NotReadyError: This process leaves before that is decided.
+    """
+    await trial.is_settled.wait()
+    if trial.outcome is Outcome.ROLLED_BACK:
+        raise _was_rolled_back(trial.new.model, trial.new.version, trial.reason)
+    if trial.outcome is Outcome.RUNNING:
+        raise NotReadyError("the server leaves while the version is on trial; load it again from the one that follows")
+
+
+def _was_rolled_back(model: str, version: int, reason: str) -> ArtefactRefusedError:
+    return ArtefactRefusedError(
+        f"version {version} of model '{model}' was rolled back: {reason}; put a better one there with a higher number, "
+        "or load this one by its number to have it all the same"
+    )

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tiercel.serving.canary import judgement as canary
-from tiercel.serving.canary.judgement import CanaryPlan
+from tiercel.serving.canary import plan as canary
+from tiercel.serving.canary.plan import CanaryPlan
 from tiercel.serving.errors import InvalidRequestError
 from tiercel.serving.models import repository
 
@@ -18,7 +18,7 @@ class LoadParameters:
 
     Attributes:
         version: The version that is wanted, such as an earlier one to go back to; None for the newest on disk.
-        canary: How it is tried first; None to let it answer everything at once.
+        canary: How it is tried first; None for what is set for the model, else for the server.
     """
 
     version: int | None = None
@@ -29,7 +29,7 @@ def read_load_parameters(parameters: Mapping[str, Any]) -> LoadParameters:
     """The parameters of a load, of REST or gRPC.
 
     Args:
-        parameters: ``version`` and those of :data:`tiercel.serving.canary.judgement.PARAMETERS`.
+        parameters: ``version`` and those of :data:`tiercel.serving.canary.plan.PARAMETERS`.
 
     Raises:
         InvalidRequestError: One is unknown or impossible; the message names it.

@@ -93,12 +93,12 @@ class Uploads:
         wanted = replace(read_load_parameters(rest), version=version)
         async with self._lock:  # one at a time, so that what they hold is bounded
             added = await asyncio.to_thread(self._add, model, version, files)
-            try:
-                return await self._lifecycle.load(model, wanted)
-            except BaseException:
-                if added:
-                    self._remove(model, version)
-                raise
+        try:
+            return await self._lifecycle.load(model, wanted)
+        except BaseException:
+            if added:
+                self._remove(model, version)
+            raise
 
     def _add(self, model: str, version: int, files: Mapping[str, Any]) -> bool:
         """Put the files into the repository; whether they were not there already."""

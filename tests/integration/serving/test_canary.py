@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,20 @@ def test_a_canary_that_answers_something_else_is_rolled_back_over_grpc_too(serve
         wrong = {"canary": pb.ModelRepositoryParameter(bool_param=True)}
         with pytest.raises(grpc.RpcError, match="'canary' is unknown"):
             stub.RepositoryModelLoad(pb.RepositoryModelLoadRequest(model_name="m", parameters=wrong), timeout=60)
+
+
+def test_where_it_is_set_a_delivery_is_over_when_its_trial_is(tmp_path: Path) -> None:
+    """The agent says nothing of a canary; what it hears is whether the version answers everything."""
+    onnx_models.put(tmp_path / "models", "m", 1, onnx_models.plus(1.0))
+    with serving(tmp_path / "models", tmp_path, {"canary_fraction": 0.5, "canary_seconds": 1}) as server:
+        onnx_models.put(tmp_path / "models", "m", 2, onnx_models.plus(2.0))
+        with ThreadPoolExecutor(1) as thread:
+            delivery = thread.submit(server.load, "m")
+            wait_for(lambda: server.index().get(("m", "2"), ("", ""))[1].startswith("on trial"), "the trial")
+            assert {ask(server), ask(server)} == {"1", "2"}
+            assert delivery.result().content == {"name": "m", "version": "2", "state": "READY"}
+        assert ask(server) == "2"
+        assert server.request("GET", "/v2/models/m/canary").content["canary"]["state"] == "PROMOTED"
 
 
 def test_an_earlier_version_comes_back_by_its_number(server: ServingProcess) -> None:

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tiercel.serving.canary.judgement import CanaryPlan, Comparison, Counts, Outcome, Split, decide, plan_from
+from tiercel.serving.canary.judgement import Comparison, Counts, Outcome, Split, decide
+from tiercel.serving.canary.plan import AT_ONCE, CanaryPlan, plan_from
 from tiercel.serving.errors import InvalidRequestError
 
 PLAN = CanaryPlan(0.1, seconds=60.0)
@@ -89,6 +90,7 @@ def test_a_plan_is_read_from_parameters_as_numbers_or_strings() -> None:
     assert plan_from({}) is None
     assert plan_from({"version": "3"}) is None
     assert plan_from({"canary_fraction": "0.1"}) == CanaryPlan(0.1)
+    assert plan_from({"canary_fraction": 1}) == AT_ONCE
     plan = plan_from({"canary_fraction": 0.5, "canary_seconds": 5, "canary_requests": 100, "canary_min_agreement": 1})
     assert plan == CanaryPlan(0.5, 5.0, 100, compare_fraction=0.1, min_agreement=1.0)
 
@@ -97,8 +99,8 @@ def test_a_plan_is_read_from_parameters_as_numbers_or_strings() -> None:
     ("parameters", "reason"),
     [
         ({"canary_seconds": 5}, "canary_seconds needs canary_fraction"),
-        ({"canary_fraction": 0}, "above 0 and below 1"),
-        ({"canary_fraction": 1}, "above 0 and below 1"),
+        ({"canary_fraction": 0}, "above 0 and at most 1"),
+        ({"canary_fraction": 1.1}, "above 0 and at most 1"),
         ({"canary_fraction": True}, "canary_fraction must be a number"),
         ({"canary_fraction": "a lot"}, "canary_fraction must be a number, not 'a lot'"),
         ({"canary_fraction": 0.1, "canary_requests": 0}, "canary_requests must be 1 or more"),

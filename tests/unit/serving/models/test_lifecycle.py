@@ -9,12 +9,20 @@ import numpy as np
 import pytest
 
 from tests.support import onnx_models
+from tests.support.until import until
 from tiercel.serving.batching.batcher import Batcher
+from tiercel.serving.canary.plan import plan_from
 from tiercel.serving.dataplane import DataPlane, InferRequest, InputTensor
-from tiercel.serving.errors import ArtefactRefusedError, InferenceFailedError, InvalidRequestError, NotFoundError
+from tiercel.serving.errors import (
+    ArtefactRefusedError,
+    InferenceFailedError,
+    InvalidRequestError,
+    NotFoundError,
+    NotReadyError,
+)
 from tiercel.serving.models import artefact_file
 from tiercel.serving.models.artefact_file import SealedFile
-from tiercel.serving.models.lifecycle import Lifecycle
+from tiercel.serving.models.lifecycle import Lifecycle, StartTask
 from tiercel.serving.models.load_parameters import read_load_parameters
 from tiercel.serving.models.loader import BuildOptions, Loader
 from tiercel.serving.models.registry import Registry
@@ -50,18 +58,34 @@ class SameProcessVerifier:
 class Bench:
     """A lifecycle with everything it needs."""
 
-    def __init__(self, root: Path, group: asyncio.TaskGroup) -> None:
+    def __init__(self, root: Path, start: StartTask) -> None:
         self.root = root
+        self.start = start
         self.registry = Registry()
         self.verifier = SameProcessVerifier()
         self.workers = Workers(1)
         self.executor = Batcher(self.workers, 10, MEGABYTE)
         options = BuildOptions(threads=1, inline_budget=0.0, max_model_bytes=MEGABYTE)
         self.loader = Loader(self.verifier, options)
-        self.lifecycle = Lifecycle(
-            root, self.registry, self.loader, lambda work, name: group.create_task(work, name=name), look_seconds=0.0
-        )
+        self.lifecycle = Lifecycle(root, self.registry, self.loader, self.start, look_seconds=0.0)
         self.plane = DataPlane(self.registry, self.executor, 30.0)
+
+    @classmethod
+    def beside(cls, other: Bench) -> Bench:
+        """Another server on the same repository."""
+        return cls(other.root, other.start)
+
+    def close(self) -> None:
+        """Let the threads go."""
+        self.loader.close()
+        self.executor.close()
+        self.workers.close()
+
+    def try_newer_versions(self, **parameters: object) -> None:
+        """Have newer versions tried where a load says nothing of it, as a server does that is set so."""
+        plan = plan_from(parameters)
+        assert plan is not None
+        self.lifecycle = Lifecycle(self.root, self.registry, self.loader, self.start, look_seconds=0.0, canary=plan)
 
     def put(self, version: int, content: bytes | None = None) -> None:
         onnx_models.put(self.root, "m", version, onnx_models.plus(version) if content is None else content)
@@ -90,11 +114,9 @@ class Bench:
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     async with asyncio.TaskGroup() as group:
-        bench = Bench(tmp_path, group)
+        bench = Bench(tmp_path, lambda work, name: group.create_task(work, name=name))
         yield bench
-    bench.loader.close()
-    bench.executor.close()
-    bench.workers.close()
+    bench.close()
 
 
 async def test_a_load_takes_the_newest_version(bench: Bench) -> None:
@@ -345,6 +367,76 @@ async def test_an_unloaded_model_takes_its_canary_with_it(bench: Bench) -> None:
     for version in ("", "1", "2"):
         with pytest.raises(NotFoundError):
             bench.registry.live("m", version)
+
+
+async def on_trial(bench: Bench, load: asyncio.Future[int]) -> None:
+    """Until the version that is being loaded is on trial."""
+    await until(lambda: bench.registry.record("m").trial is not None or load.done())
+
+
+async def test_where_it_is_set_a_load_is_answered_when_the_trial_has_ended_well(bench: Bench) -> None:
+    bench.put(1)
+    await bench.load()
+    bench.try_newer_versions(canary_fraction=0.5, canary_requests=10, canary_seconds=1000)
+    bench.put(2)
+    load = asyncio.ensure_future(bench.load())
+    await on_trial(bench, load)
+    again = asyncio.ensure_future(bench.load())
+    assert "2" in await bench.ask_until_it_is_over()
+    assert (await load, await again) == (2, 2)
+    assert bench.verifier.asked == [1, 2], "a load that is asked for again joins the one under way"
+    assert await bench.answer() == ("2", 2.0)
+
+
+async def test_what_was_rolled_back_is_refused_until_somebody_names_it(bench: Bench) -> None:
+    bench.put(1)
+    await bench.load()
+    bench.try_newer_versions(
+        canary_fraction=0.5, canary_seconds=1000, canary_max_difference=0.5, canary_compare_fraction=1
+    )
+    bench.put(2)
+    load = asyncio.ensure_future(bench.load())
+    await on_trial(bench, load)
+    await bench.ask_until_it_is_over()
+    for outcome in (load, bench.load()):
+        with pytest.raises(ArtefactRefusedError, match="was rolled back: outputs differ by 1"):
+            await outcome
+    assert bench.verifier.asked == [1, 2]
+    assert await bench.answer() == ("1", 1.0)
+
+    fresh = Bench.beside(bench)
+    await fresh.lifecycle.load_all()
+    assert await fresh.answer() == ("1", 1.0), "nor does a restart bring it back"
+    assert (await fresh.states())["2"] == "UNAVAILABLE"
+    fresh.close()
+
+    assert await bench.load(version=2, canary_fraction=1) == 2
+    assert await bench.answer() == ("2", 2.0)
+    assert await bench.load() == 2
+
+
+async def test_an_earlier_version_comes_back_at_once_where_newer_ones_are_tried(bench: Bench) -> None:
+    bench.put(1)
+    bench.put(2)
+    await bench.load()
+    bench.try_newer_versions(canary_fraction=0.5, canary_seconds=1000)
+    assert await bench.load(version=1) == 1
+    assert await bench.answer() == ("1", 1.0)
+    assert await bench.load(canary_fraction=1) == 2
+    assert await bench.answer() == ("2", 2.0)
+
+
+async def test_a_server_that_leaves_tells_those_who_wait_for_a_trial(bench: Bench) -> None:
+    bench.put(1)
+    await bench.load()
+    bench.try_newer_versions(canary_fraction=0.5, canary_seconds=1000)
+    bench.put(2)
+    load = asyncio.ensure_future(bench.load())
+    await on_trial(bench, load)
+    bench.lifecycle.leave()
+    with pytest.raises(NotReadyError, match="from the one that follows"):
+        await load
+    bench.registry.record("m").trial = None  # ends the task that watches it
 
 
 async def test_a_slow_check_of_one_model_holds_up_no_other(bench: Bench) -> None:
