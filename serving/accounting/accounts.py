@@ -5,6 +5,7 @@ Everything here is used on the event loop only. CPU is that of running models, n
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -104,6 +105,7 @@ class Account:
         cost: CPU seconds that a row is expected to take.
         cpu_part: CPU seconds per second of a run on the event loop, as last measured.
         room: Of its own, while it has a cap; else its calls take room that all models share.
+        answered_by: Of an endpoint with variants: how many requests each of them answered.
     """
 
     name: str = ""
@@ -118,6 +120,7 @@ class Account:
     cost: float = 0.0
     cpu_part: float = 1.0
     room: Room | None = None
+    answered_by: Counter[str] = field(default_factory=Counter)
     _tokens: float = 0.0
     _refilled_at: float = 0.0
     _unsampled: int = 0
@@ -203,6 +206,7 @@ class Account:
             "cpu_cap_cores": self.share.cpu_cap_cores,
             "objective_seconds": self.share.objective_seconds,
             "windows": [window.as_json() for window in delays.windows(now)],
+            "answered_by": dict(self.answered_by),
         }
 
 

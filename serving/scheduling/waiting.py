@@ -72,6 +72,13 @@ class Waiting(Generic[Item]):
         other._fresh_rows, other._late_rows = self._fresh_rows, self._late_rows
         return other
 
+    def aimed_at(self, objective: float) -> Waiting[Item]:
+        """The same requests waiting for another objective: which of them are late is seen anew."""
+        other: Waiting[Item] = Waiting(objective)
+        for item in sorted((*self._late, *self._fresh), key=operator.attrgetter("since")):
+            other.add(item)
+        return other
+
     def add(self, item: Item) -> None:
         """One more waits."""
         fresh = self._fresh

@@ -5,8 +5,10 @@
     {"variants": [{"name": "digits-small", "accuracy": 0.91}, "digits-large"],
      "objective_seconds": 0.05, "utility": "soft", "scheduler": "heuristic"}
 
-A variant's accuracy is that of its live version, ``VARIANT/VERSION/accuracy.json`` with ``{"accuracy": 0.97}``, else
-the one given here. All functions that read files block, for as long as a small file takes.
+A variant is called like its model, unless ``model`` names another one: ``{"name": "small", "model": "_digits.small"}``
+is how deliveries of jobs are listed. A variant's accuracy is that of its live version, ``MODEL/VERSION/accuracy.json``
+with ``{"accuracy": 0.97}``, else the one given here. All functions that read files block, for as long as a small file
+takes.
 """
 
 from __future__ import annotations
@@ -32,22 +34,41 @@ _FIELDS = {"variants", "objective_seconds", "utility", "steepness", "scheduler",
 
 
 @dataclass(frozen=True, slots=True)
+class Variant:
+    """One that may answer.
+
+    Attributes:
+        name: What answers call it.
+        model: The model of the repository.
+        accuracy: Where it was given.
+    """
+
+    name: str
+    model: str
+    accuracy: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Configuration:
     """An endpoint's.
 
     Attributes:
-        variants: Names of the models that may answer, and their accuracy where it was given.
+        variants: Those that may answer; names and models are unique.
         objective: Seconds of delay aimed at.
         utility: What an answer is worth.
         scheduler: Name of the scheduler.
         static_variant: The one that the static scheduler takes; the most accurate if None.
     """
 
-    variants: Mapping[str, float | None]
+    variants: tuple[Variant, ...]
     objective: float
     utility: Utility
     scheduler: str = DEFAULT
     static_variant: str | None = None
+
+    def decides_like(self, other: Configuration) -> bool:
+        """Whether a scheduler that was made for one will do for the other."""
+        return (self.scheduler, self.static_variant) == (other.scheduler, other.static_variant)
 
     def make_scheduler(self) -> Scheduler:
         """A new scheduler for the endpoint."""
@@ -103,39 +124,39 @@ def checked(content: Mapping[str, Any]) -> Configuration:
     if not isinstance(scheduler, str) or scheduler not in SCHEDULERS:
         raise _wrong(f"scheduler must be one of {', '.join(SCHEDULERS)}")
     static = content.get("static_variant")
-    if static is not None and (scheduler != "static" or static not in variants):
+    if static is not None and (scheduler != "static" or static not in {each.name for each in variants}):
         raise _wrong("static_variant must be one of the variants, and scheduler must be static")
     return Configuration(variants, float(objective), utility(form, steepness), scheduler, static)
 
 
-def _variants(entries: object) -> dict[str, float | None]:
+def _variants(entries: object) -> tuple[Variant, ...]:
     if not isinstance(entries, list) or not 1 <= len(entries) <= MAX_VARIANTS:
         raise _wrong(f"variants must be a list of 1 to {MAX_VARIANTS} models")
-    variants: dict[str, float | None] = {}
+    variants: list[Variant] = []
     for index, entry in enumerate(entries):
-        name, accuracy = _variant(entry, f"variants[{index}]")
-        if name in variants:
-            raise _wrong(f"variants[{index}]: '{name}' is named twice")
-        variants[name] = accuracy
-    return variants
+        variant = _variant(entry, f"variants[{index}]")
+        if any(variant.name == other.name or variant.model == other.model for other in variants):
+            raise _wrong(f"variants[{index}]: '{variant.name}' or its model is named twice")
+        variants.append(variant)
+    return tuple(variants)
 
 
-def _variant(entry: object, where: str) -> tuple[str, float | None]:
-    accuracy: Any = None
-    name: Any = entry
-    if isinstance(entry, dict):
-        if not {"name"} <= set(entry) <= {"name", "accuracy"}:
-            raise _wrong(f'{where} must be a model\'s name or {{"name": ..., "accuracy": ...}}')
-        name, accuracy = entry["name"], entry.get("accuracy")
-    if not isinstance(name, str):
-        raise _wrong(f"{where}: a model's name is expected")
-    try:
-        repository.checked_name(name)
-    except InvalidRequestError as error:
-        raise _wrong(f"{where}: {error.message}") from error
+def _variant(entry: object, where: str) -> Variant:
+    content: Any = entry if isinstance(entry, dict) else {"name": entry}
+    if not {"name"} <= set(content) <= {"name", "model", "accuracy"}:
+        raise _wrong(f'{where} must be a model\'s name or {{"name": ..., "model": ..., "accuracy": ...}}')
+    name, accuracy = content["name"], content.get("accuracy")
+    model = content.get("model", name)
+    for each in (name, model):
+        if not isinstance(each, str):
+            raise _wrong(f"{where}: a model's name is expected")
+        try:
+            repository.checked_name(each)
+        except InvalidRequestError as error:
+            raise _wrong(f"{where}: {error.message}") from error
     if accuracy is not None and not _is_fraction(accuracy):
         raise _wrong(f"{where}.accuracy must be a fraction above 0 and at most 1")
-    return name, accuracy if accuracy is None else float(accuracy)
+    return Variant(name, model, accuracy if accuracy is None else float(accuracy))
 
 
 def _content(path: Path) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from tiercel.serving.errors import (
     OverloadedError,
     ServingError,
 )
+from tiercel.serving.models.engine import Session
 from tiercel.serving.models.registry import LoadedVersion, Registry
 from tiercel.serving.scheduling.interface import (
     PATIENCE,
@@ -36,9 +37,9 @@ from tiercel.serving.scheduling.interface import (
     View,
 )
 from tiercel.serving.scheduling.waiting import Waiting
-from tiercel.serving.tensors import Array, TensorSpec
-from tiercel.serving.variants.configuration import Configuration, accuracy_of
-from tiercel.serving.variants.live_profile import LiveProfile
+from tiercel.serving.tensors import Array
+from tiercel.serving.variants.configuration import Configuration
+from tiercel.serving.variants.live import Candidate, LiveVariants
 from tiercel.serving.workers import Workers
 
 if TYPE_CHECKING:
@@ -46,13 +47,10 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-Answer = tuple[LoadedVersion, float, list[Array]]
-"""Who answered, its accuracy, and the outputs in the order wanted."""
+Answer = tuple[Candidate, list[Array]]
+"""Who answered, and the outputs in the order wanted."""
 
 OnAnswer = Callable[["VariantCall", Answer | ServingError], None]
-
-# How often schedulers see what runs took meanwhile: what they work out from profiles costs more than a decision.
-_RENEW_SECONDS = 0.5
 
 
 class VariantCall(Call):
@@ -80,23 +78,13 @@ class VariantCall(Call):
             self.endpoint.cancelled(self)
 
 
-class _Candidate:
-    """A variant that is live."""
-
-    __slots__ = ("accuracy", "loaded", "profile")
-
-    def __init__(self, loaded: LoadedVersion, accuracy: float) -> None:
-        self.loaded = loaded
-        self.accuracy = accuracy
-        self.profile = LiveProfile(loaded.model, accuracy, loaded.session)
-
-
 class Endpoint:
     """See the module. Everything but the runs themselves happens on the event loop.
 
     Args:
         name: Of the endpoint.
-        configuration: Its variants and how they are chosen.
+        configuration: Its variants and how they are chosen. An objective that was declared for the endpoint's account
+            takes the place of the one in it.
         registry: What is live.
         workers: Where batches run; shared with others.
         root: The repository's folder, for the accuracy of versions.
@@ -118,25 +106,32 @@ class Endpoint:
         self.configuration = configuration
         self.account: Account = registry.record(name).account
         self.decisions = 0
-        self._registry = registry
         self._workers = workers
-        self._root = root
         self._max_pending = max_pending
         self._timeout = timeout
         self._user = workers.join(self._dispatch)
         self._scheduler = configuration.make_scheduler()
+        self._variants = LiveVariants(name, configuration.variants, registry, root)
         self._waiting: Waiting[VariantCall] = Waiting(configuration.objective)
-        self._rate = ArrivalRate(RATE_OBJECTIVES * configuration.objective)
-        self._recent = ArrivalRate(RECENT_OBJECTIVES * configuration.objective)
-        self._live: tuple[LoadedVersion | None, ...] = ()
-        self._candidates: list[_Candidate] = []
-        self._prefixes: list[tuple[Profile, ...]] = []
-        self._renewed = 0.0
+        self._aim(self._objective_wanted())
         self._runs: dict[int, float] = {}
         self._numbers = itertools.count()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._closed = False
+
+    def configure(self, configuration: Configuration) -> None:
+        """Go on with another configuration; requests that wait go on waiting, and runs under way end."""
+        if not configuration.decides_like(self.configuration):
+            self._scheduler = configuration.make_scheduler()
+        self.configuration = configuration
+        self._variants.configure(configuration.variants)
+        self._aim(self._objective_wanted())
+        self._dispatch()
+
+    def check_fits(self, model: str, session: Session) -> None:
+        """See :meth:`LiveVariants.check_fits`."""
+        self._variants.check_fits(model, session)
 
     def submit(self, request: InferRequest, on_answer: OnAnswer, now: float) -> VariantCall:
         """Let a request wait for its turn.
@@ -151,6 +146,8 @@ class Endpoint:
             NotReadyError: No variant is live.
             OverloadedError: Too many requests wait.
         """
+        if self._objective_wanted() != self.objective:
+            self._aim(self._objective_wanted())
         call = self._checked(request, now)
         if len(self._waiting) >= self._max_pending or self._closed:
             raise OverloadedError(f"{len(self._waiting)} requests are waiting already; try again in a moment")
@@ -177,8 +174,8 @@ class Endpoint:
     def described(self) -> list[dict[str, Any]]:
         """The live variants, the most accurate first, for metadata."""
         return [
-            {"name": each.loaded.model, "version": each.loaded.version_text, "accuracy": each.accuracy}
-            for each in self._current()
+            {"name": each.name, "version": each.loaded.version_text, "accuracy": each.accuracy}
+            for each in self._variants.current()
         ]
 
     def specifications(self) -> LoadedVersion:
@@ -187,12 +184,22 @@ class Endpoint:
         Raises:
             NotReadyError: None is live.
         """
-        candidates = self._current()
+        candidates = self._variants.current()
         if not candidates:
-            raise NotReadyError(
-                f"no variant of endpoint '{self.name}' is loaded; load one of {', '.join(self.configuration.variants)}"
-            )
+            models = ", ".join(variant.model for variant in self.configuration.variants)
+            raise NotReadyError(f"no variant of endpoint '{self.name}' is loaded; load one of {models}")
         return candidates[0].loaded
+
+    def _objective_wanted(self) -> float:
+        """Seconds of delay aimed at, as they should be."""
+        return self.account.share.objective_seconds or self.configuration.objective
+
+    def _aim(self, objective: float) -> None:
+        """This is the objective from now on; requests that wait keep their order."""
+        self.objective = objective
+        self._waiting = self._waiting.aimed_at(objective)
+        self._rate = ArrivalRate(RATE_OBJECTIVES * objective)
+        self._recent = ArrivalRate(RECENT_OBJECTIVES * objective)
 
     def _checked(self, request: InferRequest, now: float) -> VariantCall:
         if request.version:
@@ -201,7 +208,7 @@ class Endpoint:
             )
         loaded = self.specifications()
         minimum = request.minimum_accuracy or 0.0
-        best = self._candidates[0].accuracy
+        best = self._variants.current()[0].accuracy
         if minimum > best:
             raise InvalidRequestError(
                 f"minimum_accuracy is {minimum:g}, but the most accurate variant of '{self.name}' has {best:g}"
@@ -216,7 +223,7 @@ class Endpoint:
         call = VariantCall(
             loaded, session, feeds, outputs, key, 1, rows, 0, size, now, arrived + allowed, request.priority
         )  # fmt: skip
-        objective = self.configuration.objective
+        objective = self.objective
         call.since = arrived - max(0.0, objective - allowed)
         call.useless_at = arrived + min(allowed, self.configuration.utility.useless_after(best, objective))
         call.minimum = minimum
@@ -224,43 +231,12 @@ class Endpoint:
         return call
 
     def _key(self, feeds: dict[str, Array], outputs: tuple[str, ...]) -> tuple[Any, int]:
-        if any(each.loaded.session.batching.profile is None for each in self._candidates):
+        if any(each.loaded.session.batching.profile is None for each in self._variants.current()):
             return None, 1
         shapes = [feed.shape for feed in feeds.values()]
         if len({shape[0] for shape in shapes}) != 1:
             return None, 1
         return (outputs, tuple(sorted((name, feed.shape[1:]) for name, feed in feeds.items()))), shapes[0][0] or 1
-
-    def _current(self) -> list[_Candidate]:
-        """The variants that are live now, the most accurate first; a version that was swapped is another candidate."""
-        names = self.configuration.variants
-        records = [self._registry.known(name) for name in names]
-        live = tuple(record.live if record is not None else None for record in records)
-        if live != self._live:
-            known = {each.loaded: each for each in self._candidates}
-            found = [known.get(each) or self._candidate(each) for each in live if each is not None]
-            agreed = [each for each in found if each is not None and _agree(each.loaded, found[0])]
-            self._candidates = sorted(agreed, key=lambda each: -each.accuracy)
-            self._live = live
-            self._renew(time.perf_counter())
-        return self._candidates
-
-    def _candidate(self, loaded: LoadedVersion) -> _Candidate | None:
-        accuracy = accuracy_of(self._root / loaded.model / loaded.version_text)
-        if accuracy is None:
-            accuracy = self.configuration.variants[loaded.model]
-        if accuracy is None:
-            _logger.warning(
-                "Variant '%s' of endpoint '%s' is left out: its version %s has no accuracy.json, and variants.json "
-                "gives no accuracy", loaded.model, self.name, loaded.version_text,
-            )  # fmt: skip
-            return None
-        return _Candidate(loaded, accuracy)
-
-    def _renew(self, now: float) -> None:
-        profiles = tuple(each.profile.renew() for each in self._candidates)
-        self._prefixes = [profiles[:length] for length in range(len(profiles) + 1)]
-        self._renewed = now
 
     def _dispatch(self) -> None:
         """Start runs while a worker is idle, something waits, and the scheduler does not choose to wait."""
@@ -268,7 +244,7 @@ class Endpoint:
         self._user.waiting = False
         while waiting:
             now = time.perf_counter()
-            candidates = self._current()
+            candidates = self._variants.current()
             if not self._give_up(now, candidates):
                 break
             if not workers.idle:
@@ -278,21 +254,20 @@ class Endpoint:
                 self._wake_at(now + self.account.seconds_until_it_may())
                 return
             if not self._start(now, candidates):
-                self._wake_at(now + PATIENCE * self.configuration.objective)
+                self._wake_at(now + PATIENCE * self.objective)
                 return
         if waiting:
             # Workers may be busy for long; whose time is up is told nevertheless.
-            self._wake_at(time.perf_counter() + self.configuration.objective)
+            self._wake_at(time.perf_counter() + self.objective)
 
-    def _give_up(self, now: float, candidates: Sequence[_Candidate]) -> bool:
+    def _give_up(self, now: float, candidates: Sequence[Candidate]) -> bool:
         """Tell those whom no answer helps any more; returns whether others wait and somebody can answer them."""
         if not candidates:
             for call in self._waiting.clear():
                 self._end(call, NotReadyError(f"no variant of endpoint '{self.name}' is loaded any more"))
             return False
-        if now - self._renewed > _RENEW_SECONDS:
-            self._renew(now)
-        quickest = min(profile.seconds[0] for profile in self._prefixes[-1])
+        self._variants.renew(now)
+        quickest = min(profile.seconds[0] for profile in self._variants.prefixes[-1])
         for call in self._waiting.sweep(now, quickest):
             self._end(call, DeadlineExceededError(
                 f"endpoint '{self.name}' is busy: the answer would be of no use {now + quickest - call.begin:.3g} s "
@@ -300,12 +275,12 @@ class Endpoint:
             ))  # fmt: skip
         return bool(self._waiting)
 
-    def _start(self, now: float, candidates: Sequence[_Candidate]) -> bool:
+    def _start(self, now: float, candidates: Sequence[Candidate]) -> bool:
         """Start one run; returns False when the scheduler waits."""
         first = self._waiting.first()
         assert first is not None  # noqa: S101 - for the type checker; the caller looked
         suited = sum(1 for each in candidates if each.accuracy >= first.minimum)
-        profiles = self._prefixes[max(1, suited)]
+        profiles = self._variants.prefixes[max(1, suited)]
         self.decisions += 1
         decision = self._scheduler.decide(self._view(now, profiles))
         if decision is None:
@@ -339,7 +314,7 @@ class Endpoint:
         busy += [profiles[-1].seconds[0]] * others
         return View(
             profiles=profiles,
-            objective=self.configuration.objective,
+            objective=self.objective,
             utility=self.configuration.utility,
             count=rows,
             oldest=oldest,
@@ -351,7 +326,7 @@ class Endpoint:
         )
 
     def _ran(
-        self, number: int, chosen: _Candidate, calls: list[VariantCall], rows: int, began: float, ran: Ran | Exception
+        self, number: int, chosen: Candidate, calls: list[VariantCall], rows: int, began: float, ran: Ran | Exception
     ) -> None:
         now = time.perf_counter()
         del self._runs[number]
@@ -363,13 +338,18 @@ class Endpoint:
             failed = InferenceFailedError("the server failed to run the model; its log says more")
             ran = Ran([failed] * len(calls), rows, False, 0.0, 0.0, 0.0)
         self.account.charge(ran.cpu, rows)
-        self._scheduler.ended(Ended(loaded.model, rows, now - min([call.since for call in calls])))
+        self._scheduler.ended(Ended(chosen.name, rows, now - min([call.since for call in calls])))
         self._user.waiting = bool(self._waiting)
         answered = [call for call in calls if not call.ended]
         self._count(loaded, answered, ran, now)
         for call, outcome in zip(calls, ran.outcomes, strict=True):
-            if not call.ended:
-                self._end(call, (loaded, chosen.accuracy, outcome) if isinstance(outcome, list) else outcome)
+            if call.ended:
+                continue
+            if isinstance(outcome, list):
+                self.account.answered_by[chosen.name] += 1
+                self._end(call, (chosen, outcome))
+            else:
+                self._end(call, outcome)
 
     @staticmethod
     def _count(loaded: LoadedVersion, answered: Sequence[VariantCall], ran: Ran, now: float) -> None:
@@ -407,22 +387,3 @@ class Endpoint:
 
 def _together(one: VariantCall, other: VariantCall) -> bool:
     return one.key is not None and one.key == other.key
-
-
-def _agree(loaded: LoadedVersion, first: _Candidate | None) -> bool:
-    """Whether a variant takes and gives what the first one does; if not, that is said in the log."""
-    if first is None:
-        return True
-    one, other = loaded.session, first.loaded.session
-    for what, mine, its in (("inputs", one.inputs, other.inputs), ("outputs", one.outputs, other.outputs)):
-        if _shape_of(mine) != _shape_of(its):
-            _logger.warning(
-                "Variant '%s' is left out: its %s differ from those of '%s'", loaded.model, what, first.loaded.model
-            )
-            return False
-    return True
-
-
-def _shape_of(specs: Any) -> list[tuple[str, str, tuple[int, ...]]]:
-    values: list[TensorSpec] = list(specs.values())
-    return sorted((spec.name, spec.data_type.name, tuple(spec.shape)) for spec in values)

@@ -11,9 +11,11 @@ from tiercel.serving.classified_answers import as_classes
 from tiercel.serving.dataplane import Answered, InferRequest, InferResult, OutputTensor, ParameterValue, described
 from tiercel.serving.errors import ServingError
 from tiercel.serving.models import repository
+from tiercel.serving.models.engine import Session
 from tiercel.serving.models.lifecycle import ENDPOINT_VERSION
 from tiercel.serving.models.registry import Registry, VersionState
 from tiercel.serving.variants import configuration
+from tiercel.serving.variants.configuration import Configuration
 from tiercel.serving.variants.endpoint import Answer, Endpoint, VariantCall
 from tiercel.serving.workers import Workers
 
@@ -43,7 +45,7 @@ class Endpoints:
         return tuple(self._endpoints)
 
     async def load(self, name: str) -> bool:
-        """Read an endpoint's configuration anew; requests that wait on an older one are told to ask again.
+        """Read an endpoint's configuration anew; requests that wait go on waiting.
 
         Returns:
             Whether this is an endpoint's name.
@@ -58,13 +60,27 @@ class Endpoints:
             return False
         old = self._endpoints.get(name)
         if old is None or old.configuration != found:
-            self._endpoints[name] = Endpoint(
-                name, found, self._registry, self._workers, self._root, self._max_pending, self._timeout
-            )
-            self._registry.record(name).set_status(ENDPOINT_VERSION, VersionState.READY)
-            if old is not None:
-                old.close()
+            self._take(name, found)
         return True
+
+    def check_fits(self, model: str, session: Session) -> None:
+        """Check that a new version of a model fits the endpoints that it is a variant of.
+
+        Raises:
+            ArtefactRefusedError: It takes or gives something else than the other variants of one.
+        """
+        for endpoint in self._endpoints.values():
+            endpoint.check_fits(model, session)
+
+    def _take(self, name: str, chosen: Configuration) -> None:
+        endpoint = self._endpoints.get(name)
+        if endpoint is not None:
+            endpoint.configure(chosen)
+            return
+        self._endpoints[name] = Endpoint(
+            name, chosen, self._registry, self._workers, self._root, self._max_pending, self._timeout
+        )
+        self._registry.record(name).set_status(ENDPOINT_VERSION, VersionState.READY)
 
     def unload(self, name: str) -> bool:
         """Forget an endpoint; returns whether there was one."""
@@ -93,7 +109,7 @@ class Endpoints:
                 account.delays.failed(now)
                 on_answer(answer)
                 return
-            tell = as_classes(on_answer, request.classes, answer[0]) if request.classes else on_answer
+            tell = as_classes(on_answer, request.classes, answer[0].loaded) if request.classes else on_answer
             tell(_result(request.model, call, answer))
             now = time.perf_counter()
             account.delays.answered(now - arrived, now)
@@ -123,7 +139,7 @@ class Endpoints:
             "outputs": described(session.outputs),
             "parameters": {
                 "variants": endpoint.described(),
-                "objective_seconds": chosen.objective,
+                "objective_seconds": endpoint.objective,
                 "utility": chosen.utility.form,
                 "scheduler": chosen.scheduler,
             },
@@ -136,11 +152,12 @@ class Endpoints:
 
 
 def _result(model: str, call: VariantCall, answer: Answer) -> InferResult:
-    loaded, accuracy, arrays = answer
+    chosen, arrays = answer
+    loaded = chosen.loaded
     tensors = [OutputTensor(loaded.outputs[name], array) for name, array in zip(call.outputs, arrays, strict=True)]
     parameters: dict[str, ParameterValue] = {
-        "variant": loaded.model,
+        "variant": chosen.name,
         "version": loaded.version_text,
-        "accuracy": accuracy,
+        "accuracy": chosen.accuracy,
     }
     return InferResult(model, loaded.version_text, tensors, parameters)

@@ -114,6 +114,7 @@ def test_variants_that_are_not_loaded_or_do_not_fit_are_left_out(server: Serving
     )
     # Neither has an accuracy, so the only one that does is left, and it takes something else.
     assert ask(server, endpoint="choosy").status == 400
+    assert server.request("POST", "/v2/repository/models/wider/unload").status == 200
     (server.repository / "choosy-small" / "2").mkdir()
     for name in ("choosy-small", "choosy-large"):
         folder = onnx_models.put(server.repository, name, 3, onnx_models.plus(4.0))
@@ -123,7 +124,8 @@ def test_variants_that_are_not_loaded_or_do_not_fit_are_left_out(server: Serving
     variant = content["parameters"].pop("variant")
     assert variant in {"choosy-small", "choosy-large"}, "they are alike, but what is measured of them differs a little"
     assert content["parameters"] == {"version": "3", "accuracy": 0.7}
-    for name in ("choosy-small", "choosy-large", "wider"):
+    assert server.load("wider").status == 422
+    for name in ("choosy-small", "choosy-large"):
         assert server.request("POST", f"/v2/repository/models/{name}/unload").status == 200
     assert ask(server, endpoint="choosy").status == 503
 
@@ -162,3 +164,64 @@ def test_a_variant_is_swapped_under_load_without_a_failed_request(server: Servin
             thread.join()
     assert failures == []
     assert len({version for _, version in seen}) >= 2
+
+
+def test_a_variant_is_added_under_load_and_is_called_by_a_name_of_its_own(server: ServingProcess) -> None:
+    repository = server.repository
+    small, large = {"name": "small", "model": "_grown.small"}, {"name": "large", "model": "_grown.large"}
+    onnx_models.put(repository, "_grown.small", 1, onnx_models.plus(1.0))
+    configure(repository, "grown", variants=[small | {"accuracy": 0.8}])
+    assert [server.load(name).status for name in ("grown", "_grown.small")] == [200, 200]
+    done = threading.Event()
+    replies: list[Reply] = []
+
+    def keep_asking() -> None:
+        while not done.is_set():
+            replies.append(ask(server, endpoint="grown"))
+
+    threads = [threading.Thread(target=keep_asking) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        configure(repository, "grown", variants=[small | {"accuracy": 0.8}, large | {"accuracy": 0.9}])
+        assert server.load("grown").status == 200
+        onnx_models.put(repository, "_grown.large", 2, onnx_models.plus(2.0))
+        assert server.load("_grown.large").status == 200
+        assert ask(server, endpoint="grown", minimum_accuracy=0.85).content["parameters"] == {
+            "variant": "large",
+            "version": "2",
+            "accuracy": 0.9,
+        }
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+    assert {reply.status for reply in replies} == {200}
+    counted = next(m for m in server.request("GET", "/v2/usage").content["models"] if m["name"] == "grown")
+    assert counted["answered_by"]["large"] >= 1
+    assert counted["answered_by"]["small"] + counted["answered_by"]["large"] == counted["answers"]
+
+
+def test_a_new_version_that_does_not_fit_the_other_variants_is_refused(server: ServingProcess) -> None:
+    new_endpoint(server, "fitting")
+    onnx_models.put(server.repository, "fitting-small", 2, onnx_models.plus(3.0, features=5))
+    refused = server.load("fitting-small")
+    assert refused.status == 422
+    assert "its inputs differ" in refused.error
+    assert "version 1 stays live" in refused.error
+    assert ask(server, endpoint="fitting").status == 200
+    assert ask(server, endpoint="fitting-small").content["model_version"] == "1"
+
+
+def test_a_declared_objective_takes_the_place_of_the_configured_one(server: ServingProcess) -> None:
+    new_endpoint(server, "aimed")
+
+    def objective() -> float:
+        found: float = server.request("GET", "/v2/models/aimed").content["parameters"]["objective_seconds"]
+        return found
+
+    assert objective() == 5.0
+    for declared, expected in (({"aimed": {"objective_seconds": 0.25}}, 0.25), ({}, 5.0)):
+        assert server.request("POST", "/v2/shares", {"models": declared}).status == 200
+        assert ask(server, endpoint="aimed").status in {200, 504}
+        assert objective() == expected

@@ -17,9 +17,23 @@ GOOD: dict[str, Any] = {"variants": ["small", {"name": "large", "accuracy": 0.97
 
 def test_what_is_left_out_has_the_usual_value() -> None:
     chosen = configuration.checked(GOOD)
-    assert chosen == configuration.Configuration(
-        {"small": None, "large": 0.97}, 0.05, Utility("soft", 2.0), "heuristic"
+    small, large = configuration.Variant("small", "small"), configuration.Variant("large", "large", 0.97)
+    assert chosen == configuration.Configuration((small, large), 0.05, Utility("soft", 2.0), "heuristic")
+
+
+def test_a_variant_may_be_called_otherwise_than_its_model() -> None:
+    chosen = configuration.checked(
+        GOOD
+        | {"variants": [{"name": "small", "model": "_digits.small"}], "scheduler": "static"}
+        | {"static_variant": "small"}
     )
+    assert chosen.variants == (configuration.Variant("small", "_digits.small"),)
+
+
+def test_another_scheduler_is_needed_only_where_another_is_asked_for() -> None:
+    chosen = configuration.checked(GOOD)
+    assert chosen.decides_like(configuration.checked(GOOD | {"objective_seconds": 1, "utility": "linear"}))
+    assert not chosen.decides_like(configuration.checked(GOOD | {"scheduler": "static"}))
 
 
 def test_everything_can_be_said() -> None:
@@ -36,7 +50,9 @@ def test_everything_can_be_said() -> None:
     [
         ({"variants": []}, "variants must be a list of 1 to 16 models"),
         ({"variants": ["../x"]}, r"variants\[0\]: model name '../x' is impossible"),
-        ({"variants": ["a", "a"]}, r"variants\[1\]: 'a' is named twice"),
+        ({"variants": ["a", "a"]}, r"variants\[1\]: 'a' or its model is named twice"),
+        ({"variants": ["a", {"name": "b", "model": "a"}]}, r"variants\[1\]: 'b' or its model is named twice"),
+        ({"variants": [{"name": "a", "model": "../x"}]}, r"variants\[0\]: model name '../x' is impossible"),
         ({"variants": [3]}, r"variants\[0\]: a model's name is expected"),
         ({"variants": [{"accuracy": 1}]}, r"variants\[0\] must be a model's name"),
         ({"variants": [{"name": "a", "accuracy": 1.5}]}, r"variants\[0\].accuracy must be a fraction"),
