@@ -9,6 +9,7 @@ part like the others, with earlier runs known and with its guard on; its default
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import multiprocessing
 import random
@@ -17,11 +18,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.results import Bar, write_result
+from benchmarks.results import RESULTS, Bar, write_result
 from benchmarks.simulated_policies import summarise
 from benchmarks.simulated_workloads import Kind, kinds
 from tiercel.broker.simulation import simulate
 
+NAME = "simulated-tuning"
+COMMAND = "python -m benchmarks.simulated_tuning"
 TRIES = 44
 TUNING_SEEDS = range(100, 102)
 REPORT_SEEDS = range(10)
@@ -63,7 +66,7 @@ RANGES: Mapping[str, Mapping[str, Draw]] = {
         "weights": _one_of("eta", "growth", "gap"),
         "window": _whole(1, 8),
         "beta": _ratio(1.05, 20.0),
-        "min_reports": _whole(4, 20),
+        "min_reports": _whole(6, 20),
     },
     "flowcon": {
         "alpha": _ratio(0.002, 0.5),
@@ -180,15 +183,24 @@ def main() -> None:
     """Tune all policies alike and keep ``benchmarks/results/simulated-tuning.json``."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tries", type=int, default=TRIES, help="settings drawn for each policy")
-    parser.add_argument("--policy", action="append", choices=sorted(RANGES), help="only this one; repeatable")
+    only = "only this one, beside what is kept of the others; repeatable"
+    parser.add_argument("--policy", action="append", choices=sorted(RANGES), help=only)
     parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
     arguments = parser.parse_args()
+    found = {} if arguments.policy is None else _kept()
     with multiprocessing.Pool(arguments.processes) as pool:
-        found = {policy: tune(pool, policy, arguments.tries) for policy in arguments.policy or RANGES}
-    if arguments.policy:
-        return
-    command = "python -m benchmarks.simulated_tuning"
-    print(write_result("simulated-tuning", command=command, figures=found, bars=_bars(found)))
+        for policy in arguments.policy or RANGES:
+            found[policy] = tune(pool, policy, arguments.tries)
+            complete = found.keys() == RANGES.keys()
+            path = write_result(NAME, command=COMMAND, figures=found, bars=_bars(found) if complete else [])
+    print(path)
+
+
+def _kept() -> dict[str, Json]:
+    """What earlier runs found, for one that tunes some of the policies again."""
+    path = RESULTS / f"{NAME}.json"
+    figures: dict[str, Json] = json.loads(path.read_text(encoding="utf-8"))["figures"] if path.exists() else {}
+    return {policy: figures[policy] for policy in RANGES if policy in figures}
 
 
 def _bars(found: Mapping[str, Json]) -> list[Bar]:
