@@ -235,7 +235,7 @@ class Server:
                 await begin()
                 tasks.start(self._load_all(lifecycle, grpc), "load all")
             else:
-                await take_over(self._predecessor, lifecycle, plane, begin)
+                await take_over(self._predecessor, lifecycle, registry, plane, begin)
                 await self._say_ready(grpc)
             serving.set()
             await self._leave.wait()

@@ -27,11 +27,12 @@ Counts = npt.NDArray[np.int64]
 _PER_OCTAVE: Final = 8
 _LEAST: Final = 2.0**-20
 _OCTAVES: Final = 28
-_BUCKETS: Final = _PER_OCTAVE * _OCTAVES
-_LAST: Final = _BUCKETS - 1
+BUCKETS: Final = _PER_OCTAVE * _OCTAVES
+"""How many there are."""
+_LAST: Final = BUCKETS - 1
 _SCALE: Final = 1.0 / _LEAST
-_MIDDLES: Final = _LEAST * 2.0 ** ((np.arange(_BUCKETS) + 0.5) / _PER_OCTAVE)
-_EMPTY: Final = bytes(4 * _BUCKETS)
+_MIDDLES: Final = _LEAST * 2.0 ** ((np.arange(BUCKETS) + 0.5) / _PER_OCTAVE)
+_EMPTY: Final = bytes(4 * BUCKETS)
 _QUANTILES: Final = np.array([0.5, 0.95, 0.99])
 
 SLOT_SECONDS: Final = 2.0
@@ -88,21 +89,47 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class _Slot:
-    """A few seconds that are over."""
+class Slot:
+    """A few seconds that are over.
+
+    Attributes:
+        counts: Answers, by bucket of their delay.
+        on_time: Those of them that were within the objective.
+        failures: Requests that were not answered with a result.
+    """
 
     counts: Counts
     on_time: int
     failures: int
 
+    def __add__(self, other: Slot) -> Slot:
+        return Slot(self.counts + other.counts, self.on_time + other.on_time, self.failures + other.failures)
 
-def _judged(slot: _Slot, bound: float) -> _Slot:
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What windows are made of, for a process that goes on where another ends; their clock must be the same.
+
+    Attributes:
+        began: When counting began, seconds of the clock.
+        ends: When the slot ends that is being filled.
+        touched: When something was last counted.
+        slots: Those before that one, the oldest first; None for one in which nothing happened.
+    """
+
+    began: float
+    ends: float
+    touched: float
+    slots: tuple[Slot | None, ...]
+
+
+def _judged(slot: Slot, bound: float) -> Slot:
     """The slot with another objective; answers in the objective's own bucket count as within it."""
     if bound <= 0:
-        return _Slot(slot.counts, 0, slot.failures)
+        return Slot(slot.counts, 0, slot.failures)
     least_bounds = _MIDDLES * 2.0 ** (-0.5 / _PER_OCTAVE)
     within = int(slot.counts[least_bounds < bound].sum())
-    return _Slot(slot.counts, within, slot.failures)
+    return Slot(slot.counts, within, slot.failures)
 
 
 class _Total:
@@ -111,16 +138,16 @@ class _Total:
     __slots__ = ("counts", "failures", "on_time")
 
     def __init__(self) -> None:
-        self.counts: Counts = np.zeros(_BUCKETS, np.int64)
+        self.counts: Counts = np.zeros(BUCKETS, np.int64)
         self.on_time = 0
         self.failures = 0
 
-    def add(self, slot: _Slot) -> None:
+    def add(self, slot: Slot) -> None:
         self.counts += slot.counts
         self.on_time += slot.on_time
         self.failures += slot.failures
 
-    def remove(self, slot: _Slot) -> None:
+    def remove(self, slot: Slot) -> None:
         self.counts -= slot.counts
         self.on_time -= slot.on_time
         self.failures -= slot.failures
@@ -172,9 +199,9 @@ class Delays:
         self._on_time_before = 0
         self._failures_before = 0
         # None for a slot in which nothing happened.
-        self._slots: deque[_Slot | None] = deque(maxlen=max(_KEPT))
+        self._slots: deque[Slot | None] = deque(maxlen=max(_KEPT))
         self._totals = tuple(_Total() for _ in WINDOWS)
-        self._past: Counts = np.zeros(_BUCKETS, np.int64)
+        self._past: Counts = np.zeros(BUCKETS, np.int64)
 
     @property
     def objective(self) -> float | None:
@@ -199,7 +226,7 @@ class Delays:
         if now >= self._ends:
             self._turn(now)
         index = int(_log2(delay * _SCALE) * _PER_OCTAVE) if delay > _LEAST else 0
-        self._counts[index if index < _BUCKETS else _LAST] += 1
+        self._counts[index if index < BUCKETS else _LAST] += 1
         self.answers += 1
         self.seconds += delay
         self.touched = now
@@ -224,6 +251,22 @@ class Delays:
         current = self._current()
         return [self._window(total, current, seconds) for total, seconds in zip(self._totals, reaches, strict=True)]
 
+    def history(self, now: float) -> History:
+        """What windows are made of; what was counted in the slot that is being filled counts with the one before."""
+        if now >= self._ends:
+            self._turn(now)
+        slots = list(self._slots)
+        if self.touched >= self._ends - SLOT_SECONDS:
+            before = slots.pop() if slots else None
+            slots.append(self._current() if before is None else before + self._current())
+        return History(self._began, self._ends, self.touched, tuple(slots))
+
+    def continue_from(self, history: History) -> None:
+        """Windows reach back into what another process counted; before anything was counted here."""
+        self._began, self._ends, self.touched = history.began, history.ends, history.touched
+        for slot in history.slots:
+            self._push(slot)
+
     def cumulative(self, bounds: Sequence[float]) -> tuple[list[int], int, float]:
         """Since the beginning, as a Prometheus histogram has it.
 
@@ -236,9 +279,9 @@ class Delays:
         counts = self._past + self._current().counts
         until = np.concatenate(([0], np.cumsum(counts)))
         found = [round(_log2(bound * _SCALE) * _PER_OCTAVE) for bound in bounds]
-        return [int(until[min(max(index, 0), _BUCKETS)]) for index in found], self.answers, self.seconds
+        return [int(until[min(max(index, 0), BUCKETS)]) for index in found], self.answers, self.seconds
 
-    def _window(self, total: _Total, current: _Slot, seconds: float) -> Window:
+    def _window(self, total: _Total, current: Slot, seconds: float) -> Window:
         counts = total.counts + current.counts
         until = np.cumsum(counts)
         answers, failures = int(until[-1]), total.failures + current.failures
@@ -251,13 +294,13 @@ class Delays:
         p50, p95, p99 = _MIDDLES[np.searchsorted(until, np.ceil(_QUANTILES * answers))].tolist()
         return Window(seconds, answers, failures, in_objective, p50, p95, p99)
 
-    def _current(self) -> _Slot:
+    def _current(self) -> Slot:
         counts = np.frombuffer(self._counts, np.uint32).astype(np.int64)
-        return _Slot(counts, self.on_time - self._on_time_before, self.failures - self._failures_before)
+        return Slot(counts, self.on_time - self._on_time_before, self.failures - self._failures_before)
 
     def _turn(self, now: float) -> None:
         """Begin another slot, and as many in between as went by without anybody looking."""
-        slot: _Slot | None = None
+        slot: Slot | None = None
         if self.touched >= self._ends - SLOT_SECONDS:
             slot = self._current()
             self._past += slot.counts
@@ -269,7 +312,7 @@ class Delays:
         for _ in range(min(over - 1, max(_KEPT))):
             self._push(None)
 
-    def _push(self, slot: _Slot | None) -> None:
+    def _push(self, slot: Slot | None) -> None:
         for total, kept in zip(self._totals, _KEPT, strict=True):
             if slot is not None:
                 total.add(slot)

@@ -13,6 +13,8 @@ from tiercel.serving.errors import ServingError
 from tiercel.serving.models.engine import Session
 from tiercel.serving.tensors import Array
 
+_NOTHING = Comparison()
+
 
 class Shadow:
     """Observes a session's runs and does a share of them again with another session.
@@ -23,14 +25,15 @@ class Shadow:
         session: The new version's.
         fraction: Share of the runs that are compared.
         threads: Where the new version runs.
+        so_far: What is known already.
     """
 
-    def __init__(self, session: Session, fraction: float, threads: Executor) -> None:
+    def __init__(self, session: Session, fraction: float, threads: Executor, so_far: Comparison = _NOTHING) -> None:
         self._session = session
         self._split = Split(fraction)
         self._threads = threads
         self._busy = False
-        self.comparison = Comparison()
+        self.comparison = so_far
 
     def __call__(self, outputs: Sequence[str], feeds: Mapping[str, Array], results: Sequence[Array]) -> None:
         """The old version has run; called in whichever thread it ran."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from tiercel.serving.canary.judgement import Comparison, Counts, Outcome, Split, decide
 from tiercel.serving.canary.plan import CanaryPlan
@@ -18,6 +19,27 @@ if TYPE_CHECKING:
 _FAULTLESS = frozenset({"REJECTED", "CANCELED"})
 
 
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a trial is, for the process that goes on with it.
+
+    Attributes:
+        seconds: Since it began.
+        old: Requests of the old version since then.
+        new: Requests of the new one.
+        comparison: Outputs that were compared.
+    """
+
+    seconds: float
+    old: Counts
+    new: Counts
+    comparison: Comparison
+
+
+NO_PROGRESS: Final = Progress(0.0, Counts(), Counts(), Comparison())
+"""Of a trial that begins."""
+
+
 class Trial:
     """Two versions of a model, of which the new one gets a share of the requests.
 
@@ -27,12 +49,21 @@ class Trial:
         new: The version that would be.
         threads: Where runs are done again to compare outputs.
         now: The clock, in seconds.
+        so_far: What another process saw of it.
 
     Attributes:
         is_settled: Set when it is over, or when this process will not see its end; ``outcome`` says which.
     """
 
-    def __init__(self, plan: CanaryPlan, old: LoadedVersion, new: LoadedVersion, threads: Executor, now: float) -> None:
+    def __init__(
+        self,
+        plan: CanaryPlan,
+        old: LoadedVersion,
+        new: LoadedVersion,
+        threads: Executor,
+        now: float,
+        so_far: Progress = NO_PROGRESS,
+    ) -> None:
         self.plan = plan
         self.old = old
         self.new = new
@@ -40,16 +71,22 @@ class Trial:
         self.reason = ""
         self.is_settled = asyncio.Event()
         self._split = Split(plan.fraction)
-        self._began = now
+        self._began = now - so_far.seconds
         self._ended = now
-        self._before = _counts(old.statistics), _counts(new.statistics)
-        self._found = Counts(), Counts()
-        self._shadow = Shadow(new.session, plan.compare_fraction, threads) if plan.compare_fraction > 0 else None
+        self._before = _less(_counts(old.statistics), so_far.old), _less(_counts(new.statistics), so_far.new)
+        self._found = so_far.old, so_far.new
+        self._shadow: Shadow | None = None
+        if plan.compare_fraction > 0:
+            self._shadow = Shadow(new.session, plan.compare_fraction, threads, so_far.comparison)
         old.session.observer = self._shadow
 
     def choose(self) -> LoadedVersion:
         """Who answers the next request."""
         return self.new if self._split.takes_next() else self.old
+
+    def progress(self, now: float) -> Progress:
+        """How far it is."""
+        return Progress(now - self._began, *self._since_the_beginning(), self._comparison)
 
     def look(self, now: float) -> tuple[Outcome, str]:
         """What becomes of it, and why."""

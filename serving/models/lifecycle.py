@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tiercel.serving.canary import marks
 from tiercel.serving.canary.judgement import Outcome
 from tiercel.serving.canary.plan import AT_ONCE, CanaryPlan
-from tiercel.serving.canary.trials import Trial
+from tiercel.serving.canary.supervision import (
+    CarriedTrial,
+    StartTask,
+    TrialSupervisor,
+    promotion_of,
+    was_rolled_back,
+)
 from tiercel.serving.errors import ArtefactRefusedError, NotFoundError, NotReadyError, ServingError
 from tiercel.serving.models import repository
 from tiercel.serving.models.engine import Session
@@ -29,8 +34,6 @@ _NEWEST = LoadParameters()
 
 ENDPOINT_VERSION = 1
 """Calls and the index speak of versions; an endpoint's configuration counts as its only one."""
-
-StartTask = Callable[[Coroutine[Any, Any, None], str], object]
 
 
 class Lifecycle:
@@ -62,9 +65,8 @@ class Lifecycle:
         self._registry = registry
         self._loader = loader
         self._start_task = start_task
-        self._look_seconds = look_seconds
+        self._trials = TrialSupervisor(self, loader.shadows, start_task, look_seconds)
         self._paused = False
-        self._now = time.monotonic
         self._locks: dict[str, asyncio.Lock] = {}
 
     async def load(self, name: str, wanted: LoadParameters = _NEWEST) -> int:
@@ -92,14 +94,14 @@ class Lifecycle:
         if self._endpoints is not None and await self._endpoints.load(name):
             return ENDPOINT_VERSION
         await self._wanted_version(name, wanted)  # a name that is not on disk gets no lock
-        async with self._locks.setdefault(name, asyncio.Lock()):
+        async with self.lock_of(name):
             self._refuse_if_paused()
             version = await self._wanted_version(name, wanted)
             record = self._registry.record(name)
             await self._let_answer(record, version, self._plan(record, version, wanted))
             trial = record.trial
         if trial is not None and wanted.canary is None:
-            await _promotion_of(trial)
+            await promotion_of(trial)
         return version
 
     async def _let_answer(self, record: ModelRecord, version: int, plan: CanaryPlan) -> None:
@@ -107,18 +109,14 @@ class Lifecycle:
         trial = record.trial
         if trial is not None and trial.new.version == version:
             if not plan.is_trial:
-                self._conclude(record, trial, Outcome.PROMOTED, "it was loaded without a trial")
+                self._trials.end(record, Outcome.PROMOTED, "it was loaded without a trial")
             return
-        if trial is not None:
-            self._conclude(record, trial, Outcome.ROLLED_BACK, f"version {version} was loaded")
+        self._trials.end(record, Outcome.ROLLED_BACK, f"version {version} was loaded")
         if record.live is not None and record.live.version == version:
             return
         new = await self._bring_up(record, version)
         await self._loader.look_up(marks.unmark, self._folder(record.name, version))
-        if record.live is None or not plan.is_trial:
-            self._flip(record, new)
-        else:
-            self._try(record, Trial(plan, record.live, new, self._loader.shadows, self._now()))
+        self._trials.begin(record, new, plan)
 
     def _plan(self, record: ModelRecord, version: int, wanted: LoadParameters) -> CanaryPlan:
         if wanted.canary is not None:
@@ -138,11 +136,12 @@ class Lifecycle:
             raise NotFoundError(f"model '{name}' is not loaded")
         if self._endpoints is not None and self._endpoints.unload(name):
             return
-        async with self._locks.setdefault(name, asyncio.Lock()):
+        async with self.lock_of(name):
             self._refuse_if_paused()
-            if record.trial is not None:
-                self._conclude(record, record.trial, Outcome.ROLLED_BACK, "the model was unloaded")
-            self._retire(record.flip(None), record, "unloaded")
+            self._trials.end(record, Outcome.ROLLED_BACK, "the model was unloaded")
+            old = record.flip(None)
+            if old is not None:
+                self.release(old, record, "unloaded")
 
     def trial(self, name: str) -> dict[str, Any]:
         """The trial of a model that runs, or the last one, as JSON.
@@ -153,9 +152,8 @@ class Lifecycle:
         record = self._registry.known(repository.checked_name(name))
         if record is None:
             raise NotFoundError(f"model '{name}' is not loaded")
-        trial = record.trial or record.last_trial
         live = record.live.version_text if record.live is not None else None
-        return {"name": name, "live": live, "canary": trial.as_json(self._now()) if trial is not None else None}
+        return {"name": name, "live": live, "canary": self._trials.described(record)}
 
     def live_versions(self) -> dict[str, int]:
         """What answers, by model."""
@@ -177,9 +175,28 @@ class Lifecycle:
             await self.unload(name)
         self._registry.ready = True
 
+    def trials(self) -> dict[str, CarriedTrial]:
+        """Trials that run, by model."""
+        return self._trials.running(self._registry.records())
+
+    async def go_on_with(self, trials: Mapping[str, CarriedTrial]) -> None:
+        """Go on with the trials of another process, by model; one that cannot be is over, and the old version stays."""
+        for name, carried in trials.items():
+            record = self._registry.known(name)
+            if record is None:
+                continue
+            async with self.lock_of(name):
+                try:
+                    new = await self._bring_up(record, carried.version)
+                except ServingError as error:
+                    _logger.warning("The trial of version %d of '%s' ends: %s", carried.version, name, error.message)
+                    continue
+                self._trials.begin(record, new, carried.plan, carried.progress)
+
     async def pause(self) -> None:
         """Refuse loads and unloads from now on; returns when none is under way."""
         self._paused = True
+        self._trials.pause()
         for lock in tuple(self._locks.values()):
             async with lock:
                 pass
@@ -187,10 +204,12 @@ class Lifecycle:
     def resume(self) -> None:
         """Take loads and unloads again."""
         self._paused = False
+        self._trials.resume()
 
     def leave(self) -> None:
         """Take no more loads, and answer those that wait for the end of a trial: this process will not see it."""
         self._paused = True
+        self._trials.pause()
         for record in self._registry.records():
             if record.trial is not None:
                 record.trial.is_settled.set()
@@ -216,7 +235,7 @@ class Lifecycle:
         ]
 
     async def _load_first(self, name: str) -> None:
-        async with self._locks.setdefault(name, asyncio.Lock()):
+        async with self.lock_of(name):
             if self._registry.record(name).live is None:
                 try:
                     if self._endpoints is None or not await self._endpoints.load(name):
@@ -234,7 +253,7 @@ class Lifecycle:
                 record.set_status(version, VersionState.UNAVAILABLE, f"rolled back: {rolled_back}")
                 continue
             try:
-                self._flip(record, await self._bring_up(record, version))
+                self.flip(record, await self._bring_up(record, version))
             except ServingError as error:
                 _logger.warning("%s", error.message)
             else:
@@ -252,7 +271,7 @@ class Lifecycle:
         newest = versions[0]
         rolled_back = await self._loader.look_up(marks.why_rolled_back, self._folder(name, newest))
         if rolled_back is not None:
-            raise _was_rolled_back(name, newest, rolled_back)
+            raise was_rolled_back(name, newest, rolled_back)
         return newest
 
     def _folder(self, model: str, version: int) -> Path:
@@ -286,68 +305,27 @@ class Lifecycle:
             await self._loader.free(session)
             raise
 
-    def _flip(self, record: ModelRecord, new: LoadedVersion) -> None:
+    def flip(self, record: ModelRecord, new: LoadedVersion) -> None:
+        """Let a version answer everything."""
         old = record.flip(new)
         _logger.info("Version %d of model '%s' is live", new.version, record.name)
-        self._retire(old, record, f"replaced by version {new.version}")
-
-    def _try(self, record: ModelRecord, trial: Trial) -> None:
-        record.trial = trial
-        version, fraction = trial.new.version, trial.plan.fraction
-        record.set_status(version, VersionState.READY, f"on trial with {fraction:.3g} of the requests")
-        _logger.info("Version %d of model '%s' is tried with %.3g of the requests", version, record.name, fraction)
-        self._start_task(self._watch(record, trial), f"trial of {record.name} {version}")
-
-    async def _watch(self, record: ModelRecord, trial: Trial) -> None:
-        while record.trial is trial:
-            await asyncio.sleep(self._look_seconds)
-            async with self._locks[record.name]:
-                outcome, reason = trial.look(self._now())
-                if record.trial is not trial or outcome is Outcome.RUNNING:
-                    continue
-                if outcome is Outcome.ROLLED_BACK:
-                    await self._loader.look_up(marks.mark, self._folder(record.name, trial.new.version), reason)
-                self._conclude(record, trial, outcome, reason)
-
-    def _conclude(self, record: ModelRecord, trial: Trial, outcome: Outcome, reason: str) -> None:
-        trial.end(outcome, reason, self._now())
-        record.trial, record.last_trial = None, trial
-        _logger.info("Trial of version %d of '%s': %s, %s", trial.new.version, record.name, outcome.value, reason)
-        if outcome is Outcome.PROMOTED:
-            self._flip(record, trial.new)
-            return
-        record.refusals += 1
-        record.set_status(trial.new.version, VersionState.UNLOADING, "requests in flight finish on it")
-        trial.new.retire()
-        self._retire(trial.new, record, f"rolled back: {reason}")
-
-    def _retire(self, old: LoadedVersion | None, record: ModelRecord, reason: str) -> None:
         if old is not None:
-            self._start_task(self._drain(old, record, reason), f"drain {old.model} {old.version}")
+            self.release(old, record, f"replaced by version {new.version}")
+
+    def release(self, old: LoadedVersion, record: ModelRecord, reason: str) -> None:
+        """Let go of a version that gets no more requests, once the last one is answered."""
+        self._start_task(self._drain(old, record, reason), f"drain {old.model} {old.version}")
+
+    def lock_of(self, model: str) -> asyncio.Lock:
+        """Held while something changes about a model."""
+        return self._locks.setdefault(model, asyncio.Lock())
+
+    async def mark_rolled_back(self, model: str, version: int, reason: str) -> None:
+        """Note for later processes that a version did not pass."""
+        await self._loader.look_up(marks.mark, self._folder(model, version), reason)
 
     async def _drain(self, old: LoadedVersion, record: ModelRecord, reason: str) -> None:
         await old.wait_drained()
         await self._loader.free(old.close())
         if record.live is None or record.live.version != old.version:
             record.set_status(old.version, VersionState.UNAVAILABLE, reason)
-
-
-async def _promotion_of(trial: Trial) -> None:
-    """Wait until a version on trial answers everything.
-
-    Raises:
-        ArtefactRefusedError: It was rolled back.
-        NotReadyError: This process leaves before that is decided.
-    """
-    await trial.is_settled.wait()
-    if trial.outcome is Outcome.ROLLED_BACK:
-        raise _was_rolled_back(trial.new.model, trial.new.version, trial.reason)
-    if trial.outcome is Outcome.RUNNING:
-        raise NotReadyError("the server leaves while the version is on trial; load it again from the one that follows")
-
-
-def _was_rolled_back(model: str, version: int, reason: str) -> ArtefactRefusedError:
-    return ArtefactRefusedError(
-        f"version {version} of model '{model}' was rolled back: {reason}; put a better one there with a higher number, "
-        "or load this one by its number to have it all the same"
-    )

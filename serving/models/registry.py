@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tiercel.serving.accounting.accounts import UNLIMITED, Account, ModelShare
-from tiercel.serving.accounting.delays import Delays
+from tiercel.serving.accounting.delays import WINDOWS, Delays, History
 from tiercel.serving.accounting.model_statistics import ModelStatistics
 from tiercel.serving.canary.trials import Trial
 from tiercel.serving.errors import InvalidRequestError, NotFoundError, NotReadyError
@@ -235,6 +235,21 @@ class Registry:
         now = time.perf_counter()
         for name, record in self._records.items():
             record.account.declare(shares.get(name, UNLIMITED), now)
+
+    def delays(self, now: float) -> dict[str, History]:
+        """What the windows of delays are made of, of models that were asked in any of them.
+
+        Args:
+            now: Seconds of ``time.perf_counter``.
+        """
+        since = now - max(WINDOWS)
+        return {each.name: each.delays.history(now) for each in self.accounts() if each.delays.touched >= since}
+
+    def continue_delays(self, histories: Mapping[str, History]) -> None:
+        """Windows reach back into what another process counted, by model; before any request is answered."""
+        for name, history in histories.items():
+            if name in self._records:
+                self._records[name].account.delays.continue_from(history)
 
     def live(self, name: str, version: str = "") -> LoadedVersion:
         """The version that answers.

@@ -6,7 +6,8 @@
     starts it; sockets and lock are inherited ──►  imports, begins to verify
     versions and shares ────────────────────────►  loads all of them
              ◄──────────────────────────── loaded
-    takes no more loads; versions again ────────►  loads what changed; accepts; writes the state file
+    takes no more loads; versions again,
+    trials, delays of the last minute ──────────►  loads what changed; accepts; writes the state file
              ◄───────────────────────────── ready
     accepts no more, answers what is in flight, asks connections to come again, leaves
 
@@ -137,9 +138,9 @@ class Successor:
         """End it."""
         self._process.kill()
 
-    async def tell(self, versions: Mapping[str, int], shares: Message) -> None:
-        """Say what has to be live, and what models may use."""
-        await self._conversation.say({"versions": dict(versions), "shares": shares})
+    async def tell(self, versions: Mapping[str, int], shares: Message, carried: Message | None = None) -> None:
+        """Say what has to be live, what models may use, and what may be of use; see :mod:`.carried`."""
+        await self._conversation.say({"versions": dict(versions), "shares": shares, "carried": carried})
 
     async def expect(self, what: str) -> None:
         """Wait until it says that it got so far.

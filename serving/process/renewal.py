@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -12,7 +13,9 @@ from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.errors import NotReadyError, ServingError, StartupError
 from tiercel.serving.models.lifecycle import Lifecycle
 from tiercel.serving.models.registry import Registry
+from tiercel.serving.process import carried as carry
 from tiercel.serving.process import handover
+from tiercel.serving.process.carried import Carried
 from tiercel.serving.process.handover import Inheritance, Predecessor, Successor
 
 _logger = logging.getLogger(__name__)
@@ -63,7 +66,8 @@ class Renewal:
                 await following.tell(self._lifecycle.live_versions(), self._shares())
                 await following.expect("loaded")
                 await self._lifecycle.pause()
-                await following.tell(self._lifecycle.live_versions(), self._shares())
+                carried = Carried(self._lifecycle.trials(), self._registry.delays(time.perf_counter()))
+                await following.tell(self._lifecycle.live_versions(), self._shares(), carry.write(carried))
                 await following.expect("ready")
         except BaseException:
             self._is_under_way = False
@@ -92,13 +96,18 @@ class Renewal:
 
 
 async def take_over(
-    predecessor: Predecessor, lifecycle: Lifecycle, plane: DataPlane, begin: Callable[[], Awaitable[None]]
+    predecessor: Predecessor,
+    lifecycle: Lifecycle,
+    registry: Registry,
+    plane: DataPlane,
+    begin: Callable[[], Awaitable[None]],
 ) -> None:
-    """Get everything live that is live in the process before this one, then begin.
+    """Get everything live that is live in the process before this one, go on with its trials and windows, then begin.
 
     Args:
         predecessor: The process before this one.
         lifecycle: Brings models up.
+        registry: Keeps the delays of models.
         plane: Is told what models may use.
         begin: Accepts connections and says so to the world.
 
@@ -117,5 +126,8 @@ async def take_over(
                 await conversation.say({"failed": error.message})
                 raise StartupError(f"This process cannot take over: {error.message}.") from error
             if step == "ready":
+                carried = carry.read(wanted.get("carried"), time.perf_counter())
+                await lifecycle.go_on_with(carried.trials)
+                registry.continue_delays(carried.delays)
                 await begin()
             await conversation.say({"is": step})

@@ -182,3 +182,31 @@ def test_a_process_that_cannot_take_over_leaves_the_old_one_as_it_was(server: Se
 
 def test_only_programs_may_ask_for_a_hand_over(server: ServingProcess) -> None:
     assert server.request("POST", "/v2/handover", headers={"Origin": "http://evil.example"}).status == 403
+
+
+def test_a_trial_goes_on_in_the_process_that_follows(server: ServingProcess, tmp_path: Path) -> None:
+    onnx_models.put(server.repository, "m", 3, onnx_models.plus(3.0))
+    assert server.request("POST", "/v2/shares", {"models": {"m": {"objective_seconds": 5.0}}}).status == 200
+    plan = {"canary_fraction": 0.5, "canary_requests": 8, "canary_seconds": 1000, "canary_compare_fraction": 1}
+    assert server.request("POST", "/v2/repository/models/m/load", {"parameters": plan}).status == 200
+
+    def asked() -> str:
+        return str(server.request("POST", "/v2/models/m/infer", BODY).content["model_version"])
+
+    assert {asked() for _ in range(6)} == {"2", "3"}
+    assert server.request("POST", "/v2/handover").status == 200
+    wait_for(lambda: has_left(server.process.pid), "the one before to leave")
+    trial = server.request("GET", "/v2/models/m/canary").content["canary"]
+    assert (trial["state"], trial["version"], trial["against"]) == ("RUNNING", "3", "2")
+    assert (trial["new"]["answers"], trial["old"]["answers"]) == (3, 3)
+    (usage,) = server.request("GET", "/v2/usage").content["models"]
+    assert usage["requests"] == 0, "counters begin anew"
+    assert [(window["answers"], window["in_objective"]) for window in usage["windows"]][1] == (6, 1.0)
+
+    def ended() -> str | None:
+        asked()
+        state = server.request("GET", "/v2/models/m/canary").content["canary"]["state"]
+        return None if state == "RUNNING" else str(state)
+
+    assert wait_for(ended, "the trial to end") == "PROMOTED"
+    assert asked() == "3"

@@ -142,3 +142,28 @@ def test_the_histogram_since_the_beginning_is_cumulative_and_exact_at_its_bounds
     assert counts == [len([delay for delay in spread if delay <= bound]) for bound in HISTOGRAM_BOUNDS]
     assert answers == 7
     assert seconds == pytest.approx(sum(spread))
+
+
+def test_windows_go_on_in_another_process_and_counts_begin_anew() -> None:
+    before = Delays(0.0)
+    before.judge_by(0.02)
+    for second in range(8):
+        before.answered(0.01 if second % 2 else 0.1, second + 0.5)
+    before.failed(8.5)
+    after = Delays(8.6)
+    after.judge_by(0.02)
+    after.continue_from(before.history(8.6))
+    assert (ten(after, 8.7), sixty(after, 8.7)) == (ten(before, 8.7), sixty(before, 8.7))
+    assert (after.answers, after.failures, after.cumulative(HISTOGRAM_BOUNDS)[1]) == (0, 0, 0)
+    after.answered(0.01, 9.0)
+    before.answered(0.01, 9.0)
+    assert ten(after, 11.0) == ten(before, 11.0)
+    assert sixty(after, 200.0) == Window(60.0 - SLOT_SECONDS), "and what was carried goes by"
+
+
+def test_a_model_that_is_seconds_old_may_go_on_too() -> None:
+    before = Delays(0.0)
+    before.answered(0.01, 0.5)
+    after = Delays(1.0)
+    after.continue_from(before.history(1.0))
+    assert ten(after, 1.5) == ten(before, 1.5)

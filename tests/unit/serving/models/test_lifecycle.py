@@ -12,6 +12,7 @@ from tests.support import onnx_models
 from tests.support.until import until
 from tiercel.serving.batching.batcher import Batcher
 from tiercel.serving.canary.plan import plan_from
+from tiercel.serving.canary.supervision import StartTask
 from tiercel.serving.dataplane import DataPlane, InferRequest, InputTensor
 from tiercel.serving.errors import (
     ArtefactRefusedError,
@@ -22,7 +23,7 @@ from tiercel.serving.errors import (
 )
 from tiercel.serving.models import artefact_file
 from tiercel.serving.models.artefact_file import SealedFile
-from tiercel.serving.models.lifecycle import Lifecycle, StartTask
+from tiercel.serving.models.lifecycle import Lifecycle
 from tiercel.serving.models.load_parameters import read_load_parameters
 from tiercel.serving.models.loader import BuildOptions, Loader
 from tiercel.serving.models.registry import Registry
