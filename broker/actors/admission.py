@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from tiercel.broker.domain.tenants import Tenant
 
 
+# As many as the inference server takes.
+MAX_VARIANTS = 16
+
+
 def check_quota(tenant: Tenant, jobs: Iterable[Job]) -> None:
     """Check that the tenant may have one more job; ``jobs`` are those of all tenants that are not over.
 
@@ -33,26 +37,80 @@ def check_quota(tenant: Tenant, jobs: Iterable[Job]) -> None:
         )
 
 
-def check_endpoint(tenant: Tenant, name: str, endpoint: Endpoint | None, jobs: Iterable[Job]) -> None:
-    """Check that a new job of the tenant may feed the endpoint.
+def check_endpoint(tenant: Tenant, spec: JobSpec, endpoint: Endpoint | None, jobs: Iterable[Job]) -> None:
+    """Check that a new job of the tenant may feed the endpoint that its spec names, or the variant of it.
 
     Args:
         tenant: The owner of the new job.
-        name: The endpoint's name.
+        spec: The new job's.
         endpoint: The endpoint, if there is one already.
         jobs: The jobs of all tenants that are not over.
 
     Raises:
-        EndpointBusyError: It is somebody else's, or another unfinished job feeds it.
+        EndpointBusyError: It is somebody else's, another unfinished job feeds the same, or it has variants and the job
+            names none, or the other way round.
     """
+    name = spec.endpoint
     if endpoint is not None and endpoint.tenant != tenant.name:
         raise EndpointBusyError(f"endpoint: {name!r} belongs to another tenant; choose another name", field="endpoint")
-    for job in jobs:
-        if job.spec.endpoint == name and not job.state.is_final:
-            raise EndpointBusyError(
-                f"endpoint: {name!r} is being fed by job {job.id}; wait for it, cancel it, or choose another name",
-                field="endpoint",
-            )
+    feeding = [job for job in jobs if job.spec.endpoint == name and not job.state.is_final]
+    for job in feeding:
+        if job.spec.variant == spec.variant:
+            raise _fed(job)
+    versions = endpoint.versions if endpoint is not None else ()
+    known = {version.variant for version in versions} | {job.spec.variant for job in feeding}
+    _check_variants(spec, known)
+
+
+def _fed(job: Job) -> EndpointBusyError:
+    spec = job.spec
+    if not spec.variant:
+        return EndpointBusyError(
+            f"endpoint: {spec.endpoint!r} is being fed by job {job.id}; wait for it, cancel it, or choose another name",
+            field="endpoint",
+        )
+    return EndpointBusyError(
+        f"variant: {spec.variant!r} of endpoint {spec.endpoint!r} is being fed by job {job.id}; wait for it, "
+        "cancel it, or choose another variant",
+        field="variant",
+    )
+
+
+def _check_variants(spec: JobSpec, known: set[str]) -> None:
+    """An endpoint either has variants or has none; ``known`` are those that it has versions or jobs of."""
+    if spec.variant and "" in known:
+        raise EndpointBusyError(
+            f"variant: endpoint {spec.endpoint!r} has no variants but versions of its own; leave out the variant, or "
+            "choose another endpoint",
+            field="variant",
+        )
+    if known and not spec.variant and "" not in known:
+        raise EndpointBusyError(
+            f"endpoint: {spec.endpoint!r} has variants ({', '.join(sorted(known))}); name one of them or a new one, or "
+            "choose another endpoint",
+            field="endpoint",
+        )
+    if spec.variant not in known and len(known) >= MAX_VARIANTS:
+        raise EndpointBusyError(
+            f"variant: endpoint {spec.endpoint!r} has {len(known)} variants, and more are not taken; feed one of "
+            f"{', '.join(sorted(known))}",
+            field="variant",
+        )
+
+
+def home_of(spec: JobSpec, endpoint: Endpoint | None, jobs: Iterable[Job]) -> str:
+    """The only node that may run a new job, since the other variants of its endpoint answer there; empty for any.
+
+    Args:
+        spec: The new job's.
+        endpoint: The endpoint, if there is one already.
+        jobs: The jobs of all tenants that are not over.
+    """
+    if not spec.variant:
+        return ""
+    if endpoint is not None and endpoint.node_id:
+        return endpoint.node_id
+    return next((job.node_id for job in jobs if job.spec.endpoint == spec.endpoint and job.run_active), "")
 
 
 def check_feasible(spec: JobSpec, nodes: Sequence[Node]) -> None:

@@ -131,7 +131,12 @@ class EndpointActor(Actor[EndpointMessage]):
         delivery = self._deliveries.get(delivery_id(job.id, tier.number))
         if delivery is None:
             endpoint, delivery = machine.request(
-                self._endpoint, job.id, tier.number, tier.tier.target, self._clock.now()
+                self._endpoint,
+                job.id,
+                tier.number,
+                tier.tier.target,
+                self._clock.now(),
+                variant=job.spec.variant,
             )
             # The version's number is durable before any node hears of it.
             await self._journal.commit(Commit(endpoint=endpoint, delivery=delivery))
@@ -200,15 +205,15 @@ class EndpointActor(Actor[EndpointMessage]):
 
 def view_of(endpoint: Endpoint, tenant_weight: float) -> EndpointView | None:
     """An endpoint as a policy may see it, its load and share left out; None while no version of it is live."""
-    live = next((version for version in endpoint.versions if version.version == endpoint.live_version), None)
-    if live is None or not endpoint.node_id:
+    if not endpoint.live or not endpoint.node_id:
         return None
-    comparable = live.direction is Direction.MAX and 0 <= live.value <= 1
+    comparable = all(version.direction is Direction.MAX and 0 <= version.value <= 1 for version in endpoint.live)
     return EndpointView(
         name=endpoint.name,
         tenant=endpoint.tenant,
         node_id=endpoint.node_id,
         tenant_weight=tenant_weight,
         objective_seconds=endpoint.objective_seconds,
-        quality=live.value if comparable else None,
+        # Of variants the best one: what answers are worth while there is time.
+        quality=max(version.value for version in endpoint.live) if comparable else None,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -91,6 +91,11 @@ class EndpointBook:
         self._online = frozenset(nodes)
         return tuple(self._filled(view) for _, view in sorted(self._views.items()) if view.node_id in self._online)
 
+    def node_of(self, name: str) -> str:
+        """The node on which an endpoint answers, whether that is online or not; empty while no version is live."""
+        view = self._views.get(name)
+        return "" if view is None else view.node_id
+
     def load(self, name: str) -> EndpointLoad | None:
         """What was measured of an endpoint last; None while nothing was."""
         view = self._views.get(name)
@@ -160,6 +165,7 @@ def _sum(before: EndpointUsage | None, usage: EndpointUsage) -> EndpointUsage:
         before.failures + usage.failures,
         before.on_time + usage.on_time,
         usage.windows or before.windows,
+        Counter(before.answered_by) + Counter(usage.answered_by),
     )
 
 
@@ -167,6 +173,7 @@ def load_of(usage: EndpointUsage, lag_seconds: float | None) -> EndpointLoad:
     """What was counted, as rates; ``lag_seconds`` is by how much the server's event loop came late, or None."""
     delay = usage.delay_seconds / usage.answers if usage.answers else None
     ended = usage.answers + usage.failures
+    chosen = sum(usage.answered_by.values())
     judged = ended > 0 and any(window.in_objective is not None for window in usage.windows)
     return EndpointLoad(
         usage.requests / usage.seconds,
@@ -175,4 +182,5 @@ def load_of(usage: EndpointUsage, lag_seconds: float | None) -> EndpointLoad:
         min(usage.on_time / ended, 1.0) if judged else None,
         usage.windows,
         lag_seconds,
+        {variant: answers / chosen for variant, answers in sorted(usage.answered_by.items()) if chosen},
     )

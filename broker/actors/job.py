@@ -185,8 +185,10 @@ class JobActor(Actor[JobInput]):
             started_at=job.started_at,
             max_epochs=job.spec.max_epochs,
             endpoint=job.spec.endpoint,
+            variant=job.spec.variant,
             continues=job.spec.continue_after_last_tier,
-            migratable=may_move(job),
+            # All variants of an endpoint answer on one node.
+            migratable=may_move(job) and not job.spec.variant,
             migrations=job.migrations,
             migrated_at=job.migrated_at,
         )

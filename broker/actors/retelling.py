@@ -28,6 +28,5 @@ def job_as_it_is(job: Job, sequence: int, now: float) -> list[JobEvent]:
 
 
 def endpoint_as_it_is(endpoint: Endpoint, now: float) -> list[EndpointEvent]:
-    """The version that an endpoint answers with, if any; ``now`` in seconds since the Unix epoch."""
-    live = [version for version in endpoint.versions if version.version == endpoint.live_version]
-    return [EndpointEvent(endpoint.name, endpoint.tenant, now, version) for version in live]
+    """The versions that an endpoint answers with, one of each variant; ``now`` in seconds since the Unix epoch."""
+    return [EndpointEvent(endpoint.name, endpoint.tenant, now, version) for version in endpoint.live]

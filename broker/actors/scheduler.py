@@ -17,6 +17,7 @@ from tiercel.broker.actors.endpoint_book import (
 from tiercel.broker.actors.history import History
 from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
+from tiercel.broker.actors.variant_homes import with_homes
 from tiercel.broker.domain.events import Decision, EndpointShareChanged
 from tiercel.broker.domain.jobs import TierState
 from tiercel.broker.domain.shares import Share
@@ -159,6 +160,8 @@ class SchedulerActor(Actor[SchedulerMessage]):
         self._endpoints = EndpointBook(declare_endpoint_shares)
         self._reserved: dict[str, _Reservation] = {}
         self._history = History()
+        # Why jobs were not shown to the policy when it was asked last.
+        self._held_back: dict[str, str] = {}
 
     @property
     def policy_name(self) -> str:
@@ -225,6 +228,8 @@ class SchedulerActor(Actor[SchedulerMessage]):
             self._tell_verdicts(plan, snapshot)
             shares_moved = self._endpoints.decide(plan.endpoint_shares, snapshot.endpoints)
             await self._tell_moved(shares_moved, trigger)
+        for job_id, reason in self._held_back.items():
+            self._tell_job(job_id, KeptWaiting(reason))
         next_at = plan.next_at if plan is not None else None
         self._loop = loop.ran(
             self._loop,
@@ -234,6 +239,8 @@ class SchedulerActor(Actor[SchedulerMessage]):
             changed=bool(changed) or bool(shares_moved),
             next_at=next_at,
         )
+        if self._held_back and changed:  # those who waited for a node to be chosen may go there now
+            self._loop = loop.triggered(self._loop, Trigger.ARRIVAL, self._settings, self._clock.now())
 
     def _ask_policy(self, snapshot: Snapshot) -> Plan | None:
         try:
@@ -264,10 +271,11 @@ class SchedulerActor(Actor[SchedulerMessage]):
                 )
             held_bytes[leaving] += view.resources.memory_bytes
             jobs.append(view)
+        shown, self._held_back = with_homes(jobs, self._endpoints.node_of)
         return Snapshot(
             self._clock.now(),
             trigger,
-            tuple(sorted(jobs, key=lambda job: job.id)),
+            tuple(sorted(shown, key=lambda job: job.id)),
             tuple(_without(node, held_bytes[node_id]) for node_id, node in sorted(self._nodes.items())),
             self._endpoints.views(self._nodes),
             self._history.by_workload(),

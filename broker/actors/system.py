@@ -6,7 +6,7 @@ import asyncio
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from tiercel.broker.actors.admission import check_endpoint, check_feasible, check_quota
+from tiercel.broker.actors.admission import check_endpoint, check_feasible, check_quota, home_of
 from tiercel.broker.actors.endpoint import DeliverTier, DeliveryAbandoned, DeliveryHeard, EndpointActor, ObjectiveSet
 from tiercel.broker.actors.endpoint_book import EndpointObserved, EndpointsMeasured, load_of
 from tiercel.broker.actors.job import MAX_OBSERVATIONS, JobActor, is_over, observations_of
@@ -124,17 +124,19 @@ class System:
                 if known is not None:
                     return await self.find_job(tenant.name, known.id)
             jobs = [actor.job for actor in self._jobs.values()]
-            endpoint = self._endpoints.get(spec.endpoint)
+            actor = self._endpoints.get(spec.endpoint)
+            endpoint = actor.endpoint if actor is not None else None
             check_quota(tenant, jobs)
-            check_endpoint(tenant, spec.endpoint, endpoint.endpoint if endpoint is not None else None, jobs)
-            check_feasible(spec, [node for node in self.nodes() if node.online])
+            check_endpoint(tenant, spec, endpoint, jobs)
+            home = home_of(spec, endpoint, jobs)
+            check_feasible(spec, [node for node in self.nodes() if node.online and home in {"", node.id}])
             await self._open_endpoint(spec.endpoint, tenant.name, spec.endpoint_objective_seconds)
             job, effects = job_machine.create(
                 secrets.token_hex(4), tenant.name, spec, self._clock.now(), idempotency_key
             )
-            actor = self._make_job_actor(job)
-            await actor.take_step(job, effects)
-            self._start_job(actor)
+            job_actor = self._make_job_actor(job)
+            await job_actor.take_step(job, effects)
+            self._start_job(job_actor)
             return job
 
     async def find_job(self, tenant: str, job_id: str) -> Job:

@@ -40,6 +40,7 @@ def endpoint_to_wire(
                 value=version.value,
                 delivered_at=timestamp(version.delivered_at),
                 sha256=version.sha256,
+                variant=version.variant,
             )
             for version in endpoint.versions
         ],
@@ -49,6 +50,17 @@ def endpoint_to_wire(
         objective_seconds=endpoint.objective_seconds or 0.0,
         share=share_to_wire(share) if share is not None else None,
         load=_load_to_wire(load) if load is not None else None,
+        variants=[
+            jobs_pb2.EndpointVariant(
+                name=version.variant,
+                live_version=version.version,
+                accuracy=version.value,
+                # One that is not named gave none, if there were any.
+                answered_part=load.answered_parts.get(version.variant, 0.0) if load and load.answered_parts else None,
+            )
+            for version in endpoint.live
+            if version.variant
+        ],
     )
 
 
@@ -78,6 +90,7 @@ def usages_of(heartbeat: nodes_pb2.Heartbeat) -> tuple[EndpointUsage, ...]:
             usage.failures,
             usage.on_time,
             tuple(map(_window_from_wire, filter(_makes_sense, usage.windows))),
+            dict(usage.answered_by),
         )
         for usage in heartbeat.endpoints
         if math.isfinite(usage.seconds + usage.delay_seconds + usage.cpu_seconds)

@@ -296,4 +296,5 @@ def _delivery_to_wire(wanted: WantedDelivery) -> nodes_pb2.WantedDelivery:
         version=delivery.version,
         metric=wanted.metric,
         direction=direction_to_wire(wanted.direction),
+        variant=delivery.variant,
     )

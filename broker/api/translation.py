@@ -88,6 +88,7 @@ def spec_from_wire(message: common_pb2.JobSpec) -> JobSpec:
         report_timeout_seconds=message.report_timeout_seconds or DEFAULT_REPORT_TIMEOUT_SECONDS,
         continue_after_last_tier=message.continue_after_last_tier,
         endpoint_objective_seconds=message.endpoint_objective_seconds or None,
+        variant=message.variant,
     )
 
 
@@ -112,6 +113,7 @@ def spec_to_wire(spec: JobSpec, *, script_text: bool = True) -> common_pb2.JobSp
         report_timeout_seconds=spec.report_timeout_seconds,
         continue_after_last_tier=spec.continue_after_last_tier,
         endpoint_objective_seconds=spec.endpoint_objective_seconds or 0.0,
+        variant=spec.variant,
     )
     if spec.script is not None:
         content = spec.script.content if script_text else b""

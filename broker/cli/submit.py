@@ -34,6 +34,9 @@ def submit(
     script: Annotated[Path | None, typer.Option(help="Training script to send.")] = None,
     module: Annotated[str, typer.Option(help="Python module to run instead of a script.")] = "",
     endpoint: Annotated[str, typer.Option(help="Name that applications call.")] = "",
+    variant: Annotated[
+        str, typer.Option(help="Which variant of the endpoint its models are, where several jobs feed it.")
+    ] = "",
     metric: Annotated[str, typer.Option(help="Metric that the tiers are about, as the script reports it.")] = "",
     direction: Annotated[str, typer.Option(help="Whether more is better: max or min.")] = "",
     tier: Annotated[list[str] | None, typer.Option(help="A tier's target; once for each, the easiest first.")] = None,
@@ -72,6 +75,7 @@ def submit(
         "script": str(script) if script else "",
         "module": module,
         "endpoint": endpoint,
+        "variant": variant,
         "metric": metric,
         "direction": direction,
         "tiers": tier,

@@ -19,6 +19,7 @@ from tiercel.broker.client.info import (
     StateEvent,
     TierEvent,
     TierInfo,
+    VariantInfo,
     VersionInfo,
 )
 from tiercel.broker.domain.endpoints import DelayWindow
@@ -53,6 +54,7 @@ def spec_to_wire(spec: JobSpec) -> common_pb2.JobSpec:
         report_timeout_seconds=spec.report_timeout_seconds,
         continue_after_last_tier=spec.continue_after_last_tier,
         endpoint_objective_seconds=spec.endpoint_objective_seconds or 0.0,
+        variant=spec.variant,
     )
     if spec.script is not None:
         wire.script.CopyFrom(common_pb2.Script(name=spec.script.name, content=spec.script.content))
@@ -141,6 +143,7 @@ def endpoint_from_wire(endpoint: jobs_pb2.Endpoint) -> EndpointInfo:
             value=version.value,
             delivered_at=_time(version.delivered_at),
             sha256=version.sha256,
+            variant=version.variant,
         )
         for version in endpoint.versions
     )
@@ -160,7 +163,13 @@ def endpoint_from_wire(endpoint: jobs_pb2.Endpoint) -> EndpointInfo:
         in_objective=endpoint.load.in_objective if endpoint.load.HasField("in_objective") else None,
         windows=tuple(map(_window, endpoint.load.windows)),
         lag_seconds=endpoint.load.serving_lag_seconds if endpoint.load.HasField("serving_lag_seconds") else None,
+        variants=tuple(map(_variant, endpoint.variants)),
     )
+
+
+def _variant(variant: jobs_pb2.EndpointVariant) -> VariantInfo:
+    part = variant.answered_part if variant.HasField("answered_part") else None
+    return VariantInfo(variant.name, variant.live_version, variant.accuracy, part)
 
 
 def _window(window: common_pb2.DelayWindow) -> DelayWindow:
@@ -201,6 +210,7 @@ def _spec(spec: common_pb2.JobSpec) -> JobSpec:
         report_timeout_seconds=spec.report_timeout_seconds,
         continue_after_last_tier=spec.continue_after_last_tier,
         endpoint_objective_seconds=spec.endpoint_objective_seconds or None,
+        variant=spec.variant,
     )
 
 

@@ -230,6 +230,7 @@ class VersionInfo(_Jsonable):
         value: The metric re-measured on the exported model.
         delivered_at: When it began to answer.
         sha256: Of the ONNX file.
+        variant: The variant that it is a version of; empty for an endpoint without variants.
     """
 
     version: int
@@ -239,6 +240,24 @@ class VersionInfo(_Jsonable):
     value: float
     delivered_at: datetime
     sha256: str
+    variant: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class VariantInfo(_Jsonable):
+    """One of several models that answer for an endpoint.
+
+    Attributes:
+        name: Its name.
+        live_version: The version of it that answers.
+        accuracy: Of that version, re-measured on the exported model: a fraction, by which answers are chosen.
+        answered_part: Fraction of the endpoint's answers that it gave lately; None while nothing was answered.
+    """
+
+    name: str
+    live_version: int
+    accuracy: float
+    answered_part: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +267,7 @@ class EndpointInfo(_Jsonable):
     Attributes:
         name: As in the URL.
         tenant: Its owner.
-        live_version: The version that answers.
+        live_version: The version that answers; with variants the one that was delivered last.
         versions: All delivered versions, oldest first.
         node_id: Where it is served, or empty.
         serving_http: Where it answers, ``host:port``, or empty.
@@ -263,6 +282,7 @@ class EndpointInfo(_Jsonable):
         windows: Delays of the last few seconds, the shortest window first; empty without requests.
         lag_seconds: By how much the inference server's event loop came late (95th percentile of the last 10 s), which
             delays do not have in them; None while nothing was measured.
+        variants: Those that answer, by name; empty for an endpoint without variants.
     """
 
     name: str
@@ -280,6 +300,7 @@ class EndpointInfo(_Jsonable):
     in_objective: float | None = None
     windows: tuple[DelayWindow, ...] = ()
     lag_seconds: float | None = None
+    variants: tuple[VariantInfo, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

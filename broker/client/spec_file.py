@@ -45,6 +45,7 @@ class _Resources(_Strict):
 class _Spec(_Strict):
     name: str = ""
     endpoint: str
+    variant: str = ""
     script: str = ""
     module: str = ""
     image: str = ""
@@ -92,6 +93,7 @@ def parse_spec(values: Mapping[str, Any]) -> JobSpec:
     return JobSpec(
         name=spec.name or spec.endpoint,
         endpoint=spec.endpoint,
+        variant=spec.variant,
         metric=spec.metric,
         direction=spec.direction,
         tiers=tuple(Tier(tier.target, tier.value, tier.deadline_seconds) for tier in spec.tiers),

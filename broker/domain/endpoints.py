@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from tiercel.broker.domain.jobs import Direction
 
@@ -21,6 +22,7 @@ class Version:
         delivered_at: When it began to answer, seconds since the Unix epoch.
         sha256: Of the ONNX file, hexadecimal.
         direction: Whether a larger or a smaller metric is better; None of versions that were stored without.
+        variant: The variant that it is a version of; empty for an endpoint without variants.
     """
 
     version: int
@@ -31,6 +33,7 @@ class Version:
     delivered_at: float
     sha256: str
     direction: Direction | None = None
+    variant: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +44,9 @@ class Endpoint:
         name: Unique among all tenants, since it is part of the URL.
         tenant: The owner.
         next_version: Number the next delivery will get.
-        live_version: Version that answers, or None.
+        live_version: Version that answers, or None; with variants the one delivered last, see :attr:`live`.
         versions: All delivered versions, oldest first.
-        node_id: Node whose inference server has the live version, or empty.
+        node_id: Node whose inference server has the live versions, or empty.
         objective_seconds: Delay that its tenant wants from arrival to answer (QoE objective), or None.
     """
 
@@ -54,6 +57,12 @@ class Endpoint:
     versions: tuple[Version, ...] = ()
     node_id: str = ""
     objective_seconds: float | None = None
+
+    @property
+    def live(self) -> tuple[Version, ...]:
+        """The versions that answer, by variant: of each the newest; of an endpoint without variants just one."""
+        newest = {version.variant: version for version in sorted(self.versions, key=lambda each: each.version)}
+        return tuple(newest[variant] for variant in sorted(newest))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +102,7 @@ class EndpointUsage:
         failures: Requests that were refused for want of room, timed out, or failed.
         on_time: Answers within the objective.
         windows: Delays of the last few seconds, whenever the while began; the shortest window first.
+        answered_by: Of an endpoint with variants: answers of each.
     """
 
     endpoint: str
@@ -104,6 +114,7 @@ class EndpointUsage:
     failures: int = 0
     on_time: int = 0
     windows: tuple[DelayWindow, ...] = ()
+    answered_by: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +129,7 @@ class EndpointLoad:
             requests.
         windows: Delays of the last few seconds, the shortest window first; empty without requests.
         lag_seconds: By how much the inference server's event loop came late, which delays do not have in them, or None.
+        answered_parts: Of an endpoint with variants: fraction of the answers that each gave; empty without answers.
     """
 
     requests_per_second: float = 0.0
@@ -126,6 +138,7 @@ class EndpointLoad:
     in_objective: float | None = None
     windows: tuple[DelayWindow, ...] = ()
     lag_seconds: float | None = None
+    answered_parts: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def p95_seconds(self) -> float | None:
@@ -175,6 +188,7 @@ class Delivery:
         sha256: Of the ONNX file, or empty.
         delivered_at: When the version began to answer, or None.
         reason: Plain words when it failed.
+        variant: The variant that it is a version of; empty for an endpoint without variants.
     """
 
     id: str
@@ -189,3 +203,4 @@ class Delivery:
     sha256: str = ""
     delivered_at: float | None = None
     reason: str = ""
+    variant: str = ""

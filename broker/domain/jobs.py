@@ -93,6 +93,7 @@ class JobSpec:
         continue_after_last_tier: Keep training until ``max_epochs`` instead of stopping at the last tier.
         endpoint_objective_seconds: Delay that the tenant wants from the endpoint (QoE objective), or None to leave the
             endpoint's as it is.
+        variant: Which variant of the endpoint its models are; empty for an endpoint without variants.
     """
 
     name: str
@@ -110,6 +111,7 @@ class JobSpec:
     report_timeout_seconds: float = DEFAULT_REPORT_TIMEOUT_SECONDS
     continue_after_last_tier: bool = False
     endpoint_objective_seconds: float | None = None
+    variant: str = ""
 
 
 class JobState(enum.Enum):

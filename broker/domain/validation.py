@@ -24,6 +24,7 @@ MAX_ARGUMENTS_CHARACTERS = 64 * 1024
 RUNTIMES = ("process", "docker")
 
 _ENDPOINT = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_VARIANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 _METRIC = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]{0,62}")
 _SCRIPT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,100}\.py")
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
@@ -39,6 +40,7 @@ def validate_spec(spec: JobSpec) -> None:
     _validate_names(spec)
     _validate_program(spec)
     _validate_tiers(spec)
+    _validate_variant(spec)
     _validate_limits(spec)
 
 
@@ -129,6 +131,24 @@ def _validate_tiers(spec: JobSpec) -> None:
                 f"{after} does not come after {before}; list tiers from the easiest to the hardest: for direction "
                 f"'{spec.direction.value}' that means {'rising' if rising else 'falling'} targets",
             )
+
+
+def _validate_variant(spec: JobSpec) -> None:
+    """A variant is chosen by its accuracy, so that the job's metric must be one."""
+    if not spec.variant:
+        return
+    if not _VARIANT.fullmatch(spec.variant):
+        raise _refuse(
+            "variant",
+            f"{spec.variant!r} is not a variant's name; use 1 to 32 of a-z, 0-9, '_' and '-', beginning with a letter "
+            "or digit",
+        )
+    if spec.direction is not Direction.MAX or not all(0 < tier.target <= 1 for tier in spec.tiers):
+        raise _refuse(
+            "variant",
+            f"{spec.variant!r} would be chosen by its accuracy, which {spec.metric!r} is not; use a metric that is a "
+            "fraction and to grow, with tiers from 0 to 1, or leave out the variant",
+        )
 
 
 def _validate_limits(spec: JobSpec) -> None:

@@ -40,7 +40,9 @@ class DeliveryReport:
     reason: str = ""
 
 
-def request(endpoint: Endpoint, job_id: str, tier: int, target: float, now: float) -> tuple[Endpoint, Delivery]:
+def request(
+    endpoint: Endpoint, job_id: str, tier: int, target: float, now: float, *, variant: str = ""
+) -> tuple[Endpoint, Delivery]:
     """Make the one delivery of this job and tier, and reserve its version number.
 
     Args:
@@ -49,6 +51,7 @@ def request(endpoint: Endpoint, job_id: str, tier: int, target: float, now: floa
         tier: Number of the tier, from 1.
         target: The tier's target.
         now: Seconds since the Unix epoch.
+        variant: The job's variant of the endpoint, or empty.
     """
     delivery = Delivery(
         id=delivery_id(job_id, tier),
@@ -59,6 +62,7 @@ def request(endpoint: Endpoint, job_id: str, tier: int, target: float, now: floa
         version=endpoint.next_version,
         state=DeliveryState.REQUESTED,
         requested_at=now,
+        variant=variant,
     )
     return replace(endpoint, next_version=endpoint.next_version + 1), delivery
 
@@ -102,6 +106,7 @@ def progress(
         delivered_at=delivered_at,
         sha256=report.sha256,
         direction=direction,
+        variant=delivery.variant,
     )
     versions = tuple(sorted((*endpoint.versions, version), key=lambda known: known.version))
     # Two tiers reached at once may end in either order; the inference server keeps the newest.

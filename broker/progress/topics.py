@@ -116,9 +116,12 @@ def _tier(change: TierChanged) -> dict[str, Any]:
 
 def _endpoint_message(event: EndpointEvent) -> Message:
     version = event.version
-    topic = f"{ROOT}/{_segment(event.tenant)}/endpoints/{_segment(event.endpoint)}/version"
+    # Each variant has a version that answers, and each topic one message that is kept.
+    variant = f"/variants/{_segment(version.variant)}" if version.variant else ""
+    topic = f"{ROOT}/{_segment(event.tenant)}/endpoints/{_segment(event.endpoint)}{variant}/version"
     news = {
         "endpoint": event.endpoint,
+        **({"variant": version.variant} if version.variant else {}),
         "tenant": event.tenant,
         "version": version.version,
         "job": version.job_id,
@@ -156,6 +159,7 @@ def _endpoint_load_message(event: EndpointMeasured) -> Message:
         "in_objective": load.in_objective,
         "lag_seconds": load.lag_seconds,
         "windows": [asdict(window) for window in load.windows],
+        **({"answered_parts": dict(load.answered_parts)} if load.answered_parts else {}),
     }
     topic = f"{ROOT}/{_segment(event.tenant)}/endpoints/{_segment(event.endpoint)}/load"
     return Message(topic, _payload(event.at, news), qos=0, retain=False)

@@ -59,6 +59,8 @@ class JobView:
         migrated_at: When it last was, seconds since the Unix epoch, or None.
         true_work: CPU seconds from the start at which each tier will be reached. Nobody knows that but the simulator
             and replays of recorded runs, and no policy but an oracle may read it; else empty.
+        variant: The variant of the endpoint that it trains, or empty.
+        home: The only node it may be placed on, or empty for any: all variants of an endpoint answer on one node.
     """
 
     id: str
@@ -86,6 +88,8 @@ class JobView:
     true_work: tuple[float, ...] = ()
     endpoint: str = ""
     accelerator_seconds: float = 0.0
+    variant: str = ""
+    home: str = ""
 
 
 @dataclass(frozen=True, slots=True)

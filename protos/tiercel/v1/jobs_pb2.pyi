@@ -965,6 +965,7 @@ class EndpointVersion(_message.Message):
     VALUE_FIELD_NUMBER: _builtins.int
     DELIVERED_AT_FIELD_NUMBER: _builtins.int
     SHA256_FIELD_NUMBER: _builtins.int
+    VARIANT_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     job_id: _builtins.str
     tier: _builtins.int
@@ -972,6 +973,8 @@ class EndpointVersion(_message.Message):
     value: _builtins.float
     """The metric re-measured on the exported model."""
     sha256: _builtins.str
+    variant: _builtins.str
+    """The variant that it is a version of; empty for an endpoint without variants."""
     @_builtins.property
     def delivered_at(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
@@ -984,14 +987,50 @@ class EndpointVersion(_message.Message):
         value: _builtins.float = ...,
         delivered_at: _timestamp_pb2.Timestamp | None = ...,
         sha256: _builtins.str = ...,
+        variant: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "job_id", b"job_id", "metric", b"metric", "sha256", b"sha256", "tier", b"tier", "value", b"value", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "job_id", b"job_id", "metric", b"metric", "sha256", b"sha256", "tier", b"tier", "value", b"value", "variant", b"variant", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___EndpointVersion: _TypeAlias = EndpointVersion  # noqa: Y015
+
+@_typing.final
+class EndpointVariant(_message.Message):
+    """One of several models that answer for an endpoint."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    LIVE_VERSION_FIELD_NUMBER: _builtins.int
+    ACCURACY_FIELD_NUMBER: _builtins.int
+    ANSWERED_PART_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    live_version: _builtins.int
+    """The version of it that answers."""
+    accuracy: _builtins.float
+    """The metric of that version, re-measured on the exported model: a fraction, by which answers are chosen."""
+    answered_part: _builtins.float
+    """Fraction of the endpoint's answers that it gave in the last few seconds; absent while nothing was answered."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        live_version: _builtins.int = ...,
+        accuracy: _builtins.float = ...,
+        answered_part: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_answered_part", b"_answered_part", "answered_part", b"answered_part"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_answered_part", b"_answered_part", "accuracy", b"accuracy", "answered_part", b"answered_part", "live_version", b"live_version", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__answered_part: _TypeAlias = _typing.Literal["answered_part"]  # noqa: Y015
+    _WhichOneofArgType__answered_part: _TypeAlias = _typing.Literal["_answered_part", b"_answered_part"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__answered_part) -> _WhichOneofReturnType__answered_part | None: ...
+
+Global___EndpointVariant: _TypeAlias = EndpointVariant  # noqa: Y015
 
 @_typing.final
 class Endpoint(_message.Message):
@@ -1007,10 +1046,11 @@ class Endpoint(_message.Message):
     OBJECTIVE_SECONDS_FIELD_NUMBER: _builtins.int
     SHARE_FIELD_NUMBER: _builtins.int
     LOAD_FIELD_NUMBER: _builtins.int
+    VARIANTS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     tenant: _builtins.str
     live_version: _builtins.int
-    """The version that answers; 0 while none does."""
+    """The version that answers; 0 while none does. Of an endpoint with variants the one that was delivered last."""
     node_id: _builtins.str
     serving_http: _builtins.str
     serving_grpc: _builtins.str
@@ -1026,6 +1066,10 @@ class Endpoint(_message.Message):
     def load(self) -> Global___EndpointLoad:
         """What was measured of it last; absent while nothing was, or its node is offline."""
 
+    @_builtins.property
+    def variants(self) -> _containers.RepeatedCompositeFieldContainer[Global___EndpointVariant]:
+        """The variants that answer, by name; none for an endpoint without variants."""
+
     def __init__(
         self,
         *,
@@ -1039,10 +1083,11 @@ class Endpoint(_message.Message):
         objective_seconds: _builtins.float = ...,
         share: _common_pb2.Share | None = ...,
         load: Global___EndpointLoad | None = ...,
+        variants: _abc.Iterable[Global___EndpointVariant] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["load", b"load", "share", b"share"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["live_version", b"live_version", "load", b"load", "name", b"name", "node_id", b"node_id", "objective_seconds", b"objective_seconds", "serving_grpc", b"serving_grpc", "serving_http", b"serving_http", "share", b"share", "tenant", b"tenant", "versions", b"versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["live_version", b"live_version", "load", b"load", "name", b"name", "node_id", b"node_id", "objective_seconds", b"objective_seconds", "serving_grpc", b"serving_grpc", "serving_http", b"serving_http", "share", b"share", "tenant", b"tenant", "variants", b"variants", "versions", b"versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -351,6 +351,26 @@ class EndpointUsage(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class AnsweredByEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     ENDPOINT_FIELD_NUMBER: _builtins.int
     SECONDS_FIELD_NUMBER: _builtins.int
     REQUESTS_FIELD_NUMBER: _builtins.int
@@ -361,6 +381,7 @@ class EndpointUsage(_message.Message):
     ON_TIME_FIELD_NUMBER: _builtins.int
     WINDOWS_FIELD_NUMBER: _builtins.int
     ACCELERATOR_SECONDS_FIELD_NUMBER: _builtins.int
+    ANSWERED_BY_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
     seconds: _builtins.float
     """How long the while was."""
@@ -382,6 +403,10 @@ class EndpointUsage(_message.Message):
     def windows(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.DelayWindow]:
         """The last seconds, whenever the last heartbeat was; the shortest first."""
 
+    @_builtins.property
+    def answered_by(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Of an endpoint with variants: how many requests each of them answered."""
+
     def __init__(
         self,
         *,
@@ -395,10 +420,11 @@ class EndpointUsage(_message.Message):
         on_time: _builtins.int = ...,
         windows: _abc.Iterable[_common_pb2.DelayWindow] | None = ...,
         accelerator_seconds: _builtins.float = ...,
+        answered_by: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerator_seconds", b"accelerator_seconds", "answers", b"answers", "cpu_seconds", b"cpu_seconds", "delay_seconds", b"delay_seconds", "endpoint", b"endpoint", "failures", b"failures", "on_time", b"on_time", "requests", b"requests", "seconds", b"seconds", "windows", b"windows"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerator_seconds", b"accelerator_seconds", "answered_by", b"answered_by", "answers", b"answers", "cpu_seconds", b"cpu_seconds", "delay_seconds", b"delay_seconds", "endpoint", b"endpoint", "failures", b"failures", "on_time", b"on_time", "requests", b"requests", "seconds", b"seconds", "windows", b"windows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -658,17 +684,21 @@ class ServedVersion(_message.Message):
 
     ENDPOINT_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    VARIANT_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
     version: _builtins.int
+    variant: _builtins.str
+    """Of an endpoint with variants: which of them; each has one version that answers."""
     def __init__(
         self,
         *,
         endpoint: _builtins.str = ...,
         version: _builtins.int = ...,
+        variant: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "variant", b"variant", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -838,6 +868,7 @@ class WantedDelivery(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     METRIC_FIELD_NUMBER: _builtins.int
     DIRECTION_FIELD_NUMBER: _builtins.int
+    VARIANT_FIELD_NUMBER: _builtins.int
     delivery_id: _builtins.str
     """One for each tier of a job, always the same for the same tier."""
     run_id: _builtins.str
@@ -848,6 +879,8 @@ class WantedDelivery(_message.Message):
     version: _builtins.int
     metric: _builtins.str
     direction: _common_pb2.Direction.ValueType
+    variant: _builtins.str
+    """The variant of the endpoint that it is a version of; empty for an endpoint without variants."""
     def __init__(
         self,
         *,
@@ -859,10 +892,11 @@ class WantedDelivery(_message.Message):
         version: _builtins.int = ...,
         metric: _builtins.str = ...,
         direction: _common_pb2.Direction.ValueType = ...,
+        variant: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_id", b"delivery_id", "direction", b"direction", "endpoint", b"endpoint", "metric", b"metric", "run_id", b"run_id", "target", b"target", "tier", b"tier", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_id", b"delivery_id", "direction", b"direction", "endpoint", b"endpoint", "metric", b"metric", "run_id", b"run_id", "target", b"target", "tier", b"tier", "variant", b"variant", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

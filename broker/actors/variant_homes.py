@@ -1,0 +1,49 @@
+"""Which node the variants of an endpoint are on: pure, for the scheduler's snapshots.
+
+One inference server answers for an endpoint, so that all of its variants have to be on one node: the one where a
+version of it answers, else the one where a job that feeds it runs. Until that is known only the first of its jobs is
+shown to the policy, and the others follow it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from tiercel.broker.scheduling.interface import JobView
+
+
+def with_homes(jobs: Iterable[JobView], node_of: Callable[[str], str]) -> tuple[list[JobView], dict[str, str]]:
+    """The jobs as a policy may see them, and why others are not shown, by job.
+
+    Args:
+        jobs: All that need a node.
+        node_of: The node on which an endpoint answers, online or not; empty while none does.
+    """
+    views = list(jobs)
+    homes = _homes([view for view in views if view.variant], node_of)
+    shown: list[JobView] = []
+    held_back: dict[str, str] = {}
+    for view in views:
+        home, first = homes[view.endpoint] if view.variant else ("", view.id)
+        if home:
+            shown.append(replace(view, home=home))
+        elif view.id == first:
+            shown.append(view)
+        else:
+            held_back[view.id] = f"waits until job {first}, another variant of endpoint {view.endpoint}, has a node"
+    return shown, held_back
+
+
+def _homes(jobs: list[JobView], node_of: Callable[[str], str]) -> dict[str, tuple[str, str]]:
+    """By endpoint: its node, or empty, and the job that goes first."""
+    homes: dict[str, tuple[str, str]] = {}
+    for view in sorted(jobs, key=lambda job: (job.movable, job.submitted_at, job.id)):
+        if view.endpoint not in homes:
+            # One that waits may have a checkpoint somewhere, but goes on without it where that node is gone.
+            runs_on = "" if view.movable else view.node_id
+            homes[view.endpoint] = (node_of(view.endpoint) or runs_on, view.id)
+    return homes
