@@ -131,8 +131,7 @@ def _alike(one: Array, other: Array) -> bool:
 
 
 def _profile(session: Session, row: Mapping[str, Array], max_rows: int) -> LatencyProfile:
-    # CPU time does not grow when something else wants the core, but it is one thread's only.
-    clock = time.thread_time if session.threads == 1 else time.perf_counter
+    clock = session.busy_clock
     give_up, give_up_anyway = clock() + _MEASURE_SECONDS, time.perf_counter() + _MEASURE_WALL_SECONDS
     sizes: list[int] = []
     seconds: list[float] = []

@@ -1,4 +1,4 @@
-"""ONNX Runtime behind a small interface: build a session from verified bytes, warm it, run it. All functions block."""
+"""ONNX Runtime behind a small interface: build a session of a verified model, warm it, run it. All functions block."""
 
 from __future__ import annotations
 
@@ -9,60 +9,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from tiercel.serving.batching.measure import Batching, measured_batching
-from tiercel.serving.bfloat16 import needs_bfloat16, run_with_bfloat16
-from tiercel.serving.errors import ArtefactRefusedError, InferenceFailedError, InvalidRequestError
-from tiercel.serving.tensors import BY_ONNX, Array, TensorSpec
+from tiercel.serving.errors import InferenceFailedError, InvalidRequestError
+from tiercel.serving.execution.admission import Holding
+from tiercel.serving.execution.sessions import Open, open_on_cpu
+from tiercel.serving.execution.specs import first_line
+from tiercel.serving.tensors import Array, TensorSpec
 
 Observer = Callable[[Sequence[str], Mapping[str, Array], Sequence[Array]], None]
 
 _WARM_UP_SECONDS = 0.2
 _WARM_UP_ELEMENTS = 4 * 1024**2
 _MAX_INLINE_FACTOR = 64
-
-
-def open_session(model: bytes | str, threads: int = 1) -> ort.InferenceSession:
-    """An ONNX Runtime session on the CPU with ``threads`` threads, from the content of a model or the path to it.
-
-    From bytes it is built under Python's lock, tens of milliseconds for tens of megabytes; from a file it is not.
-
-    Raises:
-        ArtefactRefusedError: ONNX Runtime does not load the model.
-    """
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 4
-    # A spinning thread would take CPU from training for nothing.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    try:
-        return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # ONNX Runtime's errors have no common base
-        raise ArtefactRefusedError(f"ONNX Runtime does not load it: {first_line(error)}") from error
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error, cut to a length that fits a message."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:400]
-
-
-def tensor_specs(nodes: Sequence[Any], kind: str) -> dict[str, TensorSpec]:
-    """Inputs or outputs as ONNX Runtime describes them, by name.
-
-    Raises:
-        ArtefactRefusedError: One is not a tensor, or has elements the protocol cannot carry.
-    """
-    specs: dict[str, TensorSpec] = {}
-    for node in nodes:
-        data_type = BY_ONNX.get(node.type)
-        if data_type is None:
-            raise ArtefactRefusedError(f"{kind} '{node.name}' is a {node.type}, which cannot be served")
-        shape = tuple(size if isinstance(size, int) and size >= 0 else -1 for size in node.shape)
-        specs[node.name] = TensorSpec(node.name, data_type, shape)
-    return specs
 
 
 def synthesised(inputs: Mapping[str, TensorSpec], shapes: Mapping[str, Sequence[int]]) -> dict[str, Array] | None:
@@ -108,8 +68,12 @@ class Session:
     Args:
         model: The ONNX file's content, or the path to it.
         threads: Threads that one run may use.
+        open_session: Decides which provider runs it.
 
     Attributes:
+        provider: What runs it.
+        device: Number of its device; 0 on the CPU.
+        holding: Its memory of the accelerator, as it is accounted for; None on the CPU.
         inputs: Specifications by name.
         outputs: Specifications by name, in the model's order.
         output_names: Of all of them, in that order.
@@ -126,23 +90,41 @@ class Session:
     """
 
     __slots__ = (
-        "_has_bfloat16", "_session", "batch_rows", "batching", "inline_elements", "inputs", "is_uniform", "labels",
-        "observer", "output_names", "outputs", "threads",
+        "_run", "_runner", "_take_seconds", "batch_rows", "batching", "device", "holding", "inline_elements", "inputs",
+        "is_uniform", "labels", "observer", "output_names", "outputs", "provider", "threads",
     )  # fmt: skip
 
-    def __init__(self, model: bytes | str, threads: int = 1) -> None:
-        self._session = open_session(model, threads)
-        self.inputs = tensor_specs(self._session.get_inputs(), "input")
-        self.outputs = tensor_specs(self._session.get_outputs(), "output")
+    def __init__(self, model: bytes | str, threads: int = 1, open_session: Open = open_on_cpu) -> None:
+        opened = open_session(model, threads)
+        self._runner = opened.runner
+        self._run = opened.runner.run
+        self._take_seconds = opened.take_seconds
+        self.provider = opened.provider
+        self.device = opened.device
+        self.holding: Holding | None = None
+        self.inputs = opened.inputs
+        self.outputs = opened.outputs
         self.output_names = tuple(self.outputs)
         self.is_uniform = all(-1 not in spec.shape[1:] for spec in self.inputs.values())
         self.batching = Batching(None, "it was not measured")
         self.batch_rows = 1
         self.labels: tuple[str, ...] = ()
-        self._has_bfloat16 = needs_bfloat16(self.inputs.values(), self.outputs.values())
         self.inline_elements = -1
         self.threads = threads
         self.observer: Observer | None = None
+
+    @property
+    def busy_clock(self) -> Callable[[], float]:
+        """The clock that tells how long a run keeps busy what it runs on, in seconds.
+
+        CPU time does not grow when something else wants the core; but it is one thread's only, and of a run on an
+        accelerator next to nothing.
+        """
+        return time.perf_counter if self.threads > 1 or self.provider.is_accelerator else time.thread_time
+
+    def take_accelerator_seconds(self) -> float:
+        """Seconds that an accelerator was kept for runs since the last call; 0 on the CPU."""
+        return self._take_seconds() if self._take_seconds is not None else 0.0
 
     def estimate(self, rows: int) -> float:
         """Seconds that a batch of ``rows`` takes at least, as measured when the model was loaded; 0 if it was not."""
@@ -182,7 +164,8 @@ class Session:
 
     def close(self) -> None:
         """Free the model's memory now, in this thread, whoever still knows this object; nobody may run it any more."""
-        self._session = None
+        self._runner.close()
+        self._run = self._runner.run
 
     def run(self, outputs: Sequence[str], feeds: Mapping[str, Array], options: Any = None) -> list[Array]:
         """Run the model.
@@ -196,12 +179,8 @@ class Session:
             InvalidRequestError: The values do not fit the model, such as two batch sizes that differ.
             InferenceFailedError: The model failed.
         """
-        results: list[Array]
         try:
-            if self._has_bfloat16:
-                results = run_with_bfloat16(self._session, outputs, feeds, options)
-            else:
-                results = self._session.run(outputs, feeds, options)
+            results = self._run(outputs, feeds, options)
         except ort_errors.InvalidArgument as error:
             raise InvalidRequestError(f"the model does not take these inputs: {first_line(error)}") from error
         except Exception as error:  # ONNX Runtime's errors have no common base
@@ -217,6 +196,7 @@ def build_session(
     threads: int,
     inline_budget: float,
     max_batch_rows: int = 1,
+    open_session: Open = open_on_cpu,
 ) -> Session:
     """A warm session that knows whether it is fast enough for the event loop.
 
@@ -224,13 +204,18 @@ def build_session(
         model: The ONNX file's content, or the path to it.
         shapes: Shapes by input to warm up with; others are made up.
         threads: Threads that one run may use.
-        inline_budget: Seconds a run may take on the event loop; 0 to always use threads.
+        inline_budget: Seconds a run may take on the event loop; 0 to always use threads. On an accelerator it is
+            always threads: the event loop would wait for a device that others may keep busy.
         max_batch_rows: Rows that may run together at most; 1 to run each request by itself.
+        open_session: Decides which provider runs it.
 
     Raises:
         ArtefactRefusedError: The model cannot be served.
     """
-    session = Session(model, threads)
+    session = Session(model, threads, open_session)
+    if session.provider.is_accelerator:
+        inline_budget = 0.0
     session.inline_elements = session.warm_up(shapes).inline_elements(inline_budget)
     session.batch_by(measured_batching(session, shapes, max_batch_rows), inline_budget)
+    session.take_accelerator_seconds()  # no request's
     return session

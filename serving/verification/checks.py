@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 
 from tiercel.serving.errors import ArtefactRefusedError, InferenceFailedError, InvalidRequestError
+from tiercel.serving.execution.specs import first_line
 from tiercel.serving.models import artefact_file, engine
 from tiercel.serving.tensors import Array
 from tiercel.serving.verification.verdict import Verdict
@@ -45,7 +46,7 @@ def verify(data: bytes, reference: Path, max_reference_bytes: int) -> Verdict:
     try:
         onnx.checker.check_model(model)
     except Exception as error:  # the checker raises several unrelated types
-        raise ArtefactRefusedError(f"it is not valid ONNX: {engine.first_line(error)}") from error
+        raise ArtefactRefusedError(f"it is not valid ONNX: {first_line(error)}") from error
     session = engine.Session(data)
     shapes: dict[str, list[int]] = {}
     if reference.exists() or reference.is_symlink():
@@ -58,7 +59,7 @@ def _parse(data: bytes) -> onnx.ModelProto:
     try:
         model = onnx.load_model_from_string(data)
     except Exception as error:  # protobuf's error type differs between its implementations
-        raise ArtefactRefusedError(f"it is not ONNX: {engine.first_line(error)}") from error
+        raise ArtefactRefusedError(f"it is not ONNX: {first_line(error)}") from error
     if not model.HasField("graph") or not model.opset_import:
         raise ArtefactRefusedError("it is not ONNX: there is no graph in it")
     return model
@@ -143,7 +144,7 @@ def _read_reference(path: Path, max_bytes: int) -> dict[str, Array]:
             return {name: arrays[name] for name in arrays.files}
     # NotImplementedError is what zipfile raises for a compression that it does not know.
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, NotImplementedError, KeyError) as error:
-        raise ArtefactRefusedError(f"{path.name} cannot be read: {engine.first_line(error)}") from error
+        raise ArtefactRefusedError(f"{path.name} cannot be read: {first_line(error)}") from error
 
 
 def _check_reference(session: engine.Session, arrays: dict[str, Array]) -> dict[str, list[int]]:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import time
 import weakref
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,6 +10,8 @@ from onnx import TensorProto, helper
 
 from tests.support import onnx_models
 from tiercel.serving.errors import ArtefactRefusedError, InferenceFailedError, InvalidRequestError
+from tiercel.serving.execution.providers import Provider
+from tiercel.serving.execution.sessions import Opened, open_on_cpu
 from tiercel.serving.models import engine
 from tiercel.serving.tensors import BF16
 
@@ -102,7 +106,32 @@ def test_bfloat16_goes_in_beside_strings_where_none_comes_out() -> None:
 
 
 def test_a_closed_session_has_given_up_its_memory_whoever_still_holds_it() -> None:
-    session = engine.Session(onnx_models.identity())
-    freed = weakref.ref(session._session)
+    opened = open_on_cpu(onnx_models.identity())
+    run: Any = opened.runner.run  # ONNX Runtime's own method
+    freed = weakref.ref(run.__self__)
+    del run
+    session = engine.Session(b"", open_session=lambda *_: opened)
     session.close()
     assert freed() is None
+    with pytest.raises(InferenceFailedError, match="used after it was closed"):
+        session.run(["y"], {"x": np.zeros(1, np.float32)})
+
+
+class StandInAccelerator:
+    """The CPU in the place of an accelerator: what is decided by the provider's name shows."""
+
+    def __call__(self, model: bytes | str, threads: int) -> Opened:
+        opened = open_on_cpu(model, threads)
+        opened.provider, opened.take_seconds = Provider.CUDA, iter((9.0, 0.25)).__next__
+        return opened
+
+
+def test_a_session_on_an_accelerator_never_runs_on_the_event_loop_and_is_measured_by_the_clock_on_the_wall() -> None:
+    session = engine.build_session(onnx_models.mlp(), {}, 1, 10.0, 64, StandInAccelerator())
+    assert session.inline_elements == -1
+    assert session.batching.profile is not None
+    assert session.busy_clock is time.perf_counter
+    assert session.take_accelerator_seconds() == 0.25  # warming up is no request's
+    assert engine.Session(onnx_models.mlp()).busy_clock is time.thread_time
+    assert engine.Session(onnx_models.mlp(), 2).busy_clock is time.perf_counter
+    assert engine.Session(onnx_models.mlp()).take_accelerator_seconds() == 0.0
