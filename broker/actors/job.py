@@ -155,7 +155,11 @@ class JobActor(Actor[JobInput]):
 
     def _observe(self) -> None:
         job = self._job
-        self._peers.observe_job(job.id, self._view(), job.attempts, leaving=job.node_id if job.is_moving else "")
+        if not job.is_moving:
+            self._peers.observe_job(job.id, self._view(), job.attempts)
+            return
+        devices = tuple(each.id for each in job.share.accelerators) if job.share is not None else ()
+        self._peers.observe_job(job.id, self._view(), job.attempts, leaving=job.node_id, leaving_devices=devices)
 
     def _view(self) -> JobView | None:
         job = self._job
@@ -206,7 +210,13 @@ def _is_topped(job: Job) -> bool:
 def observations_of(progress: Iterable[JobEvent]) -> list[Observation]:
     """What a policy may see of a job's stored progress."""
     return [
-        Observation(event.at, event.change.epoch, event.change.value, event.change.cpu_seconds)
+        Observation(
+            event.at,
+            event.change.epoch,
+            event.change.value,
+            event.change.cpu_seconds,
+            event.change.accelerator_seconds,
+        )
         for event in progress
         if isinstance(event.change, ProgressMade)
     ]
@@ -218,4 +228,4 @@ def _observation_of(before: Job, after: Job, message: JobInput, now: float) -> O
     value = message.metrics.get(after.spec.metric)
     if value is None or not math.isfinite(value):
         return None
-    return Observation(min(message.at, now), message.epoch, value, after.cpu_seconds)
+    return Observation(min(message.at, now), message.epoch, value, after.cpu_seconds, after.accelerator_seconds)

@@ -78,7 +78,15 @@ class Peers(Protocol):
         """Tell the node that it may forget a delivery."""
         ...
 
-    def observe_job(self, job_id: str, view: JobView | None, attempts: int, *, leaving: str = "") -> None:
+    def observe_job(
+        self,
+        job_id: str,
+        view: JobView | None,
+        attempts: int,
+        *,
+        leaving: str = "",
+        leaving_devices: tuple[str, ...] = (),
+    ) -> None:
         """Show the scheduler a job as it is now, or (None) that it needs nothing of any node.
 
         Args:
@@ -86,6 +94,7 @@ class Peers(Protocol):
             view: What a policy may see of it.
             attempts: Number of its latest run.
             leaving: While it is moved: the node that it leaves, and where it still holds what it was given.
+            leaving_devices: Ids of the accelerators that it still holds there.
         """
         ...
 

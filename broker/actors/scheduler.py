@@ -23,6 +23,8 @@ from tiercel.broker.domain.jobs import TierState
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.lifecycle.job_events import Assigned, KeptWaiting, MoveOrdered, ReachJudged, Reshared
 from tiercel.broker.scheduling import loop
+from tiercel.broker.scheduling.accelerators import with_accelerators
+from tiercel.broker.scheduling.devices import held_by, without_leaving
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Policy, Snapshot, Trigger
 from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.scheduling.validation import check_plan
@@ -44,13 +46,14 @@ _NO_LIMIT = Share(1.0, reason="not limited: it may use whatever its node has")
 class JobObserved:
     """A job as it is now; ``view`` is None when it needs nothing of any node.
 
-    ``leaving`` is the node that it leaves while it is moved.
+    ``leaving`` is the node that it leaves while it is moved, ``leaving_devices`` are its accelerators there.
     """
 
     job_id: str
     view: JobView | None
     attempts: int
     leaving: str = ""
+    leaving_devices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +248,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
     def _ask_policy(self, snapshot: Snapshot) -> Plan | None:
         try:
             plan, self._policy_state = self._policy.plan(snapshot, self._policy_state)
+            plan = with_accelerators(plan, snapshot)
             problems = check_plan(plan, snapshot)
         except Exception:  # whatever a policy does wrong, jobs keep what they have
             logger.exception("policy %s failed; it is asked again later", self._policy.name)
@@ -257,26 +261,32 @@ class SchedulerActor(Actor[SchedulerMessage]):
     def _snapshot(self, trigger: Trigger) -> Snapshot:
         jobs = []
         held_bytes: Counter[str] = Counter()
+        held_devices: dict[str, list[str]] = {}
         for job_id, observed in self._jobs.items():
             view = observed.view
             if view is None:
                 continue
             reservation = self._reserved.get(job_id)
-            leaving = observed.leaving
+            leaving, devices = observed.leaving, observed.leaving_devices
             if reservation is not None:
                 assignment = reservation.assignment
-                leaving = leaving or (view.node_id if reservation.moves else "")
+                if reservation.moves and not leaving:
+                    leaving, devices = view.node_id, tuple(each.id for each in held_by(view))
                 view = replace(
                     view, node_id=assignment.node_id, share=assignment.share, movable=False, migratable=False
                 )
             held_bytes[leaving] += view.resources.memory_bytes
+            held_devices.setdefault(leaving, []).extend(devices)
             jobs.append(view)
         shown, self._held_back = with_homes(jobs, self._endpoints.node_of)
         return Snapshot(
             self._clock.now(),
             trigger,
             tuple(sorted(shown, key=lambda job: job.id)),
-            tuple(_without(node, held_bytes[node_id]) for node_id, node in sorted(self._nodes.items())),
+            tuple(
+                without_leaving(node, held_bytes[node_id], held_devices.get(node_id, ()))
+                for node_id, node in sorted(self._nodes.items())
+            ),
             self._endpoints.views(self._nodes),
             self._history.by_workload(),
         )
@@ -329,8 +339,3 @@ class SchedulerActor(Actor[SchedulerMessage]):
             held_for_unreachable = any(tier.state is TierState.UNREACHABLE for tier in job.tiers)
             if bool(reason) != held_for_unreachable:
                 self._tell_job(job.id, ReachJudged(reason))
-
-
-def _without(node: NodeView, held_bytes: int) -> NodeView:
-    """The node without the memory that jobs hold there which leave it: free once their exit is confirmed."""
-    return replace(node, memory_bytes=max(node.memory_bytes - held_bytes, 0)) if held_bytes else node

@@ -299,9 +299,17 @@ class System:
         """Tell the node that it may forget a delivery."""
         _tell(self._open_node(node_id), DeliveryWithdrawn(delivery_id))
 
-    def observe_job(self, job_id: str, view: JobView | None, attempts: int, *, leaving: str = "") -> None:
+    def observe_job(
+        self,
+        job_id: str,
+        view: JobView | None,
+        attempts: int,
+        *,
+        leaving: str = "",
+        leaving_devices: tuple[str, ...] = (),
+    ) -> None:
         """Show the scheduler a job as it is now, or (None) that it needs nothing of any node."""
-        _tell_latest(self._scheduler, ("job", job_id), JobObserved(job_id, view, attempts, leaving))
+        _tell_latest(self._scheduler, ("job", job_id), JobObserved(job_id, view, attempts, leaving, leaving_devices))
 
     def refuse_move(self, job_id: str) -> None:
         """Tell the scheduler that the job cannot be moved now."""

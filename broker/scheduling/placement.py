@@ -1,7 +1,8 @@
 """Where a waiting job goes: the placement that policies share.
 
 Jobs that a node runs stay where they are. The others are taken in the order of submission, and each goes to the node
-that then has the fewest jobs per core, or that the policy prefers. Memory is never promised twice.
+that then has the fewest jobs per core (one that uses accelerators: the fewest jobs per accelerator), or that the policy
+prefers. Memory is never promised twice, that of accelerators neither (:mod:`.devices`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace, nsmallest
 from operator import attrgetter
+from typing import Any
 
+from tiercel.broker.scheduling.devices import (
+    Devices,
+    accelerators_are_large_enough,
+    has_accelerators,
+    too_few_accelerators,
+    too_small_accelerators,
+    waits_for_accelerators,
+)
 from tiercel.broker.scheduling.interface import JobView, NodeView, Snapshot
 
 # Orders the nodes that could take a job, the smallest first, by the job, the node, and the jobs that the node then has.
@@ -52,8 +62,12 @@ def by_submission(jobs: Iterable[JobView]) -> list[JobView]:
 
 
 def fewest_jobs_per_core(job: JobView, node: NodeView, jobs: Sequence[JobView]) -> tuple[float | str, ...]:
-    """The node it is meant for already, then jobs per core once it is there, then the id."""
-    return (node.id != job.node_id, (len(jobs) + 1) / node.cpu_cores, node.id)
+    """The node it is meant for already, then jobs per accelerator if it uses any, then jobs per core, then the id."""
+    crowd = (len(jobs) + 1) / node.cpu_cores
+    if not job.resources.accelerators:
+        return (node.id != job.node_id, crowd, node.id)
+    uses = 1 + sum(other.resources.accelerators for other in jobs)
+    return (node.id != job.node_id, uses / max(len(node.accelerators), 1), crowd, node.id)
 
 
 def place(snapshot: Snapshot, preference: Preference = fewest_jobs_per_core) -> Placement:
@@ -66,7 +80,10 @@ def place(snapshot: Snapshot, preference: Preference = fewest_jobs_per_core) -> 
         snapshot: Jobs and nodes.
         preference: Where a waiting job goes among the nodes that have room for it.
     """
-    rooms = {node.id: _Room(node) for node in sorted(snapshot.nodes, key=attrgetter("id"))}
+    rooms = {
+        node.id: _Room(node, Devices(node) if node.accelerators else None)
+        for node in sorted(snapshot.nodes, key=attrgetter("id"))
+    }
     placement = Placement(jobs=snapshot.jobs, in_order=by_submission(snapshot.jobs))
     movable: list[JobView] = []
     for job in placement.in_order:
@@ -75,6 +92,8 @@ def place(snapshot: Snapshot, preference: Preference = fewest_jobs_per_core) -> 
         elif (room := rooms.get(job.node_id)) is not None:
             room.jobs.append(job)
             room.memory_bytes += job.resources.memory_bytes
+            if room.devices is not None:
+                room.devices.keep(job)
             placement.node_of[job.id] = job.node_id
     if movable:
         _place_movable(movable, rooms, placement, preference)
@@ -85,9 +104,10 @@ def _place_movable(
     jobs: Sequence[JobView], rooms: Mapping[str, _Room], placement: Placement, preference: Preference
 ) -> None:
     least = min(job.resources.memory_bytes for job in jobs)
-    queues: dict[tuple[str, str, float, str], _Queue] = {}
+    queues: dict[tuple[str, str, float, int, int], _Queue] = {}
     for job in jobs:
-        kind = (job.runtime, job.image, job.resources.cpu_cores, job.home)
+        wanted = job.resources
+        kind = (job.runtime, job.image, wanted.cpu_cores, wanted.accelerators, wanted.accelerator_memory_bytes)
         queue = queues.get(kind)
         if queue is None:
             queue = queues[kind] = _Queue(job, rooms, least)
@@ -96,18 +116,20 @@ def _place_movable(
             placement.waiting[job.id] = queue.why_waiting(job, placed=len(placement.node_of))
         else:
             room.jobs.append(job)
-            room.memory_bytes += job.resources.memory_bytes
+            room.memory_bytes += wanted.memory_bytes
+            if wanted.accelerators and room.devices is not None:
+                room.devices.grant(wanted)
             placement.node_of[job.id] = room.node.id
 
 
 def can_hold(node: NodeView, job: JobView) -> bool:
     """Whether an empty ``node`` could run ``job``."""
     return (
-        _is_home(node, job)
-        and _has_runtime(node, job)
+        _has_runtime(node, job)
         and _has_image(node, job)
         and _has_cores(node, job)
         and _is_large_enough(node, job)
+        and accelerators_are_large_enough(node, job)
     )
 
 
@@ -128,6 +150,7 @@ class _Room:
     """A node while it fills up; local to one call of :func:`place`."""
 
     node: NodeView
+    devices: Devices | None
     jobs: list[JobView] = field(default_factory=list)
     memory_bytes: int = 0
 
@@ -138,18 +161,27 @@ class _Room:
     def has_memory_for(self, job: JobView) -> bool:
         return job.resources.memory_bytes <= self.free_bytes
 
+    def has_devices_for(self, job: JobView) -> bool:
+        wanted = job.resources
+        return not wanted.accelerators or (self.devices is not None and self.devices.has_room_for(wanted))
+
     @property
     def crowd(self) -> float:
         """Jobs per core once another one has come."""
         return (len(self.jobs) + 1) / self.node.cpu_cores
 
+    @property
+    def device_crowd(self) -> tuple[float, float]:
+        """Jobs per accelerator, and among equals jobs per core, once another one that uses them has come."""
+        return (self.devices.crowd if self.devices is not None else math.inf, self.crowd)
+
 
 class _Queue:
-    """The nodes that could run jobs of one kind (runtime, image, cores), the least crowded first.
+    """The nodes that could run jobs of one kind (runtime, image, cores, accelerators), the least crowded first.
 
     Within a call of :func:`place` crowds only grow and free memory only shrinks. So an entry of the heap that is out of
-    date is put back in its place when it comes up, a node without memory for the smallest job is dropped, and where a
-    job found no node, none that asks for as much will.
+    date is put back in its place when it comes up, a node without memory for the smallest job or without accelerators
+    for the kind is dropped, and where a job found no node, none that asks for as much will.
 
     Args:
         job: One of the kind.
@@ -164,12 +196,13 @@ class _Queue:
         self._rooms = {
             node_id: room
             for node_id, room in rooms.items()
-            if _is_home(room.node, job)
-            and _has_runtime(room.node, job)
+            if _has_runtime(room.node, job)
             and _has_image(room.node, job)
             and _has_cores(room.node, job)
+            and accelerators_are_large_enough(room.node, job)
         }
-        self._heap = [(room.crowd, node_id) for node_id, room in self._rooms.items()]
+        self._crowd_of: Callable[[_Room], Any] = attrgetter("device_crowd" if job.resources.accelerators else "crowd")
+        self._heap = [(self._crowd_of(room), node_id) for node_id, room in self._rooms.items()]
         heapify(self._heap)
         self._sentences: dict[tuple[int, int], str] = {}
 
@@ -178,15 +211,17 @@ class _Queue:
         if job.resources.memory_bytes >= self._too_much:
             return None
         meant = self._rooms.get(job.node_id)
-        if meant is not None and meant.has_memory_for(job):
+        if meant is not None and meant.has_memory_for(job) and meant.has_devices_for(job):
             return meant
-        passed_over: list[tuple[float, str]] = []
+        passed_over: list[tuple[Any, str]] = []
         found = None
         while self._heap and found is None:
             crowd, node_id = self._heap[0]
             room = self._rooms[node_id]
-            if crowd != room.crowd:
-                heapreplace(self._heap, (room.crowd, node_id))
+            if crowd != (now := self._crowd_of(room)):
+                heapreplace(self._heap, (now, node_id))
+            elif not room.has_devices_for(job):
+                heappop(self._heap)
             elif room.has_memory_for(job):
                 found = room
             else:
@@ -205,10 +240,13 @@ class _Queue:
         fitting = [
             room for room in self._rooms.values() if not needed or needed <= room.node.memory_bytes - room.memory_bytes
         ]
+        if job.resources.accelerators:
+            fitting = [room for room in fitting if room.has_devices_for(job)]
         if len(fitting) > _LOOKED_AT:
             meant = self._rooms.get(job.node_id)
-            fitting = nsmallest(_LOOKED_AT, fitting, key=attrgetter("crowd"))  # the first by id of those as crowded
-            if meant is not None and meant.has_memory_for(job) and meant not in fitting:
+            fitting = nsmallest(_LOOKED_AT, fitting, key=self._crowd_of)  # the first by id of those as crowded
+            has_room = meant is not None and meant.has_memory_for(job) and meant.has_devices_for(job)
+            if meant is not None and has_room and meant not in fitting:
                 fitting.append(meant)
         return min(fitting, key=lambda room: preference(job, room.node, room.jobs), default=None)
 
@@ -218,11 +256,6 @@ class _Queue:
         if key not in self._sentences:
             self._sentences[key] = _why_waiting(job, self._nodes, tuple(self._rooms.values()))
         return self._sentences[key]
-
-
-def _is_home(node: NodeView, job: JobView) -> bool:
-    """Whether the job may be there at all: the variants of an endpoint are on one node."""
-    return job.home in {"", node.id}
 
 
 def _has_runtime(node: NodeView, job: JobView) -> bool:
@@ -255,18 +288,22 @@ def _why_waiting(job: JobView, nodes: Sequence[NodeView], rooms: Sequence[_Room]
     if not nodes:
         return "waits for a node: none is online"
     needs: tuple[tuple[Callable[[NodeView, JobView], bool], Callable[[Iterable[NodeView]], str]], ...] = (
-        (_is_home, lambda _: f"waits for node {job.home}, where the variants of endpoint {job.endpoint} are"),
         (_has_runtime, lambda _: f"waits for a node that can run jobs with {job.runtime or 'any runtime'}"),
         (_has_image, lambda _: f"waits for a node that has the container image {job.image}"),
         (_has_cores, lambda left: f"asks for {job.resources.cpu_cores:g} cores; {_largest_cores(left)}"),
         (_is_large_enough, lambda left: f"asks for {_gib(job.resources.memory_bytes)} of memory; {_largest(left)}"),
+        (has_accelerators, lambda left: too_few_accelerators(job, left)),
+        (accelerators_are_large_enough, lambda left: too_small_accelerators(job, left)),
     )
     for meets, sentence in needs:
         remaining = [node for node in nodes if meets(node, job)]
         if not remaining:
             return sentence(nodes)
         nodes = remaining
-    free = max(room.free_bytes for room in rooms if _is_large_enough(room.node, job))
+    fitting = [room for room in rooms if _is_large_enough(room.node, job)]
+    if any(room.has_memory_for(job) for room in fitting):
+        return waits_for_accelerators(job)
+    free = max(room.free_bytes for room in fitting)
     return (
         f"waits for memory: it asks for {_gib(job.resources.memory_bytes)}, "
         f"and at most {_gib(free)} is free on a node that can run it; it starts when other jobs end"

@@ -10,6 +10,7 @@ import enum
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from tiercel.broker.scheduling.devices import can_take
 from tiercel.broker.scheduling.interface import JobView, NodeView
 from tiercel.broker.scheduling.placement import can_hold, submission_order
 from tiercel.broker.scheduling.specon_readings import Category, Reading
@@ -88,7 +89,8 @@ class _Crowd:
 
     def has_room_for(self, job: JobView) -> bool:
         held = sum(other.resources.memory_bytes for other in self.jobs)
-        return can_hold(self.node, job) and held + job.resources.memory_bytes <= self.node.memory_bytes
+        has_memory = held + job.resources.memory_bytes <= self.node.memory_bytes
+        return has_memory and can_hold(self.node, job) and can_take(self.node, self.jobs, job)
 
 
 def choose_move(

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tiercel.broker.scheduling.devices import can_take
 from tiercel.broker.scheduling.interface import JobView, NodeView, Snapshot
 from tiercel.broker.scheduling.placement import Preference, can_hold
 from tiercel.broker.scheduling.utility_outlook import JobRecord
@@ -190,4 +191,5 @@ def _gain(
     there = max((target.work + work + cost) / target.cores, work + cost)
     here = (source.work - work) / source.cores
     gain = source.seconds - max(there, here)
-    return gain if gain > settings.gain * cost / target.cores else None
+    worth_it = gain > settings.gain * cost / target.cores
+    return gain if worth_it and can_take(target.node, target.jobs, job) else None

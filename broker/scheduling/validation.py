@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot
 from tiercel.broker.scheduling.placement import can_hold
+from tiercel.broker.scheduling.validation_devices import device_problems
 
 TOLERANCE = 1e-9
 
@@ -17,7 +18,8 @@ TOLERANCE = 1e-9
 def check_plan(plan: Plan, snapshot: Snapshot) -> list[str]:
     """Find what makes a plan unfit to be carried out.
 
-    Memory that jobs which cannot be moved promise beyond their node is not the plan's fault and not reported.
+    Memory that jobs which cannot be moved promise beyond their node is not the plan's fault and not reported; what they
+    hold of its accelerators is not either.
 
     Returns:
         One sentence a problem; empty when the plan is sound.
@@ -38,6 +40,7 @@ def check_plan(plan: Plan, snapshot: Snapshot) -> list[str]:
         *_bad_shares(plan, frozenset(endpoint.name for endpoint in snapshot.endpoints)),
         *(problem for entry in plan.assignments for problem in _bad_places(entry, jobs, nodes)),
         *(problem for node in snapshot.nodes for problem in _bad_sums(held[node.id], node)),
+        *device_problems(plan, jobs, nodes),
     ]
 
 

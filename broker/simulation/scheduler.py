@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tiercel.broker.scheduling import loop
+from tiercel.broker.scheduling.accelerators import with_accelerators
 from tiercel.broker.scheduling.interface import Assignment, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.scheduling.registry import AnyPolicy
@@ -70,6 +71,7 @@ class SimulatedScheduler:
         snapshot = observe(due)
         begin = time.perf_counter()
         plan, self._state = self._policy.plan(snapshot, self._state)
+        plan = with_accelerators(plan, snapshot)
         seconds = time.perf_counter() - begin
         problems = check_plan(plan, snapshot) if self._check_plans else []
         if problems:

@@ -10,7 +10,6 @@ import math
 import signal
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 from tiercel.broker.domain.jobs import Job, JobState, Observation, TierState
@@ -33,6 +32,7 @@ from tiercel.broker.lifecycle.job_events import (
     RunIsAlive,
     Ticked,
 )
+from tiercel.broker.scheduling.devices import without_leaving
 from tiercel.broker.scheduling.interface import Assignment, NodeView, Snapshot, Trigger
 from tiercel.broker.scheduling.registry import AnyPolicy, Options, create_policy
 from tiercel.broker.simulation.events import EventQueue
@@ -337,14 +337,14 @@ class Simulation:
         return Snapshot(now, trigger, jobs, nodes, endpoints, self._memory.by_workload())
 
     def _views_without_leaving(self) -> tuple[NodeView, ...]:
-        """The nodes without the memory that jobs still hold which are on their way to another one."""
+        """The nodes without what jobs still hold which are on their way to another one."""
         held = dict.fromkeys(self._nodes, 0)
+        devices: dict[str, list[str]] = {node_id: [] for node_id in self._nodes}
         for sim in self._leaving.values():
-            held[sim.job.node_id] += sim.job.spec.resources.memory_bytes
-        return tuple(
-            replace(view, memory_bytes=max(view.memory_bytes - held[view.id], 0)) if held[view.id] else view
-            for view in self._node_views
-        )
+            job = sim.job
+            held[job.node_id] += job.spec.resources.memory_bytes
+            devices[job.node_id] += [each.id for each in job.share.accelerators] if job.share is not None else []
+        return tuple(without_leaving(view, held[view.id], devices[view.id]) for view in self._node_views)
 
     def _carry_out(self, decided: Decided) -> None:
         for assignment in decided.changed:

@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tiercel.broker.domain.jobs import Direction, Observation, Resources, Tier, TierState, TierStatus
-from tiercel.broker.domain.shares import Share
+from tiercel.broker.domain.nodes import Accelerator
+from tiercel.broker.domain.shares import AcceleratorShare, Share
+from tiercel.broker.scheduling.accelerators import FLOOR, with_accelerators
 from tiercel.broker.scheduling.interface import JobView, NodeView, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.ladder import next_tier
 from tiercel.broker.scheduling.registry import AnyPolicy, Option, create_policy, policies
@@ -69,6 +71,31 @@ def ladders(draw: st.DrawFn) -> tuple[TierStatus, ...]:
 
 
 @st.composite
+def devices(draw: st.DrawFn, node_id: str) -> tuple[Accelerator, ...]:
+    """None, as on most machines, or a few that are not alike and not all well."""
+    return tuple(
+        Accelerator(
+            f"{node_id}-gpu{index}",
+            "GPU",
+            draw(st.sampled_from([8, 16])) * GIB,
+            draw(st.sampled_from(["", "", "", "fell off the bus"])),
+        )
+        for index in range(draw(st.sampled_from([0, 0, 1, 2, 4])))
+    )
+
+
+@st.composite
+def holdings(draw: st.DrawFn, node: NodeView | None, wanted: Resources) -> tuple[AcceleratorShare, ...]:
+    """What a job may hold that was put on a node some time ago: not always what anybody would give it now."""
+    if node is None or not wanted.accelerators:
+        return ()
+    ids = [view.id for view in node.accelerators] + ["gone"]
+    chosen = draw(st.lists(st.sampled_from(ids), max_size=wanted.accelerators, unique=True))
+    memory = wanted.accelerator_memory_bytes or 8 * GIB
+    return tuple(AcceleratorShare(name, draw(st.sampled_from([0.1, 1.0])), memory) for name in chosen)
+
+
+@st.composite
 def snapshots(draw: st.DrawFn) -> Snapshot:
     nodes = tuple(
         NodeView(
@@ -77,32 +104,40 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
             memory_bytes=draw(st.integers(0, 12)) * GIB,
             runtimes=draw(st.sampled_from([(), ("process",), ("docker", "process")])),
             images=draw(st.sampled_from([frozenset(), frozenset({"known:latest"})])),
+            accelerators=draw(devices(f"node{index}")),
         )
         for index in range(draw(st.integers(0, 4)))
     )
     count = draw(st.integers(0, 8))
     ids = draw(st.permutations([f"job{index}" for index in range(count)]))
-    places = ["", "offline", *(node.id for node in nodes)]
+    places = {"": None, "offline": None, **{node.id: node for node in nodes}}
     return Snapshot(
         now=1e9, trigger=Trigger.INTERVAL, jobs=tuple(draw(jobs(name, places)) for name in ids), nodes=nodes
     )
 
 
 @st.composite
-def jobs(draw: st.DrawFn, job_id: str, places: list[str]) -> JobView:
-    node_id = draw(st.sampled_from(places))
+def jobs(draw: st.DrawFn, job_id: str, places: dict[str, NodeView | None]) -> JobView:
+    node_id = draw(st.sampled_from(list(places)))
+    resources = Resources(
+        draw(st.sampled_from([0.25, 1.0, 4.0])),
+        draw(st.integers(0, 8)) * GIB,
+        draw(st.sampled_from([0, 0, 1, 1, 2])),
+        draw(st.sampled_from([0, 2, 5])) * GIB,
+    )
+    held = draw(holdings(places[node_id], resources))
     return JobView(
         id=job_id,
         tenant=draw(st.sampled_from(["a", "b"])),
         submitted_at=draw(st.sampled_from([0.0, 1.0, 2.0])),
         direction=draw(st.sampled_from(Direction)),
         tiers=draw(ladders()),
-        resources=Resources(draw(st.sampled_from([0.25, 1.0, 4.0])), draw(st.integers(0, 8)) * GIB),
+        resources=resources,
         runtime=draw(st.sampled_from(["", "process", "docker"])),
         image=draw(st.sampled_from(["", "known", "unknown"])),
         node_id=node_id,
         movable=node_id == "" or draw(st.booleans()),
-        share=draw(st.sampled_from([None, Share(0.5, reason="before")])),
+        share=draw(st.sampled_from([None, Share(0.5, reason="before", accelerators=held)])),
         observations=draw(observation_series()),
         cpu_seconds=draw(seconds),
         true_work=draw(st.sampled_from([(), (5.0,), (5.0, 10.0, 20.0)])),
@@ -118,8 +153,9 @@ def passes(policy: AnyPolicy, snapshot: Snapshot) -> list[Plan]:
             dataclasses.replace(job, observations=job.observations[: math.ceil(part * len(job.observations))])
             for job in snapshot.jobs
         )
-        plan, state = policy.plan(dataclasses.replace(snapshot, now=now, jobs=seen), state)
-        plans.append(plan)
+        later = dataclasses.replace(snapshot, now=now, jobs=seen)
+        plan, state = policy.plan(later, state)
+        plans.append(with_accelerators(plan, later))
     return plans
 
 
@@ -130,6 +166,7 @@ def test_every_plan_is_sound(name: str, options: dict[str, Option], snapshot: Sn
     for plan in passes(create_policy(name, options), snapshot):
         assert check_plan(plan, snapshot) == []
         assert_fits(plan, snapshot)
+        assert_devices_fit(plan, snapshot)
         assert_jobs_are_where_they_may_be(plan, snapshot)
 
 
@@ -147,6 +184,33 @@ def assert_fits(plan: Plan, snapshot: Snapshot) -> None:
     for node in snapshot.nodes:
         fixed = sum(job.resources.memory_bytes for job in views.values() if not job.movable and job.node_id == node.id)
         assert memory[node.id] <= max(node.memory_bytes, fixed)
+
+
+def assert_devices_fit(plan: Plan, snapshot: Snapshot) -> None:
+    """Devices are chosen once and for all, exist, are well, and neither their time nor their memory is given twice."""
+    views = {job.id: job for job in snapshot.jobs}
+    devices = {view.id: view for node in snapshot.nodes for view in node.accelerators}
+    holders: dict[str, list[tuple[JobView, AcceleratorShare]]] = defaultdict(list)
+    for entry in plan.assignments:
+        job, given_shares = views[entry.job_id], entry.share.accelerators
+        if job.movable:
+            assert len({each.id for each in given_shares}) == len(given_shares) == job.resources.accelerators
+            assert all(each.id in devices and each.id.startswith(entry.node_id) for each in given_shares)
+            assert all(not devices[each.id].problem for each in given_shares)
+        else:
+            held = job.share.accelerators if job.share else ()
+            assert [(each.id, each.memory_bytes) for each in given_shares] == [(h.id, h.memory_bytes) for h in held]
+        for each in given_shares:
+            holders[f"{entry.node_id}/{each.id}"].append((job, each))
+    for found in holders.values():
+        shares = [each for _, each in found]
+        assert math.fsum(each.fraction for each in shares) == pytest.approx(1.0)
+        assert all(each.fraction >= min(FLOOR, 1 / len(shares)) / len(shares) - 1e-12 for each in shares)
+        view = devices.get(shares[0].id)
+        new = [job for job, _ in found if job.movable]
+        if new and view is not None:
+            assert sum(each.memory_bytes for each in shares) <= view.memory_bytes
+            assert len(found) == 1 or all(job.resources.accelerator_memory_bytes for job in new)
 
 
 def assert_jobs_are_where_they_may_be(plan: Plan, snapshot: Snapshot) -> None:

@@ -1,0 +1,227 @@
+"""Which accelerators of a node are held by whom, and which ones a job that comes gets.
+
+What a job holds is fixed while it runs: devices, and memory on each. So choosing them is part of placement, and a
+device's memory is promised as a node's is: never twice. A job that does not say how much it needs gets a device that
+nobody else is on, and all of it.
+
+Of the devices that have room, the one with the fewest jobs is chosen, and of those alike the one with the least room
+left. Best fit alone would keep devices empty for jobs that need a whole one, at the price of two jobs halving each
+other's speed for life beside an idle device: that loss is certain, while the other only comes if such a job does, and
+ends as soon as one of the small jobs does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tiercel.broker.domain.jobs import Resources
+from tiercel.broker.domain.nodes import Accelerator
+from tiercel.broker.domain.shares import AcceleratorShare
+from tiercel.broker.scheduling.interface import JobView, NodeView
+
+_GIB = 1024**3
+# The problem of a device that a job which goes elsewhere has not left yet: its memory is free once its exit is
+# confirmed, and until then nobody may hold the device to be empty.
+_LEAVING = "a job that was sent elsewhere has not left it yet"
+
+Grant = tuple[AcceleratorShare, ...]
+"""Devices that a job holds, in the order of the node's; until they are shared out each with the fraction 1."""
+
+
+@dataclass(slots=True)
+class _Device:
+    """A device while a node fills up.
+
+    Attributes:
+        view: The device.
+        holders: Jobs on it.
+        promised_bytes: Memory promised to them.
+    """
+
+    view: Accelerator
+    holders: int = 0
+    promised_bytes: int = 0
+
+    @property
+    def free_bytes(self) -> int:
+        return max(self.view.memory_bytes - self.promised_bytes, 0)
+
+    def has_room_for(self, wanted: Resources) -> bool:
+        if self.view.problem:
+            return False
+        if not wanted.accelerator_memory_bytes:
+            return not self.holders
+        return wanted.accelerator_memory_bytes <= self.free_bytes
+
+    def promise(self, memory_bytes: int) -> None:
+        self.holders += 1
+        self.promised_bytes += memory_bytes
+
+
+class Devices:
+    """The accelerators of a node while it fills up; local to one decision.
+
+    Args:
+        node: The node.
+        jobs: Those that hold some of them already.
+    """
+
+    def __init__(self, node: NodeView, jobs: Iterable[JobView] = ()) -> None:
+        self._devices = [_Device(view) for view in node.accelerators]
+        self._by_id = {device.view.id: device for device in self._devices}
+        self.uses = 0
+        for job in jobs:
+            self.keep(job)
+
+    @property
+    def crowd(self) -> float:
+        """Jobs per device once another one has come; a job on two of them counts twice."""
+        return (self.uses + 1) / max(len(self._devices), 1)
+
+    def keep(self, job: JobView) -> None:
+        """A running job keeps what it holds."""
+        for held in held_by(job):
+            self._hold(held)
+
+    def has_room_for(self, wanted: Resources) -> bool:
+        """Whether as many devices as it asks for have room for it."""
+        return sum(device.has_room_for(wanted) for device in self._devices) >= wanted.accelerators
+
+    def grant(self, wanted: Resources) -> Grant | None:
+        """Choose devices for a job that comes, and promise them to it; None, and nothing is promised, without room."""
+        fitting = [index for index, device in enumerate(self._devices) if device.has_room_for(wanted)]
+        if len(fitting) < wanted.accelerators:
+            return None
+        fitting.sort(key=lambda index: (self._devices[index].holders, self._devices[index].free_bytes, index))
+        chosen = sorted(fitting[: wanted.accelerators])
+        views = [self._devices[index].view for index in chosen]
+        grant = tuple(
+            AcceleratorShare(view.id, 1.0, wanted.accelerator_memory_bytes or view.memory_bytes) for view in views
+        )
+        for share in grant:
+            self._hold(share)
+        return grant
+
+    def _hold(self, share: AcceleratorShare) -> None:
+        self.uses += 1
+        if share.id in self._by_id:  # one that is gone is no longer promised by anybody
+            self._by_id[share.id].promise(share.memory_bytes)
+
+
+def held_by(job: JobView) -> Grant:
+    """What a job that a node runs holds there; nothing for one that waits."""
+    return () if job.movable or job.share is None else job.share.accelerators
+
+
+def grants(node: NodeView, jobs: Sequence[JobView]) -> dict[str, Grant]:
+    """What each job on a node holds of its accelerators, or shall hold; jobs without any are left out.
+
+    Args:
+        node: The node.
+        jobs: Those that are there and those that shall be, by submission: the order in which placement fills a node.
+            Jobs that come from another node choose last.
+    """
+    devices = Devices(node)
+    found: dict[str, Grant] = {}
+    coming: list[JobView] = []
+    migrating: list[JobView] = []
+    for job in jobs:
+        if not job.movable and job.node_id == node.id:
+            devices.keep(job)
+            if held := held_by(job):
+                found[job.id] = held
+        elif job.resources.accelerators:
+            (coming if job.movable else migrating).append(job)
+    for job in (*coming, *migrating):
+        grant = devices.grant(job.resources)
+        if grant is not None:
+            found[job.id] = grant
+    return found
+
+
+def can_take(node: NodeView, jobs: Sequence[JobView], job: JobView) -> bool:
+    """Whether a node has devices left for one more job beside those that are there or shall be."""
+    if not job.resources.accelerators:
+        return True
+    return job.id in grants(node, [*jobs, replace(job, movable=False)])
+
+
+def without_leaving(node: NodeView, memory_bytes: int, devices: Iterable[str]) -> NodeView:
+    """The node without what jobs that leave it still hold: free once their exit is confirmed.
+
+    Args:
+        node: The node.
+        memory_bytes: Memory that they hold.
+        devices: Ids of the accelerators that they hold; nobody new is put on these meanwhile.
+    """
+    busy = frozenset(devices)
+    if not memory_bytes and not busy:
+        return node
+    accelerators = tuple(
+        replace(view, problem=view.problem or _LEAVING) if view.id in busy else view for view in node.accelerators
+    )
+    return replace(node, memory_bytes=max(node.memory_bytes - memory_bytes, 0), accelerators=accelerators)
+
+
+# --- What a job needs of a node, and why none has it ----------------------------------------------------------------
+
+
+def has_accelerators(node: NodeView, job: JobView) -> bool:
+    """Whether the node has as many accelerators in good order as the job asks for."""
+    wanted = job.resources.accelerators
+    return not wanted or sum(not view.problem for view in node.accelerators) >= wanted
+
+
+def accelerators_are_large_enough(node: NodeView, job: JobView) -> bool:
+    """Whether as many of them have the memory that it asks for."""
+    wanted = job.resources
+    if not wanted.accelerators:
+        return True
+    least = wanted.accelerator_memory_bytes
+    return sum(not view.problem and least <= view.memory_bytes for view in node.accelerators) >= wanted.accelerators
+
+
+def too_few_accelerators(job: JobView, nodes: Iterable[NodeView]) -> str:
+    """Why none of these nodes has enough accelerators for the job, in words for its tenant."""
+    asks = f"asks for {_count(job.resources.accelerators)}"
+    views = [node.accelerators for node in nodes]
+    most = max((sum(not view.problem for view in each) for each in views), default=0)
+    problems = sorted({view.problem for each in views for view in each if view.problem})
+    because = f" ({problems[0]})" if problems else ""
+    has = f"more than {most} in good order" if most else "one in good order"
+    return f"{asks}; no node that could run it has {has}{because}"
+
+
+def too_small_accelerators(job: JobView, nodes: Iterable[NodeView]) -> str:
+    """Why none of these nodes has accelerators that are large enough, in words."""
+    views = [view for node in nodes for view in node.accelerators if not view.problem]
+    largest = max((view.memory_bytes for view in views), default=0)
+    asked = _gib(job.resources.accelerator_memory_bytes)
+    each = " on each" if job.resources.accelerators > 1 else ""
+    return (
+        f"asks for {asked} of accelerator memory{each}; the largest accelerator that it could use has {_gib(largest)}"
+    )
+
+
+def waits_for_accelerators(job: JobView) -> str:
+    """Why a job waits whose devices are all taken."""
+    wanted = job.resources
+    if not wanted.accelerator_memory_bytes:
+        what = f"{_count(wanted.accelerators)} to itself"
+        return f"waits for {what}: other jobs are on those that could run it; it starts when they end"
+    what = f"{_gib(wanted.accelerator_memory_bytes)} on {_count(wanted.accelerators)}"
+    return f"waits for accelerator memory: it asks for {what}, and other jobs hold it; it starts when they end"
+
+
+def _count(devices: int) -> str:
+    return "an accelerator" if devices == 1 else f"{devices} accelerators of one node"
+
+
+def _gib(size_bytes: int) -> str:
+    return f"{size_bytes / _GIB:.2f} GiB"
+
+
+def names_of(node: NodeView) -> Mapping[str, str]:
+    """What tenants are told of each device: its place on the node, since ids are long and names all alike."""
+    return {view.id: f"accelerator {index}" for index, view in enumerate(node.accelerators)}
