@@ -104,10 +104,17 @@ def _place_movable(
     jobs: Sequence[JobView], rooms: Mapping[str, _Room], placement: Placement, preference: Preference
 ) -> None:
     least = min(job.resources.memory_bytes for job in jobs)
-    queues: dict[tuple[str, str, float, int, int], _Queue] = {}
+    queues: dict[tuple[str, str, float, int, int, str], _Queue] = {}
     for job in jobs:
         wanted = job.resources
-        kind = (job.runtime, job.image, wanted.cpu_cores, wanted.accelerators, wanted.accelerator_memory_bytes)
+        kind = (
+            job.runtime,
+            job.image,
+            wanted.cpu_cores,
+            wanted.accelerators,
+            wanted.accelerator_memory_bytes,
+            job.home,
+        )
         queue = queues.get(kind)
         if queue is None:
             queue = queues[kind] = _Queue(job, rooms, least)
@@ -125,7 +132,8 @@ def _place_movable(
 def can_hold(node: NodeView, job: JobView) -> bool:
     """Whether an empty ``node`` could run ``job``."""
     return (
-        _has_runtime(node, job)
+        _is_home(node, job)
+        and _has_runtime(node, job)
         and _has_image(node, job)
         and _has_cores(node, job)
         and _is_large_enough(node, job)
@@ -196,7 +204,8 @@ class _Queue:
         self._rooms = {
             node_id: room
             for node_id, room in rooms.items()
-            if _has_runtime(room.node, job)
+            if _is_home(room.node, job)
+            and _has_runtime(room.node, job)
             and _has_image(room.node, job)
             and _has_cores(room.node, job)
             and accelerators_are_large_enough(room.node, job)
@@ -258,6 +267,11 @@ class _Queue:
         return self._sentences[key]
 
 
+def _is_home(node: NodeView, job: JobView) -> bool:
+    """Whether the job may be there at all: the variants of an endpoint are on one node."""
+    return job.home in {"", node.id}
+
+
 def _has_runtime(node: NodeView, job: JobView) -> bool:
     return bool(node.runtimes) and (not job.runtime or job.runtime in node.runtimes)
 
@@ -288,6 +302,7 @@ def _why_waiting(job: JobView, nodes: Sequence[NodeView], rooms: Sequence[_Room]
     if not nodes:
         return "waits for a node: none is online"
     needs: tuple[tuple[Callable[[NodeView, JobView], bool], Callable[[Iterable[NodeView]], str]], ...] = (
+        (_is_home, lambda _: f"waits for node {job.home}, where the variants of endpoint {job.endpoint} are"),
         (_has_runtime, lambda _: f"waits for a node that can run jobs with {job.runtime or 'any runtime'}"),
         (_has_image, lambda _: f"waits for a node that has the container image {job.image}"),
         (_has_cores, lambda left: f"asks for {job.resources.cpu_cores:g} cores; {_largest_cores(left)}"),
