@@ -130,14 +130,9 @@ class Holding:
 
 
 class Ledger:
-    """Who holds how much of the accelerator's memory; used on the event loop only.
+    """Who holds how much of the accelerator's memory; used on the event loop only."""
 
-    Args:
-        budget: Bytes that all together may hold; 0 for as much as there is.
-    """
-
-    def __init__(self, budget: int = 0) -> None:
-        self.budget = budget
+    def __init__(self) -> None:
         self._holdings: set[Holding] = set()
 
     @property

@@ -91,12 +91,12 @@ class Devices:
         """The providers of an order that can be used; a warning names the cause for others, once for each.
 
         Raises:
-            NotReadyError: There is none.
+            ArtefactRefusedError: There is none.
         """
         found = candidates(order, self._library.problem)
         if not found.providers:
             causes = "; ".join(skipped.cause for skipped in found.skipped)
-            raise NotReadyError(f"no provider that the server may use works: {causes}; add cpu to --providers")
+            raise ArtefactRefusedError(f"no provider that it may use works: {causes}; add cpu to --providers")
         for skipped in found.skipped:
             # Nobody asked for what the library was not built with.
             if not order.is_automatic or self._library.is_offered(skipped.provider):

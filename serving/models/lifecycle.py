@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,6 @@ from tiercel.serving.canary.judgement import Outcome
 from tiercel.serving.canary.plan import AT_ONCE, CanaryPlan
 from tiercel.serving.canary.supervision import (
     CarriedTrial,
-    StartTask,
     TrialSupervisor,
     promotion_of,
     was_rolled_back,
@@ -22,11 +22,14 @@ from tiercel.serving.errors import ArtefactRefusedError, NotFoundError, NotReady
 from tiercel.serving.models import repository
 from tiercel.serving.models.engine import Session
 from tiercel.serving.models.load_parameters import LoadParameters
-from tiercel.serving.models.loader import Loader
+from tiercel.serving.models.loader import Loader, Replaced
 from tiercel.serving.models.registry import LoadedVersion, ModelRecord, Registry, VersionState
+from tiercel.serving.models.relocation import Relocation
 
 if TYPE_CHECKING:
     from tiercel.serving.variants.endpoints import Endpoints
+
+from tiercel.serving.tasks import StartTask
 
 _logger = logging.getLogger(__name__)
 
@@ -66,6 +69,7 @@ class Lifecycle:
         self._loader = loader
         self._start_task = start_task
         self._trials = TrialSupervisor(self, loader.shadows, start_task, look_seconds)
+        self._relocation = Relocation(root, loader, self.release)
         self._paused = False
         self._locks: dict[str, asyncio.Lock] = {}
 
@@ -114,7 +118,8 @@ class Lifecycle:
         self._trials.end(record, Outcome.ROLLED_BACK, f"version {version} was loaded")
         if record.live is not None and record.live.version == version:
             return
-        new = await self._bring_up(record, version)
+        # A trial compares both versions, so neither may move for the other.
+        new = await self._bring_up(record, version, may_move=not plan.is_trial)
         await self._loader.look_up(marks.unmark, self._folder(record.name, version))
         self._trials.begin(record, new, plan)
 
@@ -277,11 +282,21 @@ class Lifecycle:
     def _folder(self, model: str, version: int) -> Path:
         return repository.artefact(self._root, model, version).path.parent
 
-    async def _bring_up(self, record: ModelRecord, version: int) -> LoadedVersion:
+    async def _bring_up(self, record: ModelRecord, version: int, *, may_move: bool = False) -> LoadedVersion:
+        """A version that is ready to answer; the live one may move to the CPU for it, and is back if this fails."""
+        live = record.live
+        try:
+            return await self._build(record, version, may_move=may_move)
+        except ServingError:
+            if record.live is not live:
+                await self._relocation.back(record)
+            raise
+
+    async def _build(self, record: ModelRecord, version: int, *, may_move: bool) -> LoadedVersion:
         record.set_status(version, VersionState.LOADING)
         artefact = repository.artefact(self._root, record.name, version)
         try:
-            session = await self._loader.session(artefact)
+            session = await self._loader.session(artefact, self._replaced(record, may_move=may_move))
             await self._check_fits(record.name, session)
         except ArtefactRefusedError as error:
             record.refusals += 1
@@ -294,6 +309,11 @@ class Lifecycle:
             record.set_status(version, VersionState.UNAVAILABLE, "loading it was broken off")
             raise
         return LoadedVersion(record.name, version, session, record.account, record.statistics_of(version))
+
+    def _replaced(self, record: ModelRecord, *, may_move: bool) -> Replaced | None:
+        if record.live is None:
+            return None
+        return Replaced(record.live.session, partial(self._relocation.to_cpu, record) if may_move else None)
 
     async def _check_fits(self, name: str, session: Session) -> None:
         """Refuse a variant that would leave the others of its endpoint; at the start all are loaded at once."""

@@ -8,10 +8,14 @@ import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TypeVar, TypeVarTuple
 
+from tiercel.serving.execution.placement import MakeRoom, Placement, on_the_cpu
+from tiercel.serving.execution.providers import CPU_ONLY, Order, Provider, order_for
 from tiercel.serving.models import artefact_file, engine
 from tiercel.serving.models.artefact_file import SealedFile
+from tiercel.serving.models.instance_group import read_kind
 from tiercel.serving.models.labels import read_labels
 from tiercel.serving.models.repository import Artefact
 from tiercel.serving.verification.verdict import Verdict
@@ -51,21 +55,38 @@ class BuildOptions:
     side_by_side: int = 4
 
 
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """The version that a new one takes the place of.
+
+    Attributes:
+        session: Its session.
+        make_room: How to move it off the accelerator meanwhile, where it may be.
+    """
+
+    session: engine.Session
+    make_room: MakeRoom | None = None
+
+
 class Loader:
     """Makes sessions of artefacts and frees them again.
 
     Args:
         verifier: Checks artefacts.
         options: How sessions are built.
+        placement: Where they go; all on the CPU if None.
 
     Attributes:
         shadows: Where a new version does runs again to compare outputs.
     """
 
-    def __init__(self, verifier: ArtefactVerifier, options: BuildOptions) -> None:
+    def __init__(self, verifier: ArtefactVerifier, options: BuildOptions, placement: Placement | None = None) -> None:
         self._verifier = verifier
         self._options = options
+        self._placement = placement if placement is not None else on_the_cpu()
         self._slots = asyncio.Semaphore(options.side_by_side)
+        # Apart from the slots: whoever waits for a version to move has one of them.
+        self._moves = asyncio.Semaphore(1)
         # Sessions are built and freed in threads of their own, never in the way of those that answer requests.
         self._builders = ThreadPoolExecutor(_BUILDS, "loader")
         # What takes no time to speak of does not stand in line behind what does.
@@ -77,33 +98,96 @@ class Loader:
         for threads in (self._builders, self._files, self.shadows):
             threads.shutdown(wait=False, cancel_futures=True)
 
-    async def session(self, artefact: Artefact) -> engine.Session:
-        """A warm session of an artefact that passed all checks.
+    async def session(self, artefact: Artefact, replaced: Replaced | None = None) -> engine.Session:
+        """A warm session of an artefact that passed all checks, on the first provider that takes it.
+
+        Args:
+            artefact: Where it lies.
+            replaced: The version whose place it takes, if there is one.
+
+        Raises:
+            ArtefactRefusedError: It is not fit to be served, or the accelerator has no room for it.
+            NotReadyError: Nothing can be verified at the moment, or the version it replaces cannot be moved.
+        """
+        kind = await self.look_up(read_kind, artefact.path)
+        async with self._slots:
+            return await self._load(artefact, order_for(self._placement.order, kind), replaced)
+
+    async def session_on_cpu(self, artefact: Artefact) -> engine.Session:
+        """The same on the CPU, whatever is wanted otherwise.
 
         Raises:
             ArtefactRefusedError: It is not fit to be served.
             NotReadyError: Nothing can be verified at the moment.
         """
-        options = self._options
+        async with self._moves:
+            return await self._load(artefact, CPU_ONLY)
+
+    async def _load(self, artefact: Artefact, order: Order, replaced: Replaced | None = None) -> engine.Session:
         labels = await self.look_up(read_labels, artefact.path)
-        async with self._slots:
-            copy = await self._build(artefact_file.sealed_copy, artefact.path, options.max_model_bytes)
+        copy = await self._build(artefact_file.sealed_copy, artefact.path, self._options.max_model_bytes)
+        try:
+            verdict = await self._verifier.verify(artefact, copy)
+            providers = await self._build(self._placement.devices.usable, order)
+        except BaseException:
+            self._discard(copy)
+            raise
+        if providers[0].is_accelerator:
+            session = await self._accelerated(copy, verdict, providers, replaced)
+        else:
+            session, _ = await self._build(self._session, copy, verdict, providers, 0)
+        session.labels = labels
+        if session.batching.reason and self._options.max_batch_rows > 1:
+            what = (artefact.version, artefact.model, session.batching.reason)
+            _logger.info("Requests to version %d of model '%s' run one by one: %s", *what)
+        return session
+
+    async def _accelerated(
+        self, copy: SealedFile, verdict: Verdict, providers: tuple[Provider, ...], replaced: Replaced | None
+    ) -> engine.Session:
+        memory = self._placement.memory
+        old = replaced.session.holding if replaced is not None else None
+        make_room = replaced.make_room if replaced is not None else None
+        async with contextlib.AsyncExitStack() as stack:
             try:
-                verdict = await self._verifier.verify(artefact, copy)
+                place = await stack.enter_async_context(memory.place(verdict.weight_bytes, old, make_room))
             except BaseException:
-                with contextlib.suppress(RuntimeError):  # the server leaves, and its memory with it
-                    self._builders.submit(copy.close)
+                self._discard(copy)
                 raise
-            session = await self._build(_session, copy, verdict, options)
-            session.labels = labels
-            if session.batching.reason and options.max_batch_rows > 1:
-                what = (artefact.version, artefact.model, session.batching.reason)
-                _logger.info("Requests to version %d of model '%s' run one by one: %s", *what)
+            session, took = await self._build(self._session, copy, verdict, providers, place.limit)
+            if session.provider.is_accelerator:
+                memory.settle(place, took)
+                session.holding = place.holding
+            else:
+                memory.release(place.holding)
             return session
+
+    def _discard(self, copy: SealedFile) -> None:
+        """Close a copy that nobody has begun to load."""
+        with contextlib.suppress(RuntimeError):  # the server leaves, and its memory with it
+            self._builders.submit(copy.close)
+
+    def _session(
+        self, copy: SealedFile, verdict: Verdict, providers: tuple[Provider, ...], memory_limit: int
+    ) -> tuple[engine.Session, int]:
+        """A session, and by how many bytes the accelerator's free memory fell while it was built."""
+        options, devices = self._options, self._placement.devices
+        # The time of a loop depends on values, and how often it runs may depend on all rows together.
+        inline_budget, batch_rows = (0.0, 1) if verdict.has_loop else (options.inline_budget, options.max_batch_rows)
+        before = devices.free_bytes() if providers[0].is_accelerator else 0
+        opener = partial(devices.open, providers=providers, memory_limit=memory_limit)
+        with contextlib.closing(copy):
+            session = engine.build_session(
+                copy.path, verdict.shapes, options.threads, inline_budget, batch_rows, opener
+            )
+        after = devices.free_bytes() if session.provider.is_accelerator else before
+        return session, max(0, before - after)
 
     async def free(self, session: engine.Session) -> None:
         """Free a session that nobody runs any more."""
         await self._build(session.close)
+        if session.holding is not None:
+            self._placement.memory.release(session.holding)
 
     async def look_up(self, function: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
         """Run something short that reads folders."""
@@ -111,10 +195,3 @@ class Loader:
 
     async def _build(self, function: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._builders, function, *arguments)
-
-
-def _session(copy: SealedFile, verdict: Verdict, options: BuildOptions) -> engine.Session:
-    # The time of a loop depends on values, and how often it runs may depend on all rows together.
-    inline_budget, batch_rows = (0.0, 1) if verdict.has_loop else (options.inline_budget, options.max_batch_rows)
-    with contextlib.closing(copy):
-        return engine.build_session(copy.path, verdict.shapes, options.threads, inline_budget, batch_rows)

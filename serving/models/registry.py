@@ -174,6 +174,14 @@ class ModelRecord:
             old.retire()
         return old
 
+    def move(self, new: LoadedVersion) -> LoadedVersion:
+        """Let the live version answer from another session; returns the retired one with the old session."""
+        old, self.live = self.live, new
+        if old is None or old.version != new.version:
+            raise RuntimeError("only a live version can move")
+        old.retire()
+        return old
+
     @property
     def is_loading(self) -> bool:
         """Whether a version is on its way."""

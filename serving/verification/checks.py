@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 import os
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -37,7 +38,9 @@ def verify(data: bytes, reference: Path, max_reference_bytes: int) -> Verdict:
         ArtefactRefusedError: It failed a check; the message says which.
     """
     model = _parse(data)
+    weight_bytes = 0
     for tensor in _tensors(model):
+        weight_bytes += _size(tensor)
         if tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.external_data:
             raise ArtefactRefusedError(
                 f"tensor '{tensor.name[:100]}' lies outside of the file; export with external_data=False"
@@ -52,7 +55,7 @@ def verify(data: bytes, reference: Path, max_reference_bytes: int) -> Verdict:
     if reference.exists() or reference.is_symlink():
         arrays = _read_reference(reference, max_reference_bytes)
         shapes = _check_reference(session, arrays)
-    return Verdict(hashlib.sha256(data).hexdigest(), shapes, has_loop)
+    return Verdict(hashlib.sha256(data).hexdigest(), shapes, has_loop, weight_bytes)
 
 
 def _parse(data: bytes) -> onnx.ModelProto:
@@ -113,6 +116,14 @@ def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
             sparse_tensors = [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []
             for sparse in (*sparse_tensors, *attribute.sparse_tensors):
                 yield from (sparse.values, sparse.indices)
+
+
+def _size(tensor: onnx.TensorProto) -> int:
+    """Bytes of a tensor when it is loaded, by what it declares; each string counts for a pointer."""
+    if tensor.data_type not in onnx.helper.get_all_tensor_dtypes():
+        return len(tensor.raw_data)
+    elements = math.prod(max(size, 0) for size in tensor.dims)
+    return elements * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
 
 
 def _check_operators(model: onnx.ModelProto) -> bool:

@@ -13,8 +13,10 @@ class Verdict:
         sha256: Of the ONNX file, for whoever wants to know later what was loaded.
         shapes: Shape of each input in the reference; empty without one.
         has_loop: Its running time depends on the values of its inputs.
+        weight_bytes: Bytes of its initializers and constants, from which its size on an accelerator is estimated.
     """
 
     sha256: str
     shapes: dict[str, list[int]] = field(default_factory=dict)
     has_loop: bool = False
+    weight_bytes: int = 0

@@ -130,7 +130,7 @@ class Verifier:
             raise ArtefactRefusedError(_DIED)
         if "refused" in answer:
             raise ArtefactRefusedError(str(answer["refused"]))
-        return Verdict(answer["sha256"], answer["shapes"], answer["has_loop"])
+        return Verdict(answer["sha256"], answer["shapes"], answer["has_loop"], answer["weight_bytes"])
 
     async def _start(self) -> _Worker:
         environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
