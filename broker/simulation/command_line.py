@@ -14,6 +14,7 @@ import typer
 
 from tiercel.broker.domain.errors import InvalidSpecError
 from tiercel.broker.simulation import presets
+from tiercel.broker.simulation.accelerated import with_accelerators
 from tiercel.broker.simulation.arrivals import AllAtOnce, Arrivals, Bursty, Fixed, Poisson, Uniform
 from tiercel.broker.simulation.bounds import against_srpt
 from tiercel.broker.simulation.cluster import Colocation
@@ -59,6 +60,9 @@ def main(
     load: Annotated[float, typer.Option(min=0.01, help="CPU time that arrives, as a part of what there is.")] = 1.0,
     penalty: Annotated[float, typer.Option(min=0, help="Co-location penalty.")] = Colocation().penalty,
     endpoints: Annotated[float, typer.Option(min=0, help="CPU that requests want, as a part of the nodes.")] = 0.0,
+    accelerators: Annotated[int, typer.Option(min=0, help="Accelerators of each node.")] = 0,
+    accelerated: Annotated[float, typer.Option(min=0, max=1, help="Part of the kinds of jobs that use one.")] = 0.5,
+    intensity: Annotated[float, typer.Option(min=0.001, help="Their device seconds per CPU second of work.")] = 2.0,
     trace: Annotated[Path | None, typer.Option(help="Jobs from a CSV file instead.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -69,6 +73,8 @@ def main(
             scenario = dataclasses.replace(scenario, name=trace.stem, jobs=read_trace(trace))
         if endpoints > 0:
             scenario = presets.with_endpoints(scenario, load=endpoints)
+        if accelerators > 0:
+            scenario = with_accelerators(scenario, accelerators, part=accelerated, intensity=intensity)
         summaries = [_summary(scenario, name, seed, _options(option or [])) for name in policy or ["fair"]]
     except (SimulationError, TraceError, InvalidSpecError, ValueError) as error:
         typer.echo(f"tiercel simulation: {error}", err=True)
@@ -145,6 +151,7 @@ def summary_of(result: Result, cores: float, wall_seconds: float) -> Json:
         "tier_1_against_srpt": srpt,
         "tier_1_against_pooled_srpt": pooled,
         "migrations": result.migrations,
+        "accelerator_utilisation": result.accelerator_utilisation,
         "served_quality": result.served_quality,
         "mean_satisfied_endpoints": result.mean_satisfied(),
         "passes": len(result.decisions),
@@ -169,6 +176,7 @@ _COLUMNS = (
     ("WORST SLOWDOWN", "worst_slowdown", ".1f"),
     ("TIER 1/SRPT", "tier_1_against_srpt", ".2f"),
     ("MOVES", "migrations", "d"),
+    ("DEVICES BUSY", "accelerator_utilisation", ".0%"),
     ("QUALITY", "served_quality", ".0f"),
     ("PASSES", "passes", "d"),
     ("PASS MS", "median_decision_seconds", "ms"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tiercel.broker.scheduling.interface import NodeView
 from tiercel.broker.simulation.cluster import Colocation, cores_for_runs, water_fill
+from tiercel.broker.simulation.devices import DeviceUser, limited_by_devices
 from tiercel.broker.simulation.endpoints import SimulatedEndpoint
 from tiercel.broker.simulation.running import SimulatedJob, Usage
 
@@ -86,19 +87,32 @@ class SimulatedNode:
             weights += [endpoint.share.cpu_weight if endpoint.share else 1.0 for endpoint in limited]
             ceilings += [endpoint.wanted_cores for endpoint in limited]
             threads += sum(math.ceil(endpoint.wanted_cores) for endpoint in limited if endpoint.load.clients)
+        if users := self._device_users():
+            ceilings = limited_by_devices(users, weights, ceilings, cores)
         given = water_fill(weights, ceilings, cores)
         if limited:
             _grant(limited, weights, ceilings, cores, len(runs))
-        for run, granted in zip(runs, given, strict=False):
-            self._set_speed(run, granted, threads, now)
+        held_up = {user.index for user in users}
+        for index, (run, granted) in enumerate(zip(runs, given, strict=False)):
+            # A run that waits for a device is not short of the cores that it does not want.
+            share = granted / ceilings[index] if index in held_up and ceilings[index] > 0 else granted / run.threads
+            self._set_speed(run, granted, share, threads, now)
 
-    def _set_speed(self, run: SimulatedJob, cores: float, threads: int, now: float) -> None:
-        share = cores / run.threads
-        efficiency = self.colocation.efficiency(share, threads, self.view.cpu_cores)
-        if self.record_usage and (cores != run.cores or not run.usage):
-            weight = run.job.share.cpu_weight if run.job.share else 0.0
-            run.usage.append(Usage(now, cores, weight, self.view.id))
+    def _device_users(self) -> list[DeviceUser]:
+        """The runs that use accelerators."""
+        return [
+            DeviceUser(index, intensity, run.job.share.accelerators)
+            for index, run in enumerate(self.runs)
+            if (intensity := run.planned.workload.accelerator_intensity) > 0 and run.job.share is not None
+        ]
+
+    def _set_speed(self, run: SimulatedJob, cores: float, core_share: float, threads: int, now: float) -> None:
+        efficiency = self.colocation.efficiency(core_share, threads, self.view.cpu_cores)
+        changes = cores != run.cores or not run.usage
         run.cores, run.efficiency = cores, efficiency
+        if self.record_usage and changes:
+            weight = run.job.share.cpu_weight if run.job.share else 0.0
+            run.usage.append(Usage(now, cores, weight, self.view.id, run.accelerator_rate))
         run.find_due()
 
 

@@ -32,8 +32,10 @@ def outcome_of(sim: SimulatedJob) -> JobOutcome:
         tiers=tiers,
         nodes=tuple(sim.nodes),
         cpu_seconds=job.cpu_seconds,
-        alone_seconds=(workload.startup_cpu_seconds + sim.trained) / cores,
+        alone_seconds=(workload.startup_cpu_seconds + sim.trained) / workload.alone_speed,
         cpu_cores=cores,
         migrations=job.migrations,
         usage=tuple(sim.usage),
+        accelerators=workload.resources.accelerators,
+        accelerator_seconds=sim.accelerator_seconds,
     )

@@ -49,6 +49,8 @@ class JobOutcome:
         cpu_cores: Cores that it could use.
         migrations: How often it was sent to another node.
         usage: What it got over time, if that was recorded.
+        accelerators: Devices that it used at once.
+        accelerator_seconds: Seconds that it kept each of them busy.
     """
 
     id: str
@@ -67,6 +69,8 @@ class JobOutcome:
     cpu_cores: float
     migrations: int
     usage: tuple[Usage, ...] = ()
+    accelerators: int = 0
+    accelerator_seconds: float = 0.0
 
     @property
     def completion_seconds(self) -> float:
@@ -154,6 +158,7 @@ class Result:
         class_counts: Endpoints by class over time, one entry a step; only those with an objective count.
         decisions: Every pass of the policy.
         ended_at: Seconds from the start of the simulation.
+        devices: Accelerators of all nodes.
     """
 
     scenario: str
@@ -164,6 +169,7 @@ class Result:
     class_counts: tuple[ClassCount, ...]
     decisions: tuple[Decision, ...]
     ended_at: float
+    devices: int = 0
 
     def times_to_tier(self, number: int) -> tuple[float, ...]:
         """Seconds from arrival to tier ``number`` of the jobs that reached it, by arrival."""
@@ -198,6 +204,13 @@ class Result:
     def migrations(self) -> int:
         """How often jobs were sent to another node."""
         return sum(job.migrations for job in self.jobs)
+
+    @property
+    def accelerator_utilisation(self) -> float:
+        """Part of the time from the first arrival to the last end that devices were busy; NaN without devices."""
+        available = self.devices * self.makespan
+        busy = math.fsum(job.accelerators * job.accelerator_seconds for job in self.jobs)
+        return busy / available if available > 0 else math.nan
 
     @property
     def served_quality(self) -> float:

@@ -26,12 +26,14 @@ class Usage:
         cores: CPU seconds per second.
         weight: The weight of its share.
         node_id: Where.
+        accelerator: Seconds of each of its accelerators per second.
     """
 
     at: float
     cores: float
     weight: float
     node_id: str
+    accelerator: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
@@ -51,6 +53,7 @@ class SimulatedJob:
         startup_left: CPU seconds of start-up left of the present run.
         trained: CPU seconds of training done, as if alone.
         run_cpu: CPU seconds of the present run.
+        accelerator_seconds: Seconds that all its runs kept each of their accelerators busy.
         synced_at: When all of that was true.
         next_report: Index of the next report.
         told: Reports of the present run that were told.
@@ -71,6 +74,7 @@ class SimulatedJob:
     startup_left: float = 0.0
     trained: float = 0.0
     run_cpu: float = 0.0
+    accelerator_seconds: float = 0.0
     synced_at: float = 0.0
     next_report: int = 0
     told: int = 0
@@ -95,6 +99,11 @@ class SimulatedJob:
         cores = self.planned.workload.resources.cpu_cores
         cap = self.job.share.cpu_cap_cores if self.job.share is not None else None
         return cores if cap is None else min(cores, cap)
+
+    @property
+    def accelerator_rate(self) -> float:
+        """Seconds of each of its accelerators per second that its run uses now."""
+        return self.cores * self.efficiency * self.planned.workload.accelerator_intensity
 
     @property
     def visible(self) -> bool:
@@ -125,6 +134,7 @@ class SimulatedJob:
         used = self.cores * seconds
         self.run_cpu += used
         work = used * self.efficiency
+        self.accelerator_seconds += work * self.planned.workload.accelerator_intensity
         startup = min(work, self.startup_left)
         self.startup_left -= startup
         self.trained += work - startup
@@ -198,6 +208,7 @@ class SimulatedJob:
             share=move.share if move is not None else job.share,
             observations=tuple(self.observations[-MAX_OBSERVATIONS:]),
             cpu_seconds=self.cpu_seconds,
+            accelerator_seconds=self.accelerator_seconds,
             name=job.spec.name,
             tenant_weight=planned.tenant_weight,
             workload=planned.workload.name,

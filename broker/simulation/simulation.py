@@ -122,6 +122,7 @@ class Simulation:
             class_counts=tuple(self._serving.class_counts),
             decisions=tuple(self._scheduler.decisions),
             ended_at=self._events.now,
+            devices=sum(len(view.accelerators) for view in self._node_views),
         )
 
     # --- Time ---------------------------------------------------------------------------------------------------------
@@ -196,7 +197,8 @@ class Simulation:
             self._leaving.pop(job.id, None)
         if isinstance(letter, Reported) and job.last_sequence != before.last_sequence:
             value = letter.metrics[job.spec.metric]
-            sim.observations.append(Observation(letter.at, letter.epoch, value, job.cpu_seconds))
+            seen = Observation(letter.at, letter.epoch, value, job.cpu_seconds, sim.accelerator_seconds)
+            sim.observations.append(seen)
         self._carry_out_effects(sim, effects)
         if not _is_topped(before) and _is_topped(job):
             self._remember(sim)

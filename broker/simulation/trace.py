@@ -13,7 +13,16 @@ from tiercel.broker.simulation.curves import Family, FamilyCurve
 from tiercel.broker.simulation.workload import ListedJobs, PlannedJob, Workload
 
 REQUIRED = ("submit_seconds", "work_cpu_seconds", "tiers")
-OPTIONAL = ("cpu_cores", "memory_gib", "startup_cpu_seconds", "name", "family")
+OPTIONAL = (
+    "cpu_cores",
+    "memory_gib",
+    "startup_cpu_seconds",
+    "name",
+    "family",
+    "accelerators",
+    "accelerator_memory_bytes",
+    "accelerator_intensity",
+)
 
 _GIB = 1024**3
 _REPORTS = 20
@@ -32,7 +41,9 @@ def read_trace(path: Path) -> ListedJobs:
 
     Columns: ``submit_seconds`` (since the trace's beginning), ``work_cpu_seconds`` (of training until the last tier),
     ``tiers`` (rising targets in (0, 1), separated by semicolons) and, if wanted, ``cpu_cores``, ``memory_gib``,
-    ``startup_cpu_seconds``, ``name`` (equal names train the same thing) and ``family`` (of the learning curve).
+    ``startup_cpu_seconds``, ``name`` (equal names train the same thing), ``family`` (of the learning curve),
+    ``accelerators`` (devices used at once), ``accelerator_memory_bytes`` (on each; 0: all of it) and
+    ``accelerator_intensity`` (seconds of each device per CPU second of work; 1 where only devices are given).
 
     Raises:
         TraceError: Something in it makes no sense; says where.
@@ -66,6 +77,7 @@ class _Row:
         name = self._cells.get("name", "").strip() or f"{self._cells['tiers']} in {work:g}"
         unit = FamilyCurve(self._read("family", Family, "exponential"), 0.0, tiers[-1] / _GAIN_AT_LAST_TIER, 1.0)
         to_last = unit.work_to(tiers[-1]) or 1.0
+        devices = self._read("accelerators", _whole, "0")
         workload = Workload(
             name=name,
             curve=FamilyCurve(unit.family, unit.start, unit.plateau, work / to_last),
@@ -77,9 +89,20 @@ class _Row:
             resources=Resources(
                 cpu_cores=self._read("cpu_cores", _positive, "1"),
                 memory_bytes=round(self._read("memory_gib", _positive, "2") * _GIB),
+                accelerators=devices,
+                accelerator_memory_bytes=self._read("accelerator_memory_bytes", _whole, "0"),
             ),
+            accelerator_intensity=self._intensity(devices),
         )
         return PlannedJob(self._read("submit_seconds", _not_negative), workload, name=name)
+
+    def _intensity(self, devices: int) -> float:
+        intensity = self._read("accelerator_intensity", _not_negative, "1" if devices else "0")
+        if intensity > 0 and not devices:
+            raise TraceError(
+                f"{self._where}, column accelerator_intensity: {intensity:g} needs a number of accelerators"
+            )
+        return intensity
 
     def _read(self, column: str, convert: Callable[[str], _ValueT], default: str = "") -> _ValueT:
         text = self._cells.get(column, "").strip() or default
@@ -104,6 +127,12 @@ def _not_negative(text: str) -> float:
     if not (math.isfinite(value) and value >= 0):
         raise _CellError("is not a number of at least 0")
     return value
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal():
+        raise _CellError("is not a whole number of at least 0")
+    return int(text)
 
 
 def _positive(text: str) -> float:

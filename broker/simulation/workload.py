@@ -36,6 +36,8 @@ class Workload:
             for small values is the coefficient of variation (live §1: 0.01 to 0.21).
         resources: What it may use at most; it has as many threads as cores, rounded up.
         report_timeout_seconds: Silence after which a run counts as hung.
+        accelerator_intensity: Seconds of each of its accelerators that a CPU second of work takes, start-up included; 0
+            for one that uses none. Above 1 a job with a core of its own waits for its device.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Workload:
     speed_spread: float = 0.0
     resources: Resources = field(default_factory=Resources)
     report_timeout_seconds: float = _NO_TIMEOUT_SECONDS
+    accelerator_intensity: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what no job could be."""
@@ -60,6 +63,15 @@ class Workload:
         if min(self.startup_cpu_seconds, self.closing_cpu_seconds, self.noise, self.speed_spread) < 0:
             msg = f"workload {self.name}: start-up, closing, noise and spread cannot be negative"
             raise ValueError(msg)
+        if self.accelerator_intensity < 0 or (self.accelerator_intensity > 0 and not self.resources.accelerators):
+            msg = f"workload {self.name}: an accelerator intensity is at least 0, and above 0 it needs an accelerator"
+            raise ValueError(msg)
+
+    @property
+    def alone_speed(self) -> float:
+        """CPU seconds of work per second that a run does on a node of its own."""
+        cores = self.resources.cpu_cores
+        return min(cores, 1.0 / self.accelerator_intensity) if self.accelerator_intensity > 0 else cores
 
     def spec(self, name: str, endpoint: str) -> JobSpec:
         """What a tenant would submit."""

@@ -15,6 +15,7 @@ from tiercel.broker.scheduling.interface import NodeView
 from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.scheduling.registry import policies
 from tiercel.broker.simulation import DrawnJobs, MachineSettings, Result, Scenario, Workload, equal_nodes, simulate
+from tiercel.broker.simulation.accelerated import with_devices
 from tiercel.broker.simulation.arrivals import AllAtOnce, Arrivals, Poisson, Uniform
 from tiercel.broker.simulation.bounds import Task, pooled_mean, srpt_mean, tier_tasks
 from tiercel.broker.simulation.cluster import Colocation, PenaltyModel, water_fill
@@ -26,6 +27,7 @@ from tiercel.broker.simulation.requests import ConstantRate
 
 GIB = 1024**3
 CORES = 2.0
+DEVICES = 2
 
 few = settings(max_examples=25, deadline=None)
 
@@ -33,6 +35,7 @@ few = settings(max_examples=25, deadline=None)
 @st.composite
 def workloads(draw: st.DrawFn, name: str) -> Workload:
     targets = sorted(draw(st.sets(st.sampled_from([0.3, 0.6, 0.8, 0.9, 0.97]), min_size=1, max_size=3)))
+    devices = draw(st.sampled_from([0, 0, 1, 2]))
     return Workload(
         name=name,
         curve=FamilyCurve(draw(st.sampled_from(Family)), 0.1, 0.95, draw(st.floats(0.5, 8.0))),
@@ -43,7 +46,13 @@ def workloads(draw: st.DrawFn, name: str) -> Workload:
         continue_after_last_tier=draw(st.booleans()),
         noise=draw(st.sampled_from([0.0, 0.01])),
         speed_spread=draw(st.sampled_from([0.0, 0.2])),
-        resources=Resources(draw(st.sampled_from([0.5, 1.0, 2.0])), draw(st.sampled_from([GIB, 30 * GIB]))),
+        resources=Resources(
+            draw(st.sampled_from([0.5, 1.0, 2.0])),
+            draw(st.sampled_from([GIB, 30 * GIB])),
+            devices,
+            draw(st.sampled_from([0, GIB, 9 * GIB])) if devices else 0,
+        ),
+        accelerator_intensity=draw(st.sampled_from([0.2, 1.0, 3.0])) if devices else 0.0,
     )
 
 
@@ -54,7 +63,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     arrivals = draw(st.sampled_from(processes))
     penalty = draw(st.sampled_from([Colocation(0.0), Colocation(0.28), Colocation(0.2, PenaltyModel.HARMONIC)]))
     return Scenario(
-        nodes=equal_nodes(draw(st.integers(1, 3)), CORES),
+        nodes=tuple(with_devices(node, DEVICES) for node in equal_nodes(draw(st.integers(1, 3)), CORES)),
         jobs=DrawnJobs(kinds, draw(st.integers(1, 12)), arrivals),
         machines=MachineSettings(colocation=penalty, spawn_seconds=draw(st.sampled_from([0.0, 0.3]))),
         loop=LoopSettings(interval_seconds=1.0, gather_seconds=draw(st.sampled_from([0.0, 0.5]))),
@@ -84,21 +93,26 @@ def test_no_job_is_lost_and_nothing_is_used_twice(policy: str, planned: Scenario
 
 
 def assert_capacity_is_kept(result: Result) -> None:
-    """At no time do the jobs of a node use more than its cores, nor any job more than its own."""
-    changes: dict[str, list[tuple[float, int, str, float]]] = defaultdict(list)
+    """At no time do the jobs of a node use more than its cores and devices, nor any job more than its own."""
+    changes: dict[str, list[tuple[float, int, str, float, float]]] = defaultdict(list)
     for job in result.jobs:
         for index, usage in enumerate(job.usage):
             assert usage.cores <= job.cpu_cores + 1e-9
-            changes[usage.node_id].append((usage.at, index, job.id, usage.cores))
+            assert usage.accelerator <= 1 + 1e-9
+            devices = usage.accelerator * job.accelerators
+            changes[usage.node_id].append((usage.at, index, job.id, usage.cores, devices))
         assert job.usage[-1].cores == 0.0
     for events in changes.values():
         used: dict[str, float] = {}
+        busy: dict[str, float] = {}
         last = -1.0
-        for at, _, job_id, cores in sorted(events):
+        for at, _, job_id, cores, devices in sorted(events):
             if at > last:
                 assert math.fsum(used.values()) <= CORES + 1e-9
-            used[job_id], last = cores, at
+                assert math.fsum(busy.values()) <= DEVICES + 1e-9
+            used[job_id], busy[job_id], last = cores, devices, at
         assert not any(used.values())
+        assert not any(busy.values())
 
 
 @few

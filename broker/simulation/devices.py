@@ -1,0 +1,76 @@
+"""How the accelerators of a node are divided among runs, and what a run that waits for one leaves of the CPU.
+
+A run's work needs CPU and device time in a fixed mix and overlaps them: it goes on at the speed of whichever is scarcer
+for it. What it then cannot use of the other flows to whoever can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tiercel.broker.domain.shares import AcceleratorShare
+from tiercel.broker.simulation.cluster import water_fill
+
+# Less than this is a rounding error and nobody's bottleneck.
+_NOTHING = 1e-9
+_LEAST_FRACTION = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceUser:
+    """A run that uses accelerators.
+
+    Attributes:
+        index: Its place among all who share the CPU.
+        intensity: Seconds of each of its devices that a CPU second of work takes, > 0.
+        devices: What it holds.
+    """
+
+    index: int
+    intensity: float
+    devices: tuple[AcceleratorShare, ...]
+
+
+def limited_by_devices(
+    users: Sequence[DeviceUser], weights: Sequence[float], ceilings: Sequence[float], cores: float
+) -> list[float]:
+    """Cores that everybody can use at most, once accelerators are divided too.
+
+    Device time is divided as cores are: by fractions, weighted max-min, work-conserving. Whoever is held up by a device
+    can use fewer cores; what it leaves lets others go faster, who then want more of their own devices. So both are
+    divided in turns. A ceiling only ever falls, and each turn makes at least one fall for good, so it ends.
+
+    Args:
+        users: Runs that use accelerators.
+        weights: Of all who share the CPU.
+        ceilings: Cores that each could use if devices were endless.
+        cores: What there is.
+    """
+    limits = list(ceilings)
+    for _ in range(2 * len(users) + 1):
+        given = water_fill(weights, limits, cores)
+        fallen = False
+        for user, rate in zip(users, _device_rates(users, given), strict=True):
+            most = rate / user.intensity
+            if most < given[user.index] - _NOTHING:
+                limits[user.index] = most
+                fallen = True
+        if not fallen:
+            break
+    return limits
+
+
+def _device_rates(users: Sequence[DeviceUser], given: Sequence[float]) -> list[float]:
+    """Device seconds per second that each user gets of the device that holds it up most."""
+    wanted = [min(given[user.index] * user.intensity, 1.0) for user in users]
+    on_device: dict[str, list[tuple[int, float]]] = {}
+    for number, user in enumerate(users):
+        for share in user.devices:
+            on_device.setdefault(share.id, []).append((number, max(share.fraction, _LEAST_FRACTION)))
+    rates = list(wanted)
+    for holders in on_device.values():
+        parts = water_fill([fraction for _, fraction in holders], [wanted[number] for number, _ in holders], 1.0)
+        for (number, _), part in zip(holders, parts, strict=True):
+            rates[number] = min(rates[number], part)
+    return rates
