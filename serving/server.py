@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import signal
 import socket
 import sys
 import time
-from collections.abc import Coroutine
 from functools import partial
-from typing import Any
 
 from tiercel.serving.accounting.metrics import Metrics
 from tiercel.serving.batching.batcher import Batcher
@@ -31,104 +28,19 @@ from tiercel.serving.process.listening import open_listener, port_of
 from tiercel.serving.process.renewal import Renewal, take_over
 from tiercel.serving.process.state import name_holder, write_state
 from tiercel.serving.rest.compression import Inflater
-from tiercel.serving.rest.connection import Connections, HttpConnection
 from tiercel.serving.rest.extensions import add_descriptions, add_handover, add_metrics
 from tiercel.serving.rest.messages import ByteBudget
 from tiercel.serving.rest.receiver import HttpLimits
 from tiercel.serving.rest.routes import Routes
+from tiercel.serving.rest.server import HttpServer
 from tiercel.serving.settings import Settings
+from tiercel.serving.tasks import TaskOwner
 from tiercel.serving.variants.endpoints import Endpoints
 from tiercel.serving.verification.verifier import Verifier, VerifierLimits
 from tiercel.serving.workers import Workers
 
 _logger = logging.getLogger(__name__)
 _SWITCH_SECONDS = 0.0005
-# uvloop accepts one connection a turn, and needs a few more to read what it brought.
-_TURNS_TO_READ = 8
-_TURNS_AT_MOST = 2000
-
-
-class TaskOwner:
-    """Starts tasks within a group. A task that fails says so in the log; it does not take the server with it."""
-
-    def __init__(self, group: asyncio.TaskGroup) -> None:
-        self._group = group
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Run ``work`` until it ends or the server leaves."""
-        task = self._group.create_task(self._guarded(work, name), name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    def cancel_all(self) -> None:
-        """Break off what still runs."""
-        for task in self._tasks:
-            task.cancel()
-
-    @staticmethod
-    async def _guarded(work: Coroutine[Any, Any, None], name: str) -> None:
-        try:
-            await work
-        except Exception:  # a task serves one connection or one load; the others go on
-            _logger.exception("Task '%s' failed", name)
-
-
-class HttpServer:
-    """The REST side of the server."""
-
-    def __init__(self, routes: Routes, limits: HttpLimits, budget: ByteBudget) -> None:
-        self._connections = Connections()
-        self._make = partial(HttpConnection, routes.handle, limits, budget, self._connections)
-        self._listener: asyncio.Server | None = None
-
-    @property
-    def connections(self) -> int:
-        """How many connections are open."""
-        return len(self._connections)
-
-    async def start(self, listening: socket.socket) -> None:
-        """Accept connections on a socket that listens."""
-        self._listener = await asyncio.get_running_loop().create_server(self._make, sock=listening, backlog=1024)
-
-    async def hand_over(self, grace: float) -> None:
-        """Take no new connections; each that is open is closed with its next answer, or after ``grace`` seconds."""
-        if self._listener is None:
-            return
-        self._listener.close()
-        for connection in tuple(self._connections):
-            connection.close_with_next_answer()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(grace):
-                await self._connections.wait_empty()
-
-    async def stop(self, grace: float) -> None:
-        """Take no new connections; requests in flight get ``grace`` seconds.
-
-        In flight is also what lies in the kernel by now: connections that wait to be accepted, and requests that wait
-        to be read. To close on them would cut callers off who did nothing wrong.
-        """
-        if self._listener is None:
-            return
-        await self._read_what_is_there()
-        self._listener.close()
-        for connection in tuple(self._connections):
-            connection.drain()
-        with contextlib.suppress(TimeoutError):  # whoever is still there then is cut off
-            async with asyncio.timeout(grace):
-                await self._connections.wait_empty()
-        for connection in tuple(self._connections):
-            connection.abort()
-
-    async def _read_what_is_there(self) -> None:
-        """Until the event loop has found no new connection for as many turns as it takes to read from one."""
-        quiet, known = 0, len(self._connections)
-        for _ in range(_TURNS_AT_MOST):
-            await asyncio.sleep(0)
-            quiet = quiet + 1 if len(self._connections) == known else 0
-            known = len(self._connections)
-            if quiet == _TURNS_TO_READ:
-                return
 
 
 class Server:

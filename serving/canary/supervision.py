@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,9 +19,9 @@ from tiercel.serving.models.registry import LoadedVersion, ModelRecord, VersionS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_logger = logging.getLogger(__name__)
+from tiercel.serving.tasks import StartTask
 
-StartTask = Callable[[Coroutine[Any, Any, None], str], object]
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

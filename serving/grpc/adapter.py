@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from google.protobuf.message import Message
@@ -31,10 +31,10 @@ from tiercel.serving.models.lifecycle import Lifecycle
 from tiercel.serving.models.uploads import Uploads
 from tiercel.serving.operators import Operators
 from tiercel.serving.settings import Settings
+from tiercel.serving.tasks import StartTask
 
 _logger = logging.getLogger(__name__)
 
-StartTask = Callable[[Coroutine[Any, Any, None], str], object]
 # A function from a request, and the call that it is of, to its answer.
 Handler = Callable[[Any, Call], Message | Awaitable[Message]]
 _STREAMS = 128  # calls at the same time on one connection; clients let others wait

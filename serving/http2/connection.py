@@ -113,6 +113,11 @@ class Connection:
             self._close(stream)
 
     @property
+    def has_drained(self) -> bool:
+        """Whether all that the peer sent before it knew that this side leaves has been received."""
+        return self._last_wanted != frames.LAST_STREAM
+
+    @property
     def is_blocked(self) -> bool:
         """Whether octets wait for the peer to take them."""
         return bool(self.sender.blocked) or self.sender.is_paused
@@ -406,7 +411,7 @@ class Connection:
         stream.handler = None  # stream and handler know each other, which is work for the garbage collector
         self.streams.pop(stream.id, None)
         self.sender.forget(stream)
-        if not self.streams and self._last_wanted != frames.LAST_STREAM:
+        if not self.streams and self.has_drained:
             self.closed = True
 
     def _abandon(self, stream: Stream) -> None:
@@ -430,7 +435,7 @@ class Connection:
 
     def _leave_now(self) -> None:
         """All that was on its way when it was announced is here."""
-        if self._last_wanted == frames.LAST_STREAM:
+        if not self.has_drained:
             self._last_wanted = self._last
             self.sender.out.append(frames.goaway(self._last, frames.NO_ERROR))
             self.closed = not self.streams

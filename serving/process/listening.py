@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+from collections.abc import Sized
+from typing import Final
 
-_BACKLOG = 1024
+BACKLOG: Final = 1024
+"""Connections that may wait in the kernel to be accepted."""
+# uvloop accepts one connection a turn, and needs a few more to read what it brought.
+_TURNS_TO_READ = 8
+_TURNS_AT_MOST = 2000
 
 
 def open_listener(host: str, port: int) -> socket.socket:
@@ -25,7 +32,7 @@ def open_listener(host: str, port: int) -> socket.socket:
         if family is socket.AF_INET6:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         listener.bind(address)
-        listener.listen(_BACKLOG)
+        listener.listen(BACKLOG)
         listener.setblocking(False)
     except OSError:
         listener.close()
@@ -37,3 +44,20 @@ def port_of(listener: socket.socket) -> int:
     """The port it listens on."""
     port: int = listener.getsockname()[1]
     return port
+
+
+async def read_what_is_there(connections: Sized) -> None:
+    """Accept and read what lies in the kernel by now, so that who closes after it cuts off nobody who came before.
+
+    Returns when the event loop has found no new connection for as many turns as it takes to read from one.
+
+    Args:
+        connections: Those that are open; grows as they are accepted.
+    """
+    quiet, known = 0, len(connections)
+    for _ in range(_TURNS_AT_MOST):
+        await asyncio.sleep(0)
+        quiet = quiet + 1 if len(connections) == known else 0
+        known = len(connections)
+        if quiet == _TURNS_TO_READ:
+            return

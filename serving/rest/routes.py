@@ -36,13 +36,13 @@ from tiercel.serving.rest.messages import (
     json_response,
 )
 from tiercel.serving.rest.table import RouteTable
+from tiercel.serving.tasks import StartTask
 
 # Bodies of more bytes than this are read in another thread.
 _MOST_AT_ONCE = 64 * 1024
 
 _logger = logging.getLogger(__name__)
 
-StartTask = Callable[[Coroutine[Any, Any, None], str], object]
 Parameters = Mapping[str, str]
 # Answers at once, or gives a coroutine that a task of its own will run.
 Endpoint = Callable[[HttpRequest, Parameters], HttpResponse | Coroutine[Any, Any, HttpResponse]]

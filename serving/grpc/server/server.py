@@ -17,6 +17,7 @@ from tiercel.serving.grpc.server.wire import CallError, Status
 from tiercel.serving.http2.connection import Connection
 from tiercel.serving.http2.requests import Request
 from tiercel.serving.http2.streams import Budget, Handler, Http2Limits, Stream
+from tiercel.serving.process.listening import BACKLOG, read_what_is_there
 
 _logger = logging.getLogger(__name__)
 
@@ -92,17 +93,18 @@ class Listener:
         loop = asyncio.get_running_loop()
         make = self._connection
         if listening is not None:
-            self._listener = await loop.create_server(make, sock=listening, backlog=1024)
+            self._listener = await loop.create_server(make, sock=listening, backlog=BACKLOG)
         else:
-            self._listener = await loop.create_server(make, host, port, backlog=1024)
+            self._listener = await loop.create_server(make, host, port, backlog=BACKLOG)
         self._ticker = loop.call_later(_TICK, self._tick)
         bound: int = self._listener.sockets[0].getsockname()[1]
         return bound
 
     async def stop(self, grace: float) -> None:
-        """Take no new calls; those in flight get ``grace`` seconds."""
+        """Take no new calls; those in flight, in the kernel too, get ``grace`` seconds."""
         if self._listener is None:
             return
+        await read_what_is_there(self.connections)
         self._listener.close()
         for connection in tuple(self.connections):
             connection.leave()
@@ -182,6 +184,7 @@ class GrpcConnection(asyncio.Protocol):
         self._sender = self._http2.sender
         self._busy = False
         self._flushing = False
+        self._leaving = False
         self._closing_since: float | None = None
 
     # asyncio
@@ -210,6 +213,8 @@ class GrpcConnection(asyncio.Protocol):
         except Exception:  # the border: a defect costs this connection, not the server
             _logger.exception("A gRPC connection failed")
             self.abort()
+        if self._leaving and self._http2.has_drained:
+            self._end_long_calls()
         self._busy = False
         if self._sender.out or self._http2.closed:
             self._flush()
@@ -234,11 +239,16 @@ class GrpcConnection(asyncio.Protocol):
 
     def leave(self) -> None:
         """Announce that the server leaves, and close once what is in flight is answered."""
+        self._leaving = True
+        self._http2.leave()
+        self._flush()
+
+    def _end_long_calls(self) -> None:
+        """Once nothing is on its way any more, end the calls that would go on for ever; what they asked is answered."""
+        self._leaving = False
         for stream in tuple(self._http2.streams.values()):
             if isinstance(stream.handler, Call) and stream.handler.on_leave is not None:
                 stream.handler.on_leave()
-        self._http2.leave()
-        self._flush()
 
     def abort(self) -> None:
         """Close now."""
@@ -253,6 +263,8 @@ class GrpcConnection(asyncio.Protocol):
             return
         self._busy = True
         self._http2.tick(now)
+        if self._leaving and self._http2.has_drained:
+            self._end_long_calls()
         self._busy = False
         self._flush()
 

@@ -1,0 +1,61 @@
+"""Listens for REST, and stops without cutting anybody off."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from functools import partial
+
+from tiercel.serving.process.listening import BACKLOG, read_what_is_there
+from tiercel.serving.rest.connection import Connections, HttpConnection
+from tiercel.serving.rest.messages import ByteBudget
+from tiercel.serving.rest.receiver import HttpLimits
+from tiercel.serving.rest.routes import Routes
+
+
+class HttpServer:
+    """The REST side of the server."""
+
+    def __init__(self, routes: Routes, limits: HttpLimits, budget: ByteBudget) -> None:
+        self._connections = Connections()
+        self._make = partial(HttpConnection, routes.handle, limits, budget, self._connections)
+        self._listener: asyncio.Server | None = None
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return len(self._connections)
+
+    async def start(self, listening: socket.socket) -> None:
+        """Accept connections on a socket that listens."""
+        self._listener = await asyncio.get_running_loop().create_server(self._make, sock=listening, backlog=BACKLOG)
+
+    async def hand_over(self, grace: float) -> None:
+        """Take no new connections; each that is open is closed with its next answer, or after ``grace`` seconds."""
+        if self._listener is None:
+            return
+        self._listener.close()
+        for connection in tuple(self._connections):
+            connection.close_with_next_answer()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace):
+                await self._connections.wait_empty()
+
+    async def stop(self, grace: float) -> None:
+        """Take no new connections; requests in flight get ``grace`` seconds.
+
+        In flight is also what lies in the kernel by now: connections that wait to be accepted, and requests that wait
+        to be read. To close on them would cut callers off who did nothing wrong.
+        """
+        if self._listener is None:
+            return
+        await read_what_is_there(self._connections)
+        self._listener.close()
+        for connection in tuple(self._connections):
+            connection.drain()
+        with contextlib.suppress(TimeoutError):  # whoever is still there then is cut off
+            async with asyncio.timeout(grace):
+                await self._connections.wait_empty()
+        for connection in tuple(self._connections):
+            connection.abort()
