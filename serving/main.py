@@ -26,6 +26,9 @@ _FLAGS = {
     "operator_token_file": "holds the token that whoever loads, unloads or declares shares has to send (none)",
     "canary_fraction": "share of the requests on which a newer version is tried first; 1 is no trial (1)",
     "canary_seconds": "how long it is tried (30)",
+    "providers": "what runs models, in order: cuda,cpu and the like, or auto (auto)",
+    "accelerator_device": "number of the device, of those that CUDA shows to the server (0)",
+    "accelerator_memory": "bytes of its memory that all models together may take; 0 is as much as there is (0)",
 }
 
 
@@ -44,6 +47,11 @@ def settings_from(arguments: Sequence[str] | None = None) -> Settings:
     for name, description in _FLAGS.items():
         parser.add_argument(f"--{name.replace('_', '-')}", help=description)
     parser.add_argument("--allow-remote", action="store_true", help="listen on an address that is not loopback")
+    parser.add_argument(
+        "--swap-over-cpu",
+        action="store_true",
+        help="let a version answer from the CPU while the one that replaces it is loaded, where both do not fit",
+    )
     try:
         settings = Settings(**vars(parser.parse_args(arguments)))
     except ValidationError as error:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ipaddress
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from tiercel.serving.execution.providers import ConvolutionSearch, read_order
 
 MEBIBYTE = 1024**2
 
@@ -47,6 +49,17 @@ class Settings(BaseSettings):
         canary_fraction: Share of the requests that a newer version of a model gets at first; 1 is all of them at once.
         canary_seconds: How long it gets them, if that is less; then it is promoted or rolled back. Whoever loads it
             waits for that, the agent 120 s for the whole load.
+        providers: Execution providers to try, in order: ``cuda,cpu`` and the like; ``auto`` is these, without a word
+            where ONNX Runtime was built without CUDA.
+        accelerator_device: Number of the device, among those that CUDA shows to the server.
+        accelerator_memory: Bytes of its memory that all models together may take; 0 for as much as there is.
+        accelerator_model_memory: Bytes of its memory that one version may take; 0 for no such limit.
+        accelerator_size_factor: What a model takes there as a multiple of its weights, while nothing was measured.
+        swap_over_cpu: Whether a version answers from the CPU while the one that replaces it is loaded, where both do
+            not fit.
+        accelerator_priority: Whether its kernels go ahead of those of other streams that share the device's context.
+        accelerator_tf32: Whether products may be rounded to TF32: faster, and less exact than what was verified.
+        cudnn_conv_algo_search: How convolutions are chosen; EXHAUSTIVE costs seconds with every new size of a batch.
         inline_budget: A model that runs faster than this is run on the event loop, which is cheaper than a thread.
     """
 
@@ -81,7 +94,22 @@ class Settings(BaseSettings):
     max_queue_delay: float = Field(default=0.0, ge=0, le=10.0)
     canary_fraction: float = Field(default=1.0, gt=0, le=1)
     canary_seconds: float = Field(default=30.0, ge=0.1, le=3600.0)
+    providers: str = "auto"
+    accelerator_device: int = Field(default=0, ge=0, le=1023)
+    accelerator_memory: int = Field(default=0, ge=0)
+    accelerator_model_memory: int = Field(default=0, ge=0)
+    accelerator_size_factor: float = Field(default=3.0, ge=1, le=100)
+    swap_over_cpu: bool = False
+    accelerator_priority: bool = True
+    accelerator_tf32: bool = False
+    cudnn_conv_algo_search: ConvolutionSearch = "HEURISTIC"
     inline_budget: float = Field(default=100e-6, ge=0)
+
+    @field_validator("providers")
+    @classmethod
+    def _check_providers(cls, value: str) -> str:
+        read_order(value)
+        return value
 
     @property
     def is_loopback(self) -> bool:

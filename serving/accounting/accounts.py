@@ -97,6 +97,7 @@ class Account:
         requests: Requests that made sense and arrived, answered or not.
         delays: How long answers took, and what was not answered.
         cpu_seconds: CPU that running the model took.
+        accelerator_seconds: Seconds that an accelerator was kept for running it, copies to and from it included.
         share: What it may use.
         waiting: Calls that wait for their turn.
         running: Rows that run on workers.
@@ -112,6 +113,7 @@ class Account:
     requests: int = 0
     delays: Delays = field(default_factory=Delays)
     cpu_seconds: float = 0.0
+    accelerator_seconds: float = 0.0
     share: ModelShare = UNLIMITED
     waiting: WaitingCalls = field(default_factory=WaitingCalls)
     running: int = 0
@@ -201,6 +203,7 @@ class Account:
             "on_time": delays.on_time,
             "delay_seconds": delays.seconds,
             "cpu_seconds": self.cpu_seconds,
+            "accelerator_seconds": self.accelerator_seconds,
             "waiting": len(self.waiting),
             "cpu_weight": self.share.cpu_weight,
             "cpu_cap_cores": self.share.cpu_cap_cores,

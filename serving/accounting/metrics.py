@@ -156,12 +156,22 @@ def _of_versions(records: Sequence[ModelRecord]) -> Iterator[Metric]:
     in_flight = GaugeMetricFamily(
         "tiercel_model_requests_in_flight", "Requests that wait or run now", labels=_OF_VERSION
     )
+    provider = GaugeMetricFamily(
+        "tiercel_model_provider", "1 for what runs the version: cpu or cuda", labels=(*_OF_VERSION, "provider")
+    )
+    memory = GaugeMetricFamily(
+        "tiercel_model_accelerator_memory_bytes", "Accelerator memory the version is accounted for", labels=_OF_VERSION
+    )
     for record in records:
         if record.live is not None:
-            pending.add_metric((record.name, record.live.version_text), len(record.account.waiting))
-            in_flight.add_metric((record.name, record.live.version_text), record.live.in_flight)
-    yield pending
-    yield in_flight
+            of_version = (record.name, record.live.version_text)
+            session = record.live.session
+            pending.add_metric(of_version, len(record.account.waiting))
+            in_flight.add_metric(of_version, record.live.in_flight)
+            provider.add_metric((*of_version, session.provider.value), 1)
+            if session.holding is not None:
+                memory.add_metric(of_version, session.holding.size)
+    yield from (pending, in_flight, provider, memory)
 
 
 def _of_models(records: Sequence[ModelRecord]) -> Iterator[Metric]:
@@ -169,6 +179,9 @@ def _of_models(records: Sequence[ModelRecord]) -> Iterator[Metric]:
     live = GaugeMetricFamily("tiercel_model_live_version", "The version that answers; 0 is none", labels=("model",))
     requests = CounterMetricFamily("tiercel_model_requests", "Requests that made sense", labels=("model",))
     cpu = CounterMetricFamily("tiercel_model_cpu_seconds", "CPU that running the model took", labels=("model",))
+    accelerator = CounterMetricFamily(
+        "tiercel_model_accelerator_seconds", "Time an accelerator was kept for running the model", labels=("model",)
+    )
     swaps = CounterMetricFamily("tiercel_model_swaps", "Versions that took the place of another", labels=("model",))
     refusals = CounterMetricFamily("tiercel_model_load_refusals", "Versions that were refused", labels=("model",))
     delay = HistogramMetricFamily(
@@ -179,9 +192,10 @@ def _of_models(records: Sequence[ModelRecord]) -> Iterator[Metric]:
         live.add_metric(labels, record.live.version if record.live is not None else 0)
         requests.add_metric(labels, record.account.requests)
         cpu.add_metric(labels, record.account.cpu_seconds)
+        accelerator.add_metric(labels, record.account.accelerator_seconds)
         swaps.add_metric(labels, record.swaps)
         refusals.add_metric(labels, record.refusals)
         counts, answers, seconds = record.account.delays.cumulative(HISTOGRAM_BOUNDS)
         buckets = [(repr(bound), float(count)) for bound, count in zip(HISTOGRAM_BOUNDS, counts, strict=True)]
         delay.add_metric(labels, [*buckets, ("+Inf", float(answers))], seconds)
-    yield from (live, requests, cpu, swaps, refusals, delay)
+    yield from (live, requests, cpu, accelerator, swaps, refusals, delay)

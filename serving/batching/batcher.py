@@ -281,6 +281,7 @@ class Batcher:
             failed = InferenceFailedError("the server failed to run the model; its log says more")
             result = Ran([failed] * len(calls), run.rows, False, 0.0, 0.0, 0.0)
         self._turns.end(account, run.expected, result.cpu, run.rows)
+        account.accelerator_seconds += result.accelerator
         account.running -= run.rows
         seconds = result.compute_input + result.compute_infer + result.compute_output
         account.drain.drained(run.rows, time.perf_counter(), bool(account.waiting), seconds or math.inf)

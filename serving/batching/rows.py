@@ -32,6 +32,7 @@ class Ran:
         compute_infer: Seconds in which the model ran.
         compute_output: Seconds in which outputs were taken apart.
         cpu: CPU seconds of all that; 0 where it was not measured.
+        accelerator: Seconds that an accelerator was kept for it, and for runs of that session that nobody counted yet.
     """
 
     outcomes: Sequence[Outcome]
@@ -41,6 +42,7 @@ class Ran:
     compute_infer: float
     compute_output: float
     cpu: float = 0.0
+    accelerator: float = 0.0
 
 
 def run_calls(session: Session, calls: Sequence[Call], options: Any = None) -> Ran:
@@ -73,13 +75,14 @@ def run_calls(session: Session, calls: Sequence[Call], options: Any = None) -> R
 
 
 def run_calls_measured(session: Session, calls: Sequence[Call], options: Any = None) -> Ran:
-    """Like :func:`run_calls`, and measure the CPU time.
+    """Like :func:`run_calls`, and measure the CPU time and the accelerator's.
 
     A session of several threads is held to keep each of them as busy as the one that can be looked at.
     """
     begin = time.thread_time()
     ran = run_calls(session, calls, options)
     ran.cpu = (time.thread_time() - begin) * session.threads
+    ran.accelerator = session.take_accelerator_seconds()
     return ran
 
 

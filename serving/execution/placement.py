@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tiercel.serving.errors import ArtefactRefusedError
 from tiercel.serving.execution.admission import Admission, Holding, Ledger, decide, estimate
 from tiercel.serving.execution.cuda import InstalledLibrary
-from tiercel.serving.execution.providers import CPU_ONLY, Order
+from tiercel.serving.execution.providers import CPU_ONLY, CudaOptions, Order
 from tiercel.serving.execution.sessions import Devices
 
 MakeRoom = Callable[[], Awaitable[None]]
@@ -120,6 +120,17 @@ class Placement:
     order: Order
     devices: Devices
     memory: AcceleratorMemory
+
+
+def placement(order: Order, options: CudaOptions, memory: MemoryOptions) -> Placement:
+    """Where sessions go on this machine.
+
+    Args:
+        order: Providers that the server may use.
+        options: What the CUDA provider is told.
+        memory: How much of the accelerator's memory they may take.
+    """
+    return Placement(order, Devices(InstalledLibrary(), options), AcceleratorMemory(memory))
 
 
 def on_the_cpu() -> Placement:

@@ -1,6 +1,7 @@
 """What a model is, in the form of Triton's model configuration extension. Pure.
 
-The configuration is found out from the model, never read from ``config.pbtxt``: it says what this server does.
+The configuration is found out from the model, not read from ``config.pbtxt``: it says what this server does. Of that
+file only the kind of the instance group is read; see :mod:`tiercel.serving.models.instance_group`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ def model_config(
     *,
     max_batch_size: int,
     instances: int,
+    kind: str = "KIND_CPU",
     preferred: Sequence[int] = (),
     has_labels: bool = False,
 ) -> dict[str, Any]:
@@ -39,6 +41,7 @@ def model_config(
         max_batch_size: Rows of the largest batch; 0 for a model whose requests do not run together. ``dims`` are
             then without the batch axis, as in Triton.
         instances: Threads that may run it at the same time.
+        kind: What it runs on, ``KIND_CPU`` or ``KIND_GPU``.
         preferred: Batch sizes that are worth waiting for, in rows.
         has_labels: Whether classes have labels.
     """
@@ -52,7 +55,7 @@ def model_config(
         "max_batch_size": max_batch_size,
         "input": [_tensor(spec, skipped) for spec in inputs],
         "output": [_tensor(spec, skipped) | label_file for spec in outputs],
-        "instance_group": [{"name": name, "kind": "KIND_CPU", "count": instances}],
+        "instance_group": [{"name": name, "kind": kind, "count": instances}],
         "default_model_filename": "model.onnx",
         "model_transaction_policy": {"decoupled": False},
     }

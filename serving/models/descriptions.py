@@ -52,7 +52,9 @@ class Descriptions:
             outputs,
             max_batch_size=self._max_batch_size if batches else 0,
             preferred=[session.batch_rows] if batches else [],
-            instances=self._instances,
+            # On an accelerator one run at a time; see tiercel.serving.execution.runners.
+            instances=1 if session.provider.is_accelerator else self._instances,
+            kind=session.provider.kind,
             has_labels=bool(session.labels),
         )
 

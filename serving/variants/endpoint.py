@@ -113,12 +113,17 @@ class Endpoint:
         self._scheduler = configuration.make_scheduler()
         self._variants = LiveVariants(name, configuration.variants, registry, root)
         self._waiting: Waiting[VariantCall] = Waiting(configuration.objective)
-        self._aim(self._objective_wanted())
+        self._aim(self.objective_wanted)
         self._runs: dict[int, float] = {}
         self._numbers = itertools.count()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._closed = False
+
+    @property
+    def objective_wanted(self) -> float:
+        """Seconds of delay aimed at from the next request on."""
+        return self.account.share.objective_seconds or self.configuration.objective
 
     def configure(self, configuration: Configuration) -> None:
         """Go on with another configuration; requests that wait go on waiting, and runs under way end."""
@@ -126,7 +131,7 @@ class Endpoint:
             self._scheduler = configuration.make_scheduler()
         self.configuration = configuration
         self._variants.configure(configuration.variants)
-        self._aim(self._objective_wanted())
+        self._aim(self.objective_wanted)
         self._dispatch()
 
     def check_fits(self, model: str, session: Session) -> None:
@@ -146,8 +151,8 @@ class Endpoint:
             NotReadyError: No variant is live.
             OverloadedError: Too many requests wait.
         """
-        if self._objective_wanted() != self.objective:
-            self._aim(self._objective_wanted())
+        if self.objective_wanted != self.objective:
+            self._aim(self.objective_wanted)
         call = self._checked(request, now)
         if len(self._waiting) >= self._max_pending or self._closed:
             raise OverloadedError(f"{len(self._waiting)} requests are waiting already; try again in a moment")
@@ -189,10 +194,6 @@ class Endpoint:
             models = ", ".join(variant.model for variant in self.configuration.variants)
             raise NotReadyError(f"no variant of endpoint '{self.name}' is loaded; load one of {models}")
         return candidates[0].loaded
-
-    def _objective_wanted(self) -> float:
-        """Seconds of delay aimed at, as they should be."""
-        return self.account.share.objective_seconds or self.configuration.objective
 
     def _aim(self, objective: float) -> None:
         """This is the objective from now on; requests that wait keep their order."""
@@ -338,6 +339,7 @@ class Endpoint:
             failed = InferenceFailedError("the server failed to run the model; its log says more")
             ran = Ran([failed] * len(calls), rows, False, 0.0, 0.0, 0.0)
         self.account.charge(ran.cpu, rows)
+        self.account.accelerator_seconds += ran.accelerator
         self._scheduler.ended(Ended(chosen.name, rows, now - min([call.since for call in calls])))
         self._user.waiting = bool(self._waiting)
         answered = [call for call in calls if not call.ended]
