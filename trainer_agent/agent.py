@@ -13,10 +13,12 @@ from typing import Final
 import aiohttp
 
 from tiercel.trainer_agent import reconciler
+from tiercel.trainer_agent.accelerator_reports import devices_to_wire, readings_to_wire
 from tiercel.trainer_agent.checkpoint_carrier import CheckpointCarrier
 from tiercel.trainer_agent.connection import BrokerConnection
 from tiercel.trainer_agent.deliveries import EXPORT_SECONDS, Deliveries
 from tiercel.trainer_agent.devices.cpu import Capacity
+from tiercel.trainer_agent.devices.watch import AcceleratorWatch
 from tiercel.trainer_agent.endpoint_shares import EndpointTerms, beside_training
 from tiercel.trainer_agent.job_retention import EndedJobs, Retention
 from tiercel.trainer_agent.ledger import Ledger
@@ -55,6 +57,7 @@ class AgentParts:
         patience: How long stopping a run may take.
         export_seconds: How long a script may take to hand over its model.
         retention: How long folders of jobs that are over are kept.
+        accelerators: Sees them, and has looked once.
     """
 
     node_id: str
@@ -68,6 +71,7 @@ class AgentParts:
     patience: StopPatience = field(default_factory=StopPatience)
     export_seconds: float = EXPORT_SECONDS
     retention: Retention = field(default_factory=Retention)
+    accelerators: AcceleratorWatch = field(default_factory=AcceleratorWatch)
 
 
 class Agent:
@@ -124,6 +128,7 @@ class Agent:
         serving = self._tasks.start("serving", self._serving.run())
         self._tasks.start("images", self._watch_images())
         self._tasks.start("job folders", self._ended_jobs.watch())
+        self._tasks.start("accelerators", self._parts.accelerators.run(self._runs.see_accelerators))
         connection = BrokerConnection(
             address=self._parts.broker_address,
             token=self._parts.token,
@@ -154,6 +159,7 @@ class Agent:
             runs=self._runs.statuses(),
             deliveries=self._deliveries.statuses(),
             serving=self._serving.status(),
+            accelerators=devices_to_wire(self._parts.accelerators.devices, self._parts.accelerators.readings),
         )
 
     def heartbeat(self) -> nodes_pb2.Heartbeat:
@@ -163,6 +169,7 @@ class Agent:
             images=self._images,
             endpoints=self._serving.take_usage(),
             serving_lag_seconds=self._serving.lag_seconds,
+            accelerators=readings_to_wire(self._parts.accelerators.readings),
         )
 
     def kept_progress(self) -> Sequence[nodes_pb2.Progress]:

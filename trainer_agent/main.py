@@ -20,6 +20,8 @@ from pydantic import ValidationError
 from tiercel.trainer_agent.agent import Agent, AgentParts
 from tiercel.trainer_agent.connection import address_from_file, token_from_file
 from tiercel.trainer_agent.devices import cpu
+from tiercel.trainer_agent.devices import detect as accelerators
+from tiercel.trainer_agent.devices.watch import AcceleratorWatch
 from tiercel.trainer_agent.errors import SetupError
 from tiercel.trainer_agent.job_retention import Retention
 from tiercel.trainer_agent.limits import detect
@@ -45,6 +47,7 @@ _FLAGS = {
     "cpus": "processors that this node is made of, like 0,2-3 (default: those that the agent may use)",
     "cpu-cores": "cores that jobs may use (default: all)",
     "memory-bytes": "memory that jobs may use (default: all)",
+    "accelerators": "accelerators that jobs may use: auto for all (default), none, or ids as nvidia-smi -L has them",
     "http-port": "port of the inference server's REST interface (default 0: any free one)",
     "grpc-port": "port of its gRPC interface (default 0: any free one)",
     "keep-ended-jobs": "folders of jobs that are over to keep at most (default 20)",
@@ -105,7 +108,11 @@ async def run_agent(settings: AgentSettings) -> None:
         cpu_cores=settings.cpu_cores or found.cpu_cores,
         memory_bytes=settings.memory_bytes or found.memory_bytes,
     )
-    async with _limits(settings, capacity.cpu_cores) as limits, _runtimes(settings, limits) as runtimes:
+    async with (
+        _limits(settings, capacity.cpu_cores) as limits,
+        _runtimes(settings, limits) as runtimes,
+        _accelerators(settings) as watch,
+    ):
         parts = AgentParts(
             node_id=settings.node_id,
             state_dir=settings.state_dir.resolve(),
@@ -116,6 +123,7 @@ async def run_agent(settings: AgentSettings) -> None:
             token=lambda: token_from_file(settings.token_file),
             ports=ServingPorts(settings.http_port, settings.grpc_port),
             retention=Retention(settings.keep_ended_jobs, settings.keep_ended_seconds),
+            accelerators=watch,
         )
         _log.info("node %s runs jobs with %s and enforces shares by %s", settings.node_id, [*runtimes], limits.name)
         async with aiohttp.ClientSession() as session:
@@ -161,6 +169,16 @@ async def _runtimes(settings: AgentSettings, limits: Limits) -> AsyncIterator[di
     finally:
         for runtime in runtimes.values():
             await runtime.close()
+
+
+@asynccontextmanager
+async def _accelerators(settings: AgentSettings) -> AsyncIterator[AcceleratorWatch]:
+    watch = AcceleratorWatch()
+    try:
+        await watch.open(lambda: accelerators.detect(settings.accelerators))
+        yield watch
+    finally:
+        await watch.close()
 
 
 def _process(settings: AgentSettings, limits: Limits) -> ProcessRuntime:

@@ -28,6 +28,7 @@ class RunRecord:
         lost: Whether it ended through no fault of the job.
         log_tail: The last lines of its output.
         cpu_seconds: CPU seconds it has used.
+        accelerator_seconds: Seconds that it kept an accelerator busy.
         moved: Whether it was stopped so that its job goes on elsewhere.
         carried: Whether the broker has its checkpoint.
         carry_error: Plain words when it should have that and has not.
@@ -46,6 +47,7 @@ class RunRecord:
     moved: bool = False
     carried: bool = False
     carry_error: str = ""
+    accelerator_seconds: float = 0.0
 
     def status(self) -> nodes_pb2.RunStatus:
         """What the broker is told of a run that has ended."""
@@ -59,6 +61,7 @@ class RunRecord:
             cpu_seconds=self.cpu_seconds,
             carried=self.carried,
             carry_error=self.carry_error,
+            accelerator_seconds=self.accelerator_seconds,
         )
 
 

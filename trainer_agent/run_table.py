@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
 from tiercel.trainer_agent.checkpoint_carrier import CheckpointCarrier
+from tiercel.trainer_agent.devices.contract import Reading
 from tiercel.trainer_agent.errors import RunFailedError
 from tiercel.trainer_agent.job_retention import EndedJobs
 from tiercel.trainer_agent.limits.contract import CpuShare, Limits
@@ -155,12 +156,12 @@ class RunTable:
 
     def usages(self) -> list[nodes_pb2.RunUsage]:
         """What the living runs have used, as last measured."""
-        return [
-            nodes_pb2.RunUsage(
-                run_id=run.run_id, cpu_seconds=run.usage.cpu_seconds, memory_bytes=run.usage.memory_bytes
-            )
-            for run in self._live.values()
-        ]
+        return [run.usage_report() for run in self._live.values()]
+
+    def see_accelerators(self, readings: Sequence[Reading]) -> None:
+        """Take in what the driver says of the living runs' processes."""
+        for run in self._live.values():
+            run.see_accelerators(readings)
 
     def logs(self) -> Iterator[tuple[str, RunLog]]:
         """The output of each run."""

@@ -7,12 +7,14 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from tiercel.trainer_agent.accelerator_use import AcceleratorMeter
 from tiercel.trainer_agent.checkpoint_carrier import CheckpointCarrier
+from tiercel.trainer_agent.devices.contract import Reading
 from tiercel.trainer_agent.errors import AgentError, CheckpointError, RunFailedError
 from tiercel.trainer_agent.job_folder import JobFolder, ScriptFile
 from tiercel.trainer_agent.limits.contract import CpuShare, Usage
@@ -136,6 +138,7 @@ class Run:
         self.order = order
         self.share = order.share
         self.usage = Usage()
+        self.accelerators = AcceleratorMeter()
         self.log = log
         self._folder = JobFolder(folder)
         self._runtime = runtime
@@ -167,7 +170,33 @@ class Run:
     def status(self) -> nodes_pb2.RunStatus:
         """What the broker is told of it while it has not ended."""
         state = nodes_pb2.RUN_STATE_RUNNING if self._handle else nodes_pb2.RUN_STATE_STARTING
-        return nodes_pb2.RunStatus(run_id=self.run_id, state=state, cpu_seconds=self.usage.cpu_seconds)
+        return nodes_pb2.RunStatus(
+            run_id=self.run_id,
+            state=state,
+            cpu_seconds=self.usage.cpu_seconds,
+            accelerator_seconds=self.accelerators.seconds,
+        )
+
+    def usage_report(self) -> nodes_pb2.RunUsage:
+        """What the broker is told from time to time of what it uses, as last measured."""
+        return nodes_pb2.RunUsage(
+            run_id=self.run_id,
+            cpu_seconds=self.usage.cpu_seconds,
+            memory_bytes=self.usage.memory_bytes,
+            accelerator_seconds=self.accelerators.seconds,
+            accelerator_memory_bytes=self.accelerators.memory_bytes,
+        )
+
+    def see_accelerators(self, readings: Sequence[Reading]) -> None:
+        """Take in what the driver says of its processes."""
+        if self._handle is None:
+            return
+        try:
+            pids = self._handle.pids()
+        except OSError as error:
+            _log.debug("the processes of run %s are not known: %s", self.run_id, error)
+        else:
+            self.accelerators.see(readings, pids)
 
     def set_share(self, share: CpuShare) -> None:
         """Let it have another share, as soon as possible."""
@@ -210,6 +239,11 @@ class Run:
             self._events.recorded(replace(record, carry_error=interrupted))
             record = await self._carry(record)
         _log.info("run %s ended: code %s%s", self.run_id, record.exit_code, f", {record.reason}" * bool(record.reason))
+        told, seen = self.accelerators.told_seconds, self.accelerators.seen_seconds
+        if told is not None and seen is not None:
+            _log.info(
+                "run %s used %.1f s of an accelerator by its own count, %.1f s by samples", self.run_id, told, seen
+            )
         self._events.recorded(record)
         return record
 
@@ -289,6 +323,7 @@ class Run:
             reason=how.reason or self._stop_reason,
             log_tail=self.log.tail(),
             cpu_seconds=self.usage.cpu_seconds,
+            accelerator_seconds=self.accelerators.seconds,
         )
 
     async def _let_go(self) -> None:
@@ -342,6 +377,7 @@ class Run:
             epoch=report.epoch,
             metrics=report.metrics,
             cpu_seconds=self.usage.cpu_seconds,
+            accelerator_seconds=self.accelerators.seconds,
         )
         progress.at.FromNanoseconds(time.time_ns())
         self._events.progressed(progress)

@@ -12,9 +12,11 @@ from typing import Annotated, Final, Self
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from tiercel.trainer_agent.devices.detect import AUTO, NONE
 from tiercel.trainer_agent.limits.time_slice import LONGEST_SECONDS
 
 RUNTIMES: Final = ("process", "docker")
+_DEVICE_ID: Final = re.compile(r"(GPU|MIG)-[A-Za-z0-9/-]+")
 _DEFAULT_DOCKER_HOST: Final = "unix:///var/run/docker.sock"
 
 
@@ -33,6 +35,7 @@ class AgentSettings(BaseSettings):
         cpus: Numbers of the processors that the agent and all it starts run on; empty for those it was started with.
         cpu_cores: Cores that jobs may use; None for all there are.
         memory_bytes: Memory that jobs may use, in bytes; None for all there is.
+        accelerators: Which accelerators jobs may use: ``auto`` for all there are, ``none``, or their ids with commas.
         http_port: Where the inference server's REST listens; 0 for any free port.
         grpc_port: Where its gRPC listens; 0 for any free port.
         time_slice_seconds: How long a training process computes before the kernel looks who is next; 0 for the
@@ -54,6 +57,7 @@ class AgentSettings(BaseSettings):
     cpus: Annotated[frozenset[int], NoDecode] = frozenset()
     cpu_cores: float | None = Field(default=None, gt=0)
     memory_bytes: int | None = Field(default=None, gt=0)
+    accelerators: str = AUTO
     http_port: int = Field(default=0, ge=0, le=65535)
     grpc_port: int = Field(default=0, ge=0, le=65535)
     time_slice_seconds: float = Field(default=0.02, ge=0, le=LONGEST_SECONDS)
@@ -80,6 +84,16 @@ class AgentSettings(BaseSettings):
             if name not in RUNTIMES:
                 raise ValueError(f"{name!r} is not a runtime; there are {' and '.join(RUNTIMES)}")
         return value
+
+    @field_validator("accelerators")
+    @classmethod
+    def _devices(cls, value: str) -> str:
+        ids = [part.strip() for part in value.split(",")]
+        if value not in {AUTO, NONE} and not all(_DEVICE_ID.fullmatch(part) for part in ids):
+            raise ValueError(
+                f"{value!r} names no accelerators; give auto, none, or ids like GPU-5a6b1f0c-... with commas"
+            )
+        return ",".join(ids)
 
     @model_validator(mode="after")
     def _one_address(self) -> Self:

@@ -76,7 +76,7 @@ def load() -> Nvml:
     try:
         return cast("Nvml", importlib.import_module("pynvml"))
     except ImportError:
-        raise AcceleratorsUnavailableError("nvidia-ml-py is not installed (pip install 'tiercel[gpu]')") from None
+        raise AcceleratorsUnavailableError("nvidia-ml-py is not installed (pip install nvidia-ml-py)") from None
 
 
 def code_of(error: Exception) -> int:

@@ -164,6 +164,10 @@ class CgroupV1Run:
         self._last_usage = Usage(max(cpu_seconds, self._last_usage.cpu_seconds), memory_bytes)
         return self._last_usage
 
+    def pids(self) -> list[int]:
+        """See :class:`~tiercel.trainer_agent.limits.contract.RunLimits`."""
+        return groups.pids(self._cpu)
+
     def ran_out_of_memory(self) -> bool:
         """See :class:`~tiercel.trainer_agent.limits.contract.RunLimits`."""
         memory = self._by_controller.get("memory")

@@ -160,6 +160,10 @@ class CgroupV2Run:
         self._last_usage = Usage(max(cpu_seconds, self._last_usage.cpu_seconds), memory_bytes)
         return self._last_usage
 
+    def pids(self) -> list[int]:
+        """See :class:`~tiercel.trainer_agent.limits.contract.RunLimits`."""
+        return groups.pids(self._folder)
+
     def ran_out_of_memory(self) -> bool:
         """See :class:`~tiercel.trainer_agent.limits.contract.RunLimits`."""
         return groups.read_counter(self._folder / "memory.events", "oom_kill") > 0

@@ -32,6 +32,10 @@ class ContainerCounters:
             cpu_seconds = groups.read_number(self.cpu) / 1e9
         return Usage(cpu_seconds, groups.read_number(self.memory))
 
+    def pids(self) -> list[int]:
+        """The container's processes as this machine numbers them; none once its groups are gone."""
+        return groups.pids(self.cpu.parent)
+
 
 def find_counters(
     pid: int, root: Path = Path("/sys/fs/cgroup"), proc: Path = Path("/proc")

@@ -50,6 +50,9 @@ class RunLimits(Protocol):
     def usage(self) -> Usage:
         """What the run has used so far."""
 
+    def pids(self) -> list[int]:
+        """The run's processes that live now, as the agent's machine numbers them."""
+
     def ran_out_of_memory(self) -> bool:
         """Whether the kernel ended a process of the run for its memory limit."""
 

@@ -103,6 +103,10 @@ class CooperativeRun:
         self._usage = Usage(max(cpu_seconds, self._usage.cpu_seconds), memory_bytes)
         return self._usage
 
+    def pids(self) -> list[int]:
+        """See :class:`~tiercel.trainer_agent.limits.contract.RunLimits`; the processes that can still be found."""
+        return [process.pid for process in self._tree()]
+
     def ran_out_of_memory(self) -> bool:
         """See :class:`~tiercel.trainer_agent.limits.contract.RunLimits`; there is no limit to run into."""
         return False

@@ -125,6 +125,9 @@ class RunHandle(Protocol):
     async def usage(self) -> Usage:
         """What it has used so far, the last that was known once it has ended; may take a second to answer."""
 
+    def pids(self) -> list[int]:
+        """Its processes that live now, as this machine numbers them; empty where that is not known. Quick."""
+
     async def close(self) -> None:
         """Give back all that it holds; ends it if need be. Doing it twice is harmless."""
 

@@ -233,6 +233,10 @@ class DockerRun:
             self._usage = Usage(max(self._usage.cpu_seconds, used.cpu_seconds), used.memory_bytes)
         return self._usage
 
+    def pids(self) -> list[int]:
+        """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`; none where the engine runs elsewhere."""
+        return self._counters.pids() if self._counters is not None else []
+
     async def close(self) -> None:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`."""
         if not self._closed:

@@ -191,6 +191,10 @@ class ProcessRun:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`."""
         return self._limits.usage()
 
+    def pids(self) -> list[int]:
+        """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`."""
+        return self._limits.pids()
+
     async def close(self) -> None:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`."""
         if self._closed:

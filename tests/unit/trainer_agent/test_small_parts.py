@@ -146,6 +146,13 @@ def test_processors_are_listed_as_for_taskset(text: str, cpus: set[int], tmp_pat
 
 
 @pytest.mark.parametrize(
+    ("text", "read"), [("auto", "auto"), ("none", "none"), ("GPU-5a6b-7c1e, MIG-7d0a-11", "GPU-5a6b-7c1e,MIG-7d0a-11")]
+)
+def test_accelerators_are_named_as_their_driver_does(text: str, read: str, tmp_path: Path) -> None:
+    assert settings_from([*NEEDED, str(tmp_path), "--accelerators", text]).accelerators == read
+
+
+@pytest.mark.parametrize(
     ("flags", "words"),
     [
         (["--runtimes", "podman"], "--runtimes: .*'podman' is not a runtime; there are process and docker"),
@@ -154,6 +161,8 @@ def test_processors_are_listed_as_for_taskset(text: str, cpus: set[int], tmp_pat
         (["--cpu-cores", "0"], "--cpu-cores"),
         (["--cpus", "0;1"], "--cpus: .*numbers and ranges like 0,2-3"),
         (["--cpus", "-1"], "--cpus: .*numbers and ranges"),
+        (["--accelerators", "all"], "--accelerators: .*'all' names no accelerators; give auto, none, or ids like GPU-"),
+        (["--accelerators", "GPU-1,"], "--accelerators: .*names no accelerators"),
         (["--addresses-file", "x"], "either --broker or --addresses-file"),
     ],
 )

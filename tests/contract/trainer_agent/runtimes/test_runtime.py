@@ -257,3 +257,29 @@ async def test_process_needs_a_program(limits: Limits, tmp_path: Path) -> None:
     launch = Launch(run_id="job-1", job_folder=tmp_path, program=Program())
     with pytest.raises(RunFailedError, match="give the job a script or a module"):
         await ProcessRuntime(limits).start(launch)
+
+
+async def test_its_processes_are_known_as_the_machine_numbers_them(start: Start) -> None:
+    script = """
+import subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+time.sleep(600)
+"""
+    run = await start(script)
+    await until(lambda: _is_whole([_command(pid) for pid in run.pids()]), seconds=60)
+    assert os.getpid() not in run.pids()
+    await run.stop(0.0)
+    assert run.pids() == []
+    await run.close()
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def _is_whole(commands: list[str]) -> bool:
+    """Whether script and child are among them."""
+    return any("train.py" in one for one in commands) and any("time.sleep(600)" in one for one in commands)

@@ -49,6 +49,6 @@ def test_a_driver_without_a_card(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_without_the_library_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    with pytest.raises(AcceleratorsUnavailableError, match=r"pip install 'tiercel\[gpu\]'"):
+    with pytest.raises(AcceleratorsUnavailableError, match="pip install nvidia-ml-py"):
         nvml.load()
     assert detect().devices == ()
