@@ -32,6 +32,7 @@ class Recorded:
     hellos: list[trainer_pb2.TrainerHello] = dataclasses.field(default_factory=list)
     reports: list[trainer_pb2.TrainerReport] = dataclasses.field(default_factory=list)
     export_done: list[trainer_pb2.ExportDone] = dataclasses.field(default_factory=list)
+    use: list[trainer_pb2.AcceleratorUse] = dataclasses.field(default_factory=list)
 
 
 class TrainerServer(trainer_pb2_grpc.TrainerServiceServicer):
@@ -45,6 +46,7 @@ class TrainerServer(trainer_pb2_grpc.TrainerServiceServicer):
         run_id: Of the welcome.
         max_epochs: Of the welcome; 0 for no limit.
         cpu_cores: Of the welcome.
+        accelerators: Of the welcome.
         acknowledge: Whether reports are acknowledged.
         request_exports: Whether a report that reaches a tier is answered by a request for its model.
     """
@@ -59,6 +61,7 @@ class TrainerServer(trainer_pb2_grpc.TrainerServiceServicer):
         run_id: str = "job-1",
         max_epochs: int = 0,
         cpu_cores: float = 1.0,
+        accelerators: tuple[common_pb2.AcceleratorShare, ...] = (),
         acknowledge: bool = True,
         request_exports: bool = True,
     ) -> None:
@@ -68,6 +71,7 @@ class TrainerServer(trainer_pb2_grpc.TrainerServiceServicer):
         (run_directory / "token").write_text(TOKEN + "\n")
         self.metric, self.tiers, self.smaller_is_better = metric, tiers, smaller_is_better
         self.run_id, self.max_epochs, self.cpu_cores = run_id, max_epochs, cpu_cores
+        self.accelerators = accelerators
         self.acknowledge, self.request_exports = acknowledge, request_exports
         self.recorded = Recorded()
         self._changed = threading.Condition()
@@ -109,9 +113,10 @@ class TrainerServer(trainer_pb2_grpc.TrainerServiceServicer):
         """Ask the process to stop."""
         self.send(trainer_pb2.AttachResponse(stop=trainer_pb2.StopRequest(reason=reason)))
 
-    def request_pace(self, cores: float) -> None:
-        """Ask the process to use so many cores."""
-        self.send(trainer_pb2.AttachResponse(pace=trainer_pb2.PaceRequest(cores=cores)))
+    def request_pace(self, cores: float, *, accelerator_fraction: float = 0.0) -> None:
+        """Ask the process to use so many cores, and that much of the time of its devices."""
+        pace = trainer_pb2.PaceRequest(cores=cores, accelerator_fraction=accelerator_fraction)
+        self.send(trainer_pb2.AttachResponse(pace=pace))
 
     def request_export(self, delivery_id: str, target: float, tier: int = 1) -> None:
         """Ask the process for a model."""
@@ -155,6 +160,7 @@ class TrainerServer(trainer_pb2_grpc.TrainerServiceServicer):
             tiers=[common_pb2.Tier(target=target) for target in self.tiers],
             max_epochs=self.max_epochs,
             cpu_cores=self.cpu_cores,
+            accelerators=self.accelerators,
         )
 
     def _read(
@@ -170,6 +176,10 @@ class TrainerServer(trainer_pb2_grpc.TrainerServiceServicer):
                     case "export_done":
                         with self._changed:
                             self.recorded.export_done.append(request.export_done)
+                            self._changed.notify_all()
+                    case "use":
+                        with self._changed:
+                            self.recorded.use.append(request.use)
                             self._changed.notify_all()
         except grpc.RpcError:
             pass  # the connection is gone, which the other side of it sees as well
@@ -243,6 +253,7 @@ class StartServer(Protocol):
         smaller_is_better: bool = False,
         run_id: str = "job-1",
         max_epochs: int = 0,
+        accelerators: tuple[common_pb2.AcceleratorShare, ...] = (),
         acknowledge: bool = True,
         request_exports: bool = True,
     ) -> TrainerServer:

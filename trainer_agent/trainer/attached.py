@@ -15,6 +15,7 @@ from types import TracebackType
 
 from torch import nn
 
+from tiercel.trainer_agent.trainer.accelerators import Accelerators
 from tiercel.trainer_agent.trainer.channel import Acknowledged, AgentChannel, Request, Terminated
 from tiercel.trainer_agent.trainer.deliveries import Deliveries
 from tiercel.trainer_agent.trainer.errors import MissingMetricError
@@ -49,6 +50,7 @@ class AttachedJob(Job):
         welcome: What the agent said first.
         deliveries: Hands models over.
         keeper: Saves and restores the run.
+        accelerators: Those that the run holds.
         resources: What is to be let go of when the job is closed.
         exit_wait_seconds: See :data:`EXIT_WAIT_SECONDS`.
     """
@@ -63,6 +65,7 @@ class AttachedJob(Job):
         welcome: trainer_pb2.TrainerWelcome,
         deliveries: Deliveries,
         keeper: RunKeeper,
+        accelerators: Accelerators,
         resources: contextlib.ExitStack,
         exit_wait_seconds: float = EXIT_WAIT_SECONDS,
     ) -> None:
@@ -70,7 +73,7 @@ class AttachedJob(Job):
         self._channel, self._deliveries, self._keeper = channel, deliveries, keeper
         self._run_id, self._metric, self._max_epochs = welcome.run_id, welcome.metric, welcome.max_epochs
         self._resources, self._exit_wait_seconds = resources, exit_wait_seconds
-        self._pacer = Pacer()
+        self._pacer, self._accelerators = Pacer(), accelerators
         self._finished_epochs = self._epoch = self._sequence = 0
         self._stopping = self._interrupted = self._crashed = self._gave_up = self._closed = False
         self._unsettled_in_checkpoint = False
@@ -111,7 +114,8 @@ class AttachedJob(Job):
         while self._finished_epochs < limit and not self._stopping:
             self._epoch = self._finished_epochs + 1
             self._interrupted = False
-            yield self._epoch
+            with self._accelerators.counting():
+                yield self._epoch
             self._end_epoch()
         self._save()
         self._settle()
@@ -120,13 +124,15 @@ class AttachedJob(Job):
 
     def steps(self, batches: Iterable[Item]) -> Iterator[Item]:
         """The batches; ends early when the run is asked to stop."""
-        for batch in batches:
-            self._boundary()
-            if self._stopping:
-                self._interrupted = True
-                self._save()
-                return
-            yield batch
+        with self._accelerators.not_counting():  # to fetch a batch, or to rest, is no work of a device
+            for batch in batches:
+                self._boundary()
+                if self._stopping:
+                    self._interrupted = True
+                    self._save()
+                    return
+                with self._accelerators.counting():
+                    yield batch
 
     def report(self, **metrics: float) -> None:
         """Send the metrics, print them, and hand over the model if a tier was reached and its model is asked for."""
@@ -141,15 +147,17 @@ class AttachedJob(Job):
         report = Report(self._epoch, numbers)
         self._send_report(report)
         reached = self._deliveries.observe(report)
-        self._take_requests()
-        if reached:
-            self._wait_handed_over(reached)
+        with self._accelerators.not_counting():
+            self._take_requests()
+            if reached:
+                self._wait_handed_over(reached)
 
     def close(self) -> None:
         """Wait, within bounds, until the agent has the reports and the models of the tiers that were reached."""
         if self._closed:
             return
         self._closed = True
+        self._tell_use(last=True)
         self._settle()
         if not (self._stopping or self._crashed):
             self._deliveries.refuse_rest(
@@ -158,8 +166,11 @@ class AttachedJob(Job):
         self._resources.close()
 
     def close_at_exit(self) -> None:
-        """The same when the interpreter ends, which may be because of an error."""
-        self._crashed = self._crashed or getattr(sys, "last_value", None) is not None
+        """The same when the interpreter ends, which may be because of an error: says so if that was about a limit."""
+        error = getattr(sys, "last_value", None)
+        self._crashed = self._crashed or error is not None
+        if sentence := self._accelerators.explain(error):
+            print(sentence, file=sys.stderr, flush=True)
         self.close()
 
     def __exit__(
@@ -183,10 +194,18 @@ class AttachedJob(Job):
         self._boundary()
 
     def _boundary(self) -> None:
-        """Do what the agent asks for; then rest for as long as the pace demands."""
+        """Do what the agent asks for; then rest for as long as the paces demand, the longer one of them."""
         self._take_requests()
-        while not self._stopping and (delay := self._pacer.delay_seconds()) > 0:
+        self._tell_use()
+        while not self._stopping and (delay := self._delay_seconds()) > 0:
             self._wait_request(delay)
+
+    def _delay_seconds(self) -> float:
+        return max(self._pacer.delay_seconds(), self._accelerators.delay_seconds())
+
+    def _tell_use(self, *, last: bool = False) -> None:
+        if (use := self._accelerators.use(last=last)) is not None:
+            self._channel.send_use(use)
 
     def _take_requests(self) -> None:
         while (request := self._channel.next_request_nowait()) is not None:
@@ -205,6 +224,7 @@ class AttachedJob(Job):
                 self._deliveries.ask(request)
             case trainer_pb2.PaceRequest():
                 self._pacer.limit(request.cores)
+                self._accelerators.limit(request.accelerator_fraction)
             case trainer_pb2.StopRequest():
                 self._stop(request.reason)
             case trainer_pb2.TrainerWelcome():

@@ -18,6 +18,7 @@ from types import FrameType
 import torch
 from torch import nn
 
+from tiercel.trainer_agent.trainer.accelerators import Accelerators
 from tiercel.trainer_agent.trainer.attached import EXIT_WAIT_SECONDS, AttachedJob
 from tiercel.trainer_agent.trainer.channel import SOCKET_FILE, AgentChannel, Terminated
 from tiercel.trainer_agent.trainer.checkpoints import CheckpointStore
@@ -113,6 +114,7 @@ def _job(
         welcome=welcome,
         deliveries=Deliveries(model, tiers, handover, channel, metric=welcome.metric),
         keeper=RunKeeper(store, model, training.optimizer, training.scheduler),
+        accelerators=Accelerators.of(welcome.accelerators),
         resources=resources,
         exit_wait_seconds=float(os.environ.get(EXIT_WAIT_VARIABLE, EXIT_WAIT_SECONDS)),
     )

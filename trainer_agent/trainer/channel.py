@@ -97,6 +97,10 @@ class AgentChannel:
         """Hand a report to the connection; it is sent again until it is acknowledged."""
         self._outbox.add_report(report)
 
+    def send_use(self, use: trainer_pb2.AcceleratorUse) -> None:
+        """Hand what was used to the connection; only the newest is sent, and each new stream begins with it."""
+        self._outbox.set_use(use)
+
     def send_export_done(self, done: trainer_pb2.ExportDone) -> None:
         """Hand the answer to a request for a model to the connection; each new stream repeats it."""
         self._outbox.add_export_done(done)

@@ -23,12 +23,13 @@ class StreamCursor:
     def __init__(self) -> None:
         self.last_report = 0
         self.exports_sent: set[str] = set()
+        self.use_sent: trainer_pb2.AcceleratorUse | None = None
         self.welcomed = False
         self.over = False
 
 
 class Outbox:
-    """Reports until they are acknowledged, and the answers to requests for a model, which a new stream repeats.
+    """Reports until they are acknowledged, and what a new stream repeats: answers to requests for a model, last use.
 
     When the agent stays away for so long that the outbox is full, the oldest reports are dropped: the newest say where
     the training is.
@@ -41,6 +42,7 @@ class Outbox:
         self._changed = threading.Condition()
         self._reports: OrderedDict[int, trainer_pb2.TrainerReport] = OrderedDict()
         self._exports: OrderedDict[str, trainer_pb2.ExportDone] = OrderedDict()
+        self._use: trainer_pb2.AcceleratorUse | None = None
         self._report_limit = report_limit
         self._closed = False
 
@@ -51,6 +53,12 @@ class Outbox:
             if len(self._reports) > self._report_limit:
                 dropped, _ = self._reports.popitem(last=False)
                 logger.warning("report %d was dropped: the agent has not answered for too long", dropped)
+            self._changed.notify_all()
+
+    def set_use(self, use: trainer_pb2.AcceleratorUse) -> None:
+        """Send what was used of accelerators, in place of what was to be sent of it before."""
+        with self._changed:
+            self._use = use
             self._changed.notify_all()
 
     def add_export_done(self, done: trainer_pb2.ExportDone) -> None:
@@ -123,6 +131,9 @@ class Outbox:
         return None
 
     def _next_nowait(self, cursor: StreamCursor) -> trainer_pb2.AttachRequest | None:
+        if self._use is not cursor.use_sent:
+            cursor.use_sent = self._use
+            return trainer_pb2.AttachRequest(use=self._use)
         for number, report in self._reports.items():
             if number > cursor.last_report:
                 cursor.last_report = number

@@ -12,11 +12,41 @@ from collections.abc import Callable
 WINDOW_SECONDS = 1.0
 
 
-class Pacer:
-    """A token bucket: it fills with ``cores`` a second and is emptied by the CPU time that the process uses.
+class TokenBucket:
+    """Fills at a rate, is emptied by what is used, and may be overdrawn: what is owed is then waited for.
 
-    What is not used is forgotten after :data:`WINDOW_SECONDS`; a step that costs more than the bucket holds is slept
-    off in full, however long it was.
+    What is not used is forgotten after :data:`WINDOW_SECONDS`; what costs more than the bucket holds is waited for in
+    full, however much it was. All that is used is charged as it was measured, so that errors do not add up.
+    """
+
+    def __init__(self) -> None:
+        self._rate = self._credit = 0.0
+
+    @property
+    def rate(self) -> float:
+        """What may be used in a second; 0 means that there is no limit."""
+        return self._rate
+
+    def limit(self, rate: float) -> None:
+        """Set the rate; what is owed stays owed from one limit to the next. 0, or less, means none."""
+        before, self._rate = self._rate, max(rate, 0.0)
+        self._credit = min(self._credit, self._rate * WINDOW_SECONDS) if before and self._rate else 0.0
+
+    def turn(self, passed_seconds: float, used: float) -> None:
+        """Take in that time has passed and what was used meanwhile."""
+        self._credit = min(self._credit + self._rate * passed_seconds - used, self._rate * WINDOW_SECONDS)
+
+    def delay_seconds(self, expected: float = 0.0) -> float:
+        """How long until what is owed is earned; 0 when nothing is, or without a limit.
+
+        Args:
+            expected: What was used already but is not measured yet, by estimate.
+        """
+        return max((expected - self._credit) / self._rate, 0.0) if self._rate else 0.0
+
+
+class Pacer:
+    """Holds the CPU time of a process to so many cores.
 
     Args:
         wall: Seconds that pass; any origin.
@@ -27,25 +57,24 @@ class Pacer:
         self, *, wall: Callable[[], float] = time.monotonic, cpu: Callable[[], float] = time.process_time
     ) -> None:
         self._wall, self._cpu = wall, cpu
-        self._cores = 0.0
-        self._credit = 0.0
+        self._bucket = TokenBucket()
         self._last_wall, self._last_cpu = wall(), cpu()
 
     @property
     def cores(self) -> float:
         """The limit in cores; 0 means none."""
-        return self._cores
+        return self._bucket.rate
 
     def limit(self, cores: float) -> None:
-        """Set the limit, from this moment on. 0, or less, means none."""
-        self._cores = max(cores, 0.0)
-        self._credit = 0.0
+        """Set the limit, from this moment on; to set the same one again changes nothing. 0, or less, means none."""
+        if cores == self.cores:
+            return
+        self._bucket.limit(cores)
         self._last_wall, self._last_cpu = self._wall(), self._cpu()
 
     def delay_seconds(self) -> float:
         """How long the process should do nothing now; 0 when it is within its limit."""
         wall, cpu = self._wall(), self._cpu()
-        self._credit += self._cores * (wall - self._last_wall) - (cpu - self._last_cpu)
-        self._credit = min(self._credit, self._cores * WINDOW_SECONDS)
+        self._bucket.turn(wall - self._last_wall, cpu - self._last_cpu)
         self._last_wall, self._last_cpu = wall, cpu
-        return max(-self._credit / self._cores, 0.0) if self._cores else 0.0
+        return self._bucket.delay_seconds()

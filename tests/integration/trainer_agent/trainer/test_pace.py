@@ -7,7 +7,8 @@ import time
 import psutil
 import pytest
 
-from tests.support.trainer_service import StartScript, StartServer
+from tests.support.trainer_service import Recorded, StartScript, StartServer, TrainerServer
+from tiercel.v1 import common_pb2
 
 pytestmark = pytest.mark.alone
 
@@ -58,3 +59,38 @@ def test_a_run_that_rests_for_long_still_obeys(start_server: StartServer, start_
     server.request_stop()
     assert script.wait().returncode == 0
     assert server.recorded.export_done[0].error == ""
+
+
+def share_of_step_time(server: TrainerServer, seconds: int) -> float:
+    """Part of the time that steps take, as the script counts it, over so many seconds' worth of its messages."""
+
+    def later(recorded: Recorded) -> bool:
+        return len(recorded.use) > first + seconds
+
+    first = len(server.recorded.use)
+    server.wait_until(lambda recorded: len(recorded.use) > first)
+    began, used = time.monotonic(), server.recorded.use[-1].accelerator_seconds
+    server.wait_until(later)
+    return (server.recorded.use[-1].accelerator_seconds - used) / (time.monotonic() - began)
+
+
+def wait_share_of_step_time(server: TrainerServer, wanted: float) -> None:
+    """Measure until the share is as wanted: what a busy machine delays on the way here evens out."""
+    measured = []
+    for _ in range(ATTEMPTS):
+        measured.append(share_of_step_time(server, 4))
+        if measured[-1] == pytest.approx(wanted, abs=0.03):
+            return
+    pytest.fail(f"wanted {wanted} of the step time, measured {measured}")
+
+
+def test_step_time_follows_the_fraction_while_it_changes(start_server: StartServer, start_script: StartScript) -> None:
+    """Without a device the time of the steps stands in for its time, however long the machine makes them."""
+    server = start_server(accelerators=(common_pb2.AcceleratorShare(id="GPU-none", fraction=1.0),))
+    script = start_script("linear", "--epochs", "100000", "--step-cpu-seconds", "0.02")
+    for fraction in (0.3, 0.6):
+        server.wait_until(lambda recorded: recorded.reports)
+        server.request_pace(0, accelerator_fraction=fraction)
+        wait_share_of_step_time(server, fraction)
+    server.request_stop()
+    assert script.wait().returncode == 0

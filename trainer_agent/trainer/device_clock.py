@@ -1,0 +1,134 @@
+"""Clocks of device time: how long a device was at work for this process, in spans that the library marks.
+
+A span is from one boundary of the script to the next: what is issued to the device between :meth:`DeviceClock.begin`
+and :meth:`DeviceClock.end`. Its device time is known only when the device has done it, which may be several spans
+later, and nobody waits for that here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import torch
+
+SPANS_IN_FLIGHT: Final = 32
+"""Spans that are remembered until the device has done them. A script that is further ahead than that is measured in
+longer spans: the open one just goes on, and nothing is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a clock knows.
+
+    Attributes:
+        busy_seconds: Device time of all spans that are done, never falling.
+        spans: How many spans that are.
+        pending: Spans that have ended for the script but are not done on the device, as far as the clock knows.
+    """
+
+    busy_seconds: float = 0.0
+    spans: int = 0
+    pending: int = 0
+
+
+class DeviceClock(Protocol):
+    """Measures one device. Nothing of it waits for the device."""
+
+    def begin(self) -> None:
+        """What is issued from now on counts; no effect while a span is open."""
+
+    def end(self) -> None:
+        """What is issued from now on does not count; no effect while no span is open."""
+
+    def read(self) -> Reading:
+        """What is known now."""
+
+
+class StepClock:
+    """The time between boundaries itself: for scripts that compute on the CPU, where issuing is doing.
+
+    Args:
+        wall: Seconds that pass; any origin.
+    """
+
+    def __init__(self, wall: Callable[[], float] = time.monotonic) -> None:
+        self._wall = wall
+        self._began: float | None = None
+        self._busy_seconds, self._spans = 0.0, 0
+
+    def begin(self) -> None:
+        """See :class:`DeviceClock`."""
+        if self._began is None:
+            self._began = self._wall()
+
+    def end(self) -> None:
+        """See :class:`DeviceClock`."""
+        if self._began is not None:
+            self._busy_seconds += self._wall() - self._began
+            self._spans += 1
+            self._began = None
+
+    def read(self) -> Reading:
+        """See :class:`DeviceClock`; nothing is ever pending."""
+        return Reading(self._busy_seconds, self._spans)
+
+
+class CudaClock:
+    """CUDA events around each span, on the stream that is current at its ends.
+
+    The time between two events is what passed on the device: its own work, its waiting for other processes that have
+    a turn, and the moments in which it waited for the script inside of a span. Work on other streams counts as far as
+    the current stream waits for it. A device that the process has no memory on is left alone, since even an event
+    would make a context there.
+
+    Args:
+        index: The device, as PyTorch numbers it in this process.
+        cuda: ``torch.cuda``, or what behaves like it.
+        spans_in_flight: See :data:`SPANS_IN_FLIGHT`.
+    """
+
+    def __init__(self, index: int, *, cuda: Any = torch.cuda, spans_in_flight: int = SPANS_IN_FLIGHT) -> None:
+        self._index, self._cuda, self._spans_in_flight = index, cuda, spans_in_flight
+        self._began: Any = None
+        self._in_flight: deque[tuple[Any, Any]] = deque()
+        self._unused: list[Any] = []
+        self._busy_seconds, self._spans = 0.0, 0
+
+    def begin(self) -> None:
+        """See :class:`DeviceClock`."""
+        if self._began is None and self._is_in_use():
+            self._began = self._record()
+
+    def end(self) -> None:
+        """See :class:`DeviceClock`; a span stays open while too many are in flight."""
+        if self._began is None:
+            return
+        self._collect()
+        if len(self._in_flight) < self._spans_in_flight:
+            self._in_flight.append((self._began, self._record()))
+            self._began = None
+
+    def read(self) -> Reading:
+        """See :class:`DeviceClock`."""
+        self._collect()
+        return Reading(self._busy_seconds, self._spans, len(self._in_flight))
+
+    def _is_in_use(self) -> bool:
+        return bool(self._cuda.is_initialized() and self._cuda.memory_reserved(self._index) > 0)
+
+    def _record(self) -> Any:
+        event = self._unused.pop() if self._unused else self._cuda.Event(enable_timing=True)
+        event.record(self._cuda.current_stream(self._index))
+        return event
+
+    def _collect(self) -> None:
+        """Take in what the device has done; it does things in order."""
+        while self._in_flight and self._in_flight[0][1].query():
+            began, ended = self._in_flight.popleft()
+            self._busy_seconds += began.elapsed_time(ended) / 1000.0
+            self._spans += 1
+            self._unused += [began, ended]

@@ -1,0 +1,96 @@
+"""How much memory of its accelerators a run may hold: a limit of PyTorch's allocator inside the process.
+
+It keeps a script from taking more than it was granted by mistake, and so from taking what its neighbour was granted.
+It is no isolation: a library that allocates on its own, or a script that lifts the limit, is not held back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import torch
+
+from tiercel.v1 import common_pb2
+
+logger = logging.getLogger(__name__)
+
+_MIB: Final = 1 << 20
+
+
+class DeviceMemory(Protocol):
+    """Memory of the devices of this process, by the numbers that PyTorch gives them."""
+
+    @property
+    def device_count(self) -> int:
+        """How many there are; 0 where there are none, or PyTorch cannot use them."""
+
+    def total_bytes(self, index: int) -> int:
+        """All memory of a device."""
+
+    def held_bytes(self, index: int) -> int:
+        """What PyTorch holds of it now, in use or kept for later."""
+
+    def limit(self, index: int, fraction: float) -> None:
+        """Let PyTorch hold no more than that fraction of all, in (0, 1]."""
+
+
+class CudaMemory:
+    """Memory as PyTorch's CUDA allocator sees it."""
+
+    @property
+    def device_count(self) -> int:
+        """See :class:`DeviceMemory`."""
+        return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+    def total_bytes(self, index: int) -> int:
+        """See :class:`DeviceMemory`."""
+        return int(torch.cuda.get_device_properties(index).total_memory)
+
+    def held_bytes(self, index: int) -> int:
+        """See :class:`DeviceMemory`."""
+        initialized = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # PyTorch left it without annotations
+        return int(torch.cuda.memory_reserved(index)) if initialized else 0
+
+    def limit(self, index: int, fraction: float) -> None:
+        """See :class:`DeviceMemory`."""
+        torch.cuda.set_per_process_memory_fraction(fraction, index)
+
+
+class MemoryLimits:
+    """Holds a process to what it was granted. A share of all memory, or of none, means no limit.
+
+    Args:
+        shares: What was granted, in the order in which PyTorch numbers the devices.
+        memory: Of these devices.
+    """
+
+    def __init__(self, shares: Sequence[common_pb2.AcceleratorShare], memory: DeviceMemory) -> None:
+        self._memory = memory
+        self._limits: dict[int, int] = {}
+        if memory.device_count < len(shares):
+            logger.warning(
+                "the job was granted %d accelerators, but PyTorch sees %d: see whether it was built for CUDA and fits "
+                "the driver",
+                len(shares),
+                memory.device_count,
+            )
+        for index, share in enumerate(shares[: memory.device_count]):
+            if 0 < share.memory_bytes < memory.total_bytes(index):
+                memory.limit(index, share.memory_bytes / memory.total_bytes(index))
+                self._limits[index] = share.memory_bytes
+
+    def held_bytes(self) -> int:
+        """What the process holds of the device on which it holds most."""
+        return max(map(self._memory.held_bytes, range(self._memory.device_count)), default=0)
+
+    def explain(self, error: BaseException | None) -> str:
+        """A sentence about the limit when it is what ``error`` is about; else empty."""
+        if not (isinstance(error, torch.OutOfMemoryError) and self._limits):
+            return ""
+        limits = ", ".join(f"{size / _MIB:,.0f} MiB of device {index}" for index, size in self._limits.items())
+        return (
+            f"out of accelerator memory: this job may hold {limits}; submit it with more accelerator memory, or make "
+            "its batches smaller"
+        )
