@@ -20,6 +20,7 @@ from tiercel.trainer_agent.names import check_delivery
 from tiercel.trainer_agent.run_table import RunTable
 from tiercel.trainer_agent.runs import Run
 from tiercel.trainer_agent.supervision import Supervisor
+from tiercel.trainer_agent.variants import Place
 from tiercel.v1 import common_pb2, nodes_pb2, trainer_pb2
 
 _log = logging.getLogger(__name__)
@@ -28,10 +29,10 @@ EXPORT_SECONDS: Final = 120.0
 
 
 class Loader(Protocol):
-    """Makes the newest version of an endpoint answer."""
+    """Makes the newest version of a model answer."""
 
-    async def load(self, endpoint: str) -> None:
-        """Have it loaded.
+    async def load(self, model: str) -> None:
+        """Have it loaded; of an endpoint with variants: have read which they are.
 
         Raises:
             DeliveryFailedError: It was refused, or nobody answers.
@@ -125,25 +126,33 @@ class Deliveries:
                 del self._under_way[wanted.delivery_id]
 
     async def _carry_out(self, wanted: nodes_pb2.WantedDelivery) -> None:
-        check_delivery(wanted.delivery_id, wanted.endpoint)
+        check_delivery(wanted.delivery_id, wanted.endpoint, wanted.variant)
         entry = self._ledger.entry(wanted.delivery_id)
         if entry is None:
             self._report(_exporting(wanted.delivery_id))
             entry = await self._fetch(wanted)
         self._report(entry.status())
         async with self._loading.setdefault(wanted.endpoint, asyncio.Lock()):
-            repository = self._repository
-            await asyncio.to_thread(repository.publish, wanted.delivery_id, wanted.endpoint, wanted.version)
-            await self._loader.load(wanted.endpoint)
+            model = _place(wanted).model
+            await asyncio.to_thread(self._repository.publish, wanted.delivery_id, model, wanted.version)
+            if wanted.variant:  # first the endpoint, which then sees to it that the variant fits the others
+                await asyncio.to_thread(self._repository.list_variants, wanted.endpoint)
+                await self._loader.load(wanted.endpoint)
+            await self._loader.load(model)
         entry = entry.delivered(time.time_ns())
         await self._enter(entry)
-        _log.info("delivery %s answers as %s version %d", wanted.delivery_id, wanted.endpoint, wanted.version)
+        _log.info("delivery %s answers as %s version %d", wanted.delivery_id, model, wanted.version)
 
     async def _fetch(self, wanted: nodes_pb2.WantedDelivery) -> LedgerEntry:
         """Get the files of the model into the agent's hands."""
         run, done = await self._export(wanted)
         exported_ns = time.time_ns()
         accuracy = _accuracy(wanted, done.value)
+        if wanted.variant and not accuracy:
+            raise DeliveryFailedError(
+                f"The model has {wanted.metric} {done.value:g}, which is no accuracy above 0 and up to 1; variants are "
+                "chosen by theirs."
+            )
         await asyncio.to_thread(self._repository.stage, run.folder.path, wanted.delivery_id, done.sha256, accuracy)
         entry = LedgerEntry(wanted.delivery_id, STAGED, done.value, done.sha256, exported_ns)
         await asyncio.to_thread(self._ledger.enter, entry)
@@ -188,8 +197,14 @@ class Deliveries:
         _log.warning("delivery %s failed: %s", wanted.delivery_id, reason)
         entry = self._ledger.entry(wanted.delivery_id)
         if entry is not None:  # the names were found good, so that they may be used in a path
-            await asyncio.to_thread(self._repository.withdraw, wanted.delivery_id, wanted.endpoint, wanted.version)
+            await asyncio.to_thread(self._withdraw, wanted)
         await self._enter(LedgerEntry(wanted.delivery_id, FAILED, reason=reason))
+
+    def _withdraw(self, wanted: nodes_pb2.WantedDelivery) -> None:
+        self._repository.withdraw(wanted.delivery_id, _place(wanted).model, wanted.version)
+        if wanted.variant:
+            with contextlib.suppress(DeliveryFailedError):  # somebody else's file; the server leaves out what is gone
+                self._repository.list_variants(wanted.endpoint)
 
     async def _enter(self, entry: LedgerEntry) -> None:
         await asyncio.to_thread(self._ledger.enter, entry)
@@ -198,6 +213,10 @@ class Deliveries:
 
 def _exporting(delivery_id: str) -> nodes_pb2.DeliveryStatus:
     return nodes_pb2.DeliveryStatus(delivery_id=delivery_id, stage=nodes_pb2.DELIVERY_STAGE_EXPORTING)
+
+
+def _place(wanted: nodes_pb2.WantedDelivery) -> Place:
+    return Place(wanted.endpoint, wanted.variant)
 
 
 def _job_of(run_id: str) -> str:

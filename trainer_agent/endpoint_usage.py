@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,7 @@ class Totals:
         cpu_seconds: CPU that running the model took.
         failures: Requests that were refused for want of room, timed out, or failed.
         on_time: Answers within the endpoint's objective.
+        answered_by: Of an endpoint with variants: answers of each.
     """
 
     requests: int = 0
@@ -28,6 +30,7 @@ class Totals:
     cpu_seconds: float = 0.0
     failures: int = 0
     on_time: int = 0
+    answered_by: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,7 @@ def _totals(line: Mapping[str, Any]) -> Totals:
         float(line["cpu_seconds"]),
         int(line.get("failures", 0)),
         int(line.get("on_time", 0)),
+        {str(variant): int(answers) for variant, answers in line.get("answered_by", {}).items()},
     )
 
 
@@ -165,6 +169,7 @@ def _message(
         failures=change.failures,
         on_time=change.on_time,
         windows=windows,
+        answered_by=change.answered_by,
     )
 
 
@@ -176,4 +181,5 @@ def _change(before: Totals, after: Totals) -> Totals:
         max(after.cpu_seconds - before.cpu_seconds, 0.0),
         max(after.failures - before.failures, 0),
         max(after.on_time - before.on_time, 0),
+        Counter(after.answered_by) - Counter(before.answered_by),
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tiercel.trainer_agent import variants
 from tiercel.trainer_agent.errors import DeliveryFailedError
 from tiercel.trainer_agent.files import UntrustedFileError, copy_untrusted, open_folder, sync_folder
 from tiercel.trainer_agent.job_folder import EXPORTS
@@ -20,7 +21,9 @@ _LIMITS_BYTES: Final = {_MODEL: 2 * 1024**3, "reference.npz": 256 * 1024**2}
 
 @dataclass(frozen=True, slots=True)
 class ModelRepository:
-    """The folder ``models/`` in Triton's layout: ``ENDPOINT/VERSION/model.onnx``. All calls block: use a thread.
+    """The folder ``models/`` in Triton's layout: ``MODEL/VERSION/model.onnx``. All calls block: use a thread.
+
+    A model is an endpoint, or one of its variants (:mod:`.variants`).
 
     Attributes:
         path: Where it is.
@@ -34,9 +37,9 @@ class ModelRepository:
         """Where the files of a delivery wait to be put in place."""
         return self.path / _STAGING / delivery_id
 
-    def version(self, endpoint: str, version: int) -> Path:
+    def version(self, model: str, version: int) -> Path:
         """Where a version's files are."""
-        return self.path / endpoint / str(version)
+        return self.path / model / str(version)
 
     def stage(self, job_folder: Path, delivery_id: str, sha256: str, accuracy: float | None = None) -> None:
         """Copy what a run handed over, trusting nothing about it.
@@ -63,13 +66,13 @@ class ModelRepository:
             raise DeliveryFailedError(f"The model that was handed over was refused: {error}.") from error
         sync_folder(target)
 
-    def publish(self, delivery_id: str, endpoint: str, version: int) -> None:
+    def publish(self, delivery_id: str, model: str, version: int) -> None:
         """Put staged files in place. A version that lies there already without being staged stays.
 
         Raises:
             DeliveryFailedError: There is nothing to put in place.
         """
-        staged, target = self.staged(delivery_id), self.version(endpoint, version)
+        staged, target = self.staged(delivery_id), self.version(model, version)
         if not staged.is_dir():
             if target.is_dir():
                 return  # put in place before the agent died
@@ -80,10 +83,14 @@ class ModelRepository:
         staged.rename(target)
         sync_folder(target.parent)
 
-    def withdraw(self, delivery_id: str, endpoint: str, version: int) -> None:
+    def withdraw(self, delivery_id: str, model: str, version: int) -> None:
         """Remove the files of a delivery that failed."""
         shutil.rmtree(self.staged(delivery_id), ignore_errors=True)
-        shutil.rmtree(self.version(endpoint, version), ignore_errors=True)
+        shutil.rmtree(self.version(model, version), ignore_errors=True)
+
+    def list_variants(self, endpoint: str) -> None:
+        """See :func:`tiercel.trainer_agent.variants.list_variants`."""
+        variants.list_variants(self.path, endpoint)
 
     def remove_staged_except(self, delivery_ids: set[str]) -> None:
         """Remove staged files that no delivery waits for any more."""

@@ -9,6 +9,7 @@ from tiercel.trainer_agent.errors import DeliveryFailedError, RunFailedError
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _ENDPOINT: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_VARIANT: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 
 
 def is_plain(name: str) -> bool:
@@ -32,15 +33,19 @@ def check_run(run_id: str, job_id: str, script: str) -> None:
             raise RunFailedError(f"The {what} {name!r} is not a plain file name; the node does not use it in a path.")
 
 
-def check_delivery(delivery_id: str, endpoint: str) -> None:
+def check_delivery(delivery_id: str, endpoint: str, variant: str = "") -> None:
     """Check what a delivery's paths are made of.
 
     Raises:
-        DeliveryFailedError: The id or the endpoint is not a plain name.
+        DeliveryFailedError: The id, the endpoint or its variant is not a plain name.
     """
     if not is_plain(delivery_id):
         raise DeliveryFailedError(f"The delivery id {delivery_id!r} is not a plain file name.")
     if _ENDPOINT.fullmatch(endpoint) is None:
         raise DeliveryFailedError(
             f"The endpoint {endpoint!r} cannot be a folder: use lower-case letters, digits, '.', '_' and '-'."
+        )
+    if variant and _VARIANT.fullmatch(variant) is None:
+        raise DeliveryFailedError(
+            f"The variant {variant!r} cannot be part of a folder's name: use lower-case letters, digits, '_' and '-'."
         )

@@ -33,11 +33,11 @@ class ServedModel:
     """A version that answers.
 
     Attributes:
-        endpoint: Its model's name.
+        model: Its model's name.
         version: Its number.
     """
 
-    endpoint: str
+    model: str
     version: int
 
 
@@ -67,8 +67,10 @@ class ServingClient:
         self._load_timeout = aiohttp.ClientTimeout(total=load_seconds)
         self._wait_seconds = wait_seconds
 
-    async def load(self, endpoint: str) -> None:
-        """Have the newest version of an endpoint verified, loaded, warmed and put in charge.
+    async def load(self, model: str) -> None:
+        """Have the newest version of a model verified, loaded, warmed and put in charge.
+
+        Of an endpoint with variants: have read which they are.
 
         Raises:
             DeliveryFailedError: The server refused it, or did not come back in time.
@@ -76,7 +78,7 @@ class ServingClient:
         give_up_at = asyncio.get_running_loop().time() + self._wait_seconds
         while True:
             try:
-                return await self._load_once(endpoint)
+                return await self._load_once(model)
             except ServingUnreachableError as error:
                 if asyncio.get_running_loop().time() > give_up_at:
                     raise DeliveryFailedError(
@@ -108,7 +110,7 @@ class ServingClient:
             found = [ServedModel(str(m["name"]), int(m["version"])) for m in models if m.get("state") == "READY"]
         except (aiohttp.ClientError, TimeoutError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise ServingUnreachableError(str(error) or type(error).__name__) from error
-        return tuple(sorted(found, key=lambda model: (model.endpoint, model.version)))
+        return tuple(sorted(found, key=lambda each: (each.model, each.version)))
 
     async def usage(self, address: str, since: float = 0.0) -> ServingUsage:
         """What the requests of each endpoint took so far.
@@ -156,11 +158,11 @@ class ServingClient:
         token = self._token()
         return {"Authorization": f"Bearer {token}"} if token else {}
 
-    async def _load_once(self, endpoint: str) -> None:
+    async def _load_once(self, model: str) -> None:
         address = self._address()
         if not address:
             raise ServingUnreachableError("it is not running")
-        url = f"http://{address}/v2/repository/models/{endpoint}/load"
+        url = f"http://{address}/v2/repository/models/{model}/load"
         try:
             async with self._session.post(
                 url, json={}, headers=self._headers(), timeout=self._load_timeout

@@ -16,6 +16,7 @@ from tiercel.trainer_agent.endpoint_usage import UsageMeter
 from tiercel.trainer_agent.serving_client import ServedModel, ServingClient, ServingUnreachableError
 from tiercel.trainer_agent.serving_process import ServingPlaces, ServingState
 from tiercel.trainer_agent.supervision import is_locked
+from tiercel.trainer_agent.variants import place_of
 from tiercel.v1 import nodes_pb2
 
 _log = logging.getLogger(__name__)
@@ -88,7 +89,7 @@ class ServingSupervisor:
         """What the broker is told."""
         if self._state is None:
             return nodes_pb2.ServingStatus()
-        versions = [nodes_pb2.ServedVersion(endpoint=one.endpoint, version=one.version) for one in self._served]
+        versions = _versions(self._served)
         return nodes_pb2.ServingStatus(http=self._state.http, grpc=self._state.grpc, versions=versions)
 
     def want_terms(self, terms: EndpointTerms) -> None:
@@ -269,3 +270,14 @@ class ServingSupervisor:
         if served != self._served:
             self._served = served
             self._report(self.status())
+
+
+def _versions(served: tuple[ServedModel, ...]) -> list[nodes_pb2.ServedVersion]:
+    """What answers, as the broker calls it; what only stands for variants has no version of its own."""
+    places = [(place_of(one.model), one.version) for one in served]
+    with_variants = {place.endpoint for place, _ in places if place.variant}
+    return [
+        nodes_pb2.ServedVersion(endpoint=place.endpoint, variant=place.variant, version=version)
+        for place, version in places
+        if place.variant or place.endpoint not in with_variants
+    ]

@@ -13,7 +13,7 @@ import tiercel
 from tiercel.broker.cli.output import (
     ENDPOINT_COLUMNS,
     NODE_COLUMNS,
-    endpoint_row,
+    endpoint_rows,
     node_row,
     number,
     print_json,
@@ -51,12 +51,12 @@ def endpoints(
     broker: BrokerAddress = "",
     tenant: TenantName = "default",
 ) -> None:
-    """List the tenant's endpoints with the version that answers."""
+    """List the tenant's endpoints with the version that answers, or with the variants that do."""
     found = run(Target(state_dir, broker, tenant), lambda client: client.list_endpoints())
     if as_json:
         print_json([endpoint.to_json() for endpoint in found])
     elif found:
-        print_table(ENDPOINT_COLUMNS, [endpoint_row(endpoint) for endpoint in found])
+        print_table(ENDPOINT_COLUMNS, [row for endpoint in found for row in endpoint_rows(endpoint)])
     else:
         typer.echo("No endpoints; one appears with the first job that feeds it.", err=True)
 
@@ -65,6 +65,9 @@ def infer(
     endpoint: Annotated[str, typer.Argument(help="The endpoint's name.")],
     file: Annotated[str, typer.Argument(metavar="FILE", help="JSON with the inputs; '-' for standard input.")] = "-",
     *,
+    minimum_accuracy: Annotated[
+        float | None, typer.Option(help="Of an endpoint with variants: let none answer that is less accurate.")
+    ] = None,
     as_json: AsJson = False,
     state_dir: StateDir = None,
     broker: BrokerAddress = "",
@@ -72,7 +75,7 @@ def infer(
 ) -> None:
     """Ask an endpoint; inputs are a JSON object such as {"input": [[0.1, 0.2]]}, the batch dimension first."""
     inputs = _read_inputs(file)
-    result = run(Target(state_dir, broker, tenant), lambda client: client.infer(endpoint, inputs))
+    result = run(Target(state_dir, broker, tenant), lambda client: client.infer(endpoint, inputs, minimum_accuracy))
     if as_json:
         print_json(result.to_json())
     else:
@@ -101,7 +104,8 @@ def _read_inputs(file: str) -> dict[str, Any]:
 
 
 def _print_result(result: InferenceResult) -> None:
-    typer.echo(f"{result.endpoint} version {result.version or '?'}")
+    variant = f" {result.variant}" if result.variant else ""
+    typer.echo(f"{result.endpoint}{variant} version {result.version or '?'}")
     for tensor in result.outputs.values():
         typer.echo(f"{tensor.name} {tensor.datatype} {list(tensor.shape)}: {_elements(tensor)}")
 

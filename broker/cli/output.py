@@ -14,7 +14,7 @@ import typer
 from tiercel.broker.domain.jobs import JobState, TierState
 
 if TYPE_CHECKING:
-    from tiercel.broker.client import DecisionInfo, EndpointInfo, JobInfo, NodeInfo, TierInfo
+    from tiercel.broker.client import DecisionInfo, EndpointInfo, JobInfo, NodeInfo, TierInfo, VariantInfo
     from tiercel.broker.domain.endpoints import DelayWindow
     from tiercel.broker.domain.jobs import Resources
     from tiercel.broker.domain.shares import Share
@@ -38,7 +38,7 @@ _TIER_MARKS = {
 
 JOB_COLUMNS = ("ID", "NAME", "STATE", "EPOCH", "BEST", "TIERS", "CPU", "ENDPOINT", "AGE")
 NODE_COLUMNS = ("ID", "STATE", "CORES", "MEMORY", "JOBS", "RUNTIMES", "LIMITS", "SERVING")
-ENDPOINT_COLUMNS = ("NAME", "LIVE", "METRIC", "VALUE", "JOB", "DELAY", "P95", "IN TIME", "CPU", "SERVING")
+ENDPOINT_COLUMNS = ("NAME", "LIVE", "METRIC", "VALUE", "JOB", "ANSWERS", "DELAY", "P95", "IN TIME", "CPU", "SERVING")
 DECISION_COLUMNS = ("AT", "TRIGGER", "POLICY", "NODE", "CPU", "REASON")
 
 
@@ -166,15 +166,31 @@ def node_row(node: NodeInfo) -> tuple[str, ...]:
     )
 
 
-def endpoint_row(endpoint: EndpointInfo) -> tuple[str, ...]:
-    """An endpoint for :data:`ENDPOINT_COLUMNS`."""
-    live = next((version for version in endpoint.versions if version.version == endpoint.live_version), None)
+def endpoint_rows(endpoint: EndpointInfo) -> list[tuple[str, ...]]:
+    """An endpoint for :data:`ENDPOINT_COLUMNS`, and its variants, a row for each."""
+    return [_endpoint_row(endpoint), *(_variant_row(endpoint, variant) for variant in endpoint.variants)]
+
+
+def _variant_row(endpoint: EndpointInfo, variant: VariantInfo) -> tuple[str, ...]:
+    cells = (f"  {variant.name}", *_version_cells(endpoint, variant.live_version), _part(variant.answered_part))
+    return (*cells, *["" for _ in ENDPOINT_COLUMNS[len(cells) :]])
+
+
+def _version_cells(endpoint: EndpointInfo, number_of_version: int | None) -> tuple[str, ...]:
+    """Number, metric, value and job of a version that answers."""
+    live = next((version for version in endpoint.versions if version.version == number_of_version), None)
+    if live is None:
+        return ("-", "-", "-", "-")
+    return (str(live.version), live.metric, number(live.value), live.job_id)
+
+
+def _endpoint_row(endpoint: EndpointInfo) -> tuple[str, ...]:
+    count = len(endpoint.variants)
+    words = (f"{count} variant{'s' if count > 1 else ''}", "", "", "")
     return (
         endpoint.name,
-        str(endpoint.live_version or "-"),
-        live.metric if live else "-",
-        number(live.value if live else None),
-        live.job_id if live else "-",
+        *(words if count else _version_cells(endpoint, endpoint.live_version)),
+        "",
         delay_cell(endpoint),
         _milliseconds(endpoint.windows[0].p95_seconds if endpoint.windows else None),
         _part(endpoint.in_objective),
@@ -201,7 +217,7 @@ def endpoint_lines(endpoint: EndpointInfo) -> list[str]:
     limit = "not limited" if share is None else f"{_share_text(share)}: {clean(share.reason)}"
     lines = [
         f"endpoint  {endpoint.name} of {endpoint.tenant}",
-        f"node      {endpoint.node_id or '-'}, version {endpoint.live_version or '-'} answers",
+        *_answering_lines(endpoint),
         f"delay     {delay_cell(endpoint)}",
         f"share     {limit}",
     ]
@@ -211,6 +227,18 @@ def endpoint_lines(endpoint: EndpointInfo) -> list[str]:
     if endpoint.lag_seconds is not None:
         lines.append(f"lag       {_milliseconds(endpoint.lag_seconds)} of its server's event loop, not in the delays")
     return lines
+
+
+def _answering_lines(endpoint: EndpointInfo) -> list[str]:
+    node = endpoint.node_id or "-"
+    if not endpoint.variants:
+        return [f"node      {node}, version {endpoint.live_version or '-'} answers"]
+    variants = [
+        f"variant   {variant.name}, version {variant.live_version} with {number(variant.accuracy)}, "
+        f"gave {_part(variant.answered_part)} of the answers lately"
+        for variant in endpoint.variants
+    ]
+    return [f"node      {node}", *variants]
 
 
 def _window_line(window: DelayWindow) -> str:
@@ -229,7 +257,7 @@ def job_lines(job: JobInfo) -> list[str]:
         f"job       {job.id} ({clean(spec.name)}) of {job.tenant}",
         f"state     {job.state.value}" + (f": {clean(job.reason)}" if job.reason else ""),
         f"program   {' '.join([program, *map(clean, spec.arguments)])}",
-        f"endpoint  {spec.endpoint}",
+        f"endpoint  {spec.endpoint}" + (f", variant {spec.variant}" if spec.variant else ""),
         f"progress  epoch {job.epoch} of {spec.max_epochs}",
         f"metric    {spec.metric} {number(job.latest_value)} (best {number(job.best_value)}, {spec.direction.value})",
         f"node      {job.node_id or '-'}, attempt {job.attempts}, {_used(job)}",

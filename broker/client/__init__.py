@@ -19,6 +19,7 @@ from tiercel.broker.client.info import (
     StateEvent,
     TierEvent,
     TierInfo,
+    VariantInfo,
     VersionInfo,
 )
 from tiercel.broker.client.options import ClientOptions, RetryPolicy
@@ -45,6 +46,7 @@ __all__ = [
     "TierEvent",
     "TierInfo",
     "TierMissedError",
+    "VariantInfo",
     "VersionInfo",
     "load_spec",
     "parse_spec",

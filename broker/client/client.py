@@ -216,16 +216,20 @@ class Client:
             async for chunk in chunks:
                 yield chunk
 
-    async def infer(self, endpoint: str, inputs: Mapping[str, ArrayLike]) -> InferenceResult:
+    async def infer(
+        self, endpoint: str, inputs: Mapping[str, ArrayLike], minimum_accuracy: float | None = None
+    ) -> InferenceResult:
         """Ask an endpoint's live version, over HTTP by the Open Inference Protocol.
 
         Args:
             endpoint: Its name.
             inputs: A NumPy array or nested lists for each input, the batch dimension first.
+            minimum_accuracy: Of an endpoint with variants: none below it answers. None for any.
 
         Raises:
             NotFoundError: The tenant has no such endpoint.
-            InvalidSpecError: An input is missing, unknown, or of the wrong shape or type.
+            InvalidSpecError: An input is missing, unknown, or of the wrong shape or type, or no variant is accurate
+                enough.
             UnavailableError: No version answers yet.
         """
         if self._inference is None:
@@ -233,7 +237,7 @@ class Client:
             from tiercel.broker.client.inference import InferenceClient
 
             self._inference = InferenceClient(self._options.infer_deadline_seconds)
-        return await self._inference.infer(endpoint, inputs, self.list_endpoints)
+        return await self._inference.infer(endpoint, inputs, self.list_endpoints, minimum_accuracy)
 
     async def _check_finished(self, job_id: str) -> None:
         # The broker ends a stream when the job has finished, and also when it stops itself.

@@ -60,11 +60,15 @@ class InferenceResult:
         endpoint: Its name.
         version: The version that answered.
         outputs: By name.
+        variant: The variant that answered; empty for an endpoint without variants.
+        accuracy: What is known of that version's accuracy, a fraction; None where nothing is said.
     """
 
     endpoint: str
     version: int | None
     outputs: Mapping[str, Tensor]
+    variant: str = ""
+    accuracy: float | None = None
 
     def to_json(self) -> Json:
         """The same as JSON types."""
@@ -72,7 +76,13 @@ class InferenceResult:
             {"name": tensor.name, "datatype": tensor.datatype, "shape": list(tensor.shape), "data": tensor.tolist()}
             for tensor in self.outputs.values()
         ]
-        return {"endpoint": self.endpoint, "version": self.version, "outputs": outputs}
+        return {
+            "endpoint": self.endpoint,
+            "variant": self.variant,
+            "version": self.version,
+            "accuracy": self.accuracy,
+            "outputs": outputs,
+        }
 
 
 class InferenceClient:
@@ -92,7 +102,11 @@ class InferenceClient:
         await self._session.close()
 
     async def infer(
-        self, endpoint: str, inputs: Mapping[str, ArrayLike], list_endpoints: ListEndpoints
+        self,
+        endpoint: str,
+        inputs: Mapping[str, ArrayLike],
+        list_endpoints: ListEndpoints,
+        minimum_accuracy: float | None = None,
     ) -> InferenceResult:
         """Ask an endpoint; see :meth:`Client.infer`.
 
@@ -100,27 +114,29 @@ class InferenceClient:
             endpoint: Its name.
             inputs: For each input of the model.
             list_endpoints: Tells where endpoints answer.
+            minimum_accuracy: Variants below it do not answer; None for any.
         """
+        hints = {} if minimum_accuracy is None else {"parameters": {"minimum_accuracy": minimum_accuracy}}
         if endpoint in self._addresses:
             try:
-                return await self._infer(endpoint, inputs)
+                return await self._infer(endpoint, inputs, hints)
             except UnavailableError:
                 # It may have moved: look again, once.
                 self._forget(endpoint)
         self._addresses[endpoint] = await _find(endpoint, list_endpoints)
-        return await self._infer(endpoint, inputs)
+        return await self._infer(endpoint, inputs, hints)
 
     def _forget(self, endpoint: str) -> None:
         self._addresses.pop(endpoint, None)
         self._datatypes.pop(endpoint, None)
 
-    async def _infer(self, endpoint: str, inputs: Mapping[str, ArrayLike]) -> InferenceResult:
+    async def _infer(self, endpoint: str, inputs: Mapping[str, ArrayLike], hints: Json) -> InferenceResult:
         url = f"http://{self._addresses[endpoint]}/v2/models/{endpoint}"
         if endpoint not in self._datatypes:
             metadata = await self._request("GET", url)
             self._datatypes[endpoint] = {tensor["name"]: tensor["datatype"] for tensor in metadata["inputs"]}
         tensors = _tensors(inputs, self._datatypes[endpoint])
-        return _result(endpoint, await self._request("POST", f"{url}/infer", {"inputs": tensors}))
+        return _result(endpoint, await self._request("POST", f"{url}/infer", {"inputs": tensors, **hints}))
 
     async def _request(self, method: str, url: str, body: Json | None = None) -> Any:
         try:
@@ -196,6 +212,7 @@ def _flat(nested: Any, shape: list[int], name: str) -> Iterable[Any]:
 
 def _result(endpoint: str, answer: Any) -> InferenceResult:
     version = str(answer.get("model_version", ""))
+    said = answer.get("parameters") or {}
     outputs = {
         output["name"]: Tensor(
             name=output["name"],
@@ -205,7 +222,8 @@ def _result(endpoint: str, answer: Any) -> InferenceResult:
         )
         for output in answer["outputs"]
     }
-    return InferenceResult(endpoint, int(version) if version.isdigit() else None, outputs)
+    number = int(version) if version.isdigit() else None
+    return InferenceResult(endpoint, number, outputs, str(said.get("variant", "")), said.get("accuracy"))
 
 
 def _leaves(data: Any) -> Iterable[Any]:

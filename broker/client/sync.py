@@ -110,9 +110,11 @@ class SyncClient:
         """See :meth:`Client.logs`."""
         return self._iterate(self._client.logs(job_id, follow=follow, offset=offset))
 
-    def infer(self, endpoint: str, inputs: Mapping[str, ArrayLike]) -> InferenceResult:
+    def infer(
+        self, endpoint: str, inputs: Mapping[str, ArrayLike], minimum_accuracy: float | None = None
+    ) -> InferenceResult:
         """See :meth:`Client.infer`."""
-        return self._run(self._client.infer(endpoint, inputs))
+        return self._run(self._client.infer(endpoint, inputs, minimum_accuracy))
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         if self._loop is None:

@@ -139,7 +139,7 @@ class Endpoints:
             "outputs": described(session.outputs),
             "parameters": {
                 "variants": endpoint.described(),
-                "objective_seconds": endpoint.objective,
+                "objective_seconds": endpoint.objective_wanted,
                 "utility": chosen.utility.form,
                 "scheduler": chosen.scheduler,
             },

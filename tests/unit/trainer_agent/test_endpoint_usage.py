@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tiercel.trainer_agent.endpoint_usage import ServingUsage, Totals, UsageMeter
+from tiercel.trainer_agent.endpoint_usage import ServingUsage, Totals, UsageMeter, usage_from_json
 from tiercel.v1 import common_pb2, nodes_pb2
 
 
@@ -86,3 +86,20 @@ def test_failures_answers_on_time_and_windows_are_told() -> None:
     (message,) = meter.take()
     assert (message.failures, message.on_time, list(message.windows)) == (2, 4, [window])
     assert meter.lag_seconds == 0.25
+
+
+def test_answers_of_each_variant_are_told() -> None:
+    meter = UsageMeter()
+
+    def counted(uptime: float, small: int, large: int) -> ServingUsage:
+        line = {"name": "a", "requests": small + large, "answers": small + large, "delay_seconds": 0, "cpu_seconds": 0}
+        content = line | {"answered_by": {"small": small, "large": large}}
+        return usage_from_json({"uptime_seconds": uptime, "models": [content]})
+
+    meter.note(counted(1.0, 5, 2))
+    meter.note(counted(2.0, 8, 2))
+    (told,) = meter.take()
+    assert dict(told.answered_by) == {"small": 3}
+    meter.note(counted(3.0, 9, 4))
+    (told,) = meter.take()
+    assert dict(told.answered_by) == {"small": 1, "large": 2}
