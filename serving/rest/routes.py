@@ -35,6 +35,7 @@ from tiercel.serving.rest.messages import (
     error_response,
     json_response,
 )
+from tiercel.serving.rest.packing import PackedAnswer, coding_for
 from tiercel.serving.rest.table import RouteTable
 from tiercel.serving.tasks import StartTask
 
@@ -124,12 +125,18 @@ class Routes:
         Returns:
             What to cancel when the caller goes away, if that is of use; ``respond`` is not called after it.
         """
+        headers = request.head.headers
+        packed: PackedAnswer | None = None
         try:
             found = self._table.find(request.head.method, request.head.target)
-            if b"content-encoding" in request.head.headers and _is_packed(request):
+            if b"content-encoding" in headers and _is_packed(request):
                 self._start_task(_unpack(self._inflater_or_refusal(), request, respond, self.handle), "unpack")
                 return None
-            return found.handler(request, found.parameters, respond)
+            if b"accept-encoding" in headers and (coding := coding_for(headers[b"accept-encoding"])) is not None:
+                packed = PackedAnswer(respond, coding, self._start_task)
+                respond = packed.respond
+            work = found.handler(request, found.parameters, respond)
+            return work if work is None or packed is None else packed.instead_of(work)
         except ServingError as error:
             respond(error_response(error))
         except Exception as error:

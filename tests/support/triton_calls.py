@@ -36,6 +36,7 @@ def calls(kind: str, address: str) -> dict[str, Any]:
     index = client.get_model_repository_index(**as_json)
     said["index"] = sorted((line["name"], line["state"]) for line in (index["models"] if kind == "grpc" else index))
     said["infer"] = infer(triton, client)
+    said["packed"] = [packed(triton, client, kind, coding) for coding in ("gzip", "deflate")]
     said["words"] = words(triton, client)
     if kind == "grpc":
         said["stream"] = stream(triton, client)
@@ -100,6 +101,19 @@ def stream(triton: Any, client: Any) -> Any:
         [result.get_response().id, result.as_numpy("y").tolist()] if error is None else ["error", error.message()]
         for result, error in found
     )
+
+
+def packed(triton: Any, client: Any, kind: str, coding: str) -> bool:
+    """Whether a large inference, packed as far as the client can ask for it, is answered with the right values."""
+    value = np.arange(4 * 4096, dtype=np.float32).reshape(4096, 4)
+    tensor = triton.InferInput("x", [4096, 4], "FP32")
+    tensor.set_data_from_numpy(value)
+    if kind == "grpc":
+        asked = {"compression_algorithm": coding}
+    else:
+        asked = {"request_compression_algorithm": coding, "response_compression_algorithm": coding}
+    result = client.infer("plus", [tensor], **asked)
+    return bool((result.as_numpy("y") == value + 3).all())
 
 
 def words(triton: Any, client: Any) -> list[str]:

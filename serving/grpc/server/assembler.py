@@ -11,7 +11,7 @@ class Assembler:
 
     Args:
         max_message_bytes: Largest message, compressed or not.
-        compressed: Whether messages may be compressed with gzip.
+        compressed: Whether messages may be compressed.
         budget: Bytes that all calls together may hold of messages that are not whole yet.
     """
 

@@ -149,13 +149,13 @@ class Listener:
             path = request.path[:200].decode("latin-1")
             raise CallError(Status.UNIMPLEMENTED, f"there is no method {path}")
         encoding = fields.get(b"grpc-encoding", wire.IDENTITY)
-        if encoding not in {wire.IDENTITY, wire.GZIP}:
-            raise CallError(Status.UNIMPLEMENTED, "grpc-encoding must be identity or gzip")
+        if encoding not in wire.ENCODINGS:
+            raise CallError(Status.UNIMPLEMENTED, "grpc-encoding must be identity, deflate or gzip")
         timeout = fields.get(b"grpc-timeout")
         return CallHead(
             method,
             None if timeout is None else wire.read_timeout(timeout),
-            encoding == wire.GZIP,
+            encoding != wire.IDENTITY,
             wire.read_metadata(request.fields),
         )
 

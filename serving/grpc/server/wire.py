@@ -19,13 +19,15 @@ from tiercel.serving.http2 import hpack
 from tiercel.serving.http2.hpack import Field
 
 PREFIX = struct.Struct(">BI")
-GZIP = b"gzip"
 IDENTITY = b"identity"
+ENCODINGS = frozenset({IDENTITY, b"deflate", b"gzip"})
+"""In which messages of requests may come."""
 
 Metadata = dict[str, str | bytes]
 
 _UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
+_ZLIB_OR_GZIP = 32 + zlib.MAX_WBITS
 _MAX_MESSAGE = 1000  # characters of a status message, so that it fits a frame however it is encoded
 _PRINTABLE = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 
@@ -87,7 +89,7 @@ def trailers_only(status: Status, message: str) -> bytes:
     """The header block that is the whole answer of a call that failed."""
     fields = [(b":status", b"200"), _CONTENT_TYPE, *_status_fields(status, message)]
     if status is Status.UNIMPLEMENTED:
-        fields.append((b"grpc-accept-encoding", b"identity,gzip"))
+        fields.append((b"grpc-accept-encoding", b"identity,deflate,gzip"))
     return hpack.encode(fields)
 
 
@@ -145,20 +147,20 @@ def read_metadata(fields: Iterable[Field]) -> Metadata:
 
 
 def decompress(data: bytes, limit: int) -> bytes:
-    """A message that was compressed with gzip.
+    """A message that was compressed with gzip, or with deflate in zlib's form; it says itself which.
 
     Raises:
-        CallError: It is not gzip's, or over ``limit`` bytes.
+        CallError: It is neither, or over ``limit`` bytes.
     """
-    decompressor = zlib.decompressobj(wbits=31)
+    decompressor = zlib.decompressobj(wbits=_ZLIB_OR_GZIP)
     try:
         message = decompressor.decompress(data, limit + 1)
     except zlib.error as error:
-        raise CallError(Status.INTERNAL, f"the message is not gzip's: {error}") from error
+        raise CallError(Status.INTERNAL, f"the message is not compressed as it says: {error}") from error
     if len(message) > limit:
         raise too_large(limit)
     if not decompressor.eof or decompressor.unused_data:
-        raise CallError(Status.INTERNAL, "the message is not one whole gzip stream")
+        raise CallError(Status.INTERNAL, "the message is not one whole compressed stream")
     return message
 
 

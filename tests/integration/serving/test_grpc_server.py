@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import zlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -289,7 +290,7 @@ EMPTY = b"\0\0\0\0\0"
         (
             EMPTY,
             {b"grpc-encoding": b"snappy"},
-            {b"grpc-status": b"12", b"grpc-accept-encoding": b"identity,gzip"},
+            {b"grpc-status": b"12", b"grpc-accept-encoding": b"identity,deflate,gzip"},
         ),
         (EMPTY, {b"grpc-timeout": b"1x"}, {b"grpc-status": b"3"}),
         (EMPTY, {b"x-bin": b"*"}, {b"grpc-status": b"3"}),
@@ -300,6 +301,11 @@ EMPTY = b"\0\0\0\0\0"
         (b"\x01\0\0\0\0", {}, {b"grpc-status": b"13"}),
         (b"\x02\0\0\0\0", {}, {b"grpc-status": b"13"}),
         (b"\x01\0\0\0\x03abc", {b"grpc-encoding": b"gzip"}, {b"grpc-status": b"13"}),
+        (
+            b"\x01\0\0\0\x08" + zlib.compress(b""),
+            {b"grpc-encoding": b"deflate"},
+            {b"grpc-status": b"0"},
+        ),
         (b"\x01\0\0\0\x14" + gzip.compress(b"", mtime=0), {b"grpc-encoding": b"gzip"}, {b"grpc-status": b"0"}),
     ],
 )

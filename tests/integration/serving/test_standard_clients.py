@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,7 @@ def test_tritonclient_gets_right_answers(server: ServingProcess, kind: str) -> N
     assert said["metadata"]["versions"] == ["3"]
     assert said["index"] == [["bad", "UNAVAILABLE"], ["plus", "READY"], ["words", "READY"]]
     assert said["infer"] == ["3", "7", PLUS]
+    assert said["packed"] == [True, True]
     assert said["words"] == ["a", "é"]
     statuses = (
         ["404", "400", "422"]
@@ -81,6 +84,26 @@ def test_grpc_health_and_reflection(server: ServingProcess) -> None:
         (answer,) = reflection.ServerReflectionInfo(iter([question]), timeout=30)
         names = {service.name for service in answer.list_services_response.service}
     assert {"inference.GRPCInferenceService", "grpc.health.v1.Health"} <= names
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+def test_a_large_answer_is_packed_for_those_who_ask(server: ServingProcess, coding: str) -> None:
+    values = [[0.0, 1.0, 2.0, 3.0]] * 4096
+    question: dict[str, Any] = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [4096, 4], "data": values}]}
+    path = "/v2/models/plus/infer"
+    plain = server.request("POST", path, question)
+    assert not {"content-encoding", "vary"} & set(plain.headers)
+    answer = server.request("POST", path, question, {"Accept-Encoding": coding})
+    assert (answer.headers["content-encoding"], answer.headers["vary"]) == (coding, "Accept-Encoding")
+    assert len(answer.body) < len(plain.body) / 10
+    assert (gzip if coding == "gzip" else zlib).decompress(answer.body) == plain.body
+    question["outputs"] = [{"name": "y", "parameters": {"binary_data": True}}]
+    binary = server.request("POST", path, question, {"Accept-Encoding": coding})
+    body = (gzip if coding == "gzip" else zlib).decompress(binary.body)
+    head = json.loads(body[: int(binary.headers["inference-header-content-length"])])
+    assert head["outputs"][0]["parameters"]["binary_data_size"] == 4 * 4 * 4096
+    small = server.request("GET", "/v2", headers={"Accept-Encoding": coding})
+    assert "content-encoding" not in small.headers
 
 
 def test_bad_http_from_the_network(server: ServingProcess) -> None:
