@@ -15,6 +15,8 @@ from tiercel.serving.batching.batcher import Batcher
 from tiercel.serving.canary.plan import CanaryPlan
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.errors import StartupError
+from tiercel.serving.execution.placement import MemoryOptions, Placement, placement
+from tiercel.serving.execution.providers import CudaOptions, read_order
 from tiercel.serving.grpc.adapter import GrpcServer, InferenceServicer, grpc_limits
 from tiercel.serving.models.descriptions import Descriptions
 from tiercel.serving.models.lifecycle import Lifecycle
@@ -105,7 +107,7 @@ class Server:
         options = BuildOptions(
             settings.model_threads, settings.inline_budget, settings.max_model_bytes, settings.max_batch_rows
         )
-        loader = Loader(verifier, options)
+        loader = Loader(verifier, options, _placement(settings))
         endpoints = Endpoints(settings.repository, registry, workers, settings.max_pending, settings.request_timeout)
         canary = CanaryPlan(settings.canary_fraction, settings.canary_seconds)
         lifecycle = Lifecycle(settings.repository, registry, loader, tasks.start, endpoints=endpoints, canary=canary)
@@ -220,6 +222,23 @@ def _hand_over_on_signal(tasks: TaskOwner, renewal: Renewal, serving: asyncio.Ev
         await renewal.on_signal()
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: tasks.start(hand_over(), "hand over"))
+
+
+def _placement(settings: Settings) -> Placement:
+    """Where models run, as it is set."""
+    options = CudaOptions(
+        settings.accelerator_device,
+        settings.cudnn_conv_algo_search,
+        tf32=settings.accelerator_tf32,
+        has_priority=settings.accelerator_priority,
+    )
+    room = MemoryOptions(
+        settings.accelerator_memory,
+        settings.accelerator_model_memory,
+        settings.accelerator_size_factor,
+        may_move=settings.swap_over_cpu,
+    )
+    return placement(read_order(settings.providers), options, room)
 
 
 def _add_gauges(metrics: Metrics, http: HttpServer, plane: DataPlane) -> None:
