@@ -27,8 +27,9 @@ class ProductError(Exception):
 
 
 def tiercel_command(*arguments: str) -> list[str]:
-    """The command line of ``tiercel`` in this Python environment."""
-    return [str(Path(sys.executable).parent / "tiercel"), *arguments]
+    """The command line of ``tiercel`` in this Python environment; of this tree where it is not installed."""
+    installed = Path(sys.executable).parent / "tiercel"
+    return [*([str(installed)] if installed.exists() else [sys.executable, "-m", "tiercel"]), *arguments]
 
 
 class Product:

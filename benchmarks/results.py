@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import math
 import operator
+import os
 import platform
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -13,8 +14,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
-
-import psutil
 
 RESULTS = Path(__file__).parent / "results"
 """Where result files are kept."""
@@ -168,8 +167,8 @@ def describe_machine() -> Json:
     """The machine as far as figures depend on it; nothing that names it or its users."""
     return {
         "cpu": _cpu_model(),
-        "cores": psutil.cpu_count() or 1,
-        "memory_bytes": psutil.virtual_memory().total,
+        "cores": os.cpu_count() or 1,
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "kernel": platform.release(),
         "cgroup": _cgroup_version(),
     }

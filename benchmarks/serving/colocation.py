@@ -79,7 +79,7 @@ async def run_colocation(wanted: Sequence[Wanted], folder: Path, tell: Callable[
         cores = psutil.cpu_count() or 1
         for index in range(cores):
             await client.submit(_spec(f"training-{index}", index, wanted[0].objective))
-        body = await _live_body(f"http://{product.addresses['serving_http']}", "training-0")
+        body = await live_body(f"http://{product.addresses['serving_http']}", "training-0")
         tell(f"{cores} training processes run, and the endpoint of the first is live")
         await asyncio.sleep(SETTLE_SECONDS)
         for each in wanted:
@@ -103,8 +103,12 @@ def _spec(name: str, seed: int, objective: float) -> JobSpec:
     return long.spec(name, seed, "process", objective_seconds=objective)
 
 
-async def _live_body(server: str, endpoint: str) -> Body:
-    """A binary request for the endpoint, as soon as it has a version."""
+async def live_body(server: str, endpoint: str) -> Body:
+    """A binary request for the endpoint, as soon as it has a version.
+
+    Raises:
+        UnavailableError: It got none in time.
+    """
     give_up = time.monotonic() + LIVE_SECONDS
     async with aiohttp.ClientSession() as session:
         while time.monotonic() < give_up:

@@ -1,0 +1,55 @@
+"""What this Python can do here, found out in a process of its own: ``python -m benchmarks.gpu_check.facts``.
+
+Whoever has asked a driver for its devices may hold memory on them; the checks themselves are to be alone there.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from typing import Any
+
+Json = dict[str, Any]
+
+_SECONDS = 90.0
+
+
+def look() -> Json:
+    """Facts of this process: ``torch``, ``cuda`` (a version, or why there is none), ``device``, ``providers``."""
+    facts: Json = {"torch": "", "cuda": "", "device": None, "providers": []}
+    if importlib.util.find_spec("torch") is None:
+        return facts
+    import torch
+
+    facts["torch"] = torch.__version__
+    if torch.cuda.is_available():
+        about = torch.cuda.get_device_properties(0)
+        uuid = getattr(about, "uuid", None)
+        facts["cuda"] = torch.version.cuda or ""
+        facts["device"] = {
+            "name": about.name,
+            "memory_bytes": about.total_memory,
+            "id": f"GPU-{uuid}" if uuid is not None else "",
+        }
+    if importlib.util.find_spec("onnxruntime") is not None:
+        import onnxruntime
+
+        facts["providers"] = list(onnxruntime.get_available_providers())
+    return facts
+
+
+def find() -> Json:
+    """The facts, from a process of its own; without a device where that process fails."""
+    try:
+        command = [sys.executable, "-m", "benchmarks.gpu_check.facts"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=True)
+        facts: Json = json.loads(done.stdout.splitlines()[-1])
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
+        return {"torch": "", "cuda": "", "device": None, "providers": [], "problem": str(error)}
+    return facts
+
+
+if __name__ == "__main__":
+    print(json.dumps(look()))

@@ -1,0 +1,182 @@
+"""What a check is, what it finds, and how checks are run one after the other within a time. Knows no accelerator."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from benchmarks.results import Bar
+
+Json = dict[str, Any]
+
+
+class CheckError(Exception):
+    """A check cannot go on; the message says why, for whoever runs it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of the table.
+
+    Attributes:
+        what: Was measured.
+        value: As people read it; empty for what was not run.
+        bar: What it has to be, if anything.
+        note: What else is to be known; for what was not run, or failed, why.
+        failed: Whether the check broke.
+    """
+
+    what: str
+    value: str = ""
+    bar: Bar | None = None
+    note: str = ""
+    failed: bool = False
+
+    @property
+    def verdict(self) -> str:
+        """In a word or two; empty for a figure that is only told."""
+        if self.failed:
+            return "FAILED"
+        if not self.value:
+            return "not run"
+        if self.bar is None:
+            return ""
+        return "holds" if self.bar.holds else "MISSED"
+
+    @property
+    def goal(self) -> str:
+        """What it has to be, with its unit; empty for a figure that is only told."""
+        return f"{self.bar.goal} {self.bar.unit}".rstrip() if self.bar is not None else ""
+
+
+@dataclass(slots=True)
+class Findings:
+    """What a check found so far; what it was cut short in stays.
+
+    Attributes:
+        rows: For the table.
+        figures: For the result file; JSON types.
+    """
+
+    rows: list[Row] = field(default_factory=list)
+    figures: Json = field(default_factory=dict)
+
+    def add(self, what: str, value: float | None, unit: str = "", goal: str = "", note: str = "") -> None:
+        """Take in a figure.
+
+        Args:
+            what: Was measured.
+            value: What came out; None when there was nothing to measure, which does not hold.
+            unit: Of the value.
+            goal: What it has to be, such as ``<= 3``; empty for a figure that is only told.
+            note: What else is to be known.
+        """
+        rounded = None if value is None else round(value, 4)
+        bar = Bar(what, rounded, goal, unit) if goal else None
+        shown = "not measured" if value is None else f"{value:,.4g} {unit}".rstrip()
+        self.rows.append(Row(what, shown, bar, note))
+
+
+@dataclass(slots=True)
+class Setting:
+    """What all checks are given.
+
+    Attributes:
+        device: ``cuda`` or ``cpu``.
+        quick: Whether a little is enough: to see that it works, and not how well.
+        folder: For logs and whatever they write.
+        tell: Takes a line for people about each step.
+        facts: What this machine's Python can do; see :mod:`benchmarks.gpu_check.facts`.
+        steps_per_second: Of the training alone, once that was measured; later checks size their work by it.
+    """
+
+    device: str
+    quick: bool
+    folder: Path
+    tell: Callable[[str], None]
+    facts: Mapping[str, Any]
+    steps_per_second: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One of the checks.
+
+    Attributes:
+        name: In a word; the module of this package with its ``run(setting, findings)``.
+        about: For people.
+        seconds: Its part of the whole time, when that is :data:`WHOLE_SECONDS`.
+        needs: What has to be installed: modules, and what to ``pip install`` for them.
+    """
+
+    name: str
+    about: str
+    seconds: float
+    needs: Mapping[str, str]
+
+    def missing(self) -> str:
+        """What is not installed, as a sentence; empty when nothing is missing."""
+        names = [package for module, package in self.needs.items() if not _is_installed(module)]
+        return f"needs: pip install {' '.join(names)}" if names else ""
+
+    async def run(self, setting: Setting, findings: Findings) -> None:
+        """Run it; its module is loaded only now, so that what is not there hinders no other check."""
+        module = importlib.import_module(f"benchmarks.gpu_check.{self.name}")
+        await cast("Callable[[Setting, Findings], Awaitable[None]]", module.run)(setting, findings)
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of the package that it would be in
+        return False
+
+
+WHOLE_SECONDS = 450.0
+"""All checks together, on a machine with an accelerator."""
+
+
+async def run_checks(checks: Sequence[Check], setting: Setting, seconds: float) -> dict[str, Findings]:
+    """Run checks one after the other; none of them can break another, or take its time.
+
+    Args:
+        checks: In order.
+        setting: For all of them.
+        seconds: For all of them; each gets its part, and what those before it left over.
+    """
+    found: dict[str, Findings] = {}
+    end = time.monotonic() + seconds
+    for number, check in enumerate(checks):
+        later = sum(other.seconds for other in checks[number + 1 :]) * seconds / sum(each.seconds for each in checks)
+        found[check.name] = await _run(check, setting, end - time.monotonic() - later)
+    return found
+
+
+async def _run(check: Check, setting: Setting, seconds: float) -> Findings:
+    findings = Findings()
+    if missing := check.missing():
+        findings.rows.append(Row(check.about, note=missing))
+        return findings
+    setting.tell(f"{check.name}: {check.about}")
+    try:
+        async with asyncio.timeout(seconds):
+            await check.run(setting, findings)
+    except TimeoutError:
+        findings.rows.append(Row(check.about, note=f"cut short after {seconds:.0f} s (--minutes)", failed=True))
+    except Exception as error:  # whatever breaks one check must not hide what the others find
+        findings.rows.append(Row(check.about, note=explain(error), failed=True))
+    return findings
+
+
+def explain(error: BaseException) -> str:
+    """An error in a line; of a group the first."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    text = " ".join(str(error).split())[:300]
+    return text if isinstance(error, CheckError) else f"{type(error).__name__}: {text}"

@@ -1,0 +1,116 @@
+"""A training held to shares of a device's time by the trainer library: what it really gets."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+
+from benchmarks.gpu_check import figures
+from benchmarks.gpu_check.frame import Findings, Setting
+from benchmarks.gpu_check.processes import TrainerProcess
+from benchmarks.gpu_check.utilisation import accelerators, watching
+from benchmarks.gpu_check.workloads import training_on
+from tiercel.trainer_agent.devices.contract import Accelerators
+
+SHARES = (1.0, 0.5, 0.25)
+CHANGE = (0.25, 0.5)
+NEIGHBOURS = (0.7, 0.3)
+ERROR_GOAL = "<= 3"
+FOLLOW_GOAL = "<= 5"
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """How long things are measured, in seconds.
+
+    Attributes:
+        settle: Before each measurement.
+        measure: Each share.
+        follow: After a change.
+    """
+
+    settle: float = 2.0
+    measure: float = 10.0
+    follow: float = 8.0
+
+
+async def run(setting: Setting, findings: Findings) -> None:
+    """Shares alone, a change of share, and two neighbours at once."""
+    times = Times(0.5, 2.0, 3.0) if setting.quick else Times()
+    workload = training_on(setting.device)
+    log = setting.folder / "pacing.log"
+    async with AsyncExitStack() as stack:
+        found = await stack.enter_async_context(accelerators(setting))
+        one = await stack.enter_async_context(TrainerProcess(setting.device, workload, log))
+        other = await stack.enter_async_context(TrainerProcess(setting.device, replace(workload, seed=1), log))
+        # Both get ready first: what starting costs is nobody's measurement.
+        await one.ready()
+        await other.ready()
+        for share in SHARES:
+            await _share(one, share, times, found, setting, findings)
+        await _change(one, times, setting, findings)
+        await _neighbours(one, other, times, setting, findings)
+    findings.figures["last_loss"] = one.loss
+
+
+async def _share(
+    training: TrainerProcess, share: float, times: Times, found: Accelerators, setting: Setting, findings: Findings
+) -> None:
+    setting.tell(f"pacing: one training, share {share:g}")
+    await training.allow(share)
+    await asyncio.sleep(times.settle)
+    async with watching(found, setting) as watched:
+        got = await training.measure(times.measure)
+    alone = setting.steps_per_second
+    if share == 1:
+        alone = setting.steps_per_second = got.steps_per_second
+    work = got.steps_per_second / alone if alone else None
+    note = f"got {got.share:.3f} of the device's time; {got.steps_per_second:.1f} steps/s"
+    note += "" if work is None else f", {work:.0%} of alone"
+    note += "" if watched.mean is None else f"; the driver says {watched.mean:.0%}"
+    findings.figures[f"share {share:g}"] = {
+        "share": got.share,
+        "steps_per_second": got.steps_per_second,
+        "part_of_alone": work,
+        "utilisation": watched.mean,
+    }
+    if share == 1:
+        # Nothing holds it back: what is missing to 1 is the script's own time between steps.
+        findings.add("share 1: device time got", got.share * 100, "%", note=note)
+    else:
+        findings.add(f"share {share:g}: error", figures.points(got.share, share), "points", ERROR_GOAL, note)
+
+
+async def _change(training: TrainerProcess, times: Times, setting: Setting, findings: Findings) -> None:
+    before, after = CHANGE
+    setting.tell(f"pacing: the share goes from {before:g} to {after:g} while it trains")
+    await training.allow(before)
+    await asyncio.sleep(times.settle)
+    changed_at = await training.allow(after)
+    await asyncio.sleep(times.follow)
+    seconds = figures.followed_after(list(training.told), changed_at, after)
+    findings.figures["change followed after"] = seconds
+    note = f"to the end of the first second within {figures.TOLERANCE * 100:.0f} points"
+    findings.add(f"share {before:g} to {after:g} live: followed after", seconds, "s", FOLLOW_GOAL, note)
+
+
+async def _neighbours(
+    one: TrainerProcess, other: TrainerProcess, times: Times, setting: Setting, findings: Findings
+) -> None:
+    setting.tell(f"pacing: two trainings at once, shares {NEIGHBOURS[0]:g} and {NEIGHBOURS[1]:g}")
+    for training, share in zip((one, other), NEIGHBOURS, strict=True):
+        await training.allow(share)
+    await asyncio.sleep(times.settle)
+    both = await asyncio.gather(one.measure(times.measure), other.measure(times.measure))
+    for got, share in zip(both, NEIGHBOURS, strict=True):
+        work = got.steps_per_second / setting.steps_per_second if setting.steps_per_second else 0.0
+        findings.figures[f"neighbour {share:g}"] = {
+            "share": got.share,
+            "steps_per_second": got.steps_per_second,
+            "part_of_alone": work,
+        }
+        # Events also count while the device works for the neighbour, so that the work done may be less than the share.
+        note = f"got {got.share:.3f} by its events; {got.steps_per_second:.1f} steps/s, {work:.0%} of alone"
+        name = f"neighbours at once, share {share:g}: error"
+        findings.add(name, figures.points(got.share, share), "points", ERROR_GOAL, note)
