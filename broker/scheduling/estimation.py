@@ -1,7 +1,7 @@
 """What a job's reports say about its learning: how fast it improves, and where it levels off.
 
 Everything is measured per CPU second, never per second on the wall, so that a job that was given little does not look
-like a job that learns slowly.
+like a job that learns slowly. Of a job that keeps an accelerator busier than the CPU, per second of that.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class Curve:
     """A job's reports, ready for arithmetic.
 
     Attributes:
-        spent: CPU seconds used since the first report, never decreasing. Wall seconds while no CPU time was measured.
+        spent: CPU seconds used since the first report, never decreasing; of a job that used more seconds of its
+            accelerators since then, those instead. Wall seconds while nothing was measured.
         quality: The metric, turned so that larger is better, divided by ``scale``: within [-1, 1].
         scale: What one unit of ``quality`` is in units of the metric.
         target: The next tier's target in units of ``quality``.
@@ -97,7 +98,7 @@ def curve_of(observations: Sequence[Observation], direction: Direction, target: 
 def _finite(observations: Sequence[Observation]) -> tuple[list[float], list[float], list[float]]:
     """Values, CPU seconds and times of the reports in which all three are finite."""
     values = [seen.value for seen in observations]
-    counters = [seen.cpu_seconds for seen in observations]
+    counters = _dominant(observations)
     times = [seen.at for seen in observations]
     # A sum is finite only if all its parts are; it may overflow all the same, which the long way settles.
     if math.isfinite(sum(values) + sum(counters) + sum(times)):
@@ -106,6 +107,15 @@ def _finite(observations: Sequence[Observation]) -> tuple[list[float], list[floa
         index for index, parts in enumerate(zip(values, counters, times, strict=True)) if all(map(math.isfinite, parts))
     ]
     return [values[i] for i in kept], [counters[i] for i in kept], [times[i] for i in kept]
+
+
+def _dominant(observations: Sequence[Observation]) -> list[float]:
+    """The counter of what the job used more of since its first report: CPU seconds, or seconds of its accelerators."""
+    cpu = [seen.cpu_seconds for seen in observations]
+    if not observations or not observations[-1].accelerator_seconds > observations[0].accelerator_seconds:
+        return cpu
+    devices = [seen.accelerator_seconds for seen in observations]
+    return devices if devices[-1] - devices[0] > cpu[-1] - cpu[0] else cpu
 
 
 def growth(curve: Curve, window: int) -> float | None:

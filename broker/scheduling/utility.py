@@ -14,6 +14,8 @@ showed that this is where most of the gain lies, whatever the order (live §3). 
 * new jobs keep a larger floor until they have shown something (``exploration``);
 * a tier out of reach loses its place in line, its tenant is told, progress brings it back (:mod:`.utility_outlook`);
 * nobody is kept waiting for much longer than under equal sharing (:mod:`.utility_guard`);
+* jobs that use accelerators get what they can use of both, and compete for what they are short of
+  (:mod:`.utility_devices`);
 * waiting jobs go where the least work is left, running ones move where a node would idle (:mod:`.utility_moves`);
 * endpoints with a delay objective get what their requests need, and are only limited where they compete with each
   other (:mod:`.utility_contest`); jobs share what answers leave, and less than that while answers come late
@@ -32,6 +34,7 @@ from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.interface import Assignment, EndpointView, JobView, NodeView, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.placement import Placement, jobs_by_node, place, submission_order
 from tiercel.broker.scheduling.utility_contest import serve
+from tiercel.broker.scheduling.utility_devices import job_needs
 from tiercel.broker.scheduling.utility_guard import Account, FairClock, advanced, fair_finishes
 from tiercel.broker.scheduling.utility_lines import Line, Pass, share_out
 from tiercel.broker.scheduling.utility_looks import Held, look
@@ -166,8 +169,14 @@ class UtilityPolicy:
         if not waited and len(held.views.keys() ^ last.due.keys()) <= _FEW * len(held.views):
             return last
         cores = {node.id: left.get(node.id, node.cpu_cores) for node in snapshot.nodes if node.cpu_cores > 0}
+        fair_fraction = _fair_fraction(snapshot)
         jobs = {
-            job.id: Account(job.submitted_at, 0.0, job.resources.cpu_cores, spent_by(job) + held.records[job.id].to_end)
+            job.id: Account(
+                job.submitted_at,
+                0.0,
+                _fair_cores(job, held.records[job.id], fair_fraction),
+                spent_by(job) + held.records[job.id].to_end,
+            )
             for job in sorted(snapshot.jobs, key=submission_order)
         }
         clock = advanced(last.clock, snapshot.now, cores, jobs)
@@ -226,6 +235,19 @@ class UtilityPolicy:
         return (
             line if line.is_settled(capacity, cores) else share_out(line, before, capacity, cores, move, this.settings)
         )
+
+
+def _fair_fraction(snapshot: Snapshot) -> float:
+    """What each job gets of each of its accelerators when all are treated alike."""
+    devices = sum(len(node.accelerators) for node in snapshot.nodes)
+    uses = sum(job.resources.accelerators for job in snapshot.jobs)
+    return min(devices / uses, 1.0) if devices and uses else 1.0
+
+
+def _fair_cores(job: JobView, record: JobRecord, fraction: float) -> float:
+    """Cores that a job can use beside that fraction of each of its accelerators."""
+    needs = job_needs(job, record)
+    return job.resources.cpu_cores if needs is None else needs.cores_with(fraction)
 
 
 def _assignments(line: Line, relief: Relief | None) -> tuple[Assignment, ...]:

@@ -22,7 +22,7 @@ class Account:
     Attributes:
         submitted_at: When it came, seconds since the Unix epoch.
         attained: CPU seconds that equal sharing would have given it by now.
-        cores: Cores that it can use.
+        cores: Cores that it can use, beside an equal share of the accelerators that it needs.
         node_id: Where it is; empty while that is not settled.
         total: CPU seconds that it needs altogether, as far as one can tell; what it took, once it is really over.
         over_at: When it was over there, seconds since the Unix epoch, or None while it is not.
@@ -86,13 +86,13 @@ def advanced(clock: FairClock, now: float, cores: Mapping[str, float], jobs: Map
         known = jobs.get(name)
         if known is None and account.over_at is not None:
             continue  # over in both clusters
-        total = known.total if known is not None else account.total
-        speed = min(shares.get(account.node_id, 0.0), account.cores) if account.over_at is None else 0.0
+        total, width = (known.total, known.cores) if known is not None else (account.total, account.cores)
+        speed = min(shares.get(account.node_id, 0.0), width) if account.over_at is None else 0.0
         attained, over_at = account.attained + seconds * speed, account.over_at
         if over_at is None and attained >= total:
             over_at = _moment(account.submitted_at, now, total / attained if attained > 0 else 1.0)
         node_id = account.node_id if account.node_id in counts else ""
-        accounts[name] = Account(account.submitted_at, attained, account.cores, total, node_id, over_at)
+        accounts[name] = Account(account.submitted_at, attained, width, total, node_id, over_at)
         if node_id and over_at is None:
             counts[node_id] += 1
     for name, known in jobs.items():

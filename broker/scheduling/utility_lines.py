@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from tiercel.broker.domain.shares import Share
+from tiercel.broker.scheduling.accelerators import holders
+from tiercel.broker.scheduling.devices import Grant, grants
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView
+from tiercel.broker.scheduling.utility_devices import assignments_of, divide_node, job_needs
 from tiercel.broker.scheduling.utility_guard import Claimant, late
 from tiercel.broker.scheduling.utility_moves import Move
 from tiercel.broker.scheduling.utility_outlook import JobRecord, next_status
@@ -36,6 +39,7 @@ class Line:
         cores: Cores that endpoints leave to them in the mean.
         assignments: What they get.
         front: Those that run in front.
+        held: The accelerators of each job that holds any.
     """
 
     node: NodeView
@@ -46,6 +50,7 @@ class Line:
     cores: float = math.nan
     assignments: tuple[Assignment, ...] = ()
     front: frozenset[str] = frozenset()
+    held: Mapping[str, Grant] = field(default_factory=dict)
 
     def holds(self, node: NodeView, jobs: Sequence[JobView], changed: Sequence[str], now: float) -> bool:
         """Whether the order need not be decided again, ``changed`` being the jobs of the node that have news."""
@@ -104,6 +109,9 @@ class Pass:
                 entry = self._standing(job, record, node)
             standings.append(entry)
         names, spare = late(self._claimants(standings, node), self.now, cores)
+        held = grants(node, jobs) if any(job.resources.accelerators for job in jobs) else {}
+        if held:
+            names, spare = self._late_on_devices(standings, held, names, spare)
         holds_until = self.now + spare / 2
         if names:
             lifted = {name: place for place, name in enumerate(names)}
@@ -113,7 +121,30 @@ class Pass:
         if any(entry.status is not None and entry.status.tier.deadline_seconds is not None for entry in standings):
             holds_until = self.now
         standings.sort(key=attrgetter("rank"))
-        return Line(node, frozenset(map(_ID, jobs)), tuple(standings), holds_until)
+        return Line(node, frozenset(map(_ID, jobs)), tuple(standings), holds_until, held=held)
+
+    def _late_on_devices(
+        self, standings: Sequence[Standing], held: Mapping[str, Grant], names: list[str], spare: float
+    ) -> tuple[list[str], float]:
+        """Those who are late on the CPU or on one of their devices, the earliest due first; see :func:`.late`."""
+        entries = {entry.job.id: entry for entry in standings}
+        found = set(names)
+        for on_device in holders(held).values():
+            claimants = [
+                claimant for name in on_device if (claimant := self._claimant_of_device(entries[name])) is not None
+            ]
+            late_there, spare_there = late(claimants, self.now, 1.0)
+            found.update(late_there)
+            spare = min(spare, spare_there)
+        return sorted(found, key=lambda name: (self.due[name], name)), spare
+
+    def _claimant_of_device(self, entry: Standing) -> Claimant | None:
+        """A job's right to be over in time, in seconds of each of its devices."""
+        due, needs = self.due.get(entry.job.id), entry.needs
+        if due is None or needs is None or entry.record.unreachable:
+            return None
+        reserve = max(1.0, self.settings.guard_margin * (due - entry.job.submitted_at))
+        return Claimant(entry.job.id, due, entry.record.to_end * needs.device_per_cpu, needs.fraction, reserve)
 
     def _claimants(self, standings: Sequence[Standing], node: NodeView) -> list[Claimant]:
         """Those whom the guard looks after."""
@@ -129,7 +160,8 @@ class Pass:
 
     def _standing(self, job: JobView, record: JobRecord, node: NodeView) -> Standing:
         status, in_front = next_status(job), job.id in self.front
-        cores = max(min(record.usable, job.resources.cpu_cores), 1e-3)
+        needs = job_needs(job, record)
+        cores = needs.cores if needs is not None else max(min(record.usable, job.resources.cpu_cores), 1e-3)
         if status is None:
             worth = job.tenant_weight / record.to_end
         else:
@@ -142,7 +174,7 @@ class Pass:
                     worth *= 1 + self.settings.urgency * needed / left
         if in_front:
             worth *= 1 + self.settings.hysteresis
-        return Standing(job, record, status, cores, worth, in_front=in_front)
+        return Standing(job, record, status, cores, worth, in_front=in_front, needs=needs)
 
 
 def share_out(
@@ -158,6 +190,8 @@ def share_out(
         move: The migration of this pass, if there is one.
         settings: Of the policy.
     """
+    if line.held:
+        return _share_out_both(line, capacity, cores, move, settings)
     standings = line.standings
     weights, ahead = _weights(standings, capacity, cores, settings)
     assignments: list[Assignment] = []
@@ -174,6 +208,22 @@ def share_out(
         assignments.append(Assignment(standing.job.id, line.node.id, Share(weight, reason=reason)))
     front = frozenset(standing.job.id for standing in standings[:ahead])
     return replace(line, capacity=capacity, cores=cores, assignments=tuple(assignments), front=front)
+
+
+def _share_out_both(line: Line, capacity: float, cores: float, move: Move | None, settings: UtilitySettings) -> Line:
+    """The same where some of them hold accelerators: these are shared out with the CPU."""
+    division = divide_node(
+        line.standings,
+        line.held,
+        cores=cores,
+        capacity=capacity,
+        floor=settings.floor,
+        exploration=settings.exploration,
+    )
+    told_first = {move.job.id: move.reason} if move is not None else {}
+    assignments = assignments_of(division, line.held, line.node, told_first)
+    front = frozenset(entry.job.id for entry in division.order[: division.ahead])
+    return replace(line, standings=division.order, capacity=capacity, cores=cores, assignments=assignments, front=front)
 
 
 def _weights(

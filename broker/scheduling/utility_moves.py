@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from tiercel.broker.scheduling.devices import can_take
 from tiercel.broker.scheduling.interface import JobView, NodeView, Snapshot
 from tiercel.broker.scheduling.placement import Preference, can_hold
+from tiercel.broker.scheduling.utility_devices import dominance, job_needs
 from tiercel.broker.scheduling.utility_outlook import JobRecord
 from tiercel.broker.scheduling.utility_serving import Answering
 
@@ -63,20 +64,25 @@ class _Crowd:
     Attributes:
         ahead: Of each job its stage and CPU seconds to its next tier.
         work: CPU seconds until all are over.
+        device_work: Seconds of all its accelerators together until then.
     """
 
     ahead: list[tuple[float, float]] = field(default_factory=list)
     work: float = 0.0
+    device_work: float = 0.0
 
-    def add(self, held: JobRecord) -> None:
+    def add(self, job: JobView, held: JobRecord) -> None:
         self.ahead.append((math.inf if held.unreachable else held.stage, held.outlook.expected))
         self.work += held.to_end
+        if (needs := job_needs(job, held)) is not None:
+            self.device_work += held.to_end * needs.device_per_cpu * job.resources.accelerators
 
 
 def least_work_left(records: Mapping[str, JobRecord], left: Mapping[str, float], answering: Answering) -> Preference:
     """Waiting jobs go to the node that they are meant for, else to where least is done before or delayed by them.
 
-    With the shortest first, two jobs that work for as early a tier cost each other what the shorter one needs.
+    Jobs that use accelerators go where these have the least left to do. With the shortest first, two jobs that work for
+    as early a tier cost each other what the shorter one needs.
 
     Args:
         records: What is held of jobs.
@@ -91,7 +97,7 @@ def least_work_left(records: Mapping[str, JobRecord], left: Mapping[str, float],
         if crowd is None:
             crowd = crowds[node.id] = _Crowd()
         for other in jobs[len(crowd.ahead) :]:  # a node only fills up while jobs are placed
-            crowd.add(records[other.id])
+            crowd.add(other, records[other.id])
             answering.expect(other, node.id)
         stage, expected = own.stage, own.outlook.expected
         delay = 0.0
@@ -99,10 +105,12 @@ def least_work_left(records: Mapping[str, JobRecord], left: Mapping[str, float],
             if held_stage <= stage:
                 delay += min(expected, held_expected)
         cores = left.get(node.id, node.cpu_cores)
+        devices = crowd.device_work / max(len(node.accelerators), 1) if job.resources.accelerators else 0.0
         # Rounded: sums must not depend on the order of the jobs in the snapshot.
         return (
             node.id != job.node_id,
             answering.too_much(job, node),
+            round(devices, 6),
             round(delay / cores, 6),
             round((crowd.work + own.to_end) / cores, 6),
             node.id,
@@ -166,10 +174,15 @@ def _load(node: NodeView, cores: float, jobs: Sequence[JobView], records: Mappin
         node,
         cores,
         jobs,
-        sum(records[job.id].to_end for job in jobs if not records[job.id].unreachable),
+        sum(_work_of(job, records[job.id], node) for job in jobs if not records[job.id].unreachable),
         sum(job.resources.cpu_cores for job in jobs),
         sum(job.resources.memory_bytes for job in jobs),
     )
+
+
+def _work_of(job: JobView, record: JobRecord, node: NodeView) -> float:
+    """What a job still needs of what it is short of on a node, in CPU seconds; see :func:`.dominance`."""
+    return record.to_end * dominance(job, record, node) if job.resources.accelerators else record.to_end
 
 
 def _gain(
@@ -187,9 +200,11 @@ def _gain(
     if target.memory_bytes + job.resources.memory_bytes > target.node.memory_bytes or not can_hold(target.node, job):
         return None
     cost = settings.seconds + record.startup
-    work = record.to_end
-    there = max((target.work + work + cost) / target.cores, work + cost)
-    here = (source.work - work) / source.cores
+    work = _work_of(job, record, target.node)
+    needs = job_needs(job, record)
+    alone = record.to_end if needs is None else record.to_end / needs.cores
+    there = max((target.work + work + cost) / target.cores, alone + cost)
+    here = (source.work - _work_of(job, record, source.node)) / source.cores
     gain = source.seconds - max(there, here)
     worth_it = gain > settings.gain * cost / target.cores
     return gain if worth_it and can_take(target.node, target.jobs, job) else None

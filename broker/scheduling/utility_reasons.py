@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tiercel.broker.domain.jobs import TierStatus
 from tiercel.broker.scheduling.interface import JobView
+from tiercel.broker.scheduling.speedup import Needs
 from tiercel.broker.scheduling.utility_outlook import JobRecord
 
 _NOT_LIFTED = 1_000_000_000
@@ -23,6 +24,7 @@ class Standing:
         worth: Value per CPU second of working on it.
         lifted: Its place among those that are late, or a large number.
         in_front: Whether it ran in front when that was found.
+        needs: What it needs of CPU and accelerators, or None for a job that uses none.
     """
 
     job: JobView
@@ -32,6 +34,7 @@ class Standing:
     worth: float
     lifted: int = _NOT_LIFTED
     in_front: bool = False
+    needs: Needs | None = None
 
     def holds(self, record: JobRecord, *, in_front: bool) -> bool:
         """Whether it would be found the same again: nothing new is held of the job, and time alone changes nothing."""
@@ -70,9 +73,16 @@ def sentence(standing: Standing, position: int, ahead: int, weight: float) -> st
     if standing.is_late and position < ahead:
         return f"goes first so that it is not over later than it should be: {what}; {weight:.0%} of the node"
     if position < ahead:
-        return f"runs now, worth most per CPU second: {what}; {weight:.0%} of the node"
+        return f"runs now, worth most per {_scarce(standing)}: {what}; {weight:.0%} of the node"
     others = f"{position} other{'s' if position > 1 else ''}"
     return f"its turn comes after {others}: {what}; {weight:.2%} of the node till then"
+
+
+def _scarce(standing: Standing) -> str:
+    """What the job competes for."""
+    needs = standing.needs
+    held_up_by_device = needs is not None and needs.fraction > needs.cores / standing.job.resources.cpu_cores
+    return "second of its accelerators" if held_up_by_device else "CPU second"
 
 
 def _outlook(standing: Standing) -> str:

@@ -1,0 +1,113 @@
+"""How fast a job goes with so many cores and so much of its accelerators, as its own reports tell.
+
+A unit of progress (an epoch) takes CPU seconds and seconds of each accelerator; both are measured, and what a job takes
+of them hardly changes while it runs. How they go together is one of two forms:
+
+* overlapped: data is prepared while the device works; the scarcer of the two says how fast it goes,
+  ``speed = min(cores / cpu, fraction / device)``;
+* one after the other: ``speed = 1 / (cpu / cores + device / fraction)``.
+
+A job's fastest step, which was disturbed least, says which: it is taken to do one after the other when that form
+foretells the step to a tenth and the other one does not. In doubt it is taken to overlap: most training loops do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tiercel.broker.domain.jobs import Observation
+
+# Reports looked at, and steps between them that a measurement needs.
+_REPORTS = 32
+_LEAST_STEPS = 3
+_FITS = 0.1
+# What a job may use beyond what it was measured to, so that it is never held to what it happened to get.
+_HEADROOM = 1.2
+_LEAST = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a job uses when nothing holds it up, and what follows for less than that.
+
+    Attributes:
+        cores: CPU seconds per second.
+        fraction: Seconds of each of its accelerators per second, in (0, 1].
+        most_cores: What it may be given of the CPU to go that fast: more than it uses in the mean, since use varies.
+        most_fraction: The same of each accelerator.
+        overlaps: Whether it uses both at the same time.
+        measured: Whether all of that was measured; else it is what the job asks for.
+    """
+
+    cores: float
+    fraction: float
+    most_cores: float
+    most_fraction: float
+    overlaps: bool = True
+    measured: bool = False
+
+    @property
+    def device_per_cpu(self) -> float:
+        """Seconds of each accelerator that go with a CPU second."""
+        return self.fraction / self.cores
+
+    def cores_with(self, fraction: float) -> float:
+        """CPU seconds per second that it uses when it gets so much of its accelerators and all the CPU it wants."""
+        if self.overlaps:
+            return min(self.cores, fraction / self.device_per_cpu)
+        on_cpu = 1.0 / self.cores - self.device_per_cpu
+        return min(self.cores, 1.0 / (max(on_cpu, 0.0) + self.device_per_cpu / fraction))
+
+
+def needs_of(observations: Sequence[Observation], cores: float, usable: float = math.inf) -> Needs:
+    """What a job that holds accelerators needs of them and of the CPU.
+
+    Args:
+        observations: Its reports.
+        cores: Cores that it asks for.
+        usable: Cores that it was otherwise seen to be able to use.
+    """
+    least = max(min(usable, cores), 1e-3)
+    steps = list(_steps(observations[-_REPORTS:]))
+    units = math.fsum(step.units for step in steps)
+    if len(steps) < _LEAST_STEPS or not 0 < units < math.inf:
+        return Needs(least, 1.0, least, 1.0)
+    cpu = max(math.fsum(step.cpu for step in steps) / units, _LEAST)
+    device = math.fsum(step.device for step in steps) / units
+    if not (device > _LEAST * cpu and math.isfinite(cpu + device)):
+        return Needs(least, 1.0, least, 1.0)  # nothing is known of how it uses its devices
+    fastest = min(step.seconds / step.units for step in steps)
+    together, in_turn = max(cpu / cores, device), cpu / cores + device
+    overlaps = abs(fastest / in_turn - 1) > _FITS or fastest < (1 + _FITS) * together
+    speed = 1.0 / (together if overlaps else in_turn)
+    used, fraction = max(cpu * speed, 1e-3), min(max(device * speed, 1e-3), 1.0)
+    if not overlaps:
+        return Needs(used, fraction, cores, 1.0, overlaps=False, measured=True)
+    return Needs(used, fraction, max(min(_HEADROOM * used, cores), used), min(_HEADROOM * fraction, 1.0), measured=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What was used from one report to the next; units are epochs."""
+
+    units: float
+    cpu: float
+    device: float
+    seconds: float
+
+
+def _steps(observations: Sequence[Observation]) -> Iterator[_Step]:
+    """Steps that make sense: a job that began anew or was moved between two reports is not measured by these."""
+    for before, after in pairwise(observations):
+        step = _Step(
+            float(after.epoch - before.epoch),
+            after.cpu_seconds - before.cpu_seconds,
+            after.accelerator_seconds - before.accelerator_seconds,
+            after.at - before.at,
+        )
+        finite = math.isfinite(step.cpu + step.device + step.seconds)
+        if finite and step.units > 0 and step.seconds > 0 and step.cpu >= 0 and step.device >= 0:
+            yield step
