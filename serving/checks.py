@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tiercel.serving.errors import InvalidRequestError
@@ -12,6 +13,41 @@ if TYPE_CHECKING:
     from tiercel.serving.dataplane import InferRequest, InputTensor
     from tiercel.serving.models.engine import Session
     from tiercel.serving.tensors import Array, TensorSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What is known of all requests of one form to one version, once one of them was checked.
+
+    Attributes:
+        outputs: Names of the outputs to compute.
+        key: What calls must have in common to run together; None for those that run alone.
+        rows: Rows of every input; 1 for a call that runs alone.
+        elements: Elements of all inputs together.
+        size: Bytes of all inputs together.
+    """
+
+    outputs: tuple[str, ...]
+    key: Any
+    rows: int
+    elements: int
+    size: int
+
+
+def checked(request: InferRequest, session: Session) -> tuple[dict[str, Array], Checked]:
+    """The request's inputs by name, and what else there is to know of it.
+
+    Raises:
+        InvalidRequestError: An input or output is missing, unknown, given twice, or of another type or shape.
+    """
+    feeds = checked_feeds(request, session)
+    names = checked_outputs(request.outputs, session)
+    key, rows = batch_key(session, feeds, names)
+    if len(feeds) == 1:
+        (only,) = feeds.values()
+        return feeds, Checked(names, key, rows, only.size, only.nbytes)
+    elements = sum([feed.size for feed in feeds.values()])
+    return feeds, Checked(names, key, rows, elements, sum([feed.nbytes for feed in feeds.values()]))
 
 
 def checked_feeds(request: InferRequest, session: Session) -> dict[str, Array]:

@@ -6,21 +6,28 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tiercel import __version__
 from tiercel.serving.accounting.accounts import ModelShare
 from tiercel.serving.accounting.loop_lag import LoopLag
 from tiercel.serving.batching.batcher import Executor
 from tiercel.serving.batching.call import Call
-from tiercel.serving.checks import batch_key, checked_feeds, checked_outputs
+from tiercel.serving.checks import Checked, checked
 from tiercel.serving.classified_answers import as_classes
 from tiercel.serving.errors import OverloadedError, ServingError
 from tiercel.serving.models.registry import LoadedVersion, Registry
-from tiercel.serving.tensors import Array, DataType, TensorSpec
+from tiercel.serving.tensors import Array, DataType, TensorSpec, described
 
 if TYPE_CHECKING:
     from tiercel.serving.variants.endpoints import Endpoints
+
+# Forms that a version remembers to have checked.
+_REMEMBERED = 1024
+_REFUSAL = OverloadedError(
+    "more requests are waiting already than can be answered in time; try again in a moment or allow more time"
+)
 
 ParameterValue = bool | int | float | str
 
@@ -46,6 +53,18 @@ class InputTensor:
     array: Array
 
 
+class Form(Protocol):
+    """What requests that a transport recognises have in common."""
+
+    @property
+    def timeout(self) -> float | None:
+        """See :class:`InferRequest`."""
+
+    @property
+    def priority(self) -> int:
+        """See :class:`InferRequest`."""
+
+
 @dataclass(slots=True)
 class InferRequest:
     """A question to a model.
@@ -59,6 +78,8 @@ class InferRequest:
         priority: 1 is served first; 0 is the model's default (Triton's convention).
         minimum_accuracy: The least accuracy, a fraction, that a variant must have to answer, or None for any.
         classes: Outputs wanted as their largest classes, and how many (classification extension); None for none.
+        form: What it has in common with requests of the same inputs, types, shapes and wanted outputs, if a transport
+            recognises those; its next ones may then be asked by :meth:`DataPlane.ask`.
         arrived: When its first byte was read, as ``time.perf_counter`` has it; 0 for when it is submitted. What a
             caller is held to wait is counted from here.
     """
@@ -72,6 +93,7 @@ class InferRequest:
     minimum_accuracy: float | None = None
     classes: Mapping[str, int] | None = None
     arrived: float = 0.0
+    form: Form | None = None
 
 
 @dataclass(slots=True)
@@ -100,6 +122,7 @@ class InferResult:
 
 
 Answered = Callable[[InferResult | ServingError], None]
+Outcome = list[Array] | ServingError
 
 
 class _Question(Call):
@@ -108,15 +131,12 @@ class _Question(Call):
     __slots__ = ("arrived", "on_answer")
 
     arrived: float
-    on_answer: Answered
+    on_answer: Callable[[Outcome], None]
 
     def answer(self, outputs: list[Array], now: float) -> None:
-        loaded = self.loaded
-        specs = loaded.outputs
-        tensors = [OutputTensor(specs[name], array) for name, array in zip(self.outputs, outputs, strict=True)]
-        self.on_answer(InferResult(loaded.model, loaded.version_text, tensors))
+        self.on_answer(outputs)
         now = time.perf_counter()
-        loaded.account.delays.answered(now - self.arrived, now)
+        self.loaded.account.delays.answered(now - self.arrived, now)
 
     def fail(self, error: ServingError, now: float) -> None:
         loaded = self.loaded
@@ -171,8 +191,7 @@ class DataPlane:
             session = loaded.session
             if loaded.account.waiting and request.priority != 1:  # those of priority 1 are not behind all that wait
                 self._check_wait(loaded, request.timeout)
-            feeds = checked_feeds(request, session)
-            names = checked_outputs(request.outputs, session)
+            feeds, known = checked(request, session)
         except ServingError as error:
             if self._endpoints is not None and self._endpoints.knows(request.model):
                 return self._endpoints.submit(request, on_answer)
@@ -180,27 +199,83 @@ class DataPlane:
             return None
         if request.classes:
             on_answer = as_classes(on_answer, request.classes, loaded)
+        if request.form is not None:
+            if len(loaded.checked) >= _REMEMBERED:
+                loaded.checked.clear()
+            loaded.checked[request.form] = known
         begin = time.perf_counter()
-        loaded.account.requests += 1
-        key, rows = batch_key(session, feeds, names)
-        if len(feeds) == 1:
-            (only,) = feeds.values()
-            elements, size = only.size, only.nbytes
-        else:
-            elements = sum([feed.size for feed in feeds.values()])
-            size = sum([feed.nbytes for feed in feeds.values()])
-        deadline = begin + self._allowed(request.timeout)
         call = _Question(
-            loaded, session, feeds, names, key, session.batch_rows, rows, elements, size, begin, deadline,
-            request.priority,
+            loaded, session, feeds, known.outputs, known.key, session.batch_rows, known.rows, known.elements,
+            known.size, begin, begin + self._allowed(request.timeout), request.priority,
         )  # fmt: skip
-        call.arrived = request.arrived or begin
+        call.on_answer = partial(_answer_in_full, on_answer, loaded, known.outputs)
+        return self._submitted(call, request.arrived or begin)
+
+    def recognised(self, model: str, version: str, form: Form) -> tuple[LoadedVersion, Checked] | None:
+        """The version that answers and what it knows of a form; None where :meth:`submit` has to be asked.
+
+        That is what no request of this form was asked before, and what may be answered by one of several versions.
+        """
+        record = self._registry.known(model)
+        if record is None or record.trial is not None:
+            return None
+        live = record.live
+        if live is None or (version and version != live.version_text):
+            return None
+        known = live.checked.get(form)
+        return None if known is None else (live, known)
+
+    def refusal(self, loaded: LoadedVersion, form: Form) -> OverloadedError | None:
+        """Why a request of this form would be refused, before anything is spent on its contents; None if it is not.
+
+        For recognised requests in place of :meth:`check_room`. It is counted as refused.
+        """
+        account = loaded.account
+        waiting = bool(account.waiting)
+        if not waiting and loaded.session.inline_elements >= 0:
+            return None
+        if self._executor.has_room(account) and not (
+            waiting and form.priority != 1 and account.would_wait_in_vain(self._allowed(form.timeout))
+        ):
+            return None
+        _count_refusal(loaded, _REFUSAL)
+        return _REFUSAL
+
+    def ask(
+        self,
+        found: tuple[LoadedVersion, Checked],
+        form: Form,
+        feeds: Mapping[str, Array],
+        arrived: float,
+        on_answer: Callable[[Outcome], None],
+    ) -> Call | None:
+        """Answer a request that was recognised, as :meth:`submit` does, without checking again what it has in common with others.
+
+        Args:
+            found: As :meth:`recognised` said just now.
+            form: What was recognised.
+            feeds: Inputs by name, of the form's types and shapes.
+            arrived: See :class:`InferRequest`.
+            on_answer: Called once, like that of :meth:`submit`, with the outputs in the order of ``Checked.outputs``.
+        """
+        loaded, known = found
+        begin = time.perf_counter()
+        session = loaded.session
+        call = _Question(
+            loaded, session, feeds, known.outputs, known.key, session.batch_rows, known.rows, known.elements,
+            known.size, begin, begin + self._allowed(form.timeout), form.priority,
+        )  # fmt: skip
         call.on_answer = on_answer
+        return self._submitted(call, arrived or begin)
+
+    def _submitted(self, call: _Question, arrived: float) -> Call | None:
+        call.loaded.account.requests += 1
+        call.arrived = arrived
         try:
             self._executor.submit(call)
         except ServingError as error:
             call.ended = True
-            call.fail(error, begin)
+            call.fail(error, call.begin)
             return None
         return call
 
@@ -309,13 +384,16 @@ class DataPlane:
         }
 
 
+def _answer_in_full(on_answer: Answered, loaded: LoadedVersion, names: tuple[str, ...], outcome: Outcome) -> None:
+    if isinstance(outcome, ServingError):
+        on_answer(outcome)
+        return
+    tensors = [OutputTensor(loaded.outputs[name], array) for name, array in zip(names, outcome, strict=True)]
+    on_answer(InferResult(loaded.model, loaded.version_text, tensors))
+
+
 def _count_refusal(loaded: LoadedVersion, error: ServingError) -> None:
     now = time.perf_counter()
     loaded.account.requests += 1
     loaded.account.delays.failed(now)
     loaded.statistics.failed(error, now)
-
-
-def described(specs: Mapping[str, TensorSpec]) -> list[dict[str, Any]]:
-    """Inputs or outputs as the protocol describes them."""
-    return [{"name": spec.name, "datatype": spec.data_type.name, "shape": list(spec.shape)} for spec in specs.values()]

@@ -10,7 +10,7 @@ import array
 import itertools
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +46,11 @@ class DataType:
     def is_bytes(self) -> bool:
         """Whether elements are strings."""
         return self.name == "BYTES"
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether any bytes of the right number are a tensor: not of strings, nor of truth values, which are 0 or 1."""
+        return self.name not in {"BYTES", "BOOL"}
 
 
 DATA_TYPES: tuple[DataType, ...] = (
@@ -85,6 +90,11 @@ class TensorSpec:
     name: str
     data_type: DataType
     shape: tuple[int, ...]
+
+
+def described(specs: Mapping[str, TensorSpec]) -> list[dict[str, Any]]:
+    """Inputs or outputs as the protocol describes them."""
+    return [{"name": spec.name, "datatype": spec.data_type.name, "shape": list(spec.shape)} for spec in specs.values()]
 
 
 def data_type_named(name: object, tensor: str) -> DataType:

@@ -79,8 +79,12 @@ class Room:
         Raises:
             OverloadedError: There is none.
         """
-        if self.calls >= self.max_calls or (self.calls and self.bytes + size > self.max_bytes):
+        if not self.has_room(size):
             raise OverloadedError(f"{self.calls} requests are waiting already; try again in a moment")
+
+    def has_room(self, size: int = 0) -> bool:
+        """Whether a call of ``size`` bytes would be let in."""
+        return self.calls < self.max_calls and (not self.calls or self.bytes + size <= self.max_bytes)
 
     def give_back(self, size: int) -> None:
         """A call left."""
@@ -178,6 +182,11 @@ class Account:
                     f"{len(self.waiting)} requests are waiting already, which takes about {wait:.2g} seconds; "
                     "try again in a moment or allow more time"
                 )
+
+    def would_wait_in_vain(self, allowed: float) -> bool:
+        """Whether :meth:`check_wait` would refuse a call of one row; no message is made for it."""
+        wait = self.drain.wait(self.waiting.rows + self.running + 1)
+        return bool(self.waiting) and wait > _OF_TIME_ALLOWED * allowed
 
     def is_sampled(self) -> bool:
         """Whether the CPU of the next run on the event loop is to be measured; others are charged by their duration."""

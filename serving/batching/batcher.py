@@ -55,6 +55,9 @@ class Executor(Protocol):
             OverloadedError: Too much is waiting.
         """
 
+    def has_room(self, account: Account) -> bool:
+        """Whether :meth:`check_room` would let a call of this model in."""
+
     def shares_changed(self, *, limited: bool) -> None:
         """Accounts may use something else than before; called on the event loop."""
 
@@ -131,6 +134,10 @@ class Batcher:
     def check_room(self, account: Account) -> None:
         """See :meth:`Executor.check_room`."""
         self._room_of(account).check()
+
+    def has_room(self, account: Account) -> bool:
+        """See :meth:`Executor.has_room`."""
+        return self._room_of(account).has_room()
 
     def shares_changed(self, *, limited: bool) -> None:
         """See :meth:`Executor.shares_changed`."""

@@ -16,6 +16,7 @@ from tiercel.serving.accounting.accounts import UNLIMITED, Account, ModelShare
 from tiercel.serving.accounting.delays import WINDOWS, Delays, History
 from tiercel.serving.accounting.model_statistics import ModelStatistics
 from tiercel.serving.canary.trials import Trial
+from tiercel.serving.checks import Checked
 from tiercel.serving.errors import InvalidRequestError, NotFoundError, NotReadyError
 from tiercel.serving.models.engine import Session
 from tiercel.serving.models.repository import is_version
@@ -58,6 +59,7 @@ class LoadedVersion:
         "_retired",
         "_session",
         "account",
+        "checked",
         "in_flight",
         "labels",
         "model",
@@ -81,6 +83,7 @@ class LoadedVersion:
         self.version_text = str(version)
         self.statistics = statistics if statistics is not None else ModelStatistics()
         self.in_flight = 0
+        self.checked: dict[object, Checked] = {}  # by form, of requests that are recognised; filled by the data plane
         self.labels = session.labels
         self.outputs = session.outputs  # also of use after the session is gone
         self._session: Session | None = session

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 from tiercel.serving.errors import OverloadedError, RequestTimeoutError, ServingError
@@ -14,6 +14,7 @@ from tiercel.serving.rest.messages import (
     Handler,
     HttpRequest,
     HttpResponse,
+    closing,
     error_response,
 )
 from tiercel.serving.rest.quick_receiver import QuickReceiver
@@ -103,6 +104,11 @@ class HttpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """asyncio: bytes from the caller."""
         receiver = self._receiver
+        if self._current is None and self._writable:
+            request = receiver.whole(data)
+            if request is not None:
+                self._handle(request)
+                return
         was_receiving = receiver.receiving
         receiver.feed(data)
         self._advance()
@@ -164,26 +170,29 @@ class HttpConnection(asyncio.Protocol):
                 if isinstance(item, ServingError):
                     self._write(error_response(item), None, keep_alive=False)
                     break
-                self._current = item
-                work = self._handler(item, self._answerer(item))
-                if self._current is item:
-                    self._work = work
+                self._handle(item)
         finally:
             self._advancing = False
         self._read_if(not arrived)
 
-    def _answerer(self, request: HttpRequest) -> Callable[[HttpResponse], None]:
-        def answer(response: HttpResponse) -> None:
-            if self._current is not request:
-                _logger.error("A request was answered twice: %r %r", request.method, request.target)
-                return
-            self._current = self._work = None
-            self._budget.release(request.reserved)
-            self._write(response, request, request.head.keep_alive and not (self._draining or self._last_answer))
-            self._advance()
-            self._continue_if_due()
+    def _handle(self, request: HttpRequest) -> None:
+        self._current = request
+        work = self._handler(request, partial(self._answer, request))
+        if self._current is request:
+            self._work = work
 
-        return answer
+    def _answer(self, request: HttpRequest, response: HttpResponse | bytes) -> None:
+        if self._current is not request:
+            _logger.error("A request was answered twice: %r %r", request.method, request.target)
+            return
+        self._current = self._work = None
+        self._budget.release(request.reserved)
+        self._write(response, request, request.head.keep_alive and not (self._draining or self._last_answer))
+        receiver = self._receiver
+        if receiver.arrived or not self._reading:
+            self._advance()
+        if receiver.continue_due:
+            self._continue_if_due()
 
     def _drop_work(self) -> bool:
         """Drop what is being done, if that is possible; returns whether it was."""
@@ -194,11 +203,14 @@ class HttpConnection(asyncio.Protocol):
         self._current = self._work = None
         return True
 
-    def _write(self, response: HttpResponse, request: HttpRequest | None, keep_alive: bool) -> None:
+    def _write(self, response: HttpResponse | bytes, request: HttpRequest | None, keep_alive: bool) -> None:
         transport = self._transport
         if transport is None:
             return
-        transport.write(response.encode(request, keep_alive))
+        if isinstance(response, bytes):
+            transport.write(response if keep_alive else closing(response))
+        else:
+            transport.write(response.encode(request, keep_alive))
         if keep_alive:
             self._deadline = self._loop.time() + self._limits.idle_timeout
         else:

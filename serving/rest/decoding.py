@@ -18,10 +18,10 @@ from tiercel.serving.errors import InvalidRequestError, ServingError, TooLargeEr
 from tiercel.serving.rest.encoding import AnswerForm
 from tiercel.serving.rest.json_numbers import read_numbers
 from tiercel.serving.rest.messages import HttpRequest
+from tiercel.serving.rest.recent import HEADER_LENGTH, Recent
 from tiercel.serving.rest.request_form import InputForm, RequestForm, read_form
 from tiercel.serving.tensors import Array, Buffer, decode_json, decode_raw
 
-_HEADER_LENGTH = b"inference-header-content-length"
 # Forms that are remembered, and their size in bytes: some megabytes in all.
 _REMEMBERED = 1024
 _REMEMBERED_BYTES = 1024
@@ -45,11 +45,14 @@ def decode_request(
         TooLargeError: The JSON is over ``max_json_bytes``.
     """
     body = request.body
-    if _HEADER_LENGTH in request.head.headers:
+    recent = request.recent
+    if HEADER_LENGTH in request.head.headers:
         text, binary = _split(request)
         form, inputs, request_id = _from_binary(text, binary, max_json_bytes)
+        if recent is not None:
+            recent.remember_binary(form, request.head, text)
     else:
-        known = _from_known_json(body) if len(body) <= max_json_bytes else None
+        known = _from_known_json(body, recent) if len(body) <= max_json_bytes else None
         form, inputs, request_id = known or _in_full(body, memoryview(b""), max_json_bytes)
     question = InferRequest(
         model,
@@ -61,6 +64,7 @@ def decode_request(
         form.minimum_accuracy,
         form.classes,
         request.arrived,
+        form if recent is not None and recent.knows(form) else None,
     )
     answer = form.answer
     if request_id != answer.id:  # the form is shared by requests of many ids
@@ -71,7 +75,7 @@ def decode_request(
 def _split(request: HttpRequest) -> tuple[Buffer, memoryview]:
     """The JSON and the binary part of a body."""
     body = request.body
-    text = request.head.headers[_HEADER_LENGTH]
+    text = request.head.headers[HEADER_LENGTH]
     if not text.isdigit() or len(text) > 18 or int(text) > len(body):
         raise InvalidRequestError(
             f"Inference-Header-Content-Length must be the length of the JSON, 0 to {len(body)} bytes here"
@@ -81,7 +85,7 @@ def _split(request: HttpRequest) -> tuple[Buffer, memoryview]:
     return view[:length], view[length:]
 
 
-def _from_known_json(body: bytes | bytearray) -> Read | None:
+def _from_known_json(body: bytes | bytearray, recent: Recent | None = None) -> Read | None:
     """A request whose only contents are one flat list, or None when it has to be read in full."""
     key = body.find(b'"data"', 0, _REMEMBERED_BYTES)
     begin = body.find(b"[", key, key + 16)
@@ -96,6 +100,8 @@ def _from_known_json(body: bytes | bytearray) -> Read | None:
     array = read_numbers(given.data_type, given.shape, bytes(body[begin:end]))
     if array is None:
         return None
+    if recent is not None and not request_id:
+        recent.remember_json(form, before, after)
     return form, [InputTensor(given.name, given.data_type, array)], request_id or form.answer.id
 
 

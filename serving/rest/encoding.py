@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from tiercel.serving.dataplane import InferResult, OutputTensor
+from tiercel.serving.models.registry import LoadedVersion
 from tiercel.serving.rest.messages import OCTETS, HttpResponse
 from tiercel.serving.tensors import encode_json, encode_raw
 
@@ -52,6 +53,20 @@ def _encode_one(result: InferResult, output: OutputTensor, form: AnswerForm) -> 
     data = encode_raw(array)
     text = _before_end(result.model, result.version, spec.name, spec.data_type.name, array.shape, len(data)) + end
     return HttpResponse(200, text + data, OCTETS, _length_header(text))
+
+
+def before_contents(loaded: LoadedVersion, name: str, shape: tuple[int, ...]) -> bytes:
+    """The body of an answer with this output alone in JSON, up to its contents; "}]}" is what comes after them."""
+    spec = loaded.outputs[name]
+    return _before_data(loaded.model, loaded.version_text, name, spec.data_type.name, shape)
+
+
+def before_binary(loaded: LoadedVersion, name: str, shape: tuple[int, ...], size: int) -> bytes:
+    """A whole answer with this output alone in binary, head and JSON, up to its contents of ``size`` bytes."""
+    spec = loaded.outputs[name]
+    text = _before_end(loaded.model, loaded.version_text, name, spec.data_type.name, shape, size) + b"]}"
+    whole = HttpResponse(200, text + bytes(size), OCTETS, _length_header(text)).encode(None, keep_alive=True)
+    return whole[: len(whole) - size]
 
 
 def _end(result: InferResult, form: AnswerForm) -> bytes:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import http
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from functools import lru_cache
+from typing import TYPE_CHECKING, Protocol
 
 import orjson
 
@@ -17,6 +19,11 @@ from tiercel.serving.errors import (
     UnauthenticatedError,
     UnsupportedEncodingError,
 )
+
+if TYPE_CHECKING:
+    from tiercel.serving.rest.recent import Recent
+
+_logger = logging.getLogger(__name__)
 
 JSON = b"application/json"
 OCTETS = b"application/octet-stream"
@@ -59,12 +66,14 @@ class HttpRequest:
         body: May be a buffer that the connection does not touch any more.
         reserved: Bytes of the shared budget that the body holds.
         arrived: When its first byte was read, as ``time.perf_counter`` has it; 0 for unknown.
+        recent: What the connection's last request was like; None where nobody keeps that.
     """
 
     head: Head
     body: bytes | bytearray
     reserved: int = 0
     arrived: float = 0.0
+    recent: Recent | None = None
 
     @property
     def method(self) -> bytes:
@@ -127,9 +136,21 @@ class Cancellable(Protocol):
         """Do not answer any more."""
 
 
-Respond = Callable[[HttpResponse], None]
+# Bytes are a whole answer of a few kilobytes at most, in the form that HTTP/1.1 connections get that stay open.
+Respond = Callable[[HttpResponse | bytes], None]
 # Gives what to cancel when the caller goes away; then there is no answer. None: the answer comes, or came.
 Handler = Callable[[HttpRequest, Respond], Cancellable | None]
+
+
+def closing(answer: bytes) -> bytes:
+    """An answer that stays open, as the last one of its connection."""
+    return answer.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
+
+
+@lru_cache(64)
+def refusal_bytes(message: str) -> bytes:
+    """The whole answer to a request that is refused for want of room; there are many at once."""
+    return error_response(OverloadedError(message)).encode(None, keep_alive=True)
 
 
 def json_response(content: object, status: int = 200) -> HttpResponse:
@@ -149,6 +170,12 @@ def error_response(error: ServingError) -> HttpResponse:
     elif isinstance(error, UnsupportedEncodingError):
         headers = b"Accept-Encoding: gzip, deflate, identity\r\n"
     return HttpResponse(error.http_status, orjson.dumps({"error": error.message}), JSON, headers)
+
+
+def answer_to_defect(what: str, error: Exception) -> HttpResponse:
+    """The answer when the fault is the server's, whose log says more: that ``what`` failed, and of what."""
+    _logger.error("%s failed", what, exc_info=error)
+    return error_response(ServingError("the server failed; its log says more"))
 
 
 @dataclass(slots=True)

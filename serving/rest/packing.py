@@ -35,9 +35,9 @@ class PackedAnswer:
         self._is_unwanted = False
         self._work: Cancellable | None = None
 
-    def respond(self, response: HttpResponse) -> None:
-        """Send it, packed if it is large."""
-        if len(response.body) < _LEAST_BYTES:
+    def respond(self, response: HttpResponse | bytes) -> None:
+        """Send it, packed if it is large, which what comes as bytes never is."""
+        if isinstance(response, bytes) or len(response.body) < _LEAST_BYTES:
             self._respond(response)
         else:
             self._start_task(self._pack(response), "pack")

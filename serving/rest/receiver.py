@@ -17,6 +17,7 @@ from tiercel.serving.errors import (
     TooLargeError,
 )
 from tiercel.serving.rest.messages import ByteBudget, Head, HttpRequest
+from tiercel.serving.rest.recent import Recent
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +54,15 @@ class Receiver:
     """
 
     __slots__ = (
-        "_body", "_budget", "_fed", "_head", "_header_bytes", "_headers", "_limits", "_now", "_parser", "_reserved",
-        "_since", "_target", "arrived", "continue_due", "deaf", "receiving",
+        "_body", "_budget", "_fed", "_head", "_header_bytes", "_headers", "_limits", "_now", "_parser", "_recent",
+        "_reserved", "_since", "_target", "arrived", "continue_due", "deaf", "receiving",
     )  # fmt: skip
 
     def __init__(self, limits: HttpLimits, budget: ByteBudget) -> None:
         self._limits = limits
         self._budget = budget
         self._parser = httptools.HttpRequestParser(self)
+        self._recent = Recent()
         self.arrived: deque[HttpRequest | ServingError] = deque()
         self.receiving = False
         self.continue_due = False
@@ -177,7 +179,7 @@ class Receiver:
         self._complete(self._head)
 
     def _complete(self, head: Head) -> None:
-        self.arrived.append(HttpRequest(head, self._body, self._reserved, self._since))
+        self.arrived.append(HttpRequest(head, self._body, self._reserved, self._since, self._recent))
         self.receiving = False
         self.continue_due = False
         self._begin()  # also gives up the reservation: it is the request's now

@@ -35,9 +35,9 @@ class InputForm:
     binary_size: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class RequestForm:
-    """A request without its contents; may be shared by many, so nobody changes it.
+    """A request without its contents; may be shared by many, so nobody changes it. One that is remembered is itself.
 
     Attributes:
         inputs: What is given.
@@ -56,6 +56,11 @@ class RequestForm:
     minimum_accuracy: float | None
     classes: Mapping[str, int] | None
     answer: AnswerForm
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is wanted but the outputs of one input."""
+        return len(self.inputs) == 1 and not self.classes and not self.answer.id
 
 
 def read_form(text: Buffer) -> RequestForm:

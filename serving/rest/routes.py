@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 from urllib.parse import parse_qs
@@ -32,17 +31,17 @@ from tiercel.serving.rest.messages import (
     HttpRequest,
     HttpResponse,
     Respond,
+    answer_to_defect,
     error_response,
     json_response,
 )
 from tiercel.serving.rest.packing import PackedAnswer, coding_for
+from tiercel.serving.rest.quick_inference import infer_quickly
 from tiercel.serving.rest.table import RouteTable
 from tiercel.serving.tasks import StartTask
 
 # Bodies of more bytes than this are read in another thread.
 _MOST_AT_ONCE = 64 * 1024
-
-_logger = logging.getLogger(__name__)
 
 Parameters = Mapping[str, str]
 # Answers at once, or gives a coroutine that a task of its own will run.
@@ -140,7 +139,7 @@ class Routes:
         except ServingError as error:
             respond(error_response(error))
         except Exception as error:
-            respond(_defect("A request", error))
+            respond(answer_to_defect("A request", error))
         return None
 
     def _inflater_or_refusal(self) -> Inflater:
@@ -149,17 +148,20 @@ class Routes:
         return self._inflater
 
     def _infer(self, request: HttpRequest, parameters: Parameters, respond: Respond) -> Cancellable | None:
-        model = parameters["model"]
+        model, version = parameters["model"], parameters.get("version", "")
+        taken, call = infer_quickly(self._plane, request, model, version, respond)
+        if taken:
+            return call
         self._plane.check_room(model)
         if not request.body:
             _refuse_without_body(request)
-        question, form = decode_request(request, model, parameters.get("version", ""), self._max_json_bytes)
+        question, form = decode_request(request, model, version, self._max_json_bytes)
 
         def answered(result: InferResult | ServingError) -> None:
             try:
                 response = error_response(result) if isinstance(result, ServingError) else encode_result(result, form)
             except Exception as error:
-                response = _defect("Encoding an answer", error)
+                response = answer_to_defect("Encoding an answer", error)
             respond(response)
 
         return self._plane.submit(question, answered)
@@ -247,7 +249,7 @@ async def _unpack(inflater: Inflater, request: HttpRequest, respond: Respond, ha
     except ServingError as error:
         respond(error_response(error))
     except Exception as error:
-        respond(_defect("Unpacking a body", error))
+        respond(answer_to_defect("Unpacking a body", error))
     else:
         handle(request, respond)
 
@@ -258,7 +260,7 @@ async def _answer_later(answer: Coroutine[Any, Any, HttpResponse], what: str, re
     except ServingError as error:
         response = error_response(error)
     except Exception as error:
-        response = _defect(what, error)
+        response = answer_to_defect(what, error)
     respond(response)
 
 
@@ -269,9 +271,3 @@ def _is_packed(request: HttpRequest) -> bool:
 def _refuse_without_body(request: HttpRequest) -> None:
     if request.head.length is None and b"transfer-encoding" not in request.headers:
         raise LengthRequiredError("the request has no body; send one, with its Content-Length or chunked")
-
-
-def _defect(what: str, error: Exception) -> HttpResponse:
-    """The answer when the fault is the server's."""
-    _logger.error("%s failed", what, exc_info=error)
-    return error_response(ServingError("the server failed; its log says more"))

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from tiercel.serving.classified_answers import as_classes
-from tiercel.serving.dataplane import Answered, InferRequest, InferResult, OutputTensor, ParameterValue, described
+from tiercel.serving.dataplane import Answered, InferRequest, InferResult, OutputTensor, ParameterValue
 from tiercel.serving.errors import ServingError
 from tiercel.serving.models import repository
 from tiercel.serving.models.engine import Session
 from tiercel.serving.models.lifecycle import ENDPOINT_VERSION
 from tiercel.serving.models.registry import Registry, VersionState
+from tiercel.serving.tensors import described
 from tiercel.serving.variants import configuration
 from tiercel.serving.variants.configuration import Configuration
 from tiercel.serving.variants.endpoint import Answer, Endpoint, VariantCall

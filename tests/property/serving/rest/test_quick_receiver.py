@@ -89,17 +89,28 @@ def seen(receiver: Receiver, budget: ByteBudget) -> Any:
 
 
 @settings(max_examples=400)
-@given(streams(), st.booleans())
-@example([b"GET / HTTP/1.1\r\n\r\n\r", b"\nGET / HTTP/1.1\r\n\r\n"], True)
-@example([b"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nab", b"cPOST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc"], True)
-@example([b"POST / HTTP/1.1\r\nConnection: close\r\nContent-Length: 1\r\n\r\n", b"aGET / HTTP/1.1\r\n\r\n"], False)
-def test_the_shortcut_makes_no_difference(pieces: list[bytes], handled: bool) -> None:
+@given(streams(), st.booleans(), st.booleans())
+@example([b"GET / HTTP/1.1\r\n\r\n\r", b"\nGET / HTTP/1.1\r\n\r\n"], True, True)
+@example(
+    [b"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nab", b"cPOST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc"], True, True
+)
+@example(
+    [b"POST / HTTP/1.1\r\nConnection: close\r\nContent-Length: 1\r\n\r\n", b"aGET / HTTP/1.1\r\n\r\n"], False, True
+)
+@example([b"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc"] * 3, True, True)
+@example([b"POST / HTTP/1.1\r\nContent-Length: 40\r\n\r\n" + b"a" * 40] * 5, False, True)
+@example([b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n"] * 2, True, True)
+def test_the_shortcut_makes_no_difference(pieces: list[bytes], handled: bool, whole: bool) -> None:
     read_head.cache_clear()
     budgets = ByteBudget(BUDGET), ByteBudget(BUDGET)
     quick, parser_alone = QuickReceiver(LIMITS, budgets[0]), Receiver(LIMITS, budgets[1])
     for now, piece in enumerate(pieces, 1):
         for receiver in (quick, parser_alone):
-            receiver.feed(piece, float(now))
+            request = quick.whole(piece, float(now)) if receiver is quick and whole else None
+            if request is None:
+                receiver.feed(piece, float(now))
+            else:
+                receiver.arrived.append(request)
         assert seen(quick, budgets[0]) == seen(parser_alone, budgets[1])
         if handled:
             for receiver, budget in zip((quick, parser_alone), budgets, strict=True):

@@ -1,0 +1,136 @@
+"""The short way answers what the long way answers, to the byte, whatever a connection sends one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, cast
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support import onnx_models
+from tiercel.serving.batching.batcher import Batcher
+from tiercel.serving.dataplane import DataPlane
+from tiercel.serving.models.engine import Session
+from tiercel.serving.models.registry import LoadedVersion, Registry
+from tiercel.serving.operators import Operators
+from tiercel.serving.rest.connection import Connections, HttpConnection
+from tiercel.serving.rest.messages import ByteBudget
+from tiercel.serving.rest.receiver import HttpLimits
+from tiercel.serving.rest.routes import Routes
+from tiercel.serving.workers import Workers
+
+FEATURES = 3
+LIMITS = HttpLimits(4096, 4096, 100, 60.0, 60.0)
+MODEL = onnx_models.mlp((FEATURES, 4, 2))
+ELEMENTS = st.lists(
+    st.one_of(st.floats(-9, 9, width=32), st.sampled_from([1e39, True, None, [1.0], 2**70])),
+    min_size=FEATURES,
+    max_size=FEATURES,
+)
+NUMBERS = st.lists(st.floats(-9, 9, width=32), min_size=FEATURES, max_size=FEATURES)
+
+
+class Transport:
+    """Keeps what is written."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self.written.append(data)
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def is_closing(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+    def pause_reading(self) -> None:
+        pass
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> bytes:
+    """A request: most are good and alike, some are odd."""
+    numbers: list[Any] = draw(st.one_of(NUMBERS, NUMBERS, ELEMENTS))
+    binary = draw(st.booleans())
+    plain = draw(st.integers(0, 3)) > 0
+    shape = [1, FEATURES] if plain else draw(st.sampled_from([[1, FEATURES], [FEATURES, 1], [1, FEATURES + 1]]))
+    tensor: dict[str, Any] = {"name": "x", "datatype": "FP32", "shape": shape}
+    more: dict[str, Any] = {}
+    if not plain:
+        more = draw(
+            st.sampled_from(
+                [
+                    {"id": "7"},
+                    {"outputs": [{"name": "y", "parameters": {"binary_data": True}}]},
+                    {"outputs": [{"name": "y", "parameters": {"classification": 1}}]},
+                    {"outputs": [{"name": "z"}]},
+                    {"parameters": {"binary_data_output": True}},
+                    {"parameters": {"timeout": 9_000_000}},
+                ]
+            )
+        )
+    tail, headers = b"", ""
+    if binary:
+        tail = np.array([each if type(each) is float and each < 10 else 1 for each in numbers], np.float32).tobytes()
+        tail = tail if plain else draw(st.sampled_from([tail, tail[:-1], tail + b"\0"]))
+        tensor["parameters"] = {"binary_data_size": FEATURES * 4}
+    else:
+        tensor["data"] = numbers
+    text = json.dumps({"inputs": [tensor], **more}).encode()
+    if binary:
+        headers = f"Inference-Header-Content-Length: {len(text)}\r\n"
+    elif not plain:
+        text = text.replace(b"]", draw(st.sampled_from([b"]", b"]]", b"", b",]"])), 1)
+    version = draw(st.sampled_from(["", "", "", "/versions/1", "/versions/2"]))
+    protocol = draw(st.sampled_from(["1.1"] * 6 + ["1.0"]))
+    head = f"POST /v2/models/m{version}/infer HTTP/{protocol}\r\nHost: h\r\n{headers}"
+    if protocol == "1.0":
+        head += "Connection: keep-alive\r\n"
+    return f"{head}Content-Length: {len(text) + len(tail)}\r\n\r\n".encode() + text + tail
+
+
+async def answers(stream: list[bytes], anew: bool = False) -> list[bytes]:
+    """What requests get, one after the other, on one connection or each on its own."""
+    session = Session(MODEL)
+    session.inline_elements = 1000
+    registry = Registry()
+    registry.ready = True
+    record = registry.record("m")
+    record.flip(LoadedVersion("m", 1, session, record.account, record.statistics_of(1)))
+    plane = DataPlane(registry, Batcher(Workers(1), 10, 10**6), 30.0)
+    nothing = cast("Any", None)
+    site = Routes(plane, nothing, lambda *_: None, 10**5, nothing, Operators())
+    transport, connections, budget = Transport(), Connections(), ByteBudget(10**6)
+    connection: HttpConnection | None = None
+    for number, request in enumerate(stream, 1):
+        if connection is None or anew:
+            connection = HttpConnection(site.handle, LIMITS, budget, connections)
+            connection.connection_made(cast("asyncio.Transport", transport))
+        connection.data_received(request)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert len(transport.written) == number
+    assert record.account.requests == record.account.delays.answers + record.account.delays.failures
+    assert budget.used == 0
+    for each in tuple(connections):
+        each.connection_lost(None)
+    return transport.written
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(requests(), min_size=1, max_size=3), st.lists(st.integers(0, 2), min_size=1, max_size=6))
+def test_both_ways_give_the_same_bytes(different: list[bytes], order: list[int]) -> None:
+    stream = [different[index % len(different)] for index in order]
+    # A connection remembers nothing before its first request, which goes the long way.
+    assert asyncio.run(answers(stream)) == asyncio.run(answers(stream, anew=True))
