@@ -7,6 +7,7 @@ import contextlib
 import math
 import sqlite3
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, create_engine, inspect
 
-from tests.support.stored import stored_event, stored_job
+from tests.support.stored import stored_delivery, stored_event, stored_job
+from tiercel.broker.domain.endpoints import Endpoint, Version
 from tiercel.broker.domain.errors import TiercelError, UnavailableError
 from tiercel.broker.store.schema import upgrade_schema
 from tiercel.broker.store.sql import SqlStore, sqlite_url
@@ -123,6 +125,25 @@ async def test_the_migrations_lead_to_the_tables_that_the_code_knows(database: P
     with engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
     engine.dispose()
+
+
+async def test_what_was_stored_before_there_were_variants_has_none(database: Path) -> None:
+    version = Version(1, "a", 1, "accuracy", 0.9, 1.0, "ab")
+    endpoint = Endpoint("digits", "ada", 2, 1, (version,), "n1")
+    job, delivery = stored_job("a"), stored_delivery("a", 1)
+    async with SqlStore(sqlite_url(database)) as store:
+        await store.save(jobs=[job], deliveries=[delivery], endpoints=[endpoint])
+    for table, field in (("endpoints", "versions[0].variant"), ("deliveries", "variant"), ("jobs", "spec.variant")):
+        change(database, f"UPDATE {table} SET content = json_remove(content, '$.{field}')")
+    async with SqlStore(sqlite_url(database)) as store:
+        assert await store.load_endpoints() == [endpoint]
+        assert await store.load_deliveries() == [delivery]
+        assert await store.load_jobs() == [job]
+        # What is stored from now on is read back as it is.
+        small = replace(endpoint, versions=(replace(version, variant="small"),))
+        await store.save(endpoints=[small], deliveries=[replace(delivery, variant="small")])
+        assert await store.load_endpoints() == [small]
+        assert await store.load_deliveries() == [replace(delivery, variant="small")]
 
 
 class StoppedError(Exception):

@@ -79,3 +79,27 @@ def test_two_deliveries_that_end_in_either_order_leave_the_newer_live() -> None:
     endpoint, _ = hear(endpoint, first, DONE)
     assert [version.version for version in endpoint.versions] == [1, 2]
     assert endpoint.live_version == 2
+
+
+def test_a_version_belongs_to_the_variant_that_it_was_asked_for() -> None:
+    endpoint = Endpoint("digits", "alice")
+    for number, variant in ((1, "small"), (2, "large"), (3, "small")):
+        endpoint, delivery = machine.request(endpoint, f"j{number}", 1, 0.9, AT, variant=variant)
+        assert (delivery.variant, delivery.version) == (variant, number)
+        if number != 2:
+            endpoint, _ = hear(endpoint, delivery, DONE)
+        else:
+            late = delivery
+    assert [(version.variant, version.version) for version in endpoint.live] == [("small", 3)]
+    endpoint, _ = hear(endpoint, late, DONE)
+    assert [(version.variant, version.version) for version in endpoint.live] == [("large", 2), ("small", 3)]
+    assert endpoint.live_version == 3
+
+
+def test_without_variants_the_newest_version_is_live() -> None:
+    endpoint, first = requested()
+    endpoint, second = requested(endpoint, tier=2)
+    for delivery in (second, first):
+        endpoint, _ = hear(endpoint, delivery, DONE)
+    assert [version.version for version in endpoint.live] == [endpoint.live_version] == [2]
+    assert Endpoint("new", "alice").live == ()

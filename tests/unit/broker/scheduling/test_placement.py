@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.scheduling import GIB, job, node, snapshot, waiting_job
 from tiercel.broker.scheduling.interface import JobView, NodeView
-from tiercel.broker.scheduling.placement import jobs_by_node, place
+from tiercel.broker.scheduling.placement import can_hold, jobs_by_node, place
 
 
 def test_a_job_goes_to_the_node_that_then_has_the_fewest_jobs_per_core() -> None:
@@ -38,6 +38,15 @@ def test_a_job_meant_for_a_node_stays_meant_for_it() -> None:
     meant = job("j", node_id="b", movable=True)
     assert place(snapshot([meant], [node("a"), node("b")])).node_of == {"j": "b"}
     assert place(snapshot([meant], [node("a")])).node_of == {"j": "a"}
+
+
+def test_a_job_that_has_a_home_goes_nowhere_else() -> None:
+    tied = replace(waiting_job("j"), home="a", endpoint="digits", variant="small")
+    crowded = [job(f"r{index}", node_id="a") for index in range(3)]
+    assert place(snapshot([*crowded, tied, waiting_job("free")], [node("a"), node("b")])).node_of["j"] == "a"
+    assert not can_hold(node("b"), tied)
+    placement = place(snapshot([tied], [node("b")]))
+    assert placement.waiting == {"j": "waits for node a, where the variants of endpoint digits are"}
 
 
 def test_a_job_whose_node_is_offline_is_neither_placed_nor_waiting() -> None:
