@@ -10,13 +10,15 @@ from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.peers import WantedDelivery, WantedRun
 from tiercel.broker.domain.events import NodeEvent
-from tiercel.broker.domain.nodes import Node
+from tiercel.broker.domain.nodes import Accelerator, Node
 from tiercel.broker.lifecycle import node as machine
 from tiercel.broker.lifecycle.job_events import NodeGone, NodeSilent, RunUnknown
 from tiercel.broker.lifecycle.node import LeaseSettings, NodeLife, NodeNews
 from tiercel.broker.scheduling.interface import NodeView
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.peers import Peers
@@ -33,12 +35,30 @@ class NodeConnected:
 
 
 @dataclass(frozen=True, slots=True)
+class AcceleratorHeard:
+    """How an accelerator is, as its agent said last.
+
+    Attributes:
+        id: The device.
+        utilisation: Fraction of time in which it computed lately; None where nobody knows.
+        memory_used_bytes: Memory that is held, by whoever it may be.
+        problem: Why nothing new should be put on it; empty while it is well.
+    """
+
+    id: str
+    utilisation: float | None = None
+    memory_used_bytes: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class NodeHeard:
     """The agent said something, and perhaps something new about its node."""
 
     lease_epoch: int
     images: frozenset[str] | None = None
     serving: tuple[str, str] | None = None
+    accelerators: tuple[AcceleratorHeard, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +134,7 @@ class NodeActor(Actor[NodeMessage]):
         self._runs: dict[str, WantedRun] = {}
         self._deliveries: dict[str, WantedDelivery] = {}
         self._endpoints: EndpointSharesDeclared | None = None
+        self._accelerators: Mapping[str, AcceleratorHeard] = {}
         self._wanted = Wanted(0, (), ())
         self._changed = asyncio.Condition()
 
@@ -121,6 +142,11 @@ class NodeActor(Actor[NodeMessage]):
     def node(self) -> Node:
         """The node as it is now."""
         return self._life.node
+
+    @property
+    def accelerators(self) -> Mapping[str, AcceleratorHeard]:
+        """How its accelerators are, by id; empty while it is offline or has not said."""
+        return self._accelerators if self._life.node.online else {}
 
     def holds_lease(self, lease_epoch: int) -> bool:
         """Whether what is said under this epoch counts: no newer stream took over, and the lease did not run out."""
@@ -140,7 +166,7 @@ class NodeActor(Actor[NodeMessage]):
             case NodeConnected():
                 await self._connected(message)
             case NodeHeard():
-                self._heard(message)
+                await self._heard(message)
             case NodeTicked():
                 await self._ticked()
             case WantedRun():
@@ -168,6 +194,7 @@ class NodeActor(Actor[NodeMessage]):
 
     async def _connected(self, message: NodeConnected) -> None:
         life, news = machine.connected(self._life, message.node, self._clock.now())
+        self._accelerators = {}
         await self._announce(life, news)
         if not message.epoch.done():
             message.epoch.set_result(life.node.lease_epoch)
@@ -176,7 +203,7 @@ class NodeActor(Actor[NodeMessage]):
             if run.run_id not in message.runs:
                 self._peers.tell_job(run.job.id, RunUnknown(run.run_id))
 
-    def _heard(self, message: NodeHeard) -> None:
+    async def _heard(self, message: NodeHeard) -> None:
         life = machine.heard(self._life, message.lease_epoch, self._clock.now())
         if life is self._life:
             return
@@ -185,10 +212,15 @@ class NodeActor(Actor[NodeMessage]):
             node = replace(node, images=message.images)
         if message.serving is not None:
             node = replace(node, serving_http=message.serving[0], serving_grpc=message.serving[1])
-        changed_images = node.images != self._life.node.images
-        self._life = replace(life, node=node)
-        if changed_images:
+        if message.accelerators is not None:
+            self._accelerators = {heard.id: heard for heard in message.accelerators}
+            node = replace(node, accelerators=_as_heard(node.accelerators, self._accelerators))
+        before, self._life = self._life.node, replace(life, node=node)
+        if (node.images, node.accelerators) != (before.images, before.accelerators):
             self._show_scheduler()
+        if node.accelerators != before.accelerators:
+            await self._journal.commit(Commit(news=[_event(node, self._clock.now())]))
+            self._peers.reschedule("node")
 
     async def _ticked(self) -> None:
         life, news = machine.ticked(self._life, self._leases, self._clock.now())
@@ -196,8 +228,7 @@ class NodeActor(Actor[NodeMessage]):
             await self._announce(life, news)
 
     async def _announce(self, life: NodeLife, news: NodeNews) -> None:
-        event = NodeEvent(life.node.id, life.node.online, life.node.lease_epoch, self._clock.now())
-        await self._journal.commit(Commit(news=[event]))
+        await self._journal.commit(Commit(news=[_event(life.node, self._clock.now())]))
         async with self._changed:
             self._life = life
             self._changed.notify_all()
@@ -233,3 +264,12 @@ class NodeActor(Actor[NodeMessage]):
 
 def _view(node: Node) -> NodeView:
     return NodeView(node.id, node.cpu_cores, node.memory_bytes, node.runtimes, node.images, node.accelerators)
+
+
+def _event(node: Node, now: float) -> NodeEvent:
+    return NodeEvent(node.id, node.online, node.lease_epoch, now, node.accelerators)
+
+
+def _as_heard(known: tuple[Accelerator, ...], heard: Mapping[str, AcceleratorHeard]) -> tuple[Accelerator, ...]:
+    """The devices of the hello with the problems of now; what a hello did not name is not there."""
+    return tuple(replace(each, problem=heard[each.id].problem) if each.id in heard else each for each in known)

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.journal import Journal
+    from tiercel.broker.actors.node import AcceleratorHeard
     from tiercel.broker.actors.peers import WantedDelivery, WantedRun
     from tiercel.broker.actors.supervisor import Supervisor
     from tiercel.broker.domain.endpoints import Delivery, EndpointLoad, EndpointUsage
@@ -176,6 +177,10 @@ class System:
     def nodes(self) -> Sequence[Node]:
         """Every node that has ever connected, by id."""
         return [actor.node for _, actor in sorted(self._nodes.items())]
+
+    def accelerators_of(self, node_id: str) -> Mapping[str, AcceleratorHeard]:
+        """How a node's accelerators are, by id, as its agent said last."""
+        return self._nodes[node_id].accelerators if node_id in self._nodes else {}
 
     def jobs_on(self, node_id: str) -> Sequence[Job]:
         """Jobs that hold something of a node, of all tenants."""

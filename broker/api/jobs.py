@@ -181,7 +181,10 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         async with translated_errors(context):
             tenant_of(context, self._tenancy)
             return jobs_pb2.ListNodesResponse(
-                nodes=[node_to_wire(node, list(self._system.jobs_on(node.id))) for node in self._system.nodes()]
+                nodes=[
+                    node_to_wire(node, self._system.jobs_on(node.id), self._system.accelerators_of(node.id))
+                    for node in self._system.nodes()
+                ]
             )
 
     async def ListEndpoints(  # noqa: N802 - the contract's name

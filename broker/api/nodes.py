@@ -12,7 +12,7 @@ import grpc
 from tiercel.broker.actors.endpoint import DeliveryHeard
 from tiercel.broker.actors.node import NodeHeard
 from tiercel.broker.actors.supervisor import run_until_one_ends
-from tiercel.broker.api import checkpoints
+from tiercel.broker.api import accelerators, checkpoints
 from tiercel.broker.api.auth import require_node
 from tiercel.broker.api.endpoints import lag_of, usages_of, wanted_endpoints
 from tiercel.broker.api.errors import translated_errors
@@ -155,7 +155,10 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         heard = NodeHeard(request.lease_epoch)
         match request.WhichOneof("message"):
             case "heartbeat":
-                heard = NodeHeard(request.lease_epoch, images=frozenset(request.heartbeat.images))
+                beat = request.heartbeat
+                heard = NodeHeard(
+                    request.lease_epoch, images=frozenset(beat.images), accelerators=accelerators.heard_of(beat)
+                )
             case "serving":
                 heard = NodeHeard(request.lease_epoch, serving=(request.serving.http, request.serving.grpc))
         # First of all the lease: what follows may have to wait for room.
@@ -278,6 +281,7 @@ def _node_from(hello: nodes_pb2.NodeHello) -> Node:
         images=frozenset(hello.images),
         serving_http=hello.serving.http,
         serving_grpc=hello.serving.grpc,
+        accelerators=accelerators.accelerators_of(hello),
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from tiercel.broker.api.accelerators import accelerator_to_wire
 from tiercel.broker.domain.errors import InvalidSpecError
 from tiercel.broker.domain.events import ProgressMade, ShareChanged, StateChanged, TierChanged
 from tiercel.broker.domain.jobs import (
@@ -24,6 +25,9 @@ from tiercel.broker.domain.jobs import (
 from tiercel.v1 import common_pb2, jobs_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tiercel.broker.actors.node import AcceleratorHeard
     from tiercel.broker.domain.events import Decision, JobEvent
     from tiercel.broker.domain.jobs import TierStatus
     from tiercel.broker.domain.nodes import Node
@@ -216,8 +220,14 @@ def decision_to_wire(decision: Decision) -> jobs_pb2.Decision:
     )
 
 
-def node_to_wire(node: Node, jobs: list[Job]) -> jobs_pb2.Node:
-    """A node as the wire has it; ``jobs`` are those that hold something of it."""
+def node_to_wire(node: Node, jobs: Sequence[Job], heard: Mapping[str, AcceleratorHeard]) -> jobs_pb2.Node:
+    """A node as the wire has it.
+
+    Args:
+        node: The node.
+        jobs: Those that hold something of it.
+        heard: How its accelerators are, by id.
+    """
     return jobs_pb2.Node(
         id=node.id,
         state=jobs_pb2.NODE_STATE_ONLINE if node.online else jobs_pb2.NODE_STATE_OFFLINE,
@@ -230,6 +240,7 @@ def node_to_wire(node: Node, jobs: list[Job]) -> jobs_pb2.Node:
         serving_http=node.serving_http,
         serving_grpc=node.serving_grpc,
         lease_epoch=node.lease_epoch,
+        accelerators=[accelerator_to_wire(each, jobs, heard) for each in node.accelerators],
     )
 
 

@@ -11,8 +11,10 @@ import typer
 
 import tiercel
 from tiercel.broker.cli.output import (
+    ACCELERATOR_COLUMNS,
     ENDPOINT_COLUMNS,
     NODE_COLUMNS,
+    accelerator_rows,
     endpoint_rows,
     node_row,
     number,
@@ -34,12 +36,16 @@ def nodes(
     broker: BrokerAddress = "",
     tenant: TenantName = "default",
 ) -> None:
-    """List the machines with an agent."""
+    """List the machines with an agent, and their accelerators."""
     found = run(Target(state_dir, broker, tenant), lambda client: client.list_nodes())
     if as_json:
         print_json([node.to_json() for node in found])
     elif found:
         print_table(NODE_COLUMNS, [node_row(node) for node in found])
+        devices = [row for node in found for row in accelerator_rows(node)]
+        if devices:
+            typer.echo()
+            print_table(ACCELERATOR_COLUMNS, devices)
     else:
         typer.echo("No nodes; an agent is started by 'tiercel up'.", err=True)
 

@@ -38,6 +38,7 @@ _TIER_MARKS = {
 
 JOB_COLUMNS = ("ID", "NAME", "STATE", "EPOCH", "BEST", "TIERS", "CPU", "ENDPOINT", "AGE")
 NODE_COLUMNS = ("ID", "STATE", "CORES", "MEMORY", "JOBS", "RUNTIMES", "LIMITS", "SERVING")
+ACCELERATOR_COLUMNS = ("NODE", "GPU", "MAKE", "MEMORY", "HELD", "BUSY", "JOBS", "PROBLEM")
 ENDPOINT_COLUMNS = ("NAME", "LIVE", "METRIC", "VALUE", "JOB", "ANSWERS", "DELAY", "P95", "IN TIME", "CPU", "SERVING")
 DECISION_COLUMNS = ("AT", "TRIGGER", "POLICY", "NODE", "CPU", "REASON")
 
@@ -164,6 +165,23 @@ def node_row(node: NodeInfo) -> tuple[str, ...]:
         node.limits,
         node.serving_http or "-",
     )
+
+
+def accelerator_rows(node: NodeInfo) -> list[tuple[str, ...]]:
+    """A node's accelerators for :data:`ACCELERATOR_COLUMNS`."""
+    return [
+        (
+            node.id,
+            device.id,
+            clean(device.name),
+            f"{memory(device.memory_reserved_bytes)} of {memory(device.memory_bytes)}",
+            memory(device.memory_used_bytes) if node.online else "-",
+            "-" if device.utilisation is None else f"{device.utilisation:.0%}",
+            str(device.jobs),
+            clean(device.problem) or "-",
+        )
+        for device in node.accelerators
+    ]
 
 
 def endpoint_rows(endpoint: EndpointInfo) -> list[tuple[str, ...]]:

@@ -7,6 +7,7 @@ from tiercel.broker.client.client import Client
 from tiercel.broker.client.errors import TierMissedError
 from tiercel.broker.client.handle import JobHandle
 from tiercel.broker.client.info import (
+    AcceleratorInfo,
     DecisionInfo,
     EndpointExplanation,
     EndpointInfo,
@@ -27,6 +28,7 @@ from tiercel.broker.client.spec_file import load_spec, parse_spec
 from tiercel.broker.client.sync import SyncClient, SyncJobHandle
 
 __all__ = [
+    "AcceleratorInfo",
     "Client",
     "ClientOptions",
     "DecisionInfo",

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from tiercel.broker.client.info import (
+    AcceleratorInfo,
     DecisionInfo,
     EndpointExplanation,
     EndpointInfo,
@@ -129,6 +130,20 @@ def node_from_wire(node: jobs_pb2.Node) -> NodeInfo:
         serving_http=node.serving_http,
         serving_grpc=node.serving_grpc,
         lease_epoch=node.lease_epoch,
+        accelerators=tuple(map(_accelerator, node.accelerators)),
+    )
+
+
+def _accelerator(accelerator: jobs_pb2.NodeAccelerator) -> AcceleratorInfo:
+    return AcceleratorInfo(
+        id=accelerator.id,
+        name=accelerator.name,
+        memory_bytes=accelerator.memory_bytes,
+        memory_reserved_bytes=accelerator.memory_reserved_bytes,
+        memory_used_bytes=accelerator.memory_used_bytes,
+        utilisation=accelerator.utilisation if accelerator.HasField("utilisation") else None,
+        jobs=accelerator.jobs,
+        problem=accelerator.problem,
     )
 
 

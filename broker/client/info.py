@@ -188,6 +188,31 @@ class Explanation(_Jsonable):
 
 
 @dataclass(frozen=True, slots=True)
+class AcceleratorInfo(_Jsonable):
+    """A device of a node that trains or serves faster than the CPU.
+
+    Attributes:
+        id: As its driver calls it for good: ``GPU-...`` or, for a slice of one, ``MIG-...``.
+        name: Its make.
+        memory_bytes: Memory that jobs may use.
+        memory_reserved_bytes: What running jobs have reserved of it.
+        memory_used_bytes: What is held of it now, by whoever it may be; 0 while nobody knows.
+        utilisation: Fraction of time in which it computed lately, or None while nobody knows.
+        jobs: How many jobs hold a part of it, of all tenants.
+        problem: Why nothing new is put on it; empty while it is well.
+    """
+
+    id: str
+    name: str
+    memory_bytes: int
+    memory_reserved_bytes: int
+    memory_used_bytes: int
+    utilisation: float | None
+    jobs: int
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
 class NodeInfo(_Jsonable):
     """A machine with an agent.
 
@@ -203,6 +228,7 @@ class NodeInfo(_Jsonable):
         serving_http: Where its inference server answers, ``host:port``, or empty.
         serving_grpc: The same over gRPC.
         lease_epoch: Counts its connections.
+        accelerators: Its devices, in the order of its bus.
     """
 
     id: str
@@ -216,6 +242,7 @@ class NodeInfo(_Jsonable):
     serving_http: str
     serving_grpc: str
     lease_epoch: int
+    accelerators: tuple[AcceleratorInfo, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tiercel.broker.domain.endpoints import EndpointLoad, Version
 from tiercel.broker.domain.jobs import JobState, TierStatus
+from tiercel.broker.domain.nodes import Accelerator
 from tiercel.broker.domain.shares import Share
 
 
@@ -101,12 +102,13 @@ class EndpointMeasured:
 
 @dataclass(frozen=True, slots=True)
 class NodeEvent:
-    """A node came or went."""
+    """A node came or went, or something of its accelerators changed."""
 
     node_id: str
     online: bool
     lease_epoch: int
     at: float
+    accelerators: tuple[Accelerator, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

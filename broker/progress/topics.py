@@ -167,7 +167,12 @@ def _endpoint_load_message(event: EndpointMeasured) -> Message:
 
 def _node_message(event: NodeEvent) -> Message:
     topic = f"{ROOT}/nodes/{_segment(event.node_id)}/presence"
-    news = {"node": event.node_id, "presence": _presence(event.online), "lease_epoch": event.lease_epoch}
+    news = {
+        "node": event.node_id,
+        "presence": _presence(event.online),
+        "lease_epoch": event.lease_epoch,
+        "accelerators": [asdict(accelerator) for accelerator in event.accelerators],
+    }
     return _state(topic, event.at, news)
 
 

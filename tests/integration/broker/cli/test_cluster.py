@@ -37,7 +37,34 @@ def test_nodes(tiercel: Tiercel, script: Script) -> None:
     row = tiercel("nodes").stdout.splitlines()[1]
 
     assert row.split() == ["n1", "offline", "2", "512MiB", "of", "8.0GiB", "1", "docker,process", "cgroup-v2", "-"]
-    assert json.loads(tiercel("nodes", "--json").stdout)[0]["online"] is False
+    told = json.loads(tiercel("nodes", "--json").stdout)[0]
+    assert (told["online"], told["accelerators"]) == (False, [])
+    assert "GPU" not in tiercel("nodes").stdout
+
+
+def test_accelerators_of_nodes(tiercel: Tiercel, script: Script) -> None:
+    busy = jobs_pb2.NodeAccelerator(
+        id="GPU-1",
+        name="NVIDIA H100 80GB HBM3",
+        memory_bytes=79 << 30,
+        memory_reserved_bytes=24 << 30,
+        memory_used_bytes=20 << 30,
+        utilisation=0.875,
+        jobs=2,
+    )
+    ill = jobs_pb2.NodeAccelerator(id="MIG-2", name="A\x1b slice", memory_bytes=10 << 30, problem="The driver lost it.")
+    online = jobs_pb2.NODE_STATE_ONLINE
+    script.nodes.append(jobs_pb2.Node(id="n1", state=online, cpu_cores=2, accelerators=[busy, ill]))
+
+    lines = tiercel("nodes").stdout.splitlines()
+
+    assert lines[2] == ""
+    assert lines[3].split() == ["NODE", "GPU", "MAKE", "MEMORY", "HELD", "BUSY", "JOBS", "PROBLEM"]
+    assert " ".join(lines[4].split()) == "n1 GPU-1 NVIDIA H100 80GB HBM3 24.0GiB of 79.0GiB 20.0GiB 88% 2 -"
+    assert " ".join(lines[5].split()) == "n1 MIG-2 A\ufffd slice 0MiB of 10.0GiB 0MiB - 0 The driver lost it."
+    first, second = json.loads(tiercel("nodes", "--json").stdout)[0]["accelerators"]
+    assert (first["utilisation"], first["memory_reserved_bytes"], first["jobs"]) == (0.875, 24 << 30, 2)
+    assert (second["id"], second["utilisation"], second["problem"]) == ("MIG-2", None, "The driver lost it.")
 
 
 def test_explain_of_an_endpoint(tiercel: Tiercel, script: Script) -> None:

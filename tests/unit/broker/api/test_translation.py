@@ -55,6 +55,7 @@ from tiercel.v1 import common_pb2, jobs_pb2, nodes_pb2
             max_epochs=7,
             report_timeout_seconds=12.5,
             endpoint_objective_seconds=0.05,
+            variant="small",
             continue_after_last_tier=True,
         ),
     ],
@@ -140,7 +141,7 @@ def test_no_cap_is_zero_on_the_wire() -> None:
 
 def test_a_node_adds_up_what_its_jobs_hold() -> None:
     node = Node("n1", 4.0, 8, online=False)
-    message = node_to_wire(node, [running_job(), running_job()])
+    message = node_to_wire(node, [running_job(), running_job()], {})
     assert (message.state, message.jobs) == (jobs_pb2.NODE_STATE_OFFLINE, 2)
     assert message.memory_reserved_bytes == 2 * Resources().memory_bytes
 
@@ -196,3 +197,22 @@ def test_a_node_is_told_shares_and_objectives_of_endpoints_that_have_either() ->
     a, b = wanted_endpoints(declared)
     assert (a.endpoint, a.share.cpu_cap_cores, a.objective_seconds) == ("a", 0.5, 0.1)
     assert (b.endpoint, b.HasField("share"), b.objective_seconds) == ("b", False, 0.2)
+
+
+def test_an_endpoint_says_its_variants_and_who_answered() -> None:
+    versions = tuple(
+        Version(number, "j1", 1, "accuracy", value, AT, "ab", variant=variant)
+        for number, value, variant in ((1, 0.8, "small"), (2, 0.9, "large"), (3, 0.85, "small"))
+    )
+    endpoint = Endpoint("digits", "alice", 4, 3, versions, "n1")
+    message = endpoint_to_wire(endpoint, None, load=EndpointLoad(answered_parts={"small": 1.0}))
+    assert [(each.name, each.live_version, each.accuracy, each.answered_part) for each in message.variants] == [
+        ("large", 2, 0.9, 0.0),
+        ("small", 3, 0.85, 1.0),
+    ]
+    assert [each.variant for each in message.versions] == ["small", "large", "small"]
+    quiet = endpoint_to_wire(endpoint, None, load=EndpointLoad()).variants
+    assert not any(each.HasField("answered_part") for each in quiet)
+    usage = nodes_pb2.EndpointUsage(endpoint="digits", seconds=1.0, answered_by={"small": 3})
+    (found,) = usages_of(nodes_pb2.Heartbeat(endpoints=[usage]))
+    assert found.answered_by == {"small": 3}

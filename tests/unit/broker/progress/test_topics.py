@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from tests.support.events import (
 from tiercel.broker.domain.endpoints import DelayWindow, EndpointLoad
 from tiercel.broker.domain.events import EndpointMeasured, EndpointShareChanged, Event, StateChanged
 from tiercel.broker.domain.jobs import JobState
+from tiercel.broker.domain.nodes import Accelerator
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.progress.topics import broker_presence, message_of
 
@@ -84,7 +86,7 @@ ABOUT = {"at": ISO, "sequence": 1, "job": "j1", "tenant": "default"}
         (
             node_event(online=False),
             "tiercel/v1/nodes/n1/presence",
-            {"at": ISO, "node": "n1", "presence": "offline", "lease_epoch": 7},
+            {"at": ISO, "node": "n1", "presence": "offline", "lease_epoch": 7, "accelerators": []},
         ),
     ],
 )
@@ -93,6 +95,15 @@ def test_state_is_retained_and_must_arrive(event: Event, topic: str, payload: di
 
     assert (message.topic, json.loads(message.payload)) == (topic, payload)
     assert (message.qos, message.retain) == (1, True)
+
+
+def test_each_variant_of_an_endpoint_has_a_topic_of_its_own() -> None:
+    plain = endpoint_event()
+    event = replace(plain, version=replace(plain.version, variant="small"))
+    message = message_of(event)
+    assert message.topic == "tiercel/v1/default/endpoints/digits/variants/small/version"
+    assert json.loads(message.payload)["variant"] == "small"
+    assert "variant" not in json.loads(message_of(plain).payload)
 
 
 def test_progress_is_news_that_may_get_lost() -> None:
@@ -108,6 +119,12 @@ def test_progress_is_news_that_may_get_lost() -> None:
         "cpu_seconds": 1.5,
         "accelerator_seconds": 0.0,
     }
+
+
+def test_a_node_tells_of_its_accelerators() -> None:
+    event = replace(node_event(), accelerators=(Accelerator("GPU-1", "Made up", 5, "lost"),))
+    told = json.loads(message_of(event).payload)["accelerators"]
+    assert told == [{"id": "GPU-1", "name": "Made up", "memory_bytes": 5, "problem": "lost"}]
 
 
 def test_presence_of_the_broker() -> None:
