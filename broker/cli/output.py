@@ -251,12 +251,13 @@ def _answering_lines(endpoint: EndpointInfo) -> list[str]:
     node = endpoint.node_id or "-"
     if not endpoint.variants:
         return [f"node      {node}, version {endpoint.live_version or '-'} answers"]
-    variants = [
-        f"variant   {variant.name}, version {variant.live_version} with {number(variant.accuracy)}, "
-        f"gave {_part(variant.answered_part)} of the answers lately"
-        for variant in endpoint.variants
-    ]
-    return [f"node      {node}", *variants]
+    return [f"node      {node}", *map(_variant_line, endpoint.variants)]
+
+
+def _variant_line(variant: VariantInfo) -> str:
+    line = f"variant   {variant.name}, version {variant.live_version} with accuracy {number(variant.accuracy)}"
+    part = variant.answered_part
+    return line if part is None else f"{line}, gave {_part(part)} of the answers lately"
 
 
 def _window_line(window: DelayWindow) -> str:

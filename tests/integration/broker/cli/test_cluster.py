@@ -140,6 +140,43 @@ def test_endpoints(tiercel: Tiercel, script: Script) -> None:
     assert found[4]["requests_per_second"] == 0
 
 
+def test_an_endpoint_with_variants(tiercel: Tiercel, script: Script) -> None:
+    versions = [
+        jobs_pb2.EndpointVersion(
+            version=number,
+            job_id=f"j{number}",
+            metric="accuracy",
+            value=value,
+            variant=name,
+            delivered_at=wire.SUBMITTED,
+        )
+        for number, value, name in ((1, 0.8, "small"), (2, 0.9, "large"), (3, 0.85, "small"))
+    ]
+    variants = [
+        jobs_pb2.EndpointVariant(name="large", live_version=2, accuracy=0.9, answered_part=0.25),
+        jobs_pb2.EndpointVariant(name="small", live_version=3, accuracy=0.85),
+    ]
+    script.endpoints.append(
+        jobs_pb2.Endpoint(
+            name="digits", live_version=3, versions=versions, variants=variants, node_id="n1", serving_http="h:1"
+        )
+    )
+
+    _, endpoint, large, small = tiercel("endpoints").stdout.splitlines()
+    assert endpoint.split() == ["digits", "2", "variants", "-", "-", "-", "-", "h:1"]
+    assert large.split() == ["large", "2", "accuracy", "0.9", "j2", "25%"]
+    assert small.split() == ["small", "3", "accuracy", "0.85", "j3", "-"]
+    (found,) = json.loads(tiercel("endpoints", "--json").stdout)
+    assert found["variants"] == [
+        {"name": "large", "live_version": 2, "accuracy": 0.9, "answered_part": 0.25},
+        {"name": "small", "live_version": 3, "accuracy": 0.85, "answered_part": None},
+    ]
+    assert [version["variant"] for version in found["versions"]] == ["small", "large", "small"]
+    explained = tiercel("explain", "--endpoint", "digits").stdout
+    assert "variant   large, version 2 with accuracy 0.9, gave 25% of the answers lately" in explained
+    assert "variant   small, version 3 with accuracy 0.85\n" in explained
+
+
 @pytest.mark.parametrize(
     ("content", "message"), [("{", "is not JSON"), ("[1]", "must hold an object"), (None, "cannot be read")]
 )

@@ -29,7 +29,7 @@ def test_from_flags(tiercel: Tiercel, script: Script, tmp_path: Path) -> None:
     program = ("--script", str(tmp_path / "train.py"), "--arg=--seed", "--arg", "1", "--name", "mine")
     limits = ("--cpu-cores", "2", "--memory", "512MiB", "--max-epochs", "9", "--runtime", "docker", "--image", "mine:1")
 
-    result = tiercel("submit", *FLAGS, *program, *limits, "--endpoint-objective-ms", "50")
+    result = tiercel("submit", *FLAGS, *program, *limits, "--endpoint-objective-ms", "50", "--variant", "small")
 
     assert result.exit_code == 0
     assert result.stdout == "Submitted j1; follow it with 'tiercel watch j1'.\n"
@@ -39,7 +39,7 @@ def test_from_flags(tiercel: Tiercel, script: Script, tmp_path: Path) -> None:
     assert spec.direction == common_pb2.DIRECTION_MIN
     assert (spec.resources.cpu_cores, spec.resources.memory_bytes) == (2, 512 << 20)
     assert (spec.name, spec.runtime, spec.image, spec.max_epochs) == ("mine", "docker", "mine:1", 9)
-    assert spec.endpoint_objective_seconds == 0.05
+    assert (spec.endpoint_objective_seconds, spec.variant) == (0.05, "small")
 
 
 def test_from_a_file_with_a_flag_on_top(tiercel: Tiercel, script: Script, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ class Model:
     """A model that doubles what it gets."""
 
     requests: list[Any] = field(default_factory=list)
+    says: dict[str, Any] = field(default_factory=dict)
     runner: web.AppRunner | None = None
 
     async def metadata(self, _: web.Request) -> web.Response:
@@ -34,7 +35,8 @@ class Model:
         if tensor["shape"][1:] != [2]:
             return web.json_response({"error": "input has the shape of another model"}, status=400)
         output = {**tensor, "name": "output", "data": [2 * value for value in tensor["data"]]}
-        return web.json_response({"model_name": "digits", "model_version": "3", "outputs": [output]})
+        said = {"parameters": self.says} if self.says else {}
+        return web.json_response({"model_name": "digits", "model_version": "3", "outputs": [output], **said})
 
     async def start(self) -> str:
         app = web.Application()
@@ -71,6 +73,17 @@ async def test_nested_lists(client: Client, model: Model) -> None:
         {"name": "input", "datatype": "FP32", "shape": [2, 2], "data": [1, 2, 3, 4.5]}
     ]
     assert result.to_json()["outputs"][0]["data"] == [[2, 4], [6, 9]]
+
+
+async def test_who_may_answer_is_said_and_who_did_is_told(client: Client, model: Model) -> None:
+    plain = await client.infer("digits", {"input": [[1, 2]]})
+    model.says = {"variant": "large", "version": "3", "accuracy": 0.9}
+    result = await client.infer("digits", {"input": [[1, 2]]}, minimum_accuracy=0.85)
+
+    assert [request.get("parameters") for request in model.requests] == [None, {"minimum_accuracy": 0.85}]
+    assert (plain.variant, plain.accuracy) == ("", None)
+    assert (result.variant, result.accuracy) == ("large", 0.9)
+    assert {key: result.to_json()[key] for key in ("variant", "accuracy")} == {"variant": "large", "accuracy": 0.9}
 
 
 async def test_numpy_arrays(client: Client, model: Model) -> None:

@@ -12,6 +12,7 @@ from tiercel import Direction, InvalidSpecError, JobSpec, Resources, Script, Tie
 YAML = """
 name: digits
 endpoint: digits
+variant: small
 script: train.py
 arguments: ["--seed", "1"]
 metric: accuracy
@@ -25,6 +26,7 @@ endpoint_objective_seconds: 0.05
 TOML = """
 name = "digits"
 endpoint = "digits"
+variant = "small"
 script = "train.py"
 arguments = ["--seed", "1"]
 metric = "accuracy"
@@ -51,6 +53,7 @@ SPEC = JobSpec(
     runtime="process",
     max_epochs=30,
     endpoint_objective_seconds=0.05,
+    variant="small",
 )
 VALUES: dict[str, Any] = {"endpoint": "digits", "module": "m", "metric": "loss", "direction": "min", "tiers": [0.5]}
 
