@@ -9,20 +9,18 @@ import pytest
 
 from tests.support import fake_nvml
 from tests.support.fake_nvml import MIB, FakeNvml, a100, h100_in_slices
+from tests.support.made_up_gpus import MadeUpGpus
 from tests.support.nodes_broker import DEADLINE, ScriptedBroker, agent_process, wanted_run
 from tests.support.until import until
 from tiercel.v1 import nodes_pb2
 
 SLEEPER = "import os, time\nos.write(1, b'pid %d\\n' % os.getpid())\ntime.sleep(600)"
-FOUND_FIRST = Path(fake_nvml.__file__).with_name("fake_nvml_path")
 
 
 @pytest.fixture
-def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the made-up NVML of processes started from here on reads its answers."""
-    monkeypatch.setenv("PYTHONPATH", str(FOUND_FIRST))
-    monkeypatch.setenv("FAKE_NVML", str(tmp_path / "nvml.json"))
-    return tmp_path / "nvml.json"
+def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeUpGpus:
+    """What agents see."""
+    return MadeUpGpus(tmp_path / "nvml.json", monkeypatch)
 
 
 def usage(broker: ScriptedBroker, device: str) -> nodes_pb2.AcceleratorUsage | None:
@@ -39,11 +37,11 @@ async def eventually(
 
 
 async def test_devices_are_told_at_first_and_how_they_are_from_time_to_time(
-    broker: ScriptedBroker, tmp_path: Path, answers: Path
+    broker: ScriptedBroker, tmp_path: Path, gpus: MadeUpGpus
 ) -> None:
     card = a100()
     library = FakeNvml(card, h100_in_slices())
-    library.write(answers)
+    gpus.answer(library)
     with agent_process(tmp_path / "state", broker.address):
         await until(lambda: broker.heard.hellos, seconds=DEADLINE)
         told = broker.heard.hellos[0].accelerators
@@ -58,24 +56,24 @@ async def test_devices_are_told_at_first_and_how_they_are_from_time_to_time(
         assert in_slices is not None
         assert not in_slices.HasField("utilisation")
         card.fault = fake_nvml.GPU_IS_LOST
-        library.write(answers)
+        gpus.answer(library)
         await eventually(broker, card.uuid, lambda one: "restart the machine" in one.problem)
         assert not usage(broker, told[1].id).problem  # type: ignore[union-attr]  # told with the others
 
 
 async def test_memory_and_time_are_those_of_the_runs_own_processes(
-    broker: ScriptedBroker, tmp_path: Path, answers: Path
+    broker: ScriptedBroker, tmp_path: Path, gpus: MadeUpGpus
 ) -> None:
     card = a100()
     library = FakeNvml(card)
-    library.write(answers)
+    gpus.answer(library)
     with agent_process(tmp_path / "state", broker.address):
         await broker.want(wanted_run("job-1", SLEEPER))
         await until(lambda: broker.heard.output("job-1").endswith(b"\n"), seconds=DEADLINE)
         pid = int(broker.heard.output("job-1").split()[1])
         card.processes[pid] = 700 * MIB
         card.samples = [(pid, 2_000_000, 50), (4321, 2_000_000, 50)]
-        library.write(answers)
+        gpus.answer(library)
 
         def last() -> nodes_pb2.RunUsage | None:
             beats = [message.heartbeat for message in broker.heard.messages if message.HasField("heartbeat")]
@@ -92,17 +90,19 @@ async def test_memory_and_time_are_those_of_the_runs_own_processes(
 
 
 async def test_without_a_driver_there_is_none_and_no_more_is_said_about_it(
-    broker: ScriptedBroker, tmp_path: Path, answers: Path
+    broker: ScriptedBroker, tmp_path: Path, gpus: MadeUpGpus
 ) -> None:
-    FakeNvml(silence=fake_nvml.DRIVER_NOT_LOADED).write(answers)
+    gpus.answer(FakeNvml(silence=fake_nvml.DRIVER_NOT_LOADED))
     with agent_process(tmp_path / "state", broker.address) as agent:
         await until(lambda: len(broker.heard.messages) > 10, seconds=DEADLINE)
         assert not broker.heard.hellos[0].accelerators
         assert agent.log.read_text().count("no accelerator: NVML says: Driver Not Loaded") == 1
 
 
-async def test_a_device_that_is_named_and_absent_is_said(broker: ScriptedBroker, tmp_path: Path, answers: Path) -> None:
-    FakeNvml(a100()).write(answers)
+async def test_a_device_that_is_named_and_absent_is_said(
+    broker: ScriptedBroker, tmp_path: Path, gpus: MadeUpGpus
+) -> None:
+    gpus.answer(FakeNvml(a100()))
     with agent_process(tmp_path / "state", broker.address, "--accelerators", "GPU-none") as agent:
         assert await agent.wait() == 2
         assert "GPU-none is not there; the driver shows GPU-5a6b1f0c" in agent.log.read_text()

@@ -1,0 +1,86 @@
+"""The product on a machine with GPUs, as far as their driver's answers go: they are made up."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.product import Product
+from tests.support.fake_nvml import MIB, FakeNvml, a100, old_card
+from tests.support.made_up_gpus import MadeUpGpus
+from tests.support.product import JOB_SECONDS, client_of, digits_job, running_product, tiercel
+from tiercel import InvalidSpecError, Resources, Script
+from tiercel.broker.domain.jobs import JobState
+
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
+
+GIB = 1024 * MIB
+SLEEPER = Script("sleeper.py", b"import time\ntime.sleep(600)\n")
+
+
+async def devices(product: Product) -> list[dict[str, Any]]:
+    """What ``tiercel nodes`` says of the only node's accelerators."""
+    told = await tiercel("nodes", "--json", state_dir=product.state_dir, tenant="alice")
+    assert told.exit_code == 0, told.errors
+    found: list[dict[str, Any]] = told.content[0]["accelerators"]
+    return found
+
+
+async def devices_once(product: Product, **wanted: Any) -> list[dict[str, Any]]:
+    """The same once the first device is as wanted."""
+    async with asyncio.timeout(JOB_SECONDS):
+        while {key: (found := await devices(product))[0][key] for key in wanted} != wanted:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.2)
+    return found
+
+
+async def test_gpus_are_seen_held_by_jobs_and_not_given_while_they_are_ill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card = a100()
+    gpus, library = MadeUpGpus(tmp_path / "nvml.json", monkeypatch), FakeNvml(card, old_card())
+    gpus.answer(library)
+    async with running_product(tmp_path) as product, client_of(product) as alice:
+        large, small = await devices_once(product, utilisation=0.87)
+        assert (large["id"], large["name"]) == (card.uuid, "NVIDIA A100-SXM4-40GB")
+        assert (large["memory_bytes"], large["memory_used_bytes"]) == ((40960 - 571) * MIB, 3142 * MIB)
+        assert (large["jobs"], large["memory_reserved_bytes"], large["problem"]) == (0, 0, "")
+        assert (small["name"], small["utilisation"]) == ("NVIDIA GeForce GTX 1080 Ti", 0.0)
+
+        needs = Resources(1.0, GIB, accelerators=1, accelerator_memory_bytes=39 * GIB)  # only the large one has it
+        spec = digits_job(module="", script=SLEEPER, arguments=(), resources=needs)
+        handle = await alice.submit(spec)
+        large, _ = await devices_once(product, jobs=1)
+        assert large["memory_reserved_bytes"] == 39 * GIB
+        shown = await tiercel("nodes", state_dir=product.state_dir, tenant="alice")
+        assert "39.0GiB of 39.4GiB" in shown.output
+        async with asyncio.timeout(JOB_SECONDS):
+            while (await handle.refresh()).state is not JobState.RUNNING:  # noqa: ASYNC110 - it has no report to wait for
+                await asyncio.sleep(0.2)
+        await handle.cancel()
+
+        card.uncorrected, card.utilisation = 2, 0
+        gpus.answer(library)
+        large, small = await devices_once(product, utilisation=0.0)
+        assert large["problem"].startswith("2 memory errors were found that could not be corrected")
+        assert not small["problem"]
+        shown = await tiercel("nodes", state_dir=product.state_dir, tenant="alice")
+        assert large["problem"] in shown.output
+        with pytest.raises(InvalidSpecError, match="accelerator"):  # no other device has as much memory
+            await alice.submit(spec)
+
+        card.uncorrected = 0  # it was reset
+        gpus.answer(library)
+        await devices_once(product, problem="")
+        await (await alice.submit(spec)).cancel()
+
+
+async def test_gpus_that_are_not_to_be_used_are_not_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus = MadeUpGpus(tmp_path / "nvml.json", monkeypatch)
+    gpus.answer(FakeNvml(a100()))
+    monkeypatch.setenv("TIERCEL_AGENT_ACCELERATORS", "none")
+    async with running_product(tmp_path) as product:
+        assert await devices(product) == []
