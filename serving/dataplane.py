@@ -21,6 +21,7 @@ from tiercel.serving.models.registry import LoadedVersion, Registry
 from tiercel.serving.tensors import Array, DataType, TensorSpec, described
 
 if TYPE_CHECKING:
+    from tiercel.serving.models.engine import Session
     from tiercel.serving.variants.endpoints import Endpoints
 
 # Forms that a version remembers to have checked.
@@ -206,7 +207,7 @@ class DataPlane:
         begin = time.perf_counter()
         call = _Question(
             loaded, session, feeds, known.outputs, known.key, session.batch_rows, known.rows, known.elements,
-            known.size, begin, begin + self._allowed(request.timeout), request.priority,
+            known.size, begin, begin + self._allowed(session, request.timeout), request.priority,
         )  # fmt: skip
         call.on_answer = partial(_answer_in_full, on_answer, loaded, known.outputs)
         return self._submitted(call, request.arrived or begin)
@@ -235,7 +236,7 @@ class DataPlane:
         if not waiting and loaded.session.inline_elements >= 0:
             return None
         if self._executor.has_room(account) and not (
-            waiting and form.priority != 1 and account.would_wait_in_vain(self._allowed(form.timeout))
+            waiting and form.priority != 1 and account.would_wait_in_vain(self._allowed(loaded.session, form.timeout))
         ):
             return None
         _count_refusal(loaded, _REFUSAL)
@@ -249,7 +250,7 @@ class DataPlane:
         arrived: float,
         on_answer: Callable[[Outcome], None],
     ) -> Call | None:
-        """Answer a request that was recognised, as :meth:`submit` does, without checking again what it has in common with others.
+        """Answer a request that was recognised, as :meth:`submit` does, without checking again what it shares with others.
 
         Args:
             found: As :meth:`recognised` said just now.
@@ -263,7 +264,7 @@ class DataPlane:
         session = loaded.session
         call = _Question(
             loaded, session, feeds, known.outputs, known.key, session.batch_rows, known.rows, known.elements,
-            known.size, begin, begin + self._allowed(form.timeout), form.priority,
+            known.size, begin, begin + self._allowed(session, form.timeout), form.priority,
         )  # fmt: skip
         call.on_answer = on_answer
         return self._submitted(call, arrived or begin)
@@ -279,13 +280,16 @@ class DataPlane:
             return None
         return call
 
-    def _allowed(self, timeout: float | None) -> float:
+    def _allowed(self, session: Session, timeout: float | None) -> float:
+        """Seconds in which an answer is of use."""
+        if timeout is None:
+            timeout = session.settings.default_timeout
         return self._timeout if timeout is None else min(self._timeout, timeout)
 
     def _check_wait(self, loaded: LoadedVersion, timeout: float | None) -> None:
         """Refuse what would be refused in the queue, before anything is spent on checking and describing it."""
         try:
-            loaded.account.check_wait(self._allowed(timeout))
+            loaded.account.check_wait(self._allowed(loaded.session, timeout))
         except OverloadedError as error:
             _count_refusal(loaded, error)
             raise

@@ -18,7 +18,8 @@ class Turns:
     """The calls that wait, by account; used on the event loop only.
 
     Args:
-        queue_delay: Seconds that a call may wait for others to fill its batch while a thread is free.
+        queue_delay: Seconds that a call may wait for others to fill its batch while a thread is free, where nothing
+            is set for its model.
     """
 
     def __init__(self, queue_delay: float = 0.0) -> None:
@@ -85,9 +86,12 @@ class Turns:
 
     def _unripe(self, account: Account, first: Call, now: float) -> float:
         """Seconds for which this call waits for company."""
-        if not self._queue_delay or account.waiting.is_full(first):
+        delay = first.session.settings.max_queue_delay
+        if delay is None:
+            delay = self._queue_delay
+        if not delay or account.waiting.is_full(first):
             return 0.0
-        return first.begin + self._queue_delay - now
+        return first.begin + delay - now
 
 
 def _tag(account: Account) -> float:

@@ -1,7 +1,7 @@
 """What a model is, in the form of Triton's model configuration extension. Pure.
 
-The configuration is found out from the model, not read from ``config.pbtxt``: it says what this server does. Of that
-file only the kind of the instance group is read; see :mod:`tiercel.serving.models.instance_group`.
+The configuration is found out from the model, not read from ``config.pbtxt``: it says what this server does. What is
+read from that file stands in :mod:`tiercel.serving.models.model_settings` and :mod:`.instance_group`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ def model_config(
     *,
     max_batch_size: int,
     instances: int,
+    queue_delay: float = 0.0,
     kind: str = "KIND_CPU",
     preferred: Sequence[int] = (),
     has_labels: bool = False,
@@ -42,6 +43,7 @@ def model_config(
             then without the batch axis, as in Triton.
         instances: Threads that may run it at the same time.
         kind: What it runs on, ``KIND_CPU`` or ``KIND_GPU``.
+        queue_delay: Seconds for which a request may wait for others.
         preferred: Batch sizes that are worth waiting for, in rows.
         has_labels: Whether classes have labels.
     """
@@ -60,7 +62,11 @@ def model_config(
         "model_transaction_policy": {"decoupled": False},
     }
     if max_batch_size > 0:
-        config["dynamic_batching"] = {"preferred_batch_size": list(preferred), "max_queue_delay_microseconds": 0}
+        microseconds = round(queue_delay * 1e6)
+        config["dynamic_batching"] = {
+            "preferred_batch_size": list(preferred),
+            "max_queue_delay_microseconds": microseconds,
+        }
     return config
 
 

@@ -45,12 +45,14 @@ class Descriptions:
         """
         session = self._registry.live(model, version).session
         inputs, outputs = list(session.inputs.values()), list(session.outputs.values())
+        most = min(self._max_batch_size, session.settings.max_batch_rows or self._max_batch_size)
         batches = session.batching.profile is not None
         return model_config(
             model,
             inputs,
             outputs,
-            max_batch_size=self._max_batch_size if batches else 0,
+            max_batch_size=most if batches else 0,
+            queue_delay=session.settings.max_queue_delay or 0.0,
             preferred=[session.batch_rows] if batches else [],
             # On an accelerator one run at a time; see tiercel.serving.execution.runners.
             instances=1 if session.provider.is_accelerator else self._instances,

@@ -16,6 +16,7 @@ from tiercel.serving.errors import InferenceFailedError, InvalidRequestError
 from tiercel.serving.execution.admission import Holding
 from tiercel.serving.execution.sessions import Open, open_on_cpu
 from tiercel.serving.execution.specs import first_line
+from tiercel.serving.models.model_settings import NOTHING_SET, ModelSettings
 from tiercel.serving.tensors import Array, TensorSpec
 
 Observer = Callable[[Sequence[str], Mapping[str, Array], Sequence[Array]], None]
@@ -83,6 +84,7 @@ class Session:
         inline_elements: Input elements up to which it is cheaper to run on the event loop than to change threads.
         threads: Threads that one run may use.
         labels: What classes are called, by index.
+        settings: What is set for the model.
         observer: Called with outputs' names, inputs and results after each run that went well, in its thread; or None.
 
     Raises:
@@ -91,7 +93,7 @@ class Session:
 
     __slots__ = (
         "_run", "_runner", "_take_seconds", "batch_rows", "batching", "device", "holding", "inline_elements", "inputs",
-        "is_uniform", "labels", "observer", "output_names", "outputs", "provider", "threads",
+        "is_uniform", "labels", "observer", "output_names", "outputs", "provider", "settings", "threads",
     )  # fmt: skip
 
     def __init__(self, model: bytes | str, threads: int = 1, open_session: Open = open_on_cpu) -> None:
@@ -109,6 +111,7 @@ class Session:
         self.batching = Batching(None, "it was not measured")
         self.batch_rows = 1
         self.labels: tuple[str, ...] = ()
+        self.settings = NOTHING_SET
         self.inline_elements = -1
         self.threads = threads
         self.observer: Observer | None = None
@@ -141,6 +144,14 @@ class Session:
         if self.inline_elements >= 0:
             inline_rows = profile.rows_within(inline_budget)
             self.inline_elements = max(self.inline_elements, inline_rows * batching.elements)
+
+    def heed(self, settings: ModelSettings) -> None:
+        """Be run as it is set for the model; after it was measured."""
+        self.settings = settings
+        if settings.max_batch_rows is not None:
+            self.batch_rows = min(self.batch_rows, settings.max_batch_rows)
+        if settings.max_queue_delay:
+            self.inline_elements = -1  # what waits for company is not run on the event loop
 
     def warm_up(self, shapes: Mapping[str, Sequence[int]]) -> WarmUp:
         """Run a few times, so that no request pays for first-run allocations, and measure the fastest run."""

@@ -23,6 +23,7 @@ from tiercel.serving.models import repository
 from tiercel.serving.models.engine import Session
 from tiercel.serving.models.load_parameters import LoadParameters
 from tiercel.serving.models.loader import Loader, Replaced
+from tiercel.serving.models.model_settings import read_model_settings
 from tiercel.serving.models.registry import LoadedVersion, ModelRecord, Registry, VersionState
 from tiercel.serving.models.relocation import Relocation
 
@@ -102,14 +103,15 @@ class Lifecycle:
             self._refuse_if_paused()
             version = await self._wanted_version(name, wanted)
             record = self._registry.record(name)
-            await self._let_answer(record, version, self._plan(record, version, wanted))
+            await self._let_answer(record, version, wanted)
             trial = record.trial
         if trial is not None and wanted.canary is None:
             await promotion_of(trial)
         return version
 
-    async def _let_answer(self, record: ModelRecord, version: int, plan: CanaryPlan) -> None:
-        """Bring a version up and let it answer, what the plan says at first; its model is locked."""
+    async def _let_answer(self, record: ModelRecord, version: int, wanted: LoadParameters) -> None:
+        """Bring a version up and let it answer, what its plan says at first; its model is locked."""
+        plan = await self._plan(record, version, wanted)
         trial = record.trial
         if trial is not None and trial.new.version == version:
             if not plan.is_trial:
@@ -123,11 +125,14 @@ class Lifecycle:
         await self._loader.look_up(marks.unmark, self._folder(record.name, version))
         self._trials.begin(record, new, plan)
 
-    def _plan(self, record: ModelRecord, version: int, wanted: LoadParameters) -> CanaryPlan:
+    async def _plan(self, record: ModelRecord, version: int, wanted: LoadParameters) -> CanaryPlan:
+        """How a version is tried: as it was said, else as it is set for the model, else for the server."""
         if wanted.canary is not None:
             return wanted.canary
-        is_newer = record.live is not None and version > record.live.version
-        return self._canary if is_newer else AT_ONCE
+        if record.live is None or version <= record.live.version:
+            return AT_ONCE
+        path = repository.artefact(self._root, record.name, version).path
+        return (await self._loader.look_up(read_model_settings, path)).canary or self._canary
 
     async def unload(self, name: str) -> None:
         """Stop answering for a model; requests in flight finish.

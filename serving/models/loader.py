@@ -17,6 +17,7 @@ from tiercel.serving.models import artefact_file, engine
 from tiercel.serving.models.artefact_file import SealedFile
 from tiercel.serving.models.instance_group import read_kind
 from tiercel.serving.models.labels import read_labels
+from tiercel.serving.models.model_settings import read_model_settings
 from tiercel.serving.models.repository import Artefact
 from tiercel.serving.verification.verdict import Verdict
 
@@ -125,6 +126,7 @@ class Loader:
 
     async def _load(self, artefact: Artefact, order: Order, replaced: Replaced | None = None) -> engine.Session:
         labels = await self.look_up(read_labels, artefact.path)
+        settings = await self.look_up(read_model_settings, artefact.path)
         copy = await self._build(artefact_file.sealed_copy, artefact.path, self._options.max_model_bytes)
         try:
             verdict = await self._verifier.verify(artefact, copy)
@@ -137,6 +139,7 @@ class Loader:
         else:
             session, _ = await self._build(self._session, copy, verdict, providers, 0)
         session.labels = labels
+        session.heed(settings)
         if session.batching.reason and self._options.max_batch_rows > 1:
             what = (artefact.version, artefact.model, session.batching.reason)
             _logger.info("Requests to version %d of model '%s' run one by one: %s", *what)

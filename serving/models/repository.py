@@ -1,7 +1,7 @@
 """The model repository on disk, in Triton's layout: ``DIR/MODEL/VERSION/model.onnx``.
 
 A version is a folder whose name is a number from 1. Beside ``model.onnx`` may lie ``reference.npz`` with inputs and the
-outputs that belong to them. Of ``config.pbtxt`` only the instance group's kind is read. All functions block.
+outputs that belong to them. What is read of ``config.pbtxt`` stands in :mod:`.model_settings`. All functions block.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import grpc
 import pytest
 
@@ -12,6 +14,8 @@ from tests.support import onnx_models
 from tests.support.serving_process import Reply, ServingProcess, serving, wait_for
 from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.inference import open_inference_grpc_pb2_grpc as pb_grpc
+from tiercel.trainer_agent.errors import DeliveryFailedError
+from tiercel.trainer_agent.serving_client import ServingClient
 
 QUESTION = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [0, 0, 0, 0]}]}
 LOAD = "/v2/repository/models/m/load"
@@ -93,6 +97,27 @@ def test_where_it_is_set_a_delivery_is_over_when_its_trial_is(tmp_path: Path) ->
             assert delivery.result().content == {"name": "m", "version": "2", "state": "READY"}
         assert ask(server) == "2"
         assert server.request("GET", "/v2/models/m/canary").content["canary"]["state"] == "PROMOTED"
+
+
+def test_a_delivery_whose_trial_ends_badly_has_failed_and_stays_so(server: ServingProcess) -> None:
+    said = {"canary_fraction": 0.5, "canary_seconds": 600, "canary_compare_fraction": 1, "canary_max_difference": 0.5}
+    lines = [f'parameters {{ key: "{name}" value {{ string_value: "{value}" }} }}' for name, value in said.items()]
+    (server.repository / "m" / "config.pbtxt").write_text("\n".join(lines))
+
+    async def deliver() -> str:
+        """What the agent makes of it."""
+        async with aiohttp.ClientSession() as session:
+            with pytest.raises(DeliveryFailedError) as failed:
+                await ServingClient(session, lambda: server.http).load("m")
+            return failed.value.message
+
+    with ThreadPoolExecutor(1) as thread:
+        delivery = thread.submit(lambda: asyncio.run(deliver()))
+        wait_for(lambda: server.index().get(("m", "2"), ("", ""))[1].startswith("on trial"), "the trial")
+        ask_until_it_is_over(server)
+        assert "version 2 of model 'm' was rolled back: outputs differ by 1" in delivery.result()
+    assert "was rolled back: outputs differ by 1" in asyncio.run(deliver()), "also when it is asked for again"
+    assert ask(server) == "1"
 
 
 def test_an_earlier_version_comes_back_by_its_number(server: ServingProcess) -> None:

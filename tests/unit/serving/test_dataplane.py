@@ -21,6 +21,7 @@ from tiercel.serving.errors import (
 )
 from tiercel.serving.models.descriptions import Descriptions
 from tiercel.serving.models.engine import Session
+from tiercel.serving.models.model_settings import ModelSettings
 from tiercel.serving.models.registry import LoadedVersion, Registry
 from tiercel.serving.tensors import BY_NAME
 from tiercel.serving.workers import Workers
@@ -124,6 +125,15 @@ async def test_a_failing_run_is_an_error_of_the_call_and_counted(plane: Plane) -
     assert statistics["inference_stats"]["fail"]["count"] == 1
     assert statistics["inference_stats"]["success"]["count"] == statistics["inference_count"] == 1
     assert statistics["inference_stats"]["compute_infer"]["ns"] > 0
+
+
+async def test_a_model_may_have_a_timeout_for_those_who_say_none() -> None:
+    plane = Plane()
+    plane.registry.live("loop").session.heed(ModelSettings(default_timeout=0.01))
+    plane.plane = DataPlane(plane.registry, plane.executor, 3600.0)
+    with pytest.raises(DeadlineExceededError):
+        await plane.ask("loop", k=i64(LONG * 100))
+    plane.close()
 
 
 async def test_the_shorter_of_two_timeouts_holds(plane: Plane) -> None:

@@ -17,6 +17,7 @@ from tiercel.serving.batching.measure import Batching
 from tiercel.serving.batching.profile import LatencyProfile
 from tiercel.serving.errors import DeadlineExceededError, InvalidRequestError, OverloadedError, ServingError
 from tiercel.serving.models.engine import Session
+from tiercel.serving.models.model_settings import ModelSettings
 from tiercel.serving.models.registry import LoadedVersion
 from tiercel.serving.tensors import Array
 from tiercel.serving.workers import Workers
@@ -476,6 +477,17 @@ async def test_with_a_queue_delay_calls_wait_for_company_and_a_full_batch_does_n
         outcomes.append(plus.ask(value))
     assert await values(outcomes) == [1, 2, 3]
     assert plus.sizes() == {3: 1}
+
+
+async def test_a_model_may_have_a_queue_delay_of_its_own_and_another_none() -> None:
+    stage = Stage(100, 100_000)
+    plus, other = Plus(stage, batch_rows=2), Plus(stage)
+    plus.session.heed(ModelSettings(max_queue_delay=3600.0))
+    waits, goes = plus.ask(0), other.ask(0)
+    assert await values([goes]) == [1]
+    assert not waits.result.done()
+    assert await values([waits, plus.ask(1)]) == [1, 2]
+    assert plus.sizes() == {2: 1}
 
 
 async def test_a_queue_delay_ends() -> None:

@@ -416,6 +416,20 @@ async def test_what_was_rolled_back_is_refused_until_somebody_names_it(bench: Be
     assert await bench.load() == 2
 
 
+async def test_a_model_may_have_a_canary_of_its_own(bench: Bench) -> None:
+    bench.put(1)
+    await bench.load()
+    bench.put(2)
+    (bench.root / "m" / "config.pbtxt").write_text(
+        'parameters { key: "canary_fraction" value { string_value: "0.5" } }'
+        'parameters { key: "canary_requests" value { string_value: "4" } }'
+    )
+    load = asyncio.ensure_future(bench.load())
+    await on_trial(bench, load)
+    assert (await bench.ask_until_it_is_over())[:2] == ["1", "2"]
+    assert await load == 2
+
+
 async def test_an_earlier_version_comes_back_at_once_where_newer_ones_are_tried(bench: Bench) -> None:
     bench.put(1)
     bench.put(2)
