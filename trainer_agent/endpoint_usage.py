@@ -22,6 +22,7 @@ class Totals:
         failures: Requests that were refused for want of room, timed out, or failed.
         on_time: Answers within the endpoint's objective.
         answered_by: Of an endpoint with variants: answers of each.
+        accelerator_seconds: Time that accelerators were kept for running the model; copies to and from them included.
     """
 
     requests: int = 0
@@ -31,6 +32,7 @@ class Totals:
     failures: int = 0
     on_time: int = 0
     answered_by: Mapping[str, int] = field(default_factory=dict)
+    accelerator_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ def _totals(line: Mapping[str, Any]) -> Totals:
         int(line.get("failures", 0)),
         int(line.get("on_time", 0)),
         {str(variant): int(answers) for variant, answers in line.get("answered_by", {}).items()},
+        float(line.get("accelerator_seconds", 0.0)),
     )
 
 
@@ -170,6 +173,7 @@ def _message(
         on_time=change.on_time,
         windows=windows,
         answered_by=change.answered_by,
+        accelerator_seconds=change.accelerator_seconds,
     )
 
 
@@ -182,4 +186,5 @@ def _change(before: Totals, after: Totals) -> Totals:
         max(after.failures - before.failures, 0),
         max(after.on_time - before.on_time, 0),
         Counter(after.answered_by) - Counter(before.answered_by),
+        max(after.accelerator_seconds - before.accelerator_seconds, 0.0),
     )

@@ -103,3 +103,13 @@ def test_answers_of_each_variant_are_told() -> None:
     meter.note(counted(3.0, 9, 4))
     (told,) = meter.take()
     assert dict(told.answered_by) == {"small": 1, "large": 2}
+
+
+def test_time_on_accelerators_is_told_like_time_on_cpus() -> None:
+    line = {"name": "a", "requests": 1, "answers": 1, "delay_seconds": 0.5, "cpu_seconds": 0.1}
+    meter = UsageMeter()
+    for uptime, seconds in ((1.0, 0.25), (2.0, 0.75)):
+        meter.note(usage_from_json({"uptime_seconds": uptime, "models": [line | {"accelerator_seconds": seconds}]}))
+    (told_of,) = meter.take()
+    assert (told_of.accelerator_seconds, told_of.cpu_seconds) == (0.5, 0.0)
+    assert usage_from_json({"uptime_seconds": 1.0, "models": [line]}).totals["a"].accelerator_seconds == 0.0
