@@ -22,7 +22,7 @@ from tiercel.trainer_agent.devices.watch import AcceleratorWatch
 from tiercel.trainer_agent.endpoint_shares import EndpointTerms, beside_training
 from tiercel.trainer_agent.job_retention import EndedJobs, Retention
 from tiercel.trainer_agent.ledger import Ledger
-from tiercel.trainer_agent.limits.contract import CpuShare, Limits
+from tiercel.trainer_agent.limits.contract import AcceleratorShare, CpuShare, Limits, Share
 from tiercel.trainer_agent.model_repository import ModelRepository
 from tiercel.trainer_agent.names import is_plain
 from tiercel.trainer_agent.outbox import Reporter
@@ -198,7 +198,7 @@ class Agent:
     def _want_endpoint_shares(self, wanted: nodes_pb2.WantedState) -> None:
         if wanted.endpoints_pending:  # a broker that began anew: what holds, holds
             return
-        shares = {each.endpoint: _share(each.share) for each in wanted.endpoints if each.HasField("share")}
+        shares = {each.endpoint: _cpu_share(each.share) for each in wanted.endpoints if each.HasField("share")}
         objectives = {each.endpoint: each.objective_seconds for each in wanted.endpoints if each.objective_seconds > 0}
         training = [run.spec.resources.cpu_cores for run in wanted.runs if not run.stop]
         held = beside_training(shares, training, self._parts.capacity.cpu_cores)
@@ -257,6 +257,14 @@ class Agent:
         self._images = tuple([image for one in self._parts.runtimes.values() for image in await one.images()])
 
 
-def _share(share: common_pb2.Share) -> CpuShare:
+def _share(share: common_pb2.Share) -> Share:
+    held = [
+        AcceleratorShare(each.id, each.fraction if 0 < each.fraction <= 1 else 1.0, each.memory_bytes)
+        for each in share.accelerators
+    ]
+    return Share(_cpu_share(share), tuple(held))
+
+
+def _cpu_share(share: common_pb2.Share) -> CpuShare:
     weight = share.cpu_weight if 0 < share.cpu_weight <= 1 else 1.0
     return CpuShare(weight, share.cpu_cap_cores if share.cpu_cap_cores > 0 else None)

@@ -26,6 +26,7 @@ from tiercel.trainer_agent.errors import SetupError
 from tiercel.trainer_agent.job_retention import Retention
 from tiercel.trainer_agent.limits import detect
 from tiercel.trainer_agent.limits.contract import Limits
+from tiercel.trainer_agent.limits.mps import find_mps
 from tiercel.trainer_agent.runtimes.contract import Runtime
 from tiercel.trainer_agent.runtimes.docker import DockerRuntime
 from tiercel.trainer_agent.runtimes.process import ProcessRuntime
@@ -48,6 +49,7 @@ _FLAGS = {
     "cpu-cores": "cores that jobs may use (default: all)",
     "memory-bytes": "memory that jobs may use (default: all)",
     "accelerators": "accelerators that jobs may use: auto for all (default), none, or ids as nvidia-smi -L has them",
+    "mps": "whether NVIDIA's MPS daemon runs here for training to use: yes or no (default: if its directory is there)",
     "http-port": "port of the inference server's REST interface (default 0: any free one)",
     "grpc-port": "port of its gRPC interface (default 0: any free one)",
     "keep-ended-jobs": "folders of jobs that are over to keep at most (default 20)",
@@ -182,7 +184,10 @@ async def _accelerators(settings: AgentSettings) -> AsyncIterator[AcceleratorWat
 
 
 def _process(settings: AgentSettings, limits: Limits) -> ProcessRuntime:
-    return ProcessRuntime(limits, settings.time_slice_seconds)
+    mps = find_mps(os.environ, wanted=settings.mps)
+    if mps is not None:
+        _log.info("training uses accelerators through MPS at %s", mps.pipe_directory)
+    return ProcessRuntime(limits, settings.time_slice_seconds, mps)
 
 
 async def _docker(settings: AgentSettings, limits: Limits) -> DockerRuntime:

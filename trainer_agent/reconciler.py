@@ -9,7 +9,7 @@ import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tiercel.trainer_agent.limits.contract import CpuShare
+from tiercel.trainer_agent.limits.contract import Share
 
 
 class Phase(enum.Enum):
@@ -30,7 +30,7 @@ class WantedRun:
         carry: Whether it then goes on elsewhere, from its checkpoint.
     """
 
-    share: CpuShare
+    share: Share
     stop: bool = False
     carry: bool = False
 
@@ -45,7 +45,7 @@ class ActualRun:
     """
 
     phase: Phase
-    share: CpuShare | None
+    share: Share | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class ApplyShare:
     """Let a run have another share."""
 
     run_id: str
-    share: CpuShare
+    share: Share
 
 
 @dataclass(frozen=True, slots=True)

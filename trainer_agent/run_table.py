@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +14,8 @@ from tiercel.trainer_agent.checkpoint_carrier import CheckpointCarrier
 from tiercel.trainer_agent.devices.contract import Reading
 from tiercel.trainer_agent.errors import RunFailedError
 from tiercel.trainer_agent.job_retention import EndedJobs
-from tiercel.trainer_agent.limits.contract import CpuShare, Limits
+from tiercel.trainer_agent.limits.contract import Limits, Share
+from tiercel.trainer_agent.limits.device_paces import DevicePaces
 from tiercel.trainer_agent.reconciler import ActualRun, Phase
 from tiercel.trainer_agent.run_log import RunLog
 from tiercel.trainer_agent.run_records import RunRecord, RunRecords
@@ -25,6 +27,8 @@ from tiercel.v1 import nodes_pb2
 _log = logging.getLogger(__name__)
 
 _KEPT_REPORTS: Final = 1000
+# How often runs that share an accelerator are paced anew; each says once a second what it used.
+_REPACE_SECONDS: Final = 0.9
 
 
 class RunReporter(Protocol):
@@ -114,11 +118,14 @@ class RunTable:
         # Runs whose jobs may go on elsewhere, and those that ended for good while this agent looked on.
         self._may_go_on: set[str] = set()
         self._over: set[str] = set()
+        self._device_paces = DevicePaces()
+        self._paced_at = 0.0
         self.changed = Signal()
         self._events = RunEvents(
             changed=lambda run: reporter.run_changed(run.status()),
             recorded=self._records.save,
             progressed=self._keep_progress,
+            used=self._note_use,
             wrote=reporter.output_grew,
             limits_changed=self._push_paces,
         )
@@ -219,7 +226,7 @@ class RunTable:
             self._may_go_on.add(run_id)
         self._live[run_id].ask_to_stop(reason, moved=moved)
 
-    def set_share(self, run_id: str, share: CpuShare) -> None:
+    def set_share(self, run_id: str, share: Share) -> None:
         """Let a run have another share."""
         self._live[run_id].set_share(share)
 
@@ -290,8 +297,16 @@ class RunTable:
         self._reporter.progress_made(progress)
         self.changed.fire()
 
+    def _note_use(self, run: Run) -> None:
+        """Take in what a run used of accelerators; who shares one with it may be lent more, or less, from now on."""
+        now = time.monotonic()
+        self._device_paces.note(run.run_id, now, run.accelerators.seconds)
+        if now - self._paced_at >= _REPACE_SECONDS:
+            self._push_paces()
+
     def _push_paces(self) -> None:
-        for run_id, cores in self._limits.paces().items():
-            run = self._live.get(run_id)
-            if run is not None:
-                run.gateway.pace(cores)
+        self._paced_at = time.monotonic()
+        cores = self._limits.paces()
+        devices = self._device_paces.paces({run.run_id: run.share.accelerators for run in self._live.values()})
+        for run_id, run in self._live.items():
+            run.gateway.pace(cores.get(run_id, 0.0), devices.get(run_id, 0.0))

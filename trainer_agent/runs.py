@@ -17,7 +17,7 @@ from tiercel.trainer_agent.checkpoint_carrier import CheckpointCarrier
 from tiercel.trainer_agent.devices.contract import Reading
 from tiercel.trainer_agent.errors import AgentError, CheckpointError, RunFailedError
 from tiercel.trainer_agent.job_folder import JobFolder, ScriptFile
-from tiercel.trainer_agent.limits.contract import CpuShare, Usage
+from tiercel.trainer_agent.limits.contract import Share, Usage
 from tiercel.trainer_agent.names import check_run
 from tiercel.trainer_agent.reconciler import ActualRun, Phase
 from tiercel.trainer_agent.run_log import RunLog
@@ -65,7 +65,7 @@ class RunOrder:
     run_id: str
     job_id: str
     spec: common_pb2.JobSpec
-    share: CpuShare
+    share: Share
     open_tiers: tuple[common_pb2.Tier, ...] = ()
     carried: bool = False
 
@@ -89,6 +89,10 @@ class RunOrder:
             tiers=self.open_tiers,
             max_epochs=self.spec.max_epochs,
             cpu_cores=self.spec.resources.cpu_cores,
+            accelerators=[
+                common_pb2.AcceleratorShare(id=held.id, fraction=held.fraction, memory_bytes=held.memory_bytes)
+                for held in self.share.accelerators
+            ],
         )
 
 
@@ -100,6 +104,7 @@ class RunEvents:
         changed: It came into being.
         recorded: What is to be remembered of it changed.
         progressed: Its script reported.
+        used: Its script said what it has used of accelerators.
         wrote: It wrote output.
         limits_changed: Paces may have to be worked out anew.
     """
@@ -107,6 +112,7 @@ class RunEvents:
     changed: Callable[[Run], None] = field(default=lambda _: None)
     recorded: Callable[[RunRecord], None] = field(default=lambda _: None)
     progressed: Callable[[nodes_pb2.Progress], None] = field(default=lambda _: None)
+    used: Callable[[Run], None] = field(default=lambda _: None)
     wrote: Callable[[], None] = field(default=lambda: None)
     limits_changed: Callable[[], None] = field(default=lambda: None)
 
@@ -146,7 +152,7 @@ class Run:
         self._patience = patience
         self._carrier = carrier
         self._token = secrets.token_urlsafe(32)
-        self.gateway = TrainerGateway(order.welcome(), self._token, self._take_in)
+        self.gateway = TrainerGateway(order.welcome(), self._token, self._take_in, self._take_use)
         self._handle: RunHandle | None = None
         self._share_changed = asyncio.Event()
         self._stop_asked = asyncio.Event()
@@ -198,7 +204,7 @@ class Run:
         else:
             self.accelerators.see(readings, pids)
 
-    def set_share(self, share: CpuShare) -> None:
+    def set_share(self, share: Share) -> None:
         """Let it have another share, as soon as possible."""
         self.share = share
         self._share_changed.set()
@@ -267,7 +273,7 @@ class Run:
         self._events.recorded(self._record)
         self._events.changed(self)
         self._events.limits_changed()
-        if self.share != launch.share:
+        if self.share.cpu != launch.share:
             self._share_changed.set()
         return self._ended(await self._see_through(handle))
 
@@ -297,7 +303,8 @@ class Run:
             image=self.order.spec.image,
             cpu_cores=resources.cpu_cores,
             memory_bytes=resources.memory_bytes,
-            share=self.share,
+            share=self.share.cpu,
+            accelerators=self.share.accelerators,
         )
 
     async def _see_through(self, handle: RunHandle) -> Exit:
@@ -347,7 +354,7 @@ class Run:
             await self._share_changed.wait()
             self._share_changed.clear()
             try:
-                await handle.apply_share(self.share)
+                await handle.apply_share(self.share.cpu)
             except RunFailedError as error:
                 _log.warning("run %s keeps its former share: %s", self.run_id, error.message)
             self._events.limits_changed()
@@ -381,3 +388,7 @@ class Run:
         )
         progress.at.FromNanoseconds(time.time_ns())
         self._events.progressed(progress)
+
+    def _take_use(self, use: trainer_pb2.AcceleratorUse) -> None:
+        self.accelerators.tell(use.accelerator_seconds, use.memory_bytes)
+        self._events.used(self)

@@ -36,6 +36,7 @@ class AgentSettings(BaseSettings):
         cpu_cores: Cores that jobs may use; None for all there are.
         memory_bytes: Memory that jobs may use, in bytes; None for all there is.
         accelerators: Which accelerators jobs may use: ``auto`` for all there are, ``none``, or their ids with commas.
+        mps: Whether the operator runs NVIDIA's MPS for runs to use; None to see whether its directory is there.
         http_port: Where the inference server's REST listens; 0 for any free port.
         grpc_port: Where its gRPC listens; 0 for any free port.
         time_slice_seconds: How long a training process computes before the kernel looks who is next; 0 for the
@@ -58,6 +59,7 @@ class AgentSettings(BaseSettings):
     cpu_cores: float | None = Field(default=None, gt=0)
     memory_bytes: int | None = Field(default=None, gt=0)
     accelerators: str = AUTO
+    mps: bool | None = None
     http_port: int = Field(default=0, ge=0, le=65535)
     grpc_port: int = Field(default=0, ge=0, le=65535)
     time_slice_seconds: float = Field(default=0.02, ge=0, le=LONGEST_SECONDS)

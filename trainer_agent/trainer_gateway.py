@@ -40,6 +40,7 @@ _OPTIONS: Final = (
 )
 
 Report = Callable[[trainer_pb2.TrainerReport], Awaitable[None]]
+Use = Callable[[trainer_pb2.AcceleratorUse], None]
 _Context = aio.ServicerContext[trainer_pb2.AttachRequest, trainer_pb2.AttachResponse]
 
 
@@ -50,16 +51,20 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
         welcome: What a trainer is told first.
         token: The run's secret.
         take_in: What to do with each new report; the trainer's next message waits for it.
+        take_use: What to do with what it says that it used of accelerators; may not block.
     """
 
-    def __init__(self, welcome: trainer_pb2.TrainerWelcome, token: str, take_in: Report) -> None:
+    def __init__(
+        self, welcome: trainer_pb2.TrainerWelcome, token: str, take_in: Report, take_use: Use = lambda _: None
+    ) -> None:
         self._welcome = welcome
         self._token = token
         self._take_in = take_in
+        self._take_use = take_use
         self._attachment: _Attachment | None = None
         self._last_sequence = 0
         self._reports = _Throttle(_REPORTS_PER_SECOND)
-        self._pace: float | None = None
+        self._pace: trainer_pb2.PaceRequest | None = None
         self._stop_reason: str | None = None
         self._exports: dict[str, _Export] = {}
         self._server: aio.Server | None = None
@@ -99,12 +104,18 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
         for export in self._exports.values():
             export.fail("The run ended before it handed over the model.")
 
-    def pace(self, cores: float) -> None:
-        """Ask the trainer to use that many cores on average; 0 for no limit."""
-        if cores == self._pace or (self._pace is None and cores == 0):
+    def pace(self, cores: float, accelerator_fraction: float = 0.0) -> None:
+        """Ask the trainer to use so much on average; 0 for no limit.
+
+        Args:
+            cores: Of the CPU.
+            accelerator_fraction: Of the time of each accelerator that it holds.
+        """
+        pace = trainer_pb2.PaceRequest(cores=cores, accelerator_fraction=accelerator_fraction)
+        if pace == (self._pace or trainer_pb2.PaceRequest()):
             return
-        self._pace = cores
-        self._send(trainer_pb2.AttachResponse(pace=trainer_pb2.PaceRequest(cores=cores)))
+        self._pace = pace
+        self._send(trainer_pb2.AttachResponse(pace=pace))
 
     def stop(self, reason: str) -> None:
         """Ask the trainer to save a checkpoint and leave."""
@@ -169,7 +180,7 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
     def _first_messages(self) -> list[trainer_pb2.AttachResponse]:
         messages = [trainer_pb2.AttachResponse(welcome=self._welcome)]
         if self._pace is not None:
-            messages.append(trainer_pb2.AttachResponse(pace=trainer_pb2.PaceRequest(cores=self._pace)))
+            messages.append(trainer_pb2.AttachResponse(pace=self._pace))
         messages += [trainer_pb2.AttachResponse(export=export.request) for export in self._exports.values()]
         if self._stop_reason is not None:
             messages.append(trainer_pb2.AttachResponse(stop=trainer_pb2.StopRequest(reason=self._stop_reason)))
@@ -183,6 +194,8 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
                     await self._report(message.report)
                 case "export_done":
                     self._export_done(message.export_done)
+                case "use":
+                    self._take_use(message.use)
 
     async def _report(self, report: trainer_pb2.TrainerReport) -> None:
         if report.sequence > self._last_sequence:

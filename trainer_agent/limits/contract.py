@@ -22,6 +22,35 @@ class CpuShare:
 
 
 @dataclass(frozen=True, slots=True)
+class AcceleratorShare:
+    """What a run may use of one accelerator.
+
+    Attributes:
+        id: The device, as its driver calls it for good: ``GPU-...`` or ``MIG-...``.
+        fraction: Of its time under contention, in (0, 1]; what is left unused flows to others. Changes live.
+        memory_bytes: What it may hold there, fixed while it runs; 0 for all there is.
+    """
+
+    id: str
+    fraction: float
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a run may use.
+
+    Attributes:
+        cpu: Of its node's CPU.
+        accelerators: Of those that it holds, in the order in which its program numbers them; the same ones from its
+            start to its end.
+    """
+
+    cpu: CpuShare
+    accelerators: tuple[AcceleratorShare, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
     """What a run has used.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -77,6 +78,11 @@ def share_config(share: CpuShare) -> dict[str, int]:
     }
 
 
+def device_request(ids: Sequence[str]) -> dict[str, Any]:
+    """A request for exactly these accelerators: what ``docker run --gpus device=...`` sends."""
+    return {"Driver": "", "DeviceIDs": list(ids), "Capabilities": [["gpu"]]}
+
+
 def _host_config(launch: Launch, defaults: ContainerDefaults) -> dict[str, Any]:
     config: dict[str, Any] = {
         "NetworkMode": "none",
@@ -92,6 +98,8 @@ def _host_config(launch: Launch, defaults: ContainerDefaults) -> dict[str, Any]:
         "RestartPolicy": {"Name": "no"},
         **share_config(launch.share),
     }
+    if launch.accelerators:
+        config["DeviceRequests"] = [device_request([share.id for share in launch.accelerators])]
     if launch.memory_bytes:
         config |= {"Memory": launch.memory_bytes, "MemorySwap": launch.memory_bytes}
     if defaults.cgroup_parent:

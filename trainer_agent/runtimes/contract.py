@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from tiercel.trainer_agent.limits.contract import CpuShare, Usage
+from tiercel.trainer_agent.limits.contract import AcceleratorShare, CpuShare, Usage
 
 READ_BYTES = 1 << 16
 
@@ -52,7 +52,8 @@ class Launch:
         image: Container image, or empty for the runtime's default.
         cpu_cores: Cores it can use at the same time; sets thread counts.
         memory_bytes: Memory limit, 0 for none.
-        share: Its first share.
+        share: Its first share of the CPU.
+        accelerators: What it may use of accelerators, in the order in which it shall number them; it sees no others.
     """
 
     run_id: str
@@ -62,6 +63,7 @@ class Launch:
     cpu_cores: float = 1.0
     memory_bytes: int = 0
     share: CpuShare = field(default_factory=lambda: CpuShare(1.0))
+    accelerators: tuple[AcceleratorShare, ...] = ()
 
     def environment(self, job_folder: str) -> dict[str, str]:
         """The variables that every run gets, whatever runs it; nothing of the agent's own.
@@ -71,6 +73,9 @@ class Launch:
         """
         threads = str(max(1, math.ceil(self.cpu_cores)))
         return {
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+            # Empty, not absent: what is absent would let a program see all that there are.
+            "CUDA_VISIBLE_DEVICES": ",".join(share.id for share in self.accelerators),
             "HOME": f"{job_folder}/work",
             "LANG": "C.UTF-8",
             "MKL_NUM_THREADS": threads,

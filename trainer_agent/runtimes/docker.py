@@ -37,6 +37,14 @@ _FIRST_SIGNAL_CODE: Final = 128
 _LAST_SIGNAL: Final = 64
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
+# What engines say that have no NVIDIA runtime, or one that has no driver: Moby's own words, those of the device
+# interface that newer ones try first, and those of NVIDIA's hook.
+_NO_ACCELERATORS: Final = (
+    "could not select device driver",
+    "gpu vendor from cdi",
+    "cdi device",
+    "nvidia-container-cli",
+)
 
 EngineError = (DockerError, aiohttp.ClientError, TimeoutError, OSError)
 
@@ -116,7 +124,7 @@ class DockerRuntime:
             await container.start()
         except EngineError as error:
             await _remove(container)
-            raise RunFailedError(f"The container could not be started: {_sentence(error)}.") from error
+            raise RunFailedError(_why_not_started(launch, error)) from error
         pid = await _find_pid(container)
         counters = find_counters(pid) if pid else None
         if counters is not None:  # it is a process of this machine
@@ -272,6 +280,17 @@ def _exit_of(state: dict[str, Any]) -> Exit:
     if state.get("OOMKilled"):
         return Exit(code, "The run used more memory than its limit and was ended by the kernel.")
     return Exit(code, str(state.get("Error") or ""))
+
+
+def _why_not_started(launch: Launch, error: BaseException) -> str:
+    said = _sentence(error)
+    if launch.accelerators and any(sign in said.lower() for sign in _NO_ACCELERATORS):
+        return (
+            "The Docker engine of this node cannot give accelerators to containers: install the NVIDIA Container "
+            "Toolkit there, run `nvidia-ctk runtime configure --runtime=docker`, and restart the engine; or submit the "
+            f"job with the process runtime. The engine says: {said}."
+        )
+    return f"The container could not be started: {said}."
 
 
 async def _find_pid(container: DockerContainer) -> int:

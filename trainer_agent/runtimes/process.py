@@ -16,6 +16,7 @@ import psutil
 
 from tiercel.trainer_agent.errors import RunFailedError
 from tiercel.trainer_agent.limits.contract import CpuShare, Limits, RunLimits, Usage
+from tiercel.trainer_agent.limits.mps import Mps
 from tiercel.trainer_agent.limits.time_slice import set_time_slice
 from tiercel.trainer_agent.runtimes.contract import READ_BYTES, Exit, Launch
 
@@ -36,13 +37,15 @@ class ProcessRuntime:
     Args:
         limits: Enforces their shares.
         time_slice_seconds: See :func:`.set_time_slice`.
+        mps: The daemon that runs use accelerators through, if there is one.
     """
 
     name = "process"
     owner = None
 
-    def __init__(self, limits: Limits, time_slice_seconds: float = 0.0) -> None:
+    def __init__(self, limits: Limits, time_slice_seconds: float = 0.0, mps: Mps | None = None) -> None:
         self._limits = limits
+        self._mps = mps
         self._time_slice_seconds = time_slice_seconds
 
     async def start(self, launch: Launch) -> ProcessRun:
@@ -96,6 +99,7 @@ class ProcessRuntime:
 
     async def _spawn(self, launch: Launch, folder: str, limits: RunLimits, writer: int) -> asyncio.subprocess.Process:
         inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+        through_mps = self._mps.environment(launch.accelerators) if self._mps is not None else {}
         entry = [str(path) for path in limits.entry_files]
         enter = ["/bin/sh", "-c", _ENTER, "tiercel-run", str(len(entry)), *entry]
         return await asyncio.create_subprocess_exec(
@@ -105,7 +109,7 @@ class ProcessRuntime:
             stdout=writer,
             stderr=writer,
             cwd=launch.job_folder / "work",
-            env=inherited | launch.environment(folder),
+            env=inherited | launch.environment(folder) | through_mps,
             start_new_session=True,
         )
 

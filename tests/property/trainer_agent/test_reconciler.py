@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiercel.trainer_agent.limits.contract import CpuShare
+from tiercel.trainer_agent.limits.contract import AcceleratorShare, CpuShare, Share
 from tiercel.trainer_agent.reconciler import (
     ActualRun,
     ApplyShare,
@@ -20,7 +20,10 @@ from tiercel.trainer_agent.reconciler import (
 )
 
 RUN_IDS = st.sampled_from(["a-1", "a-2", "b-1", "c-1"])
-SHARES = st.sampled_from([CpuShare(0.1), CpuShare(0.5), CpuShare(0.5, 1.0), CpuShare(1.0)])
+HALF_OF_A = AcceleratorShare("GPU-a", 0.5)
+SHARES = st.sampled_from(
+    [Share(CpuShare(0.1)), Share(CpuShare(0.5, 1.0)), Share(CpuShare(1.0)), Share(CpuShare(1.0), (HALF_OF_A,))]
+)
 WANTED = st.dictionaries(RUN_IDS, st.builds(WantedRun, SHARES, st.booleans()))
 ACTUAL = st.dictionaries(RUN_IDS, st.builds(ActualRun, st.sampled_from(Phase), SHARES))
 

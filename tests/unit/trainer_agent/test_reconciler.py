@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tiercel.trainer_agent.limits.contract import CpuShare
+from tiercel.trainer_agent.limits.contract import AcceleratorShare, CpuShare, Share
 from tiercel.trainer_agent.reconciler import (
     AbandonDelivery,
     Action,
@@ -22,7 +22,8 @@ from tiercel.trainer_agent.reconciler import (
     reconcile_runs,
 )
 
-HALF, FULL = CpuShare(0.5), CpuShare(1.0)
+HALF, FULL, CAPPED = Share(CpuShare(0.5)), Share(CpuShare(1.0)), Share(CpuShare(0.5, 1.0))
+HALF_OF_A = Share(CpuShare(0.5), (AcceleratorShare("GPU-a", 0.5),))
 STOP = StopRun("a-1", "the broker asked it to stop")
 CARRY = StopRun("a-1", "it goes on on another node", carry=True)
 DROP = StopRun("a-1", "the broker no longer wants it", wanted=False)
@@ -36,7 +37,8 @@ DROP = StopRun("a-1", "the broker no longer wants it", wanted=False)
         (WantedRun(HALF, stop=True), None, [DisownRun("a-1")]),
         (WantedRun(HALF), ActualRun(Phase.ALIVE, HALF), []),
         (WantedRun(FULL), ActualRun(Phase.ALIVE, HALF), [ApplyShare("a-1", FULL)]),
-        (WantedRun(CpuShare(0.5, 1.0)), ActualRun(Phase.ALIVE, HALF), [ApplyShare("a-1", CpuShare(0.5, 1.0))]),
+        (WantedRun(CAPPED), ActualRun(Phase.ALIVE, HALF), [ApplyShare("a-1", CAPPED)]),
+        (WantedRun(HALF_OF_A), ActualRun(Phase.ALIVE, HALF), [ApplyShare("a-1", HALF_OF_A)]),
         (WantedRun(HALF, stop=True), ActualRun(Phase.ALIVE, HALF), [STOP]),
         (WantedRun(HALF, stop=True, carry=True), ActualRun(Phase.ALIVE, HALF), [CARRY]),
         (WantedRun(HALF, stop=True, carry=True), ActualRun(Phase.STOPPING, HALF), []),

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 import os
+import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import replace
@@ -17,7 +18,7 @@ from tests.support.docker import DockerEngine, docker_runtime
 from tests.support.until import until
 from tiercel.trainer_agent.errors import RunFailedError
 from tiercel.trainer_agent.job_folder import JobFolder, ScriptFile
-from tiercel.trainer_agent.limits.contract import CpuShare, Limits
+from tiercel.trainer_agent.limits.contract import AcceleratorShare, CpuShare, Limits
 from tiercel.trainer_agent.limits.detect import detect
 from tiercel.trainer_agent.runtimes.contract import Launch, Program, RunHandle, Runtime
 from tiercel.trainer_agent.runtimes.process import ProcessRuntime
@@ -173,9 +174,24 @@ async def test_the_environment_is_minimal(start: Start) -> None:
     assert environment["OMP_NUM_THREADS"] == environment["MKL_NUM_THREADS"] == "2"
     assert environment["PYTHONUNBUFFERED"] == "1"
     assert "A_SECRET" not in environment
+    assert environment["CUDA_VISIBLE_DEVICES"] == ""  # it holds no accelerator, so that it sees none
+    assert environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
     expected = {"PATH", "HOME", "LANG", "TIERCEL_RUN_DIR", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "PYTHONUNBUFFERED"}
+    expected |= {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"}
     extra = {"PWD", "HOSTNAME", "LC_CTYPE", "LD_LIBRARY_PATH", "OPENBLAS_CORETYPE", "TZ", "SHLVL", "_", "OLDPWD"}
     assert expected <= set(environment) <= expected | extra
+
+
+async def test_accelerators_are_visible_in_the_order_of_the_share(start: Start, runtime: Runtime) -> None:
+    held = (AcceleratorShare("GPU-b", 0.5), AcceleratorShare("GPU-a", 1.0))
+    script = "import os; print(os.environ['CUDA_VISIBLE_DEVICES'])"
+    if runtime.name == "process":
+        assert (await finish(await start(script, accelerators=held)))[1] == "GPU-b,GPU-a\n"
+        return
+    if shutil.which("nvidia-ctk") or shutil.which("nvidia-container-cli"):
+        pytest.skip("the engine may have a runtime for accelerators, and looks for these")
+    with pytest.raises(RunFailedError, match="install the NVIDIA Container Toolkit"):
+        await start(script, accelerators=held)
 
 
 async def test_the_run_folder_is_writable_and_the_token_readable(start: Start, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tiercel.trainer_agent.limits.contract import CpuShare
+from tiercel.trainer_agent.limits.contract import AcceleratorShare, CpuShare
 from tiercel.trainer_agent.runtimes.container_config import ContainerDefaults, container_config, share_config
 from tiercel.trainer_agent.runtimes.contract import Launch, Program
 
@@ -63,3 +63,19 @@ def test_a_node_that_is_a_slice_of_a_machine_binds_its_containers_to_it() -> Non
     sliced = replace(DEFAULTS, cpus=frozenset({3, 0}))
     assert container_config(LAUNCH, sliced)["HostConfig"]["CpusetCpus"] == "0,3"
     assert "CpusetCpus" not in container_config(LAUNCH, DEFAULTS)["HostConfig"]
+
+
+def test_exactly_the_accelerators_that_were_granted_are_asked_of_the_engine() -> None:
+    held = (AcceleratorShare("GPU-b", 0.5, 1 << 30), AcceleratorShare("MIG-a", 1.0))
+    config = container_config(replace(LAUNCH, accelerators=held), DEFAULTS)
+    assert config["HostConfig"]["DeviceRequests"] == [
+        {"Driver": "", "DeviceIDs": ["GPU-b", "MIG-a"], "Capabilities": [["gpu"]]}
+    ]
+    assert "CUDA_VISIBLE_DEVICES=GPU-b,MIG-a" in config["Env"]
+    assert not any(variable.startswith("NVIDIA_") for variable in config["Env"])
+
+
+def test_a_run_that_holds_no_accelerator_asks_for_none_and_sees_none() -> None:
+    config = container_config(LAUNCH, DEFAULTS)
+    assert "DeviceRequests" not in config["HostConfig"]
+    assert "CUDA_VISIBLE_DEVICES=" in config["Env"]

@@ -1,0 +1,125 @@
+"""From fractions of device time to how long each run's work may be on the device. Pure.
+
+Two steps. First, who gets how much of the device: everybody its fraction, and what somebody leaves unused goes to who
+wants it. Second, what that means for somebody who is held back at its own step boundaries: work that is on the device
+together with others' gets only its turns there, so it has to be there for longer than its fraction. Somebody who wants
+more than there is is not held back at all, so that the device is never idle while it has something to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tiercel.trainer_agent.limits.water_filling import Claim, fill
+
+WANTS_ALL: Final = 1.0
+"""Demand of a run that takes whatever it is given, or of which nothing is known yet."""
+
+# A run whose work is on the device for this part of what it may is taken to want more.
+_HUNGRY_PART: Final = 0.9
+_HUNGRY_SLACK: Final = 0.03
+# What a run may use beyond what it used, so that its growth shows.
+_HEADROOM_PART: Final = 0.25
+_LEAST_HEADROOM: Final = 0.05
+_ROUNDS: Final = 64
+_CLOSE: Final = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceClaim:
+    """What a run asks of a device.
+
+    Attributes:
+        fraction: Of the device's time, under contention; in (0, 1].
+        demand: Of the device's time, what it could use at most; in (0, 1].
+    """
+
+    fraction: float
+    demand: float = WANTS_ALL
+
+
+def demand_of(active: float, limit: float, turns: float) -> float:
+    """The fraction of device time that a run could use, from what it did.
+
+    Args:
+        active: Fraction of the last seconds in which its work was on the device.
+        limit: What that was held to; 1 for no limit.
+        turns: Part of that time in which the device worked for it and not for others; see :func:`turns_of`.
+    """
+    if active >= min(_HUNGRY_PART * limit, limit - _HUNGRY_SLACK):
+        return WANTS_ALL
+    used = active * turns
+    return min(used + max(_LEAST_HEADROOM, _HEADROOM_PART * used), WANTS_ALL)
+
+
+def divide(claims: Mapping[str, DeviceClaim]) -> dict[str, float]:
+    """Divide the time of a device: weighted max-min fair by fractions, bounded by demands.
+
+    What nobody wants is given out as well, by fractions, so that demands can grow.
+
+    Args:
+        claims: By run.
+
+    Returns:
+        Fractions of device time by run; their sum is 1, and nobody gets less than the smaller one of its fraction and
+        its demand as long as the fractions add up to 1 at most.
+    """
+    if not claims:
+        return {}
+    given = fill({name: Claim(claim.fraction, claim.demand) for name, claim in claims.items()}, 1.0)
+    left, weight = max(1.0 - sum(given.values()), 0.0), sum(claim.fraction for claim in claims.values())
+    return {name: min(given[name] + left * claims[name].fraction / weight, 1.0) for name in claims}
+
+
+def turns_of(others: Iterable[float]) -> float:
+    """Which part of the time a device works for a run whose work is there, while it gives equal turns to all.
+
+    That is the mean of 1/(1 + K), K being how many others have work there, each independently of the rest: the integral
+    from 0 to 1 of the probability generating function of K.
+
+    Args:
+        others: Fraction of time in which each other's work is on the device.
+    """
+    coefficients = [1.0]  # of the generating function
+    for active in others:
+        shifted = [0.0, *coefficients]
+        coefficients = [
+            (1.0 - active) * stays + active * comes for stays, comes in zip([*coefficients, 0.0], shifted, strict=True)
+        ]
+    return sum(coefficient / (power + 1) for power, coefficient in enumerate(coefficients))
+
+
+def active_limits(claims: Mapping[str, DeviceClaim]) -> dict[str, float]:
+    """For which fraction of time each run's work may be on the device, so that each gets what :func:`divide` says.
+
+    Args:
+        claims: By run.
+
+    Returns:
+        Limits in (0, 1] by run; 1 for no limit: for a run alone, and for one of those whose demand is not met.
+    """
+    given = divide(claims)
+    if len(given) == 1:
+        return dict.fromkeys(given, 1.0)
+    expected = {name: min(given[name], claims[name].demand) for name in given}
+    unmet = [name for name in given if claims[name].demand > given[name] + _CLOSE]
+    active = dict(expected)
+    unlimited = max(unmet, key=lambda name: (given[name], name), default=None)
+    if unlimited is not None:
+        active[unlimited] = 1.0
+    _settle(active, expected, {unlimited})
+    return {name: min(active[name] * given[name] / expected[name], 1.0) for name in given}
+
+
+def _settle(active: dict[str, float], expected: Mapping[str, float], fixed: set[str | None]) -> None:
+    """Raise ``active`` until each gets ``expected`` of the device: to the least fixed point, from below."""
+    for _ in range(_ROUNDS):
+        change = 0.0
+        for name in active.keys() - fixed:
+            others = (active[other] for other in active if other != name)
+            new = min(expected[name] / turns_of(others), 1.0)
+            change, active[name] = max(change, new - active[name]), new
+        if change < _CLOSE:
+            return
