@@ -34,6 +34,10 @@ class MemoryOptions:
     may_move: bool = False
 
 
+class NoRoomError(ArtefactRefusedError):
+    """The accelerator has no room for a version, by the budget that was set."""
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Memory that a version may take.
@@ -76,7 +80,7 @@ class AcceleratorMemory:
             make_room: How to move that one away, where it may be.
 
         Raises:
-            ArtefactRefusedError: There is no room.
+            NoRoomError: There is no room.
             ServingError: What ``make_room`` raises.
         """
         options = self._options
@@ -88,7 +92,7 @@ class AcceleratorMemory:
             limit = options.model_limit
             decision = decide(options.budget, others, old, size, may_move=may_move, model_limit=limit)
             if decision.admission is Admission.REFUSED:
-                raise ArtefactRefusedError(decision.reason)
+                raise NoRoomError(decision.reason)
             if decision.admission is Admission.AFTER_MOVING and make_room is not None:
                 await make_room()
             holding = self._ledger.take(size, weights)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar, TypeVarTuple
 
-from tiercel.serving.execution.placement import MakeRoom, Placement, on_the_cpu
+from tiercel.serving.execution.placement import MakeRoom, NoRoomError, Placement, on_the_cpu
 from tiercel.serving.execution.providers import CPU_ONLY, Order, Provider, order_for
 from tiercel.serving.models import artefact_file, engine
 from tiercel.serving.models.artefact_file import SealedFile
@@ -107,7 +107,8 @@ class Loader:
             replaced: The version whose place it takes, if there is one.
 
         Raises:
-            ArtefactRefusedError: It is not fit to be served, or the accelerator has no room for it.
+            ArtefactRefusedError: It is not fit to be served, or the accelerator has no room for it beside the version
+                it replaces; one that replaces none there goes to the CPU instead.
             NotReadyError: Nothing can be verified at the moment, or the version it replaces cannot be moved.
         """
         kind = await self.look_up(read_kind, artefact.path)
@@ -125,8 +126,8 @@ class Loader:
             return await self._load(artefact, CPU_ONLY)
 
     async def _load(self, artefact: Artefact, order: Order, replaced: Replaced | None = None) -> engine.Session:
-        labels = await self.look_up(read_labels, artefact.path)
         settings = await self.look_up(read_model_settings, artefact.path)
+        labels = await self.look_up(read_labels, artefact.path)
         copy = await self._build(artefact_file.sealed_copy, artefact.path, self._options.max_model_bytes)
         try:
             verdict = await self._verifier.verify(artefact, copy)
@@ -154,6 +155,13 @@ class Loader:
         async with contextlib.AsyncExitStack() as stack:
             try:
                 place = await stack.enter_async_context(memory.place(verdict.weight_bytes, old, make_room))
+            except NoRoomError as error:
+                if old is not None or Provider.CPU not in providers:
+                    self._discard(copy)
+                    raise
+                _logger.warning("A model runs on the CPU: %s", error.message)
+                session, _ = await self._build(self._session, copy, verdict, (Provider.CPU,), 0)
+                return session
             except BaseException:
                 self._discard(copy)
                 raise
