@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tiercel.broker.domain.jobs import Observation
+from tiercel.broker.scheduling.interface import JobView
 
 # Reports looked at, and steps between them that a measurement needs.
 _REPORTS = 32
@@ -27,6 +28,7 @@ _FITS = 0.1
 # What a job may use beyond what it was measured to, so that it is never held to what it happened to get.
 _HEADROOM = 1.2
 _LEAST = 1e-6
+_LEAST_USE = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,31 +64,37 @@ class Needs:
         return min(self.cores, 1.0 / (max(on_cpu, 0.0) + self.device_per_cpu / fraction))
 
 
-def needs_of(observations: Sequence[Observation], cores: float, usable: float = math.inf) -> Needs:
-    """What a job that holds accelerators needs of them and of the CPU.
+def needs_of(job: JobView, usable: float = math.inf) -> Needs | None:
+    """What a job needs of its accelerators and of the CPU; None for one that uses none.
+
+    Measured from its reports, and before there are enough of them from what it has used altogether.
 
     Args:
-        observations: Its reports.
-        cores: Cores that it asks for.
+        job: The job.
         usable: Cores that it was otherwise seen to be able to use.
     """
-    least = max(min(usable, cores), 1e-3)
-    steps = list(_steps(observations[-_REPORTS:]))
+    if not job.resources.accelerators:
+        return None
+    cores = job.resources.cpu_cores
+    steps = list(_steps(job.observations[-_REPORTS:]))
     units = math.fsum(step.units for step in steps)
-    if len(steps) < _LEAST_STEPS or not 0 < units < math.inf:
+    if len(steps) >= _LEAST_STEPS and 0 < units < math.inf:
+        cpu = math.fsum(step.cpu for step in steps) / units
+        device = math.fsum(step.device for step in steps) / units
+        fastest = min(step.seconds / step.units for step in steps)
+    else:
+        cpu, device, fastest = job.cpu_seconds, job.accelerator_seconds, 0.0
+    if not (_LEAST < cpu < math.inf and _LEAST * cpu < device < math.inf):
+        least = max(min(usable, cores), _LEAST_USE)  # nothing is known of how it uses its devices
         return Needs(least, 1.0, least, 1.0)
-    cpu = max(math.fsum(step.cpu for step in steps) / units, _LEAST)
-    device = math.fsum(step.device for step in steps) / units
-    if not (device > _LEAST * cpu and math.isfinite(cpu + device)):
-        return Needs(least, 1.0, least, 1.0)  # nothing is known of how it uses its devices
-    fastest = min(step.seconds / step.units for step in steps)
     together, in_turn = max(cpu / cores, device), cpu / cores + device
     overlaps = abs(fastest / in_turn - 1) > _FITS or fastest < (1 + _FITS) * together
     speed = 1.0 / (together if overlaps else in_turn)
-    used, fraction = max(cpu * speed, 1e-3), min(max(device * speed, 1e-3), 1.0)
+    used, fraction = max(cpu * speed, _LEAST_USE), min(max(device * speed, _LEAST_USE), 1.0)
     if not overlaps:
         return Needs(used, fraction, cores, 1.0, overlaps=False, measured=True)
-    return Needs(used, fraction, max(min(_HEADROOM * used, cores), used), min(_HEADROOM * fraction, 1.0), measured=True)
+    most = max(min(_HEADROOM * used, cores), used)
+    return Needs(used, fraction, most, min(_HEADROOM * fraction, 1.0), measured=True)
 
 
 @dataclass(frozen=True, slots=True)

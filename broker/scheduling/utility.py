@@ -34,7 +34,7 @@ from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.interface import Assignment, EndpointView, JobView, NodeView, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.placement import Placement, jobs_by_node, place, submission_order
 from tiercel.broker.scheduling.utility_contest import serve
-from tiercel.broker.scheduling.utility_devices import job_needs
+from tiercel.broker.scheduling.utility_devices import fair_device_cores
 from tiercel.broker.scheduling.utility_guard import Account, FairClock, advanced, fair_finishes
 from tiercel.broker.scheduling.utility_lines import Line, Pass, share_out
 from tiercel.broker.scheduling.utility_looks import Held, look
@@ -169,12 +169,12 @@ class UtilityPolicy:
         if not waited and len(held.views.keys() ^ last.due.keys()) <= _FEW * len(held.views):
             return last
         cores = {node.id: left.get(node.id, node.cpu_cores) for node in snapshot.nodes if node.cpu_cores > 0}
-        fair_fraction = _fair_fraction(snapshot)
+        fair_cores = fair_device_cores(snapshot, held.records)
         jobs = {
             job.id: Account(
                 job.submitted_at,
                 0.0,
-                _fair_cores(job, held.records[job.id], fair_fraction),
+                fair_cores.get(job.id, job.resources.cpu_cores),
                 spent_by(job) + held.records[job.id].to_end,
             )
             for job in sorted(snapshot.jobs, key=submission_order)
@@ -235,19 +235,6 @@ class UtilityPolicy:
         return (
             line if line.is_settled(capacity, cores) else share_out(line, before, capacity, cores, move, this.settings)
         )
-
-
-def _fair_fraction(snapshot: Snapshot) -> float:
-    """What each job gets of each of its accelerators when all are treated alike."""
-    devices = sum(len(node.accelerators) for node in snapshot.nodes)
-    uses = sum(job.resources.accelerators for job in snapshot.jobs)
-    return min(devices / uses, 1.0) if devices and uses else 1.0
-
-
-def _fair_cores(job: JobView, record: JobRecord, fraction: float) -> float:
-    """Cores that a job can use beside that fraction of each of its accelerators."""
-    needs = job_needs(job, record)
-    return job.resources.cpu_cores if needs is None else needs.cores_with(fraction)
 
 
 def _assignments(line: Line, relief: Relief | None) -> tuple[Assignment, ...]:

@@ -22,9 +22,9 @@ from operator import attrgetter
 
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.accelerators import holders, with_fractions
-from tiercel.broker.scheduling.devices import Grant
-from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView
-from tiercel.broker.scheduling.speedup import Needs, needs_of
+from tiercel.broker.scheduling.allocation import Claim, divide
+from tiercel.broker.scheduling.devices import Grant, held_by
+from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Snapshot
 from tiercel.broker.scheduling.utility_outlook import JobRecord
 from tiercel.broker.scheduling.utility_reasons import Standing, sentence
 
@@ -33,23 +33,44 @@ _NO_ROOM = 1e-9
 _LEAST_PART = 0.1
 
 
-def job_needs(job: JobView, record: JobRecord) -> Needs | None:
-    """What a job needs of CPU and accelerators; None for one that uses none."""
-    if not job.resources.accelerators:
-        return None
-    return needs_of(job.observations, job.resources.cpu_cores, record.usable)
-
-
 def dominance(job: JobView, record: JobRecord, node: NodeView) -> float:
     """How much more of a node's accelerators than of its CPU goes into a job's work, at least 1.
 
     CPU seconds times this are seconds of the job's dominant share, counted in cores of the node.
     """
-    needs = job_needs(job, record)
+    needs = record.needs
     if needs is None or not node.accelerators:
         return 1.0
     share_of_devices = needs.device_per_cpu * job.resources.accelerators / len(node.accelerators)
     return max(share_of_devices * node.cpu_cores, 1.0)
+
+
+def fair_device_cores(snapshot: Snapshot, records: Mapping[str, JobRecord]) -> dict[str, float]:
+    """Cores that each job that uses accelerators could use if all jobs on a device shared it equally; by job.
+
+    One that waits is held to get what there is for each on average.
+    """
+    users = {job.id: job for job in snapshot.jobs if job.resources.accelerators}
+    if not users:
+        return {}
+    devices = sum(len(node.accelerators) for node in snapshot.nodes)
+    uses = sum(job.resources.accelerators for job in users.values())
+    average = min(devices / uses, 1.0) if devices else 1.0
+    on_device: dict[tuple[str, str], dict[str, Claim]] = {}
+    for name, job in users.items():
+        needs = records[name].needs
+        for share in held_by(job):
+            claim = Claim(1.0, 0.0, needs.fraction if needs is not None else 1.0)
+            on_device.setdefault((job.node_id, share.id), {})[name] = claim
+    fractions = {name: average for name, job in users.items() if not held_by(job)}
+    for claims in on_device.values():
+        for name, fraction in divide(dict(sorted(claims.items())), 1.0).items():
+            fractions[name] = min(fractions.get(name, 1.0), fraction)
+    return {
+        name: needs.cores_with(fraction)
+        for name, fraction in fractions.items()
+        if (needs := records[name].needs) is not None
+    }
 
 
 @dataclass(frozen=True, slots=True)

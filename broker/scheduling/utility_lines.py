@@ -11,7 +11,7 @@ from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.accelerators import holders
 from tiercel.broker.scheduling.devices import Grant, grants
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView
-from tiercel.broker.scheduling.utility_devices import assignments_of, divide_node, job_needs
+from tiercel.broker.scheduling.utility_devices import assignments_of, divide_node
 from tiercel.broker.scheduling.utility_guard import Claimant, late
 from tiercel.broker.scheduling.utility_moves import Move
 from tiercel.broker.scheduling.utility_outlook import JobRecord, next_status
@@ -160,7 +160,7 @@ class Pass:
 
     def _standing(self, job: JobView, record: JobRecord, node: NodeView) -> Standing:
         status, in_front = next_status(job), job.id in self.front
-        needs = job_needs(job, record)
+        needs = record.needs
         cores = needs.cores if needs is not None else max(min(record.usable, job.resources.cpu_cores), 1e-3)
         if status is None:
             worth = job.tenant_weight / record.to_end

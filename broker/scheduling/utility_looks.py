@@ -8,7 +8,7 @@ from heapq import nsmallest
 from operator import attrgetter, itemgetter
 
 from tiercel.broker.domain.jobs import Direction
-from tiercel.broker.scheduling.interface import JobView, Snapshot
+from tiercel.broker.scheduling.interface import JobView, PastRun, Snapshot
 from tiercel.broker.scheduling.learning_curves import Forecast, PastCurve, past_curves
 from tiercel.broker.scheduling.utility_outlook import (
     JobRecord,
@@ -16,7 +16,6 @@ from tiercel.broker.scheduling.utility_outlook import (
     new_record,
     prior_of,
     renewed,
-    samples_of,
     spent_by,
     stage_of,
     staleness,
@@ -126,7 +125,7 @@ def _first_looks(
 
 def _prior(snapshot: Snapshot, held: Held, settings: UtilitySettings) -> Forecast:
     """What is held of jobs of which nothing is known."""
-    samples = held.samples or samples_of(snapshot.history)
+    samples = held.samples or _samples_of(snapshot.history)
     unfinished = [spent_by(job) for job in snapshot.jobs if (known := held.records.get(job.id)) and known.stage == 0]
     return prior_of(samples, sorted(unfinished), settings.outlook)
 
@@ -140,3 +139,16 @@ def _no_news(before: JobView, job: JobView) -> bool:
         and before.node_id == job.node_id
         and before.movable is job.movable
     )
+
+
+def _samples_of(history: Mapping[str, tuple[PastRun, ...]], limit: int = 32) -> tuple[float, ...]:
+    """What programs needed to come nine tenths of their way: a prior for those that never ran before."""
+    works: list[float] = []
+    for workload in sorted(history)[:limit]:
+        run = history[workload][-1] if history[workload] else None
+        if run is None or len(run.curve) < 2:
+            continue
+        first, last = run.curve[0].value, run.curve[-1].value
+        goal = first + 0.9 * (last - first)
+        works += [point.cpu_seconds for point in run.curve if (point.value - goal) * (last - first) >= 0][:1]
+    return tuple(work for work in works if work > 0)

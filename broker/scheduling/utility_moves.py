@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from tiercel.broker.scheduling.devices import can_take
 from tiercel.broker.scheduling.interface import JobView, NodeView, Snapshot
 from tiercel.broker.scheduling.placement import Preference, can_hold
-from tiercel.broker.scheduling.utility_devices import dominance, job_needs
+from tiercel.broker.scheduling.utility_devices import dominance
 from tiercel.broker.scheduling.utility_outlook import JobRecord
 from tiercel.broker.scheduling.utility_serving import Answering
 
@@ -65,24 +65,34 @@ class _Crowd:
         ahead: Of each job its stage and CPU seconds to its next tier.
         work: CPU seconds until all are over.
         device_work: Seconds of all its accelerators together until then.
+        device_uses: Jobs on its accelerators; one on two of them counts twice.
     """
 
     ahead: list[tuple[float, float]] = field(default_factory=list)
     work: float = 0.0
     device_work: float = 0.0
+    device_uses: int = 0
 
     def add(self, job: JobView, held: JobRecord) -> None:
         self.ahead.append((math.inf if held.unreachable else held.stage, held.outlook.expected))
         self.work += held.to_end
-        if (needs := job_needs(job, held)) is not None:
+        if (needs := held.needs) is not None:
             self.device_work += held.to_end * needs.device_per_cpu * job.resources.accelerators
+            self.device_uses += job.resources.accelerators
+
+    def on_devices(self, job: JobView, node: NodeView) -> tuple[int, float]:
+        """Jobs on its most crowded accelerator at best once the job has come, and what is left to do on each."""
+        if not (job.resources.accelerators and node.accelerators):
+            return 0, 0.0
+        devices = len(node.accelerators)
+        return math.ceil((self.device_uses + job.resources.accelerators) / devices), self.device_work / devices
 
 
 def least_work_left(records: Mapping[str, JobRecord], left: Mapping[str, float], answering: Answering) -> Preference:
     """Waiting jobs go to the node that they are meant for, else to where least is done before or delayed by them.
 
-    Jobs that use accelerators go where these have the least left to do. With the shortest first, two jobs that work for
-    as early a tier cost each other what the shorter one needs.
+    Jobs that use accelerators go where they share them with the fewest, and then to where these have the least left to
+    do. With the shortest first, two jobs that work for as early a tier cost each other what the shorter one needs.
 
     Args:
         records: What is held of jobs.
@@ -105,11 +115,12 @@ def least_work_left(records: Mapping[str, JobRecord], left: Mapping[str, float],
             if held_stage <= stage:
                 delay += min(expected, held_expected)
         cores = left.get(node.id, node.cpu_cores)
-        devices = crowd.device_work / max(len(node.accelerators), 1) if job.resources.accelerators else 0.0
+        layers, devices = crowd.on_devices(job, node)
         # Rounded: sums must not depend on the order of the jobs in the snapshot.
         return (
             node.id != job.node_id,
             answering.too_much(job, node),
+            layers,
             round(devices, 6),
             round(delay / cores, 6),
             round((crowd.work + own.to_end) / cores, 6),
@@ -201,7 +212,7 @@ def _gain(
         return None
     cost = settings.seconds + record.startup
     work = _work_of(job, record, target.node)
-    needs = job_needs(job, record)
+    needs = record.needs
     alone = record.to_end if needs is None else record.to_end / needs.cores
     there = max((target.work + work + cost) / target.cores, alone + cost)
     here = (source.work - _work_of(job, record, source.node)) / source.cores

@@ -7,11 +7,11 @@ thousand jobs cost no more than the few that have news. In between they are look
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tiercel.broker.domain.jobs import Direction, TierState, TierStatus
-from tiercel.broker.scheduling.interface import JobView, PastRun
+from tiercel.broker.scheduling.interface import JobView
 from tiercel.broker.scheduling.learning_curves import (
     MIN_POINTS,
     Forecast,
@@ -24,6 +24,7 @@ from tiercel.broker.scheduling.learning_curves import (
     look_ahead,
     mixed,
 )
+from tiercel.broker.scheduling.speedup import Needs, needs_of
 
 _NOT_REACHED = frozenset({TierState.PENDING, TierState.UNREACHABLE})
 # From the work to one tier to that of the next, while nothing is known: small and large factors.
@@ -76,6 +77,7 @@ class JobRecord:
         best: Best quality (larger is better) when the tier went out of reach.
         usable: Cores that it was seen to be able to use, at most what it asks for.
         front_since: When it last came to the front, or None while it is not there.
+        needs: What it needs of CPU and accelerators, or None for a job that uses none.
     """
 
     job_id: str
@@ -93,6 +95,7 @@ class JobRecord:
     best: float = -math.inf
     usable: float = math.inf
     front_since: float | None = None
+    needs: Needs | None = None
 
     @property
     def rests_on_others(self) -> bool:
@@ -145,10 +148,12 @@ def looked_at(job: JobView, record: JobRecord, prior: Forecast) -> JobRecord:
     """
     spent = spent_by(job)
     if record.rests_on_others and record.forecast is not prior:
-        return replace(record, forecast=prior, outlook=look_ahead(prior, spent), seen_spent=spent)
+        needs = needs_of(job, record.usable)
+        return replace(record, forecast=prior, outlook=look_ahead(prior, spent), seen_spent=spent, needs=needs)
     if abs(spent - record.seen_spent) <= 0.01 * record.outlook.expected:
         return record
-    return replace(record, outlook=look_ahead(record.forecast, spent), seen_spent=spent)
+    needs = needs_of(job, record.usable)
+    return replace(record, outlook=look_ahead(record.forecast, spent), seen_spent=spent, needs=needs)
 
 
 def new_record(
@@ -193,6 +198,7 @@ def new_record(
         best=_best_quality(job) if told_before else -math.inf,
         usable=earlier.usable if earlier is not None else job.resources.cpu_cores,
         front_since=earlier.front_since if earlier is not None else None,
+        needs=needs_of(job, earlier.usable if earlier is not None else math.inf),
     )
 
 
@@ -209,7 +215,7 @@ def renewed(job: JobView, record: JobRecord, prior: Forecast, settings: OutlookS
         startup=record.startup or job.observations[0].cpu_seconds,
         usable=_usable_cores(job, record),
     )
-    return _judged(job, record, settings)
+    return _judged(job, replace(record, needs=needs_of(job, record.usable)), settings)
 
 
 def _forecast(
@@ -380,16 +386,3 @@ def _quality(direction: Direction, value: float) -> float:
     if not math.isfinite(value):
         return -math.inf
     return value if direction is Direction.MAX else -value
-
-
-def samples_of(history: Mapping[str, tuple[PastRun, ...]], limit: int = 32) -> tuple[float, ...]:
-    """What programs needed to come nine tenths of their way: a prior for those that never ran before."""
-    works: list[float] = []
-    for workload in sorted(history)[:limit]:
-        run = history[workload][-1] if history[workload] else None
-        if run is None or len(run.curve) < 2:
-            continue
-        first, last = run.curve[0].value, run.curve[-1].value
-        goal = first + 0.9 * (last - first)
-        works += [point.cpu_seconds for point in run.curve if (point.value - goal) * (last - first) >= 0][:1]
-    return tuple(work for work in works if work > 0)

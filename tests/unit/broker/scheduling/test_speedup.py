@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from tiercel.broker.domain.jobs import Observation
-from tiercel.broker.scheduling.speedup import needs_of
+from tests.support.scheduling import job
+from tiercel.broker.domain.jobs import Observation, Resources
+from tiercel.broker.scheduling.speedup import Needs
+from tiercel.broker.scheduling.speedup import needs_of as needs_of_job
+
+
+def needs_of(observations: tuple[Observation, ...], cores: float, **changes: Any) -> Needs:
+    usable = changes.pop("usable", math.inf)
+    view = replace(job("j", observations=observations), resources=Resources(cores, accelerators=1), **changes)
+    needs = needs_of_job(view, usable)
+    assert needs is not None
+    return needs
 
 
 def reported(*, seconds: float, cpu: float, device: float, count: int = 8) -> tuple[Observation, ...]:
@@ -66,3 +78,12 @@ def test_what_is_not_known_is_what_it_asks_for(observations: tuple[Observation, 
     needs = needs_of(observations, cores=2.0)
     assert (needs.cores, needs.fraction, needs.measured) == (2.0, 1.0, False)
     assert needs_of(observations, cores=2.0, usable=0.5).cores == 0.5
+
+
+def test_before_there_are_reports_what_it_has_used_altogether_tells() -> None:
+    needs = needs_of((), cores=1.0, cpu_seconds=2.0, accelerator_seconds=8.0)
+    assert (needs.cores, needs.fraction, needs.measured) == (0.25, 1.0, True)
+
+
+def test_a_job_that_uses_no_accelerators_has_no_such_needs() -> None:
+    assert needs_of_job(job("j")) is None
