@@ -33,19 +33,24 @@ class StepTimer(Protocol):
 
 
 class WallTimer:
-    """Of training on the CPU, where what was issued is done."""
+    """Of training on the CPU, where what was issued is done.
 
-    def __init__(self) -> None:
-        self._done = Done(time.monotonic())
+    Args:
+        clock: Seconds of the machine's clock.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._done = Done(clock())
         self._began = 0.0
 
     def begin(self) -> None:
         """See :class:`StepTimer`."""
-        self._began = time.monotonic()
+        self._began = self._clock()
 
     def end(self) -> None:
         """See :class:`StepTimer`."""
-        now = time.monotonic()
+        now = self._clock()
         self._done = Done(now, self._done.busy_seconds + now - self._began, self._done.steps + 1)
 
     def done(self) -> Done:

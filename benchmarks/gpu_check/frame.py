@@ -103,6 +103,12 @@ class Setting:
     facts: Mapping[str, Any]
     steps_per_second: float | None = None
 
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of the device; 0 where there is none."""
+        device = self.facts.get("device") or {}
+        return int(device.get("memory_bytes", 0)) if self.device == "cuda" else 0
+
 
 @dataclass(frozen=True, slots=True)
 class Check:

@@ -1,4 +1,4 @@
-"""A training script as the product runs it: ``WIDTH BATCH-SIZE REPEATS SEED DEVICE`` on the command line."""
+"""A training script as the product runs it: ``WIDTH BATCH-SIZE REPEATS SEED LEARNING-RATE DEVICE``."""
 
 from __future__ import annotations
 

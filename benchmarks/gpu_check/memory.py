@@ -18,10 +18,9 @@ TAKER_SECONDS = 90.0
 
 async def run(setting: Setting, findings: Findings) -> None:
     """The limit holds, the error says what to do, and the neighbour trains on."""
-    device = setting.facts.get("device")
-    limit = int(device["memory_bytes"]) // PART if setting.device == "cuda" and device else CPU_LIMIT_BYTES
+    limit = setting.memory_bytes // PART or CPU_LIMIT_BYTES
     measure = 1.5 if setting.quick else 5.0
-    workload, log = training_on(setting.device), setting.folder / "memory.log"
+    workload, log = training_on(setting.device, setting.memory_bytes), setting.folder / "memory.log"
     async with TrainerProcess(setting.device, workload, log) as training:
         await training.ready()
         await training.allow(1.0)

@@ -164,7 +164,7 @@ async def _until_over(client: Client, ids: Sequence[str]) -> tuple[list[JobInfo]
 
 def _sized(setting: Setting) -> Workload:
     """As much work as an accelerator has for :data:`ALONE_SECONDS`, by how fast it was seen to be."""
-    workload = training_on(setting.device)
+    workload = training_on(setting.device, setting.memory_bytes)
     if setting.device != "cuda" or setting.steps_per_second is None:
         return workload
     return replace(workload, repeats=min(64, max(1, round(ALONE_SECONDS * setting.steps_per_second / STEPS))))
@@ -173,8 +173,7 @@ def _sized(setting: Setting) -> Workload:
 def _spec(name: str, workload: Workload, targets: tuple[float, ...], setting: Setting) -> JobSpec:
     resources = Resources(cpu_cores=1.0, memory_bytes=GIB)
     if setting.device == "cuda":
-        device = setting.facts["device"]
-        resources = Resources(1.0, 6 * GIB, 1, min(8 * GIB, int(device["memory_bytes"]) // 4))
+        resources = Resources(1.0, 6 * GIB, 1, min(8 * GIB, setting.memory_bytes // 4))
     # The script finds what this process finds, whether or not it is installed.
     content = f"import sys\nsys.path[:0] = {json.dumps(_python_path())}\n"
     content += "from benchmarks.gpu_check.job import main\nmain(sys.argv[1:])\n"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -72,20 +74,24 @@ async def run(setting: Setting, findings: Findings) -> None:
     setting.tell("serving: exporting a model")
     name = "resnet64" if on_device else "lenet"
     model = (await asyncio.to_thread(exported, setting.folder / "models", (name,)))[name]
-    where = "on the device" if on_device else "on the CPU"
-    findings.figures |= {"model": model.kind.about, "served": where}
     asking = asking_on("cuda" if on_device else "cpu", quick=setting.quick)
     async with AsyncExitStack() as stack:
         found = await stack.enter_async_context(accelerators(setting))
         server = await asyncio.to_thread(stack.enter_context, _server(model, setting.folder))
         body, path = body_of(model, Form.BINARY), V2_PATH.format(model=model.name)
+        provider = await asyncio.to_thread(_provider, server.launch.http_port)
+        findings.figures |= {"model": model.kind.about, "provider": provider}
+        if on_device and provider != "cuda":
+            note = f"the server runs the model by {provider}; see {server.log}"
+            findings.rows.append(Row("serving on the device", note=note, failed=True))
+        where = "on the device" if provider == "cuda" else "on the CPU"
         bench = Bench(server, path, body, asking, setting, found)
         await ask(server.launch.http_port, path, body, replace(asking, seconds=1.0), setting)
         await _measure(bench, where, findings)
 
 
 async def _measure(bench: Bench, where: str, findings: Findings) -> None:
-    setting, workload = bench.setting, training_on(bench.setting.device)
+    setting, workload = bench.setting, training_on(setting.device, setting.memory_bytes)
     log = setting.folder / "serving-training.log"
     async with (
         TrainerProcess(setting.device, workload, log) as one,
@@ -129,6 +135,14 @@ def _add_left(findings: Findings, alone: Got, beside: Got, used: float) -> None:
     rates = f"{alone.steps_per_second:.1f} steps/s alone, {beside.steps_per_second:.1f} beside"
     note = f"{rates}; serving alone uses {used:.0%}"
     findings.add("training beside serving, of what that leaves", part / max(0.01, 1 - used) * 100, "%", LEFT_GOAL, note)
+
+
+def _provider(port: int) -> str:
+    """What runs the model, as the server's metrics have it."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    found = re.search(r'^tiercel_model_provider\{[^}]*provider="(\w+)"[^}]*\} 1', text, re.MULTILINE)
+    return found[1] if found else "unknown"
 
 
 @contextmanager

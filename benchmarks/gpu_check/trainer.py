@@ -1,6 +1,6 @@
 """A training in a process of its own, paced by the trainer library: ``python -m benchmarks.gpu_check.trainer``.
 
-``DEVICE WIDTH BATCH-SIZE REPEATS SEED`` on the command line. Lines of JSON on standard input, such as
+``DEVICE WIDTH BATCH-SIZE REPEATS SEED LEARNING-RATE`` on the command line. Lines of JSON on standard input, such as
 ``{"share": 0.5}``, say what it may use of the device's time from now on (1: no limit; 0: nothing, which is how it
 begins). It tells ``{"ready": ...}`` once, then ten times a second what is done, and ends when its input closes.
 """

@@ -66,7 +66,7 @@ class Training:
         torch.manual_seed(workload.seed)
         self.model = build_model(workload.width).to(device)
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # PyTorch does not declare it
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=workload.learning_rate, momentum=0.9)
         self._device, self._workload = device, workload
         self._images = Images(device, seed=100 + workload.seed)
 

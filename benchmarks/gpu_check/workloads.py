@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,26 +14,43 @@ class Workload:
         batch_size: Rows of a batch.
         repeats: Batches whose gradients make one step of the optimizer.
         seed: Of the weights and of the order of the data; what there is to learn is always the same.
+        learning_rate: Of the gradient descent.
     """
 
     width: int
     batch_size: int
     repeats: int = 1
     seed: int = 0
+    learning_rate: float = 0.01
 
     def arguments(self) -> list[str]:
         """As the programs of this package take it on their command lines."""
-        return [str(value) for value in (self.width, self.batch_size, self.repeats, self.seed)]
+        return [str(value) for value in astuple(self)]
 
     @classmethod
     def of(cls, arguments: list[str]) -> Workload:
         """What :meth:`arguments` made."""
-        return cls(*map(int, arguments))
+        *counts, learning_rate = arguments
+        return cls(*map(int, counts), float(learning_rate))
 
 
-def training_on(device: str) -> Workload:
-    """A step that keeps an accelerator busy for longer than it takes to issue it; on a CPU some 10 ms."""
-    return Workload(width=256, batch_size=1024) if device == "cuda" else Workload(width=8, batch_size=32)
+ROOMY_BYTES = 24 << 30
+"""A device with so much memory takes large batches of several trainings at once: 4 GiB each."""
+
+
+def training_on(device: str, memory_bytes: int = 0) -> Workload:
+    """A step that keeps an accelerator busy for longer than it takes to issue it; on a CPU some 10 ms.
+
+    Wide batches of a narrow network: the product measures each delivered model again on one core.
+
+    Args:
+        device: ``cuda`` or ``cpu``.
+        memory_bytes: Of the device.
+    """
+    if device == "cpu":
+        return Workload(width=8, batch_size=32)
+    # Gradients of so many rows have little noise, so that larger steps would be over too soon.
+    return Workload(width=64, batch_size=4096 if memory_bytes >= ROOMY_BYTES else 1024, learning_rate=0.003)
 
 
 @dataclass(frozen=True, slots=True)
