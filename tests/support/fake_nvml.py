@@ -21,6 +21,7 @@ ERRORS = {
     2: "Invalid Argument",
     3: "Not Supported",
     6: "Not Found",
+    7: "Insufficient Size",
     9: "Driver Not Loaded",
     10: "Timeout",
     12: "NVML Shared Library Not Found",
@@ -257,6 +258,11 @@ class FakeNvml:
         self._find(handle)
         return []
 
+    def nvmlDeviceGetMPSComputeRunningProcesses_v3(self, handle: _Handle) -> Sequence[Any]:
+        """Who computes by way of a Multi-Process Service: nobody here."""
+        self._find(handle)
+        return []
+
     def nvmlDeviceGetProcessUtilization(self, handle: _Handle, timeStamp: int) -> Sequence[Any]:
         """Samples of who computed, younger than a time."""
         card = self._whole(handle)
@@ -362,7 +368,7 @@ class FakeNvml:
                 if part.uuid == handle.uuid:
                     _check(card)
                     return card, part
-        raise NVMLError(GPU_IS_LOST)
+        raise NVMLError(INVALID_ARGUMENT)  # a slice that is gone
 
     def _refresh(self) -> None:
         if self._file is None:

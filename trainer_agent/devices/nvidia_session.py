@@ -173,17 +173,24 @@ class Session:
         apart = self._ask(self._nvml.nvmlDeviceGetMemoryInfo, handle, nvml.MEMORY_V2)
         if apart is not None:
             return apart.total - apart.reserved, apart.used
-        together = self._ask(self._nvml.nvmlDeviceGetMemoryInfo, handle)
-        return (0, 0) if together is None else (together.total, together.used)
+        try:
+            together = self._nvml.nvmlDeviceGetMemoryInfo(handle)
+        except self._nvml.NVMLError as error:
+            # The one question that every device answers: whatever else is said to it is the device's trouble.
+            if nvml.code_of(error) == nvml.NOT_SUPPORTED:
+                return 0, 0
+            raise
+        return together.total, together.used
 
     def _processes(self, handle: Handle, times: dict[int, float] | None) -> dict[int, ProcessUse]:
         held: dict[int, int] = {}
         for ask in (
             self._nvml.nvmlDeviceGetComputeRunningProcesses_v3,
             self._nvml.nvmlDeviceGetGraphicsRunningProcesses_v3,
+            self._nvml.nvmlDeviceGetMPSComputeRunningProcesses_v3,
         ):
             for process in self._ask(ask, handle) or ():
-                # One that does both is in both lists, with all of its memory in either.
+                # One that is in several lists has all of its memory in each.
                 held[process.pid] = max(held.get(process.pid, 0), process.usedGpuMemory or 0)
         if times is None:
             return {pid: ProcessUse(size) for pid, size in held.items()}
@@ -220,13 +227,17 @@ class Session:
             self._xids.note(card, event.gpuInstanceId, event.eventData, now)
 
     def _ask(self, question: Callable[..., T], *arguments: Any) -> T | None:
-        """The driver's answer; None where it has none to give, whatever the device's health."""
+        """The driver's answer to what it need not answer; None where it has none.
+
+        Raises:
+            NVMLError: Of the device itself: it is lost, or has to be reset.
+        """
         try:
             return question(*arguments)
         except self._nvml.NVMLError as error:
-            if nvml.code_of(error) in nvml.UNANSWERED:
-                return None
-            raise
+            if nvml.code_of(error) in nvml.LASTING:
+                raise
+            return None
 
 
 def _joined(*sentences: str) -> str:

@@ -94,6 +94,27 @@ def test_an_old_driver_answers_less(clock: Clock) -> None:
     assert only(accelerators) == Reading("GPU-00000000-1080-0000-0000-000000000000", 0.0, 0.0, 20 * MIB)
 
 
+@pytest.mark.parametrize("code", sorted(set(fake_nvml.ERRORS) - {fake_nvml.GPU_IS_LOST, fake_nvml.RESET_REQUIRED}))
+def test_a_question_without_an_answer_is_no_problem_of_the_device(
+    accelerators: NvidiaAccelerators, library: FakeNvml, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def has_none(*_: object) -> None:
+        raise fake_nvml.NVMLError(code)
+
+    needed = {"nvmlDeviceGetUUID", "nvmlDeviceGetMemoryInfo"}
+    for name in {name for name in dir(library) if name.startswith(("nvmlDeviceGet", "nvmlEventSetWait"))} - needed:
+        monkeypatch.setattr(library, name, has_none)
+    assert only(accelerators) == Reading(a100().uuid, memory_used_bytes=3142 * MIB)
+
+
+@pytest.mark.parametrize("code", [fake_nvml.UNINITIALIZED, fake_nvml.INVALID_ARGUMENT, 999])
+def test_a_device_that_does_not_tell_its_memory_has_a_problem(
+    accelerators: NvidiaAccelerators, card: FakeCard, code: int
+) -> None:
+    card.fault = code
+    assert fake_nvml.ERRORS[code] in only(accelerators).problem
+
+
 def test_memory_of_a_process_that_is_not_told(accelerators: NvidiaAccelerators, card: FakeCard) -> None:
     card.processes = {5: None}
     assert only(accelerators).processes[5].memory_bytes == 0
