@@ -17,8 +17,8 @@ from tiercel.trainer_agent.errors import DeliveryFailedError
 from tiercel.trainer_agent.files import write_atomically
 
 FILE: Final = "variants.json"
-DEFAULT_OBJECTIVE_SECONDS: Final = 0.1
-"""What the scheduler aims at while the tenant has not said what it wants."""
+DEFAULT_OBJECTIVE_SECONDS: Final = 1.0
+"""What the scheduler aims at while the tenant has not said what it wants: few models take longer for an answer."""
 
 _MODEL: Final = re.compile(r"_(?P<endpoint>[a-z0-9][a-z0-9._-]*)\.(?P<variant>[a-z0-9][a-z0-9_-]*)")
 

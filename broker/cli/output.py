@@ -108,6 +108,11 @@ def tier_cell(tier: TierInfo) -> str:
     return f"{_TIER_MARKS[tier.state]}{number(tier.target)}{version}"
 
 
+def fed_by(job: JobInfo) -> str:
+    """What a job feeds: an endpoint, or a variant of one."""
+    return f"{job.spec.endpoint}/{job.spec.variant}" if job.spec.variant else job.spec.endpoint
+
+
 def share_cell(job: JobInfo) -> str:
     """A job's share of its node, in percent."""
     if job.share is None or job.state.is_final:
@@ -148,7 +153,7 @@ def job_row(job: JobInfo) -> tuple[str, ...]:
         f"{job.spec.metric} {number(job.best_value)}",
         "  ".join(tier_cell(tier) for tier in job.tiers),
         share_cell(job),
-        job.spec.endpoint,
+        fed_by(job),
         age(job.submitted_at),
     )
 

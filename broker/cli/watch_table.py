@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tiercel.broker.cli.job_view import JobView
-from tiercel.broker.cli.output import clean, number, share_cell, tier_cell
+from tiercel.broker.cli.output import clean, fed_by, number, share_cell, tier_cell
 from tiercel.broker.domain.jobs import JobState, TierState
 
 _BAR_WIDTH = 14
@@ -38,7 +38,7 @@ def _cells(view: JobView) -> list[RenderableType]:
         Text(f"{job.spec.metric} {number(job.latest_value)}"),
         _tiers(view),
         Text(share_cell(job)),
-        Text(f"{job.spec.endpoint} v{max(versions)}" if versions else "-"),
+        Text(f"{fed_by(job)} v{max(versions)}" if versions else "-"),
     ]
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tiercel.broker.cli.output import age, clean, memory, number
+from tests.support import jobs_service as wire
+from tiercel.broker.cli.output import age, clean, fed_by, memory, number
+from tiercel.broker.client.conversion import job_from_wire
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(-5, "0s"), (59, "59s"), (60, "1m"), (7200, "2h"), (200_000, "2d")])
@@ -24,6 +27,12 @@ def test_number(value: float | None, text: str) -> None:
 @pytest.mark.parametrize(("size", "text"), [(512 << 20, "512MiB"), (3 << 29, "1.5GiB")])
 def test_memory(size: int, text: str) -> None:
     assert memory(size) == text
+
+
+def test_what_a_job_feeds() -> None:
+    job = job_from_wire(wire.job())
+    assert fed_by(job) == "digits"
+    assert fed_by(replace(job, spec=replace(job.spec, variant="small"))) == "digits/small"
 
 
 def test_control_characters_do_not_get_through() -> None:
