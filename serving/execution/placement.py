@@ -70,7 +70,11 @@ class AcceleratorMemory:
 
     @asynccontextmanager
     async def place(
-        self, weights: int, replaced: Holding | None = None, make_room: MakeRoom | None = None
+        self,
+        weights: int,
+        replaced: Holding | None = None,
+        make_room: MakeRoom | None = None,
+        limit: int | None = None,
     ) -> AsyncIterator[Place]:
         """Have a place for a version while it is built; it stays unless the context ends with an error.
 
@@ -78,6 +82,7 @@ class AcceleratorMemory:
             weights: Bytes of its initializers.
             replaced: What the version that it replaces holds; None if there is none, or it is on the CPU.
             make_room: How to move that one away, where it may be.
+            limit: Bytes that it may take at most; None for what is set for all.
 
         Raises:
             NoRoomError: There is no room.
@@ -89,8 +94,8 @@ class AcceleratorMemory:
             size = estimate(weights, options.factor, replaced.known if replaced is not None else None)
             may_move = options.may_move and make_room is not None
             others = self._ledger.held - old
-            limit = options.model_limit
-            decision = decide(options.budget, others, old, size, may_move=may_move, model_limit=limit)
+            most = options.model_limit if limit is None else limit
+            decision = decide(options.budget, others, old, size, may_move=may_move, model_limit=most)
             if decision.admission is Admission.REFUSED:
                 raise NoRoomError(decision.reason)
             if decision.admission is Admission.AFTER_MOVING and make_room is not None:

@@ -72,20 +72,19 @@ def read_order(text: str) -> Order:
     return Order(tuple(known[name] for name in names))
 
 
-def order_for(server: Order, kind: str | None) -> Order:
+def order_for(server: Order, wanted: Provider | None) -> Order:
     """The order for one model.
 
     Args:
-        server: What the server was told.
-        kind: What the model's own configuration says: ``KIND_CPU`` or ``KIND_GPU``; None, or anything else, for
-            nothing. A model is never run by a provider that the server may not use.
+        server: What the server was told: a model is never run by a provider that is not in there.
+        wanted: What the model's own configuration says; None for nothing. Who wants the CPU gets it alone, who wants
+            an accelerator gets it first.
     """
-    if kind == "KIND_CPU" and Provider.CPU in server.providers:
-        return CPU_ONLY
-    if kind == "KIND_GPU":
-        first = tuple(each for each in server.providers if each.is_accelerator)
-        return Order((*first, *(each for each in server.providers if not each.is_accelerator)))
-    return server
+    if wanted is None or wanted not in server.providers:
+        return server
+    if not wanted.is_accelerator:
+        return Order((wanted,))
+    return Order((wanted, *(each for each in server.providers if each is not wanted)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,8 @@ from tiercel.serving.execution.placement import MakeRoom, NoRoomError, Placement
 from tiercel.serving.execution.providers import CPU_ONLY, Order, Provider, order_for
 from tiercel.serving.models import artefact_file, engine
 from tiercel.serving.models.artefact_file import SealedFile
-from tiercel.serving.models.instance_group import read_kind
 from tiercel.serving.models.labels import read_labels
-from tiercel.serving.models.model_settings import read_model_settings
+from tiercel.serving.models.model_settings import ModelSettings, read_model_settings
 from tiercel.serving.models.repository import Artefact
 from tiercel.serving.verification.verdict import Verdict
 
@@ -111,9 +110,8 @@ class Loader:
                 it replaces; one that replaces none there goes to the CPU instead.
             NotReadyError: Nothing can be verified at the moment, or the version it replaces cannot be moved.
         """
-        kind = await self.look_up(read_kind, artefact.path)
         async with self._slots:
-            return await self._load(artefact, order_for(self._placement.order, kind), replaced)
+            return await self._load(artefact, self._placement.order, replaced)
 
     async def session_on_cpu(self, artefact: Artefact) -> engine.Session:
         """The same on the CPU, whatever is wanted otherwise.
@@ -131,12 +129,12 @@ class Loader:
         copy = await self._build(artefact_file.sealed_copy, artefact.path, self._options.max_model_bytes)
         try:
             verdict = await self._verifier.verify(artefact, copy)
-            providers = await self._build(self._placement.devices.usable, order)
+            providers = await self._build(self._placement.devices.usable, order_for(order, settings.provider))
         except BaseException:
             self._discard(copy)
             raise
         if providers[0].is_accelerator:
-            session = await self._accelerated(copy, verdict, providers, replaced)
+            session = await self._accelerated(copy, verdict, settings, providers, replaced)
         else:
             session, _ = await self._build(self._session, copy, verdict, providers, 0)
         session.labels = labels
@@ -147,14 +145,20 @@ class Loader:
         return session
 
     async def _accelerated(
-        self, copy: SealedFile, verdict: Verdict, providers: tuple[Provider, ...], replaced: Replaced | None
+        self,
+        copy: SealedFile,
+        verdict: Verdict,
+        settings: ModelSettings,
+        providers: tuple[Provider, ...],
+        replaced: Replaced | None,
     ) -> engine.Session:
         memory = self._placement.memory
         old = replaced.session.holding if replaced is not None else None
         make_room = replaced.make_room if replaced is not None else None
         async with contextlib.AsyncExitStack() as stack:
             try:
-                place = await stack.enter_async_context(memory.place(verdict.weight_bytes, old, make_room))
+                wanted = memory.place(verdict.weight_bytes, old, make_room, settings.memory_limit)
+                place = await stack.enter_async_context(wanted)
             except NoRoomError as error:
                 if old is not None or Provider.CPU not in providers:
                     self._discard(copy)

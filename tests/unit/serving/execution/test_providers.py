@@ -33,11 +33,11 @@ def test_an_impossible_order_is_refused(text: str) -> None:
 
 def test_a_model_says_where_it_wants_to_run_within_what_the_server_may_use() -> None:
     assert order_for(AUTOMATIC, None) == AUTOMATIC
-    assert order_for(AUTOMATIC, "KIND_AUTO") == AUTOMATIC
-    assert order_for(AUTOMATIC, "KIND_CPU") == CPU_ONLY
-    assert order_for(read_order("cpu,cuda"), "KIND_GPU") == Order((CUDA, CPU))
-    assert order_for(CPU_ONLY, "KIND_GPU") == CPU_ONLY
-    assert order_for(read_order("cuda"), "KIND_CPU") == read_order("cuda")
+    assert order_for(AUTOMATIC, CPU) == CPU_ONLY
+    assert order_for(read_order("cpu,cuda"), CUDA) == Order((CUDA, CPU))
+    assert order_for(AUTOMATIC, CUDA) == Order((CUDA, CPU))  # somebody asked for it
+    assert order_for(CPU_ONLY, CUDA) == CPU_ONLY
+    assert order_for(read_order("cuda"), CPU) == read_order("cuda")
 
 
 def test_what_cannot_be_used_is_skipped_with_its_cause() -> None:

@@ -7,6 +7,7 @@ import pytest
 from tests.support import onnx_models
 from tiercel.serving.canary.plan import CanaryPlan
 from tiercel.serving.errors import ArtefactRefusedError
+from tiercel.serving.execution.providers import Provider
 from tiercel.serving.models.engine import build_session
 from tiercel.serving.models.model_settings import MAX_BYTES, NOTHING_SET, ModelSettings, read_model_settings
 
@@ -36,12 +37,28 @@ parameters { key: "canary_seconds" value: { string_value: "5" } }
 
 
 def test_what_means_something_here_is_read_from_what_triton_reads(tmp_path: Path) -> None:
-    assert settings(tmp_path, TRITON) == ModelSettings(8, 0.0005, 0.25, CanaryPlan(0.1, 5.0))
+    assert settings(tmp_path, TRITON) == ModelSettings(8, 0.0005, 0.25, CanaryPlan(0.1, 5.0), Provider.CUDA, 1000)
 
 
-@pytest.mark.parametrize("text", ["", "max_batch_size: 0", "instance_group { kind: KIND_CPU }", "dynamic_batching { }"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "max_batch_size: 0",
+        "dynamic_batching { }",
+        "instance_group { kind: KIND_AUTO }",
+        "instance_group { kind: KIND_MODEL }",
+        "instance_group [ { kind: KIND_CPU }, { kind: KIND_GPU } ]",
+        'parameters { key: "gpu_mem_limit" value { string_value: "1 GB" } }',
+    ],
+)
 def test_what_is_not_said_is_not_set(tmp_path: Path, text: str) -> None:
     assert settings(tmp_path, text) == NOTHING_SET
+
+
+def test_where_it_runs_is_an_instance_group(tmp_path: Path) -> None:
+    assert settings(tmp_path, "instance_group { kind: KIND_CPU }").provider is Provider.CPU
+    assert settings(tmp_path, "instance_group [ { kind: KIND_GPU }, { kind: KIND_GPU } ]").provider is Provider.CUDA
 
 
 def test_no_delay_is_another_thing_than_nothing_said(tmp_path: Path) -> None:
@@ -53,7 +70,15 @@ def test_no_file_sets_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["max_batch_size: [", b"\xff\xfe", "#" * (MAX_BYTES + 1), "a { " * 5000, 'max_batch_size: "eight"']
+    "text",
+    [
+        "max_batch_size: [",
+        b"\xff\xfe",
+        "#" * (MAX_BYTES + 1),
+        "a { " * 5000,
+        "instance_group { kind: KIND_TPU }",
+        'max_batch_size: "eight"',
+    ],
 )
 def test_what_cannot_be_read_sets_nothing_and_is_named_in_the_log(
     tmp_path: Path, text: str | bytes, caplog: pytest.LogCaptureFixture
