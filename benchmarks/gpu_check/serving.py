@@ -91,7 +91,8 @@ async def run(setting: Setting, findings: Findings) -> None:
 
 
 async def _measure(bench: Bench, where: str, findings: Findings) -> None:
-    setting, workload = bench.setting, training_on(setting.device, setting.memory_bytes)
+    setting = bench.setting
+    workload = training_on(setting.device, setting.memory_bytes)
     log = setting.folder / "serving-training.log"
     async with (
         TrainerProcess(setting.device, workload, log) as one,

@@ -31,7 +31,8 @@ class Workload:
     def of(cls, arguments: list[str]) -> Workload:
         """What :meth:`arguments` made."""
         *counts, learning_rate = arguments
-        return cls(*map(int, counts), float(learning_rate))
+        width, batch_size, repeats, seed = map(int, counts)
+        return cls(width, batch_size, repeats, seed, float(learning_rate))
 
 
 ROOMY_BYTES = 24 << 30
