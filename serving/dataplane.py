@@ -13,7 +13,7 @@ from tiercel import __version__
 from tiercel.serving.accounting.accounts import ModelShare
 from tiercel.serving.accounting.loop_lag import LoopLag
 from tiercel.serving.batching.batcher import Executor
-from tiercel.serving.batching.call import Call
+from tiercel.serving.batching.call import Call, QueuedCall
 from tiercel.serving.checks import Checked, checked
 from tiercel.serving.classified_answers import as_classes
 from tiercel.serving.errors import OverloadedError, ServingError
@@ -126,7 +126,7 @@ Answered = Callable[[InferResult | ServingError], None]
 Outcome = list[Array] | ServingError
 
 
-class _Question(Call):
+class _Question(QueuedCall):
     """A call that came from a transport."""
 
     __slots__ = ("arrived", "on_answer")
@@ -250,7 +250,7 @@ class DataPlane:
         arrived: float,
         on_answer: Callable[[Outcome], None],
     ) -> Call | None:
-        """Answer a request that was recognised, as :meth:`submit` does, without checking again what it shares with others.
+        """As :meth:`submit`, for a request that was recognised: what it shares with others is not checked again.
 
         Args:
             found: As :meth:`recognised` said just now.

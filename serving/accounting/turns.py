@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tiercel.serving.accounting.accounts import Account
-    from tiercel.serving.batching.call import Call
+    from tiercel.serving.batching.call import QueuedCall
 
 
 class Turns:
@@ -32,14 +32,14 @@ class Turns:
         """Whether nobody waits."""
         return not self._backlogged
 
-    def add(self, call: Call, account: Account) -> None:
+    def add(self, call: QueuedCall, account: Account) -> None:
         """Let a call wait."""
         if not account.waiting:
             account.tag = max(account.tag, self._virtual)
             self._backlogged[account] = None
         account.waiting.add(call)
 
-    def discard(self, call: Call, account: Account) -> None:
+    def discard(self, call: QueuedCall, account: Account) -> None:
         """A call does not wait any more."""
         account.waiting.discard(call)
         self.taken(account)
@@ -49,7 +49,7 @@ class Turns:
         if not account.waiting:
             self._backlogged.pop(account, None)
 
-    def choose(self, now: float) -> tuple[Account, Call] | None:
+    def choose(self, now: float) -> tuple[Account, QueuedCall] | None:
         """Whose turn it is, and its next call; None where nobody may run.
 
         Args:
@@ -84,7 +84,7 @@ class Turns:
             waits.append(wait if first is None else max(wait, self._unripe(account, first, now)))
         return min((wait for wait in waits if wait > 0), default=None)
 
-    def _unripe(self, account: Account, first: Call, now: float) -> float:
+    def _unripe(self, account: Account, first: QueuedCall, now: float) -> float:
         """Seconds for which this call waits for company."""
         delay = first.session.settings.max_queue_delay
         if delay is None:

@@ -20,7 +20,7 @@ import onnxruntime as ort
 
 from tiercel.serving.accounting.accounts import Account, Room
 from tiercel.serving.accounting.turns import Turns
-from tiercel.serving.batching.call import Call
+from tiercel.serving.batching.call import QueuedCall
 from tiercel.serving.batching.rows import Ran, run_calls, run_calls_measured
 from tiercel.serving.errors import DeadlineExceededError, InferenceFailedError, ServingError
 from tiercel.serving.workers import Workers
@@ -40,7 +40,7 @@ _RUN_AHEAD_SECONDS = 0.005
 class Executor(Protocol):
     """Runs calls."""
 
-    def submit(self, call: Call) -> None:
+    def submit(self, call: QueuedCall) -> None:
         """Run it soon; called on the event loop.
 
         Raises:
@@ -67,7 +67,7 @@ class Run:
 
     __slots__ = ("calls", "expected", "live", "options", "rows")
 
-    def __init__(self, calls: Sequence[Call], expected: float, rows: int) -> None:
+    def __init__(self, calls: Sequence[QueuedCall], expected: float, rows: int) -> None:
         self.calls = calls
         self.expected = expected
         self.rows = rows
@@ -101,9 +101,9 @@ class Batcher:
         self._room = Room(max_pending, max_pending_bytes)
         self._turns = Turns(max_queue_delay)
         self._waits_for_company = max_queue_delay > 0
-        self._arrived: list[Call] = []
+        self._arrived: list[QueuedCall] = []
         self._flushing = False
-        self._pending: set[Call] = set()
+        self._pending: set[QueuedCall] = set()
         self._sweep_at = math.inf
         self._sweeper: asyncio.TimerHandle | None = None
         self._wake: asyncio.TimerHandle | None = None
@@ -120,7 +120,7 @@ class Batcher:
             if timer is not None:
                 timer.cancel()
 
-    def submit(self, call: Call) -> None:
+    def submit(self, call: QueuedCall) -> None:
         """See :meth:`Executor.submit`."""
         if call.elements <= call.session.inline_elements and not self._waits_for_company:
             self._arrived.append(call)
@@ -143,7 +143,7 @@ class Batcher:
         """See :meth:`Executor.shares_changed`."""
         self._dispatch()
 
-    def cancelled(self, call: Call) -> None:
+    def cancelled(self, call: QueuedCall) -> None:
         """A call that waits or runs was cancelled."""
         self._leave(call)
 
@@ -154,7 +154,7 @@ class Batcher:
             account.room = Room(max(1, self._room.max_calls // _OWN_ROOM), self._room.max_bytes // _OWN_ROOM)
         return account.room
 
-    def _enqueue(self, call: Call) -> None:
+    def _enqueue(self, call: QueuedCall) -> None:
         account = call.loaded.account
         if call.behind >= 0:  # others are not behind all that wait
             account.check_wait(call.deadline - call.begin, call.rows)
@@ -182,7 +182,7 @@ class Batcher:
         if not self._turns.is_idle:
             self._dispatch()
 
-    def _run_arrived(self, calls: list[Call]) -> None:
+    def _run_arrived(self, calls: list[QueuedCall]) -> None:
         """Run calls of one version here if all of them together are small, else let them wait for a worker."""
         loaded = calls[0].loaded
         account = loaded.account
@@ -196,14 +196,14 @@ class Batcher:
                 self._run_inline(batch)
 
     @staticmethod
-    def _is_short(calls: list[Call]) -> bool:
+    def _is_short(calls: list[QueuedCall]) -> bool:
         """Whether all of them, each small by itself, hold the event loop up no longer than their bytes do."""
         session = calls[0].session
         if sum([call.elements for call in calls]) <= session.inline_elements:
             return True
         return 0.0 < session.estimate(sum([call.rows for call in calls])) <= _SHORT_SECONDS  # 0 is unknown
 
-    def _enqueue_all(self, calls: list[Call]) -> None:
+    def _enqueue_all(self, calls: list[QueuedCall]) -> None:
         for call in calls:
             if call.ended:
                 call.loaded.release()
@@ -215,7 +215,7 @@ class Batcher:
                 call.ended = True
                 call.fail(error, time.perf_counter())
 
-    def _run_inline(self, calls: list[Call]) -> None:
+    def _run_inline(self, calls: list[QueuedCall]) -> None:
         loaded = calls[0].loaded
         account = loaded.account
         if account.is_sampled():
@@ -256,13 +256,13 @@ class Batcher:
                 self._start(account, calls)
         self._user.waiting = not turns.is_idle
 
-    def _without_late(self, calls: list[Call], now: float) -> list[Call]:
+    def _without_late(self, calls: list[QueuedCall], now: float) -> list[QueuedCall]:
         """The calls that can still be answered in time; the others are told."""
         session = calls[0].session
         shortest = session.estimate(1)
         if all(call.deadline >= now + shortest for call in calls):
             return calls
-        in_time: list[Call] = []
+        in_time: list[QueuedCall] = []
         for call in calls:
             if call.deadline >= now + session.estimate(call.rows):
                 in_time.append(call)
@@ -270,7 +270,7 @@ class Batcher:
                 self._give_up(call, _too_late(call), now)
         return in_time
 
-    def _start(self, account: Account, calls: list[Call]) -> None:
+    def _start(self, account: Account, calls: list[QueuedCall]) -> None:
         rows = sum([call.rows for call in calls])
         run = Run(calls, self._turns.begin(account, rows), rows)
         account.running += rows
@@ -301,7 +301,7 @@ class Batcher:
             self._dispatch()  # first, so that the worker has something to do while answers are written
         _answer(calls, result)
 
-    def _give_up(self, call: Call, error: ServingError, now: float) -> None:
+    def _give_up(self, call: QueuedCall, error: ServingError, now: float) -> None:
         """Answer with an error instead."""
         if not call.ended:
             call.ended = True
@@ -309,7 +309,7 @@ class Batcher:
                 self._leave(call)
             call.fail(error, now)
 
-    def _leave(self, call: Call) -> None:
+    def _leave(self, call: QueuedCall) -> None:
         """A call does not wait any more, and nobody waits for its run."""
         self._pending.discard(call)
         if call.run is not None:
@@ -336,10 +336,10 @@ class Batcher:
             self._sweep_later(min(call.deadline for call in self._pending))
 
 
-def batches_of(calls: Sequence[Call]) -> list[list[Call]]:
+def batches_of(calls: Sequence[QueuedCall]) -> list[list[QueuedCall]]:
     """Calls of one version in batches: of one key, none over the most rows, in order."""
-    batches: list[list[Call]] = []
-    open_ones: dict[object, tuple[list[Call], int]] = {}
+    batches: list[list[QueuedCall]] = []
+    open_ones: dict[object, tuple[list[QueuedCall], int]] = {}
     for call in calls:
         batch, rows = open_ones.get(call.key, (None, 0))
         if batch is None or call.key is None or rows + call.rows > call.max_rows:
@@ -350,20 +350,20 @@ def batches_of(calls: Sequence[Call]) -> list[list[Call]]:
     return batches
 
 
-def _is_short(first: Call) -> bool:
+def _is_short(first: QueuedCall) -> bool:
     """Whether a full batch ends so soon that the way over the event loop counts, so that it should be there before."""
     return first.session.estimate(first.max_rows) <= _RUN_AHEAD_SECONDS
 
 
-def _by_version(call: Call) -> int:
+def _by_version(call: QueuedCall) -> int:
     return id(call.loaded)
 
 
-def _too_late(call: Call) -> DeadlineExceededError:
+def _too_late(call: QueuedCall) -> DeadlineExceededError:
     return DeadlineExceededError(f"the model did not answer within {call.deadline - call.begin:.6g} seconds")
 
 
-def _answer(calls: Sequence[Call], ran: Ran) -> None:
+def _answer(calls: Sequence[QueuedCall], ran: Ran) -> None:
     """Answer those that were not answered meanwhile, and count the run."""
     now = time.perf_counter()
     statistics = calls[0].loaded.statistics

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,8 @@ _DEFAULT_PRIORITY = 2
 _LEAST_URGENT = 10
 
 
-class Call:
-    """A call; whoever submits one says in a subclass what becomes of its answer.
+class Call(abc.ABC):
+    """What is to be run.
 
     Args:
         loaded: The version to run.
@@ -85,13 +86,24 @@ class Call:
         self.run: Run | None = None
         self.owner: Batcher | None = None
 
+    @abc.abstractmethod
     def cancel(self) -> None:
         """Nobody wants the answer any more; called on the event loop. Neither answer nor failure will come."""
+
+
+class QueuedCall(Call):
+    """A call for a batcher; whoever submits one says in a subclass what becomes of its answer."""
+
+    __slots__ = ()
+
+    def cancel(self) -> None:
+        """See :meth:`Call.cancel`."""
         if not self.ended:
             self.ended = True
             if self.owner is not None:
                 self.owner.cancelled(self)
 
+    @abc.abstractmethod
     def answer(self, outputs: list[Array], now: float) -> None:
         """It was run; called at most once, on the event loop, and never after :meth:`fail`.
 
@@ -99,11 +111,10 @@ class Call:
             outputs: In the order in which they were wanted; may be views of a whole batch's.
             now: The clock.
         """
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def fail(self, error: ServingError, now: float) -> None:
         """It will not be answered; called at most once, on the event loop, and never after :meth:`answer`."""
-        raise NotImplementedError
 
 
 def seconds_behind(priority: int) -> float:

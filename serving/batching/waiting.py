@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tiercel.serving.batching.call import Call
+    from tiercel.serving.batching.call import QueuedCall
 
-_Line = OrderedDict["Call", None]
+_Line = OrderedDict["QueuedCall", None]
 
 
 class WaitingCalls:
@@ -33,7 +33,7 @@ class WaitingCalls:
     def __len__(self) -> int:
         return self._calls
 
-    def add(self, call: Call) -> None:
+    def add(self, call: QueuedCall) -> None:
         """Let it wait."""
         lines = self._groups.setdefault((id(call.loaded), call.key), {})
         line = lines.get(call.behind)
@@ -43,7 +43,7 @@ class WaitingCalls:
         self._calls += 1
         self.rows += call.rows
 
-    def discard(self, call: Call) -> None:
+    def discard(self, call: QueuedCall) -> None:
         """It waits no more, if it did."""
         key = (id(call.loaded), call.key)
         lines = self._groups.get(key, {})
@@ -53,16 +53,16 @@ class WaitingCalls:
         del line[call]
         self._left(key, lines, call)
 
-    def first(self) -> Call | None:
+    def first(self) -> QueuedCall | None:
         """The call that is next."""
         heads = [next(iter(line)) for lines in self._groups.values() for line in lines.values()]
         return min(heads, key=_rank) if heads else None
 
-    def is_full(self, first: Call) -> bool:
+    def is_full(self, first: QueuedCall) -> bool:
         """Whether as many rows wait as the largest batch with ``first`` has, so that waiting would not add to it."""
         return first.key is None or self.rows >= first.max_rows
 
-    def take(self, first: Call, now: float, estimate: Callable[[int], float]) -> list[Call]:
+    def take(self, first: QueuedCall, now: float, estimate: Callable[[int], float]) -> list[QueuedCall]:
         """The call that is next and those that run with it, in order of rank; they wait no more.
 
         Args:
@@ -73,7 +73,7 @@ class WaitingCalls:
         """
         key = (id(first.loaded), first.key)
         lines = self._groups[key]
-        batch: list[Call] = []
+        batch: list[QueuedCall] = []
         rows, tightest, call = 0, first.deadline, first
         relaxed = now + estimate(first.max_rows)
         while True:
@@ -91,7 +91,7 @@ class WaitingCalls:
             if min(tightest, call.deadline) < relaxed and min(tightest, call.deadline) < now + estimate(together):
                 return batch
 
-    def _left(self, key: tuple[int, Any], lines: dict[float, _Line], call: Call) -> None:
+    def _left(self, key: tuple[int, Any], lines: dict[float, _Line], call: QueuedCall) -> None:
         self._calls -= 1
         self.rows -= call.rows
         if not lines[call.behind]:
@@ -100,5 +100,5 @@ class WaitingCalls:
                 del self._groups[key]
 
 
-def _rank(call: Call) -> float:
+def _rank(call: QueuedCall) -> float:
     return call.rank

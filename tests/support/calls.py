@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from tests.support import onnx_models
-from tiercel.serving.batching.call import Call
+from tiercel.serving.batching.call import QueuedCall
 from tiercel.serving.errors import ServingError
 from tiercel.serving.models.engine import Session
 from tiercel.serving.models.registry import LoadedVersion
 from tiercel.serving.tensors import Array
 
 
-class NoteCall(Call):
+class NoteCall(QueuedCall):
     """Notes what becomes of it."""
 
     outcome: list[Array] | ServingError | None = None

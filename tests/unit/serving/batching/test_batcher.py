@@ -12,7 +12,7 @@ import pytest
 from tests.support import onnx_models
 from tiercel.serving.accounting.accounts import Account, ModelShare
 from tiercel.serving.batching.batcher import Batcher
-from tiercel.serving.batching.call import Call
+from tiercel.serving.batching.call import QueuedCall
 from tiercel.serving.batching.measure import Batching
 from tiercel.serving.batching.profile import LatencyProfile
 from tiercel.serving.errors import DeadlineExceededError, InvalidRequestError, OverloadedError, ServingError
@@ -25,7 +25,7 @@ from tiercel.serving.workers import Workers
 LONG = 500_000_000  # steps of a loop: minutes, so it only ends when it is broken off
 
 
-class Outcome(Call):
+class Outcome(QueuedCall):
     """A call that remembers what became of it."""
 
     result: asyncio.Future[list[Array] | ServingError]

@@ -5,8 +5,7 @@ import pytest
 from onnx import TensorProto
 
 from tests.support import onnx_models
-from tests.support.calls import call_of, session, version
-from tiercel.serving.batching.call import Call
+from tests.support.calls import NoteCall, call_of, session, version
 from tiercel.serving.batching.measure import measured_batching
 from tiercel.serving.batching.rows import run_calls, run_calls_measured, scattered
 from tiercel.serving.errors import InferenceFailedError, InvalidRequestError
@@ -30,9 +29,9 @@ def test_a_call_by_itself_runs_as_it_is() -> None:
     assert ran.cpu > 0
 
 
-def gathering(*indices: int) -> Call:
+def gathering(*indices: int) -> NoteCall:
     feeds = {"i": np.array(indices)}
-    return Call(version("m"), Session(onnx_models.gather()), feeds, ("y",), "key", 8, len(indices), 1, 8, 0.0, 1.0)
+    return NoteCall(version("m"), Session(onnx_models.gather()), feeds, ("y",), "key", 8, len(indices), 1, 8, 0.0, 1.0)
 
 
 def test_only_the_call_fails_whose_fault_it_was(caplog: pytest.LogCaptureFixture) -> None:
