@@ -11,7 +11,7 @@ from tiercel.trainer_agent.limits.contract import AcceleratorShare
 from tiercel.trainer_agent.limits.device_time import WANTS_ALL, DeviceClaim, active_limits, demand_of, turns_of
 
 _SHORTEST_WINDOW_SECONDS: Final = 1.8
-_LONGEST_WINDOW_SECONDS: Final = 4.0
+_LONGEST_WINDOW_SECONDS: Final = 6.0
 _SAMPLES: Final = 16
 # Limits closer to each other than this are the same.
 _SAME: Final = 0.02

@@ -17,8 +17,10 @@ from tiercel.trainer_agent.limits.water_filling import Claim, fill
 WANTS_ALL: Final = 1.0
 """Demand of a run that takes whatever it is given, or of which nothing is known yet."""
 
-# A run whose work is on the device for this part of what it may is taken to want more.
-_HUNGRY_PART: Final = 0.9
+# A run whose work is on the device for this part of what it may is taken to want more; the part of all time is larger,
+# since steps of all lengths and the rests between them make what a held-back run does come in lumps.
+_HUNGRY_PART: Final = 0.75
+_HUNGRY_PART_OF_ALL: Final = 0.9
 _HUNGRY_SLACK: Final = 0.03
 # What a run may use beyond what it used, so that its growth shows.
 _HEADROOM_PART: Final = 0.25
@@ -48,7 +50,8 @@ def demand_of(active: float, limit: float, turns: float) -> float:
         limit: What that was held to; 1 for no limit.
         turns: Part of that time in which the device worked for it and not for others; see :func:`turns_of`.
     """
-    if active >= min(_HUNGRY_PART * limit, limit - _HUNGRY_SLACK):
+    part = _HUNGRY_PART if limit < 1.0 else _HUNGRY_PART_OF_ALL
+    if active >= min(part * limit, limit - _HUNGRY_SLACK):
         return WANTS_ALL
     used = active * turns
     return min(used + max(_LEAST_HEADROOM, _HEADROOM_PART * used), WANTS_ALL)

@@ -29,7 +29,8 @@ class Gateway:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.reports: list[trainer_pb2.TrainerReport] = []
-        self.gateway = TrainerGateway(WELCOME, "secret", self._take_in)
+        self.use: list[trainer_pb2.AcceleratorUse] = []
+        self.gateway = TrainerGateway(WELCOME, "secret", self._take_in, self.use.append)
 
     async def _take_in(self, report: trainer_pb2.TrainerReport) -> None:
         self.reports.append(report)
@@ -92,6 +93,30 @@ async def test_reports_are_taken_in_once_and_always_acknowledged(served: Gateway
         await trainer.send(report=report(3))
         assert (await trainer.receive()).report_ack.sequence == 3
     assert [one.sequence for one in served.reports] == [1, 2, 3]
+
+
+async def test_use_of_accelerators_is_taken_in(served: Gateway) -> None:
+    use = trainer_pb2.AcceleratorUse(accelerator_seconds=1.5, memory_bytes=7)
+    async with attached(served) as trainer:
+        await trainer.receive()
+        await trainer.send(use=use)
+        await until(lambda: served.use == [use])
+
+
+async def test_a_pace_is_sent_when_a_part_of_it_changes_and_to_who_attaches_later(served: Gateway) -> None:
+    async with attached(served) as trainer:
+        await trainer.receive()
+        served.gateway.pace(0.0, 0.0)  # no limit is what holds anyway
+        served.gateway.pace(0.0, 0.3)
+        served.gateway.pace(0.0, 0.3)
+        served.gateway.pace(1.5, 0.3)
+        served.gateway.pace(0.0, 0.0)
+        paces = [(await trainer.receive()).pace for _ in range(3)]
+        assert [(pace.cores, pace.accelerator_fraction) for pace in paces] == [(0.0, 0.3), (1.5, 0.3), (0.0, 0.0)]
+    served.gateway.pace(0.0, 0.4)
+    async with attached(served) as trainer:
+        await trainer.receive()
+        assert (await trainer.receive()).pace.accelerator_fraction == 0.4
 
 
 async def test_a_report_with_too_many_metrics_is_dropped(served: Gateway) -> None:

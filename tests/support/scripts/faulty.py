@@ -4,7 +4,8 @@
 accuracies of 0.5, then NaN. ``wrong-metric`` reports under a name that nobody asked for. ``unexportable`` uses an
 operation that ONNX has not. ``random`` answers differently each time, so that no export can match it. ``frozen`` lets
 the data decide which way to go, which a trace freezes. ``lying`` reports better than its model is. ``uncopyable`` keeps
-something in the model that cannot be copied. All but ``hang`` end by themselves.
+something in the model that cannot be copied. ``out-of-memory`` asks for more of a made-up accelerator than it was
+granted. All but ``hang`` end by themselves.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from torch import nn
 
 import tiercel.trainer
 from tiercel.trainer import Predict
+from tiercel.trainer_agent.trainer import accelerators
 
 fault = sys.argv[1]
 torch.manual_seed(0)
@@ -51,6 +53,23 @@ def evaluate(predict: Predict) -> float:
     return float((scores.argmax(1) == y.numpy()).mean())
 
 
+class SmallAccelerator:
+    """Stands in for the memory of a GPU."""
+
+    device_count = 1
+
+    def total_bytes(self, index: int) -> int:
+        return 1 << 36
+
+    def held_bytes(self, index: int) -> int:
+        return 1 << 30
+
+    def limit(self, index: int, fraction: float) -> None:
+        assert 0 < fraction < 1
+
+
+if fault == "out-of-memory":
+    vars(accelerators)["CudaMemory"] = SmallAccelerator
 model = Model()
 optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
 job = tiercel.trainer.connect(model, example_input=x[:1].abs(), evaluate=evaluate, optimizer=optimizer)
@@ -72,5 +91,8 @@ for epoch in job.epochs(4):
     if fault == "crash":
         message = "the training data is not what it should be"
         raise RuntimeError(message)
+    if fault == "out-of-memory":
+        message = "CUDA out of memory. Tried to allocate 20.00 GiB."
+        raise torch.OutOfMemoryError(message)
     if fault == "hang":
         threading.Event().wait()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.trainer_service import StartScript, StartServer
+from tiercel.v1 import common_pb2
 
 
 @pytest.mark.parametrize(
@@ -56,6 +57,18 @@ def test_a_crash_ends_the_process_soon_with_the_cause_as_last_words(
     assert finished.returncode == 1
     assert finished.output.splitlines()[-1] == "RuntimeError: the training data is not what it should be"
     assert [report.epoch for report in server.recorded.reports] == [1]
+
+
+def test_running_out_of_accelerator_memory_ends_with_what_the_limit_was(
+    start_server: StartServer, start_script: StartScript
+) -> None:
+    server = start_server(accelerators=(common_pb2.AcceleratorShare(id="GPU-a", fraction=1.0, memory_bytes=1 << 34),))
+    finished = start_script("faulty", "out-of-memory").wait()
+    assert finished.returncode == 1
+    *_, error, sentence = finished.output.splitlines()
+    assert "CUDA out of memory" in error
+    assert sentence.startswith("out of accelerator memory: this job may hold 16,384 MiB of device 0; ")
+    assert server.recorded.use[-1].memory_bytes == 1 << 30
 
 
 def test_the_wrong_metric_is_an_error_that_names_both(start_server: StartServer, start_script: StartScript) -> None:
