@@ -10,7 +10,6 @@ import contextlib
 import ctypes
 import io
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -108,10 +107,9 @@ class InstalledLibrary:
 def device_problem(runtime: Any) -> str:
     """Why CUDA shows no device to this process, or nothing where it does."""
     count = ctypes.c_int(0)
-    runtime.cudaGetErrorString.restype = ctypes.c_char_p
     code = runtime.cudaGetDeviceCount(ctypes.byref(count))
     if code:
-        return f"CUDA has no device: {runtime.cudaGetErrorString(code).decode()} (error {code})"
+        return f"CUDA has no device: {_message(runtime, code)}"
     return "" if count.value else "CUDA shows no device to this process; see CUDA_VISIBLE_DEVICES"
 
 
@@ -158,12 +156,15 @@ class CudaRuntime:
         self._call("cudaFreeHost", ctypes.c_void_p(array.ctypes.data))
 
     def _call(self, name: str, *arguments: object) -> None:
-        """Call a function of the runtime for this device; a thread has a device of its own."""
-        for call in (lambda: self._runtime.cudaSetDevice(ctypes.c_int(self._device)), self._bound(name, arguments)):
-            code = call()
-            if code:
-                self._runtime.cudaGetErrorString.restype = ctypes.c_char_p
-                raise NotReadyError(f"{name} failed: {self._runtime.cudaGetErrorString(code).decode()} (error {code})")
+        """Call a function of the runtime for this device; which device is meant is up to each thread."""
+        self._check("cudaSetDevice", self._runtime.cudaSetDevice(ctypes.c_int(self._device)))
+        self._check(name, getattr(self._runtime, name)(*arguments))
 
-    def _bound(self, name: str, arguments: tuple[object, ...]) -> Callable[[], int]:
-        return lambda: int(getattr(self._runtime, name)(*arguments))
+    def _check(self, name: str, code: int) -> None:
+        if code:
+            raise NotReadyError(f"{name} failed: {_message(self._runtime, code)}")
+
+
+def _message(runtime: Any, code: int) -> str:
+    runtime.cudaGetErrorString.restype = ctypes.c_char_p
+    return f"{runtime.cudaGetErrorString(code).decode()} (error {code})"
