@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import io
 import threading
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,6 +23,10 @@ from tiercel.serving.tensors import Array
 
 _CUDA_STREAM_NON_BLOCKING = 1
 _CUDA_HOST_ALLOC_PORTABLE = 1
+_OVERLAID = (
+    "onnxruntime lies over onnxruntime-gpu, since both go by one name; uninstall onnxruntime, then install "
+    "onnxruntime-gpu with --force-reinstall --no-deps"
+)
 
 
 class Library(Protocol):
@@ -30,8 +35,8 @@ class Library(Protocol):
     def problem(self, provider: Provider) -> str:
         """Why sessions cannot run on this provider, in one sentence; empty where they can."""
 
-    def is_offered(self, provider: Provider) -> bool:
-        """Whether the installed ONNX Runtime was built with it at all."""
+    def is_expected(self, provider: Provider) -> bool:
+        """Whether something was installed to have it, so that its absence is worth a word."""
 
     def cuda(self, device: int) -> Cuda:
         """CUDA's runtime on one of its devices.
@@ -67,14 +72,17 @@ class InstalledLibrary:
         self._lock = threading.Lock()
         self._runtime: Any = None
         self._problem: str | None = None
+        self._has_gpu_package = any(metadata.distributions(name="onnxruntime-gpu"))
 
-    def is_offered(self, provider: Provider) -> bool:
-        """See :meth:`Library.is_offered`."""
-        return provider.ort_name in ort.get_available_providers()
+    def is_expected(self, provider: Provider) -> bool:
+        """See :meth:`Library.is_expected`."""
+        return provider.ort_name in ort.get_available_providers() or (provider.is_accelerator and self._has_gpu_package)
 
     def problem(self, provider: Provider) -> str:
         """See :meth:`Library.problem`."""
-        if not self.is_offered(provider):
+        if provider.ort_name not in ort.get_available_providers():
+            if self._has_gpu_package:
+                return _OVERLAID
             return f"onnxruntime {ort.__version__} was built without {provider.ort_name}; install onnxruntime-gpu"
         if not provider.is_accelerator:
             return ""

@@ -98,8 +98,7 @@ class Devices:
             causes = "; ".join(skipped.cause for skipped in found.skipped)
             raise ArtefactRefusedError(f"no provider that it may use works: {causes}; add cpu to --providers")
         for skipped in found.skipped:
-            # Nobody asked for what the library was not built with.
-            if not order.is_automatic or self._library.is_offered(skipped.provider):
+            if not order.is_automatic or self._library.is_expected(skipped.provider):
                 self._tell(skipped, found.providers[0])
         return found.providers
 

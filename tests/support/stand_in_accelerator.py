@@ -25,7 +25,7 @@ class StandInLibrary(Library):
         self._offered = offered
         self._problems = problems or {}
 
-    def is_offered(self, provider: Provider) -> bool:
+    def is_expected(self, provider: Provider) -> bool:
         return provider in self._offered
 
     def problem(self, provider: Provider) -> str:

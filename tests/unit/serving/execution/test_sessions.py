@@ -83,6 +83,17 @@ def test_the_installed_library_runs_on_the_cpu() -> None:
     assert InstalledLibrary().problem(CPU) == ""
 
 
+def test_a_package_that_lies_under_another_is_told_apart_from_one_that_is_not_there(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(ort, "get_available_providers", lambda: ["CPUExecutionProvider"])
+    monkeypatch.setattr("importlib.metadata.distributions", lambda **_: iter([object()]))
+    assert Devices(InstalledLibrary()).usable(AUTOMATIC) == (CPU,)
+    (warning,) = said(caplog)
+    assert "onnxruntime lies over onnxruntime-gpu" in warning
+    assert "--force-reinstall" in warning
+
+
 @pytest.mark.skipif("CUDAExecutionProvider" in ort.get_available_providers(), reason="this onnxruntime has CUDA")
 def test_the_installed_library_says_what_it_lacks() -> None:
     library = InstalledLibrary()
