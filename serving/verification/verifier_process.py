@@ -14,6 +14,7 @@ import contextlib
 import ctypes
 import dataclasses
 import json
+import math
 import os
 import resource
 import selectors
@@ -30,7 +31,13 @@ from tiercel.serving.models import artefact_file
 from tiercel.serving.verification import checks as verification
 
 MAX_MESSAGE_BYTES: Final = 64 * 1024
-_NICENESS = 5  # requests come first
+# Requests come first: a check takes CPU that nobody wants, so that neither the server nor its callers lose a slice of
+# the scheduler (3 to 4 ms) to it. One that gets hardly any, since training keeps all cores busy, begins anew with a
+# claim to some: a process may not take back what it gave up.
+_NICENESS = 5
+_LOOK_SECONDS = 0.2
+_LEAST_CORES = 0.1
+_REAP_SECONDS = 0.05
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
@@ -44,6 +51,10 @@ class _Check:
         answers: Where it writes what it found.
         deadline: Seconds of ``time.monotonic`` at which it is given up.
         timeout: Seconds it had in all.
+        request: What was asked.
+        model: The artefact, open.
+        begun: Seconds of ``time.monotonic`` when the process began.
+        look_at: Seconds of ``time.monotonic`` at which to see whether it gets on; never for one with a claim to CPU.
         parts: What it wrote so far.
     """
 
@@ -52,13 +63,17 @@ class _Check:
     answers: int
     deadline: float
     timeout: float
+    request: dict[str, Any]
+    model: int
+    begun: float
+    look_at: float
     parts: list[bytes] = field(default_factory=list)
 
-    def end(self) -> int:
-        """End the process if it has not ended by itself; returns its status."""
+    def end(self) -> None:
+        """End the process if it has not ended by itself; it has to be reaped."""
         os.close(self.answers)
-        os.kill(self.child, signal.SIGKILL)  # ended or not: it is still ours to reap
-        return os.waitpid(self.child, 0)[1]
+        os.close(self.model)
+        os.kill(self.child, signal.SIGKILL)
 
 
 class Checks:
@@ -67,6 +82,7 @@ class Checks:
     def __init__(self, server: socket.socket) -> None:
         self._server = server
         self._running: dict[int, _Check] = {}
+        self._unreaped: list[int] = []  # on their way out, which takes long where they get no CPU
         self._selector = selectors.DefaultSelector()
         self._selector.register(server, selectors.EVENT_READ)
 
@@ -81,21 +97,30 @@ class Checks:
         finally:
             for check in self._running.values():
                 check.end()
+                os.waitpid(check.child, 0)
 
     def _turn(self) -> bool:
         """Wait for something and look after it; False when the server is gone."""
-        next_deadline = min((check.deadline for check in self._running.values()), default=None)
-        wait = None if next_deadline is None else max(0.0, next_deadline - time.monotonic())
+        next_look = min((min(check.deadline, check.look_at) for check in self._running.values()), default=None)
+        wait = None if next_look is None else max(0.0, next_look - time.monotonic())
+        if self._unreaped:
+            wait = _REAP_SECONDS if wait is None else min(wait, _REAP_SECONDS)
         for ready, _ in self._selector.select(wait):
             if ready.fileobj is self._server:
                 if not self._take_request():
                     return False
             elif ready.data in self._running:  # else a request of this turn has broken it off
                 self._read(self._running[ready.data])
+        self._unreaped = [child for child in self._unreaped if os.waitpid(child, os.WNOHANG) == (0, 0)]
         now = time.monotonic()
         for check in [each for each in self._running.values() if each.deadline <= now]:
-            self._leave(check)
+            self._abandon(check)
             self._say({"key": check.key, "refused": f"checking it took longer than {check.timeout:g} seconds"})
+        for check in [each for each in self._running.values() if each.look_at <= now]:
+            if cpu_seconds(check.child) < _LEAST_CORES * (now - check.begun):
+                self._begin_anew(check)
+            else:
+                check.look_at = now + _LOOK_SECONDS
         return True
 
     def _take_request(self) -> bool:
@@ -106,7 +131,7 @@ class Checks:
         if "break_off" in request:
             unwanted = self._running.get(int(request["break_off"]))
             if unwanted is not None:
-                self._leave(unwanted)
+                self._abandon(unwanted)
             return True
         try:
             self._begin(request, descriptors[0])
@@ -114,16 +139,29 @@ class Checks:
             os.close(descriptors[0])
         return True
 
-    def _begin(self, request: dict[str, Any], model: int) -> None:
+    def _begin_anew(self, check: _Check) -> None:
+        """Check it in a process that has a claim to CPU, in the time that is left."""
+        model = os.dup(check.model)
+        try:
+            self._abandon(check)
+            self._begin(check.request, model, check.deadline)
+        finally:
+            os.close(model)
+
+    def _begin(self, request: dict[str, Any], model: int, deadline: float | None = None) -> None:
+        """Check it; what has a deadline already has a claim to CPU, too."""
         read_from, answer_to = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(read_from)
             self._selector.close()
-            _in_child(request, model, answer_to, self._server)
+            _in_child(request, model, answer_to, self._server, modest=deadline is None)
         os.close(answer_to)
-        timeout = float(request["timeout"])
-        check = _Check(int(request["key"]), child, read_from, time.monotonic() + timeout, timeout)
+        now, timeout = time.monotonic(), float(request["timeout"])
+        look_at = now + _LOOK_SECONDS if deadline is None else math.inf
+        deadline = now + timeout if deadline is None else deadline
+        key = int(request["key"])
+        check = _Check(key, child, read_from, deadline, timeout, request, os.dup(model), now, look_at)
         self._running[check.key] = check
         self._selector.register(read_from, selectors.EVENT_READ, check.key)
 
@@ -132,17 +170,22 @@ class Checks:
         check.parts.append(part)
         if part and sum(map(len, check.parts)) < MAX_MESSAGE_BYTES:
             return
-        status = self._leave(check)
+        self._leave(check)
+        status = os.waitpid(check.child, 0)[1]
         try:
             answer: dict[str, Any] = json.loads(b"".join(check.parts))
         except ValueError:
             answer = {"refused": f"the process that checked it died{_cause(status)}; the file is damaged or hostile"}
         self._say({**answer, "key": check.key})
 
-    def _leave(self, check: _Check) -> int:
+    def _abandon(self, check: _Check) -> None:
+        self._leave(check)
+        self._unreaped.append(check.child)
+
+    def _leave(self, check: _Check) -> None:
         del self._running[check.key]
         self._selector.unregister(check.answers)
-        return check.end()
+        check.end()
 
     def _say(self, answer: dict[str, Any]) -> None:
         self._server.send(json.dumps(answer).encode())
@@ -161,7 +204,6 @@ def _limit(request: dict[str, Any]) -> None:
         amount = amount if hard == resource.RLIM_INFINITY else min(amount, hard)
         resource.setrlimit(which, (amount, amount))
     signal.alarm(seconds)
-    os.nice(_NICENESS)
 
 
 def _check(request: dict[str, Any], model: int) -> dict[str, Any]:
@@ -181,9 +223,27 @@ def _check(request: dict[str, Any], model: int) -> dict[str, Any]:
     return dataclasses.asdict(verdict)
 
 
-def _in_child(request: dict[str, Any], model: int, answer_to: int, server: socket.socket) -> NoReturn:
+def _give_way(modest: bool) -> None:
+    """Leave CPU to requests: all that anybody wants, or else most of it."""
+    if modest:
+        with contextlib.suppress(OSError, AttributeError):  # no such thing, or not allowed here
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+            return
+    os.nice(_NICENESS)
+
+
+def cpu_seconds(process: int) -> float:
+    """CPU time that the first thread of a process has had; endless where the kernel does not say."""
+    try:
+        return int(Path(f"/proc/{process}/schedstat").read_text(encoding="ascii").split()[0]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return math.inf
+
+
+def _in_child(request: dict[str, Any], model: int, answer_to: int, server: socket.socket, *, modest: bool) -> NoReturn:
     status = 1
     try:
+        _give_way(modest)
         server.close()  # only the parent talks to the server
         with contextlib.suppress(AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # and nobody is left over when it dies

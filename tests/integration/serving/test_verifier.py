@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -80,9 +81,29 @@ async def test_a_check_that_does_not_end_is_ended(tmp_path: Path) -> None:
     verifier = Verifier(limits(timeout=0.5))
     with pytest.raises(ArtefactRefusedError, match=r"longer than 0\.5 seconds"):
         await verify(verifier, endless(tmp_path))
-    assert psutil.Process(verifier.pid).children() == []
+    await until(lambda: not psutil.Process(verifier.pid).children())
     await verify(verifier, good(tmp_path))
     await verifier.stop()
+
+
+async def test_a_check_takes_what_cpu_nobody_wants_and_claims_some_where_that_is_next_to_nothing(
+    verifier: Verifier, tmp_path: Path
+) -> None:
+    check = asyncio.ensure_future(verify(verifier, endless(tmp_path)))
+    pid = verifier.pid
+    await until(lambda: [each.pid for each in psutil.Process(pid).children() if policy(each.pid) == os.SCHED_IDLE])
+    (modest,) = psutil.Process(pid).children()
+    modest.suspend()  # as good as other processes that leave it no CPU
+    await until(lambda: modest.pid not in [each.pid for each in psutil.Process(pid).children()])
+    (claiming,) = psutil.Process(pid).children()
+    await until(lambda: claiming.nice() == 5)
+    assert policy(claiming.pid) == os.SCHED_OTHER
+    check.cancel()
+    await verify(verifier, good(tmp_path))
+
+
+def policy(process: int) -> int:
+    return os.sched_getscheduler(process)
 
 
 async def test_a_check_that_wants_too_much_memory_is_refused(tmp_path: Path) -> None:
