@@ -307,6 +307,7 @@ class RunTable:
     def _push_paces(self) -> None:
         self._paced_at = time.monotonic()
         cores = self._limits.paces()
-        devices = self._device_paces.paces({run.run_id: run.share.accelerators for run in self._live.values()})
+        running = [run for run in self._live.values() if run.is_running]
+        devices = self._device_paces.paces({run.run_id: run.share.accelerators for run in running})
         for run_id, run in self._live.items():
             run.gateway.pace(cores.get(run_id, 0.0), devices.get(run_id, 0.0))

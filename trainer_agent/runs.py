@@ -154,6 +154,7 @@ class Run:
         self._token = secrets.token_urlsafe(32)
         self.gateway = TrainerGateway(order.welcome(), self._token, self._take_in, self._take_use)
         self._handle: RunHandle | None = None
+        self._gone = False
         self._share_changed = asyncio.Event()
         self._stop_asked = asyncio.Event()
         self._stop_reason = ""
@@ -168,6 +169,11 @@ class Run:
     def folder(self) -> JobFolder:
         """The folder of its job."""
         return self._folder
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its processes may use what it holds: not before they are started, nor after their end."""
+        return self._handle is not None and not self._gone
 
     def actual(self) -> ActualRun:
         """What the reconciler has to know of it."""
@@ -337,6 +343,7 @@ class Run:
         await self.gateway.close(0.0)
         if self._handle is not None:
             await self._handle.close()
+            self._gone = True
             self._events.limits_changed()
 
     async def _keep_output(self, handle: RunHandle) -> None:

@@ -12,6 +12,9 @@ from tiercel.trainer_agent.limits.device_time import WANTS_ALL, DeviceClaim, act
 
 _SHORTEST_WINDOW_SECONDS: Final = 1.8
 _LONGEST_WINDOW_SECONDS: Final = 6.0
+# A run with long steps, or long rests between them, says less often what it used: the window then is longer.
+_FEWEST: Final = 3
+_ENOUGH: Final = 5
 _SAMPLES: Final = 16
 # Limits closer to each other than this are the same.
 _SAME: Final = 0.02
@@ -37,7 +40,7 @@ class _RunUse:
 
     def measure(self) -> bool:
         """Take a new measurement, if there is enough to measure; whether there was."""
-        if not self.samples or self.samples[-1][0] - self.samples[0][0] < _SHORTEST_WINDOW_SECONDS:
+        if len(self.samples) < _FEWEST or self.samples[-1][0] - self.samples[0][0] < _SHORTEST_WINDOW_SECONDS:
             return False
         (began, before), (ended, after) = self.samples[0], self.samples[-1]
         self.active = min(max(after - before, 0.0) / (ended - began), 1.0)
@@ -64,7 +67,7 @@ class DevicePaces:
         """
         samples = self._runs.setdefault(run_id, _RunUse()).samples
         samples.append((at, busy_seconds))
-        while at - samples[0][0] > _LONGEST_WINDOW_SECONDS:
+        while at - samples[0][0] > _LONGEST_WINDOW_SECONDS and len(samples) > _ENOUGH:
             samples.popleft()
 
     def paces(self, shares: Mapping[str, Sequence[AcceleratorShare]]) -> dict[str, float]:
