@@ -17,6 +17,8 @@ from tiercel.v1 import common_pb2
 logger = logging.getLogger(__name__)
 
 _MIB: Final = 1 << 20
+# The driver's library and CUDA differ by a little about how much all is.
+_ALL: Final = 0.98
 
 
 class DeviceMemory(Protocol):
@@ -77,7 +79,7 @@ class MemoryLimits:
                 memory.device_count,
             )
         for index, share in enumerate(shares[: memory.device_count]):
-            if 0 < share.memory_bytes < memory.total_bytes(index):
+            if 0 < share.memory_bytes < _ALL * memory.total_bytes(index):
                 memory.limit(index, share.memory_bytes / memory.total_bytes(index))
                 self._limits[index] = share.memory_bytes
 

@@ -53,7 +53,7 @@ class Script:
 
 def test_a_part_of_the_memory_is_a_limit_and_all_of_it_is_none() -> None:
     memory = FakeMemory((0, 0, 0, 0))
-    MemoryLimits([share(20 * GIB), share(80 * GIB), share(0), share(81 * GIB)], memory)
+    MemoryLimits([share(20 * GIB), share(80 * GIB), share(0), share(79 * GIB)], memory)
     assert memory.limits == {0: 0.25}
 
 
