@@ -27,7 +27,8 @@ _LEAST_STEPS = 3
 _FITS = 0.1
 # What a job may use beyond what it was measured to, so that it is never held to what it happened to get.
 _HEADROOM = 1.2
-_LEAST = 1e-6
+# Seconds; what lies outside of these is nothing that anybody could measure.
+_LEAST, _MOST = 1e-6, 1e12
 _LEAST_USE = 1e-3
 
 
@@ -78,13 +79,13 @@ def needs_of(job: JobView, usable: float = math.inf) -> Needs | None:
     cores = job.resources.cpu_cores
     steps = list(_steps(job.observations[-_REPORTS:]))
     units = math.fsum(step.units for step in steps)
-    if len(steps) >= _LEAST_STEPS and 0 < units < math.inf:
+    if len(steps) >= _LEAST_STEPS:
         cpu = math.fsum(step.cpu for step in steps) / units
         device = math.fsum(step.device for step in steps) / units
         fastest = min(step.seconds / step.units for step in steps)
     else:
         cpu, device, fastest = job.cpu_seconds, job.accelerator_seconds, 0.0
-    if not (_LEAST < cpu < math.inf and _LEAST * cpu < device < math.inf):
+    if not (_LEAST < cpu < _MOST and _LEAST * cpu < device < _MOST):
         least = max(min(usable, cores), _LEAST_USE)  # nothing is known of how it uses its devices
         return Needs(least, 1.0, least, 1.0)
     together, in_turn = max(cpu / cores, device), cpu / cores + device
@@ -116,6 +117,6 @@ def _steps(observations: Sequence[Observation]) -> Iterator[_Step]:
             after.accelerator_seconds - before.accelerator_seconds,
             after.at - before.at,
         )
-        finite = math.isfinite(step.cpu + step.device + step.seconds)
-        if finite and step.units > 0 and step.seconds > 0 and step.cpu >= 0 and step.device >= 0:
+        makes_sense = step.cpu >= 0 and step.device >= 0 and step.units > 0 and step.seconds > 0
+        if makes_sense and step.cpu + step.device + step.seconds < _MOST:
             yield step

@@ -87,7 +87,7 @@ def advanced(clock: FairClock, now: float, cores: Mapping[str, float], jobs: Map
         if known is None and account.over_at is not None:
             continue  # over in both clusters
         total, width = (known.total, known.cores) if known is not None else (account.total, account.cores)
-        speed = min(shares.get(account.node_id, 0.0), width) if account.over_at is None else 0.0
+        speed = min(shares.get(account.node_id, 0.0), account.cores) if account.over_at is None else 0.0
         attained, over_at = account.attained + seconds * speed, account.over_at
         if over_at is None and attained >= total:
             over_at = _moment(account.submitted_at, now, total / attained if attained > 0 else 1.0)

@@ -51,6 +51,7 @@ class _Load:
     work: float
     wanted: float
     memory_bytes: int
+    device_uses: int
 
     @property
     def seconds(self) -> float:
@@ -188,6 +189,7 @@ def _load(node: NodeView, cores: float, jobs: Sequence[JobView], records: Mappin
         sum(_work_of(job, records[job.id], node) for job in jobs if not records[job.id].unreachable),
         sum(job.resources.cpu_cores for job in jobs),
         sum(job.resources.memory_bytes for job in jobs),
+        sum(job.resources.accelerators for job in jobs),
     )
 
 
@@ -217,5 +219,17 @@ def _gain(
     there = max((target.work + work + cost) / target.cores, alone + cost)
     here = (source.work - _work_of(job, record, source.node)) / source.cores
     gain = source.seconds - max(there, here)
-    worth_it = gain > settings.gain * cost / target.cores
-    return gain if worth_it and can_take(target.node, target.jobs, job) else None
+    if gain <= settings.gain * cost / target.cores or not _relieves_devices(job, source, target):
+        return None
+    return gain if can_take(target.node, target.jobs, job) else None
+
+
+def _relieves_devices(job: JobView, source: _Load, target: _Load) -> bool:
+    """Whether a job that uses accelerators shares them with fewer where it goes; true for one that uses none."""
+    wanted = job.resources.accelerators
+    if not wanted:
+        return True
+    devices_here, devices_there = len(source.node.accelerators), len(target.node.accelerators)
+    if not devices_here or not devices_there:
+        return devices_there > 0
+    return (target.device_uses + wanted) / devices_there < source.device_uses / devices_here

@@ -19,6 +19,7 @@ from tiercel.broker.scheduling.interface import JobView, NodeView, Plan, Snapsho
 from tiercel.broker.scheduling.ladder import next_tier
 from tiercel.broker.scheduling.registry import AnyPolicy, Option, create_policy, policies
 from tiercel.broker.scheduling.tradl import TradlSettings
+from tiercel.broker.scheduling.utility_settings import UtilitySettings
 from tiercel.broker.scheduling.validation import check_plan
 
 GIB = 1024**3
@@ -49,12 +50,15 @@ def observation_series(draw: st.DrawFn) -> tuple[Observation, ...]:
     """Reports of any shape; some series are long and smooth, as real ones are."""
     if draw(st.booleans()):
         level, rate, count = draw(st.floats(0, 1)), draw(st.floats(0.01, 1)), draw(st.integers(0, 40))
+        device = draw(st.sampled_from([0.0, 0.1, 0.5, 1.0]))
         return tuple(
-            Observation(float(index), index, level * (1 - math.exp(-rate * index)), index * 0.5)
+            Observation(float(index), index, level * (1 - math.exp(-rate * index)), index * 0.5, index * device)
             for index in range(count)
         )
     count = draw(st.integers(0, 12))
-    return tuple(Observation(draw(seconds), index, draw(values), draw(seconds)) for index in range(count))
+    return tuple(
+        Observation(draw(seconds), index, draw(values), draw(seconds), draw(seconds)) for index in range(count)
+    )
 
 
 @st.composite
@@ -140,6 +144,7 @@ def jobs(draw: st.DrawFn, job_id: str, places: dict[str, NodeView | None]) -> Jo
         share=draw(st.sampled_from([None, Share(0.5, reason="before", accelerators=held)])),
         observations=draw(observation_series()),
         cpu_seconds=draw(seconds),
+        accelerator_seconds=draw(seconds),
         true_work=draw(st.sampled_from([(), (5.0,), (5.0, 10.0, 20.0)])),
     )
 
@@ -258,3 +263,48 @@ def test_tradl_keeps_floors_and_gives_the_hopeless_no_more_while_another_is_firs
             hopeless = [name for name in on_node if name in plan.unreachable]
             if in_line:
                 assert all(on_node[name] <= floor + 1e-12 for name in hopeless)
+
+
+@pytest.mark.parametrize("options", [{}, {"guard_ratio": 0.0}])
+@given(snapshot=snapshots())
+@few
+def test_utility_gives_the_hopeless_no_more_than_a_floor_of_a_device_that_others_could_use(
+    options: dict[str, Option], snapshot: Snapshot
+) -> None:
+    for plan in passes(create_policy("utility", options), snapshot):
+        shares: dict[str, dict[str, float]] = defaultdict(dict)
+        for entry in plan.assignments:
+            for each in entry.share.accelerators:
+                shares[f"{entry.node_id}/{each.id}"][entry.job_id] = each.fraction
+        in_reach = {entry.job_id for entry in plan.assignments if entry.job_id not in plan.unreachable}
+        for on_device in shares.values():
+            if in_reach & on_device.keys():
+                assert sum(part for name, part in on_device.items() if name not in in_reach) <= UtilitySettings().floor
+
+
+@every_policy
+@given(snapshot=snapshots())
+@few
+def test_what_was_decided_of_devices_stays_once_it_is_carried_out(
+    name: str, options: dict[str, Option], snapshot: Snapshot
+) -> None:
+    """No ping-pong: who was put on devices keeps them in every later plan."""
+    policy = create_policy(name, options)
+    plan, state = policy.plan(snapshot, policy.initial_state())
+    plan = with_accelerators(plan, snapshot)
+    placed = {entry.job_id: entry for entry in plan.assignments}
+    after = tuple(
+        dataclasses.replace(job, node_id=placed[job.id].node_id, share=placed[job.id].share, movable=False)
+        if job.id in placed
+        else job
+        for job in snapshot.jobs
+    )
+    later = dataclasses.replace(snapshot, jobs=after)
+    for _ in range(2):
+        plan, state = policy.plan(later, state)
+        plan = with_accelerators(plan, later)
+        assert check_plan(plan, later) == []
+        for entry in plan.assignments:
+            if entry.job_id in placed:
+                held = [(each.id, each.memory_bytes) for each in placed[entry.job_id].share.accelerators]
+                assert [(each.id, each.memory_bytes) for each in entry.share.accelerators] == held
