@@ -7,6 +7,7 @@ are kept. All give the same numbers and raise the same errors (tests/contract/se
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
@@ -19,7 +20,10 @@ import onnxruntime as ort
 
 from tiercel.serving.bfloat16 import run_with_bfloat16
 from tiercel.serving.errors import NotReadyError
+from tiercel.serving.execution.specs import first_line
 from tiercel.serving.tensors import BY_ONNX, Array
+
+_logger = logging.getLogger(__name__)
 
 # As strict as any type needs, and whole lines of the CPU's cache.
 _ALIGNMENT = 64
@@ -121,11 +125,12 @@ class BoundRunner:
             return self._plainly(outputs, feeds, options)
         try:
             return self._slot.run(feeds, shapes, options)
-        except (RuntimeError, NotReadyError):
+        except (RuntimeError, NotReadyError) as error:
             # A bound run does not tell bad inputs from a model that failed; a plain one does. If that succeeds, the
             # model does not keep to the shapes that it declares, or there is no memory for the buffer.
             results = self._plainly(outputs, feeds, options)
             self._is_given_up = True
+            _logger.warning("A model runs without buffers of its own from now on: %s", first_line(error))
             return results
 
     def close(self) -> None:
@@ -148,27 +153,31 @@ class SerialRunner:
     def __init__(self, inner: Runner, clock: Callable[[], float] = time.perf_counter) -> None:
         self._inner = inner
         self._clock = clock
-        self._lock = threading.Lock()
+        self._turn = threading.Lock()
+        # Apart from the turn: whoever asks for seconds does not wait for a run to end.
+        self._count = threading.Lock()
         self._seconds = 0.0
 
     def run(self, outputs: Sequence[str], feeds: Mapping[str, Array], options: Any) -> list[Array]:
         """See :attr:`Runner.run`."""
-        with self._lock:
+        with self._turn:
             begin = self._clock()
             try:
                 return self._inner.run(outputs, feeds, options)
             finally:
-                self._seconds += self._clock() - begin
+                seconds = self._clock() - begin
+                with self._count:
+                    self._seconds += seconds
 
     def take_seconds(self) -> float:
         """Seconds of all runs since the last call; several threads that ask get each of them once."""
-        with self._lock:
+        with self._count:
             seconds, self._seconds = self._seconds, 0.0
         return seconds
 
     def close(self) -> None:
         """See :meth:`Runner.close`."""
-        with self._lock:
+        with self._turn:
             self._inner.close()
 
 

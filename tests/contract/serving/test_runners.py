@@ -191,7 +191,7 @@ def test_what_is_too_large_for_a_buffer_takes_none(monkeypatch: pytest.MonkeyPat
     assert not buffers.sizes
 
 
-def test_a_model_that_does_not_keep_to_its_shapes_is_bound_once() -> None:
+def test_a_model_that_does_not_keep_to_its_shapes_is_bound_once(caplog: pytest.LogCaptureFixture) -> None:
     buffers = CountedBuffers()
     tries: list[int] = []
 
@@ -207,6 +207,7 @@ def test_a_model_that_does_not_keep_to_its_shapes_is_bound_once() -> None:
     everything = {"x": random(40_000), "c": np.ones(40_000, np.bool_)}  # would need a larger buffer
     assert runner.run(["y"], everything, None)[0].shape == (40_000,)
     assert tries == [0, 1, 1, 1]
+    assert caplog.text.count("runs without buffers of its own from now on: Error in execution") == 1
     assert len(buffers.sizes) == 1
 
 
@@ -240,3 +241,25 @@ def test_one_run_at_a_time_and_its_seconds_are_counted_once() -> None:
     assert max(most) == 1
     assert runner.take_seconds() == 4.5
     assert runner.take_seconds() == 0.0
+
+
+def test_seconds_are_told_while_another_run_is_under_way() -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    class Waiting:
+        def run(self, outputs: Sequence[str], feeds: Mapping[str, Array], options: Any) -> list[Array]:
+            began.set()
+            assert go_on.wait(60)
+            return []
+
+        def close(self) -> None:
+            pass
+
+    runner = SerialRunner(Waiting())
+    thread = threading.Thread(target=runner.run, args=([], {}, None))
+    thread.start()
+    assert began.wait(60)
+    assert runner.take_seconds() == 0.0
+    go_on.set()
+    thread.join(60)
+    assert runner.take_seconds() > 0.0
