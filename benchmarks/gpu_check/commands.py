@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -42,8 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     setting = Setting(device, options.quick, _fresh(options.output), Teller(seconds).tell, known)
     began = time.monotonic()
     try:
-        found = asyncio.run(run_checks(checks, setting, seconds))
-    except KeyboardInterrupt:
+        found = asyncio.run(_run(checks, setting, seconds))
+    except (KeyboardInterrupt, asyncio.CancelledError):
         sys.stderr.write("Stopped before the end; nothing is left running.\n")
         return INTERRUPTED
     title = known["device"]["name"] if device == "cuda" else "CPU, in place of an accelerator"
@@ -51,6 +52,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _show(options, title, found)
     verdicts = {row.verdict for findings in found.values() for row in findings.rows}
     return MISSED if "FAILED" in verdicts or ("MISSED" in verdicts and device == "cuda") else 0
+
+
+async def _run(checks: Sequence[Check], setting: Setting, seconds: float) -> dict[str, Findings]:
+    task = asyncio.current_task()
+    if task is not None:
+        # As Ctrl-C: end what was started, then end.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await run_checks(checks, setting, seconds)
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

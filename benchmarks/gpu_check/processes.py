@@ -8,6 +8,7 @@ import json
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -83,13 +84,14 @@ class TrainerProcess:
         return self._since[share]
 
     async def measure(self, seconds: float) -> Got:
-        """What it gets in the next seconds.
+        """What it gets in the next seconds; in as many more as it needs for three steps on a machine that is busy.
 
         Raises:
             CheckError: It ended, or made no three steps.
         """
         begin = time.monotonic()
         await asyncio.sleep(seconds)
+        await self._until(lambda: got_between(self.told, begin, time.monotonic()), READY_SECONDS, "make three steps")
         return self.got(begin, time.monotonic())
 
     def got(self, begin: float, end: float) -> Got:
@@ -109,7 +111,7 @@ class TrainerProcess:
             raise CheckError(f"a training ended: {last_words(self._log)}")
         return self._process
 
-    async def _until(self, holds: Any, seconds: float, what: str) -> None:
+    async def _until(self, holds: Callable[[], object], seconds: float, what: str) -> None:
         give_up = time.monotonic() + seconds
         while not holds():
             self._started()

@@ -8,8 +8,8 @@ import re
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -77,7 +77,7 @@ async def run(setting: Setting, findings: Findings) -> None:
     asking = asking_on("cuda" if on_device else "cpu", quick=setting.quick)
     async with AsyncExitStack() as stack:
         found = await stack.enter_async_context(accelerators(setting))
-        server = await asyncio.to_thread(stack.enter_context, _server(model, setting.folder))
+        server = await stack.enter_async_context(_server(model, setting.folder))
         body, path = body_of(model, Form.BINARY), V2_PATH.format(model=model.name)
         provider = await asyncio.to_thread(_provider, server.launch.http_port)
         findings.figures |= {"model": model.kind.about, "provider": provider}
@@ -146,10 +146,16 @@ def _provider(port: int) -> str:
     return found[1] if found else "unknown"
 
 
-@contextmanager
-def _server(model: Model, folder: Path) -> Iterator[ServerProcesses]:
+@asynccontextmanager
+async def _server(model: Model, folder: Path) -> AsyncIterator[ServerProcesses]:
     own = folder / "server"
     own.mkdir()
-    launch = PEER.start(ServerSetting(own.absolute(), [model], Path(sys.executable)))
-    with running(launch, folder / "serving.log") as server:
-        yield server
+    context = running(PEER.start(ServerSetting(own.absolute(), [model], Path(sys.executable))), folder / "serving.log")
+    starting = asyncio.create_task(asyncio.to_thread(context.__enter__))
+    try:
+        # Whoever gives up meanwhile has to wait all the same: what is half started must be ended.
+        yield await asyncio.shield(starting)
+    finally:
+        await asyncio.wait([starting])
+        if starting.exception() is None:
+            await asyncio.to_thread(context.__exit__, None, None, None)

@@ -71,5 +71,5 @@ class Asking:
 
 def asking_on(device: str, *, quick: bool) -> Asking:
     """A load that leaves an accelerator most of its time; on a CPU a little one."""
-    seconds = 3.0 if quick else 12.0
+    seconds = 2.0 if quick else 12.0
     return Asking(100.0, seconds, 0.05) if device == "cuda" else Asking(20.0, seconds, 0.1)
