@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -100,20 +101,23 @@ class Session:
 
     def close(self) -> None:
         """End it."""
-        try:
-            if self._events is not None:
+        if self._events is not None:
+            with contextlib.suppress(self._nvml.NVMLError):
                 self._nvml.nvmlEventSetFree(self._events)
+        with contextlib.suppress(self._nvml.NVMLError):
             self._nvml.nvmlShutdown()
-        except self._nvml.NVMLError as error:
-            _log.debug("NVML does not shut down: %s", error)
 
     def _find_cards(self) -> Iterator[_Card]:
         for index in range(self._nvml.nvmlDeviceGetCount()):
             try:
                 handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
-                yield _Card(self._nvml.nvmlDeviceGetUUID(handle), handle, tuple(self._find_parts(handle)))
+                card = _Card(self._nvml.nvmlDeviceGetUUID(handle), handle, tuple(self._find_parts(handle)))
             except self._nvml.NVMLError as error:
                 self.left_out.append(f"GPU {index}: {error}")
+                continue
+            if not card.parts:
+                self.left_out.append(f"GPU {index}: MIG is on and it has no slices")
+            yield card
 
     def _find_parts(self, card: Handle) -> Iterator[_Part]:
         mode = self._ask(self._nvml.nvmlDeviceGetMigMode, card)
@@ -208,7 +212,8 @@ class Session:
         """Hear of error events from now on; None where there are none to hear of."""
         events = self._ask(self._nvml.nvmlEventSetCreate)
         for card in self._cards if events is not None else ():
-            self._ask(self._nvml.nvmlDeviceRegisterEvents, card.handle, nvml.XID_EVENT, events)
+            with contextlib.suppress(self._nvml.NVMLError):  # one that is lost by now is found so by the first look
+                self._nvml.nvmlDeviceRegisterEvents(card.handle, nvml.XID_EVENT, events)
         return events
 
     def _hear(self, now: float) -> None:

@@ -82,10 +82,37 @@ def test_slices_are_devices_of_their_own(clock: Clock) -> None:
     assert (small.processes, small.memory_used_bytes) == ({}, 15 * MIB)
 
 
-def test_a_card_that_is_sliced_but_has_no_slice_is_no_device() -> None:
+def test_a_card_that_is_sliced_but_has_no_slice_is_no_device(caplog: pytest.LogCaptureFixture) -> None:
     card = h100_in_slices()
     card.slices = []
     assert NvidiaAccelerators(FakeNvml(card)).devices == ()
+    assert "MIG is on and it has no slices" in caplog.text
+
+
+def test_a_card_that_gets_lost_while_it_is_found_does_not_take_the_others_along(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    lost, sound = a100(), old_card()
+    library = FakeNvml(lost, sound)
+    create = library.nvmlEventSetCreate
+
+    def create_late() -> list[str]:
+        lost.fault = fake_nvml.GPU_IS_LOST
+        return create()
+
+    monkeypatch.setattr(library, "nvmlEventSetCreate", create_late)
+    accelerators = NvidiaAccelerators(library, clock=clock)
+    assert [bool(reading.problem) for reading in accelerators.look()] == [True, False]
+
+
+def test_a_session_that_cannot_be_ended_properly_is_ended(library: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: object) -> None:
+        raise fake_nvml.NVMLError(fake_nvml.GPU_IS_LOST)
+
+    accelerators = NvidiaAccelerators(library)
+    monkeypatch.setattr(library, "nvmlEventSetFree", fails)
+    accelerators.close()
+    assert not library.is_open
 
 
 def test_an_old_driver_answers_less(clock: Clock) -> None:
