@@ -201,7 +201,11 @@ class Batcher:
         session = calls[0].session
         if sum([call.elements for call in calls]) <= session.inline_elements:
             return True
-        return 0.0 < session.estimate(sum([call.rows for call in calls])) <= _SHORT_SECONDS  # 0 is unknown
+        most = calls[0].max_rows
+        full, rest = divmod(sum([call.rows for call in calls]), most)
+        # As they would run: a model may take twice as long for one batch that is twice as large as its best.
+        seconds = full * session.estimate(most) + (session.estimate(rest) if rest else 0.0)
+        return 0.0 < seconds <= _SHORT_SECONDS  # 0 is unknown
 
     def _enqueue_all(self, calls: list[QueuedCall]) -> None:
         for call in calls:

@@ -338,6 +338,21 @@ async def test_small_calls_of_one_turn_run_on_the_loop_while_short_together(seco
     assert await values(many) == [1, 2, 3]
 
 
+async def test_what_a_turn_takes_is_what_its_batches_take() -> None:
+    plus = Plus(Stage(100, 100_000))
+    plus.session.inline_elements = 8
+    # Twice the largest batch would take too long as one run; it is two, and those do not.
+    plus.session.batching = Batching(LatencyProfile((1, 8, 16), (0.0001, 0.0004, 0.002)))
+    many = [plus.ask(value) for value in range(16)]
+    await asyncio.sleep(0)
+    assert all(call.result.done() for call in many)
+    assert plus.sizes() == {8: 2}
+    more = [plus.ask(value) for value in range(24)]
+    await asyncio.sleep(0)
+    assert not any(call.result.done() for call in more)
+    assert await values(more) == [value + 1 for value in range(24)]
+
+
 async def test_more_than_the_event_loop_should_do_goes_to_a_worker() -> None:
     plus = Plus(Stage(100, 100_000))
     plus.session.inline_elements = 8
