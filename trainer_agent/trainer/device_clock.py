@@ -93,6 +93,7 @@ class CudaClock:
 
     def __init__(self, index: int, *, cuda: Any = torch.cuda, spans_in_flight: int = SPANS_IN_FLIGHT) -> None:
         self._index, self._cuda, self._spans_in_flight = index, cuda, spans_in_flight
+        self._in_use = False
         self._began: Any = None
         self._in_flight: deque[tuple[Any, Any]] = deque()
         self._unused: list[Any] = []
@@ -118,7 +119,10 @@ class CudaClock:
         return Reading(self._busy_seconds, self._spans, len(self._in_flight))
 
     def _is_in_use(self) -> bool:
-        return bool(self._cuda.is_initialized() and self._cuda.memory_reserved(self._index) > 0)
+        # To ask costs a tenth of a millisecond, so that a device that is in use once is not asked about again.
+        if not self._in_use:
+            self._in_use = bool(self._cuda.is_initialized() and self._cuda.memory_reserved(self._index) > 0)
+        return self._in_use
 
     def _record(self) -> Any:
         event = self._unused.pop() if self._unused else self._cuda.Event(enable_timing=True)

@@ -71,21 +71,23 @@ class MemoryLimits:
     def __init__(self, shares: Sequence[common_pb2.AcceleratorShare], memory: DeviceMemory) -> None:
         self._memory = memory
         self._limits: dict[int, int] = {}
-        if memory.device_count < len(shares):
+        # A run that holds none need not wake the driver to learn that there is none.
+        self._count = min(len(shares), memory.device_count) if shares else 0
+        if self._count < len(shares):
             logger.warning(
                 "the job was granted %d accelerators, but PyTorch sees %d: see whether it was built for CUDA and fits "
                 "the driver",
                 len(shares),
-                memory.device_count,
+                self._count,
             )
-        for index, share in enumerate(shares[: memory.device_count]):
+        for index, share in enumerate(shares[: self._count]):
             if 0 < share.memory_bytes < _ALL * memory.total_bytes(index):
                 memory.limit(index, share.memory_bytes / memory.total_bytes(index))
                 self._limits[index] = share.memory_bytes
 
     def held_bytes(self) -> int:
         """What the process holds of the device on which it holds most."""
-        return max(map(self._memory.held_bytes, range(self._memory.device_count)), default=0)
+        return max(map(self._memory.held_bytes, range(self._count)), default=0)
 
     def explain(self, error: BaseException | None) -> str:
         """A sentence about the limit when it is what ``error`` is about; else empty."""

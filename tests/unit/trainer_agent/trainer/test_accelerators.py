@@ -80,7 +80,7 @@ def test_a_device_that_pytorch_does_not_see_is_said(caplog: pytest.LogCaptureFix
 
 
 def test_use_is_said_at_most_once_a_second_and_at_last() -> None:
-    script = Script(share(0), memory=FakeMemory((1, 7 * GIB)))
+    script = Script(share(0), share(0), memory=FakeMemory((1, 7 * GIB)))
     first = script.accelerators.use()
     assert first is not None
     assert first.memory_bytes == 7 * GIB

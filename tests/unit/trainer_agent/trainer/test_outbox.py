@@ -69,3 +69,15 @@ def test_nothing_is_sent_before_the_welcome_and_a_broken_stream_lets_go() -> Non
     reader.join(30)
     assert not reader.is_alive()
     assert messages == []
+
+
+def test_of_what_was_used_the_newest_goes_out_once_a_stream() -> None:
+    outbox = Outbox()
+    for seconds in (1.0, 2.0):
+        outbox.set_use(trainer_pb2.AcceleratorUse(accelerator_seconds=seconds))
+    outbox.close()
+    for _ in range(2):
+        cursor = StreamCursor()
+        outbox.welcome(cursor)
+        assert [message.use.accelerator_seconds for message in outbox.messages(cursor)] == [2.0]
+        assert list(outbox.messages(cursor)) == []

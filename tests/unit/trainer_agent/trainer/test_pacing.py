@@ -69,3 +69,11 @@ def test_a_change_counts_from_its_moment_and_zero_lifts_the_limit() -> None:
     machine.pacer.limit(0)
     assert machine.pacer.cores == 0
     assert machine.rest() == 0
+
+
+def test_to_set_the_same_limit_again_forgives_nothing() -> None:
+    machine = Machine()
+    machine.pacer.limit(0.5)
+    machine.work(1.0)
+    machine.pacer.limit(0.5)
+    assert machine.rest() == pytest.approx(1.0)
