@@ -33,6 +33,8 @@ def test_flags_win_over_the_environment_which_wins_over_defaults(
         (["--host", "::"], "TLS"),
         (["--host", "example.org"], "TLS"),
         (["--repository", "/nowhere"], "not a folder"),
+        (["--providers", "gpu"], "--providers: Value error, 'gpu' must be 'auto', or some of cpu, cuda"),
+        (["--accelerator-memory", "-1"], "--accelerator-memory"),
     ],
 )
 def test_impossible_settings_are_refused_in_a_sentence(

@@ -13,6 +13,7 @@ import pytest
 from tests.support import onnx_models
 from tests.support.stand_in_accelerator import StandInDevices
 from tests.support.until import until
+from tiercel.serving.accounting.metrics import Metrics, write
 from tiercel.serving.batching.batcher import Batcher
 from tiercel.serving.dataplane import DataPlane, InferRequest, InputTensor
 from tiercel.serving.errors import ArtefactRefusedError, NotReadyError
@@ -20,6 +21,7 @@ from tiercel.serving.execution.placement import AcceleratorMemory, MemoryOptions
 from tiercel.serving.execution.providers import AUTOMATIC
 from tiercel.serving.models import artefact_file, relocation
 from tiercel.serving.models.artefact_file import SealedFile
+from tiercel.serving.models.descriptions import Descriptions
 from tiercel.serving.models.lifecycle import Lifecycle
 from tiercel.serving.models.load_parameters import read_load_parameters
 from tiercel.serving.models.loader import BuildOptions, Loader
@@ -124,6 +126,16 @@ async def test_requests_run_on_threads_and_what_the_accelerator_did_is_counted(m
     line = bench.plane.usage()["models"][0]
     assert line["accelerator_seconds"] > 0
     assert bench.live.session.take_accelerator_seconds() == 0
+
+
+async def test_what_a_version_runs_on_and_takes_there_is_told(make: Make) -> None:
+    bench = make(BOTH, may_move=False)
+    await bench.load(1)
+    config = Descriptions(bench.registry, 8, 2).config("m")
+    assert config["instance_group"] == [{"name": "m", "kind": "KIND_GPU", "count": 1}]
+    told = write(Metrics(bench.registry).snapshot(), "text/plain")[0].decode()
+    assert 'tiercel_model_provider{model="m",provider="cuda",version="1"} 1.0' in told
+    assert f'tiercel_model_accelerator_memory_bytes{{model="m",version="1"}} {float(EACH)}' in told
 
 
 async def test_a_version_that_fits_beside_the_old_one_comes_in_with_what_is_left_as_its_limit(make: Make) -> None:
