@@ -160,7 +160,7 @@ class Server:
                 await asyncio.gather(http.hand_over(settings.drain_timeout), grpc.stop(settings.drain_timeout))
             else:
                 renewal.break_off()
-                await grpc.set_ready(False)
+                grpc.set_ready(ready=False)
             await asyncio.gather(http.stop(settings.drain_timeout), grpc.stop(settings.drain_timeout))
             endpoints.close()
             executor.close()
@@ -189,7 +189,7 @@ class Server:
     async def _begin(self, sockets: Inheritance, http: HttpServer, grpc: GrpcServer) -> None:
         """Accept connections, and say where."""
         await http.start(sockets.http)
-        await grpc.start(self._settings.host, 0, sockets.grpc)
+        await grpc.start(sockets.grpc)
         name_holder(self._lock)
         self._announce()
         _logger.info("HTTP on %s, gRPC on %s", *self._addresses)
@@ -210,7 +210,7 @@ class Server:
     @staticmethod
     async def _say_ready(grpc: GrpcServer) -> None:
         memory.spare_what_stays()
-        await grpc.set_ready(True)
+        grpc.set_ready(ready=True)
         _logger.info("Ready")
 
 

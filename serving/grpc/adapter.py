@@ -221,23 +221,11 @@ class GrpcServer:
         """How many are open."""
         return len(self._listener.connections)
 
-    async def start(self, host: str, port: int, listening: socket.socket | None = None) -> int:
-        """Listen.
+    async def start(self, listening: socket.socket) -> None:
+        """Accept connections on a socket that listens."""
+        await self._listener.start(listening)
 
-        Args:
-            host: Address.
-            port: Port; 0 for any free one.
-            listening: A socket that listens already, to take over instead.
-
-        Returns:
-            The port.
-
-        Raises:
-            OSError: The address is not free.
-        """
-        return await self._listener.start(host, port, listening)
-
-    async def set_ready(self, ready: bool) -> None:
+    def set_ready(self, *, ready: bool) -> None:
         """What the health service says."""
         self._health.set(serving=ready)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
 
 from tiercel.inference import open_inference_grpc_pb2 as pb
+from tiercel.serving.batching import call as batching
 from tiercel.serving.dataplane import DataPlane, InferResult
 from tiercel.serving.errors import ServingError
 from tiercel.serving.grpc.forms import Question, RequestReader, write_answer
@@ -15,11 +15,6 @@ from tiercel.serving.grpc.server.calls import Call, Method
 from tiercel.serving.grpc.server.wire import Status
 
 _logger = logging.getLogger(__name__)
-
-
-class _Pending(Protocol):
-    def cancel(self) -> None:
-        """Nobody wants the answer any more."""
 
 
 @dataclass(slots=True)
@@ -34,7 +29,7 @@ class _Stream:
     """
 
     waiting: int = 0
-    pending: dict[int, _Pending] = field(default_factory=dict)
+    pending: dict[int, batching.Call] = field(default_factory=dict)
     number: int = 0
     end: tuple[Status, str] | None = None
 

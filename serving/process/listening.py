@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Sized
-from typing import Final
+from typing import Final, TypeVar
 
 BACKLOG: Final = 1024
 """Connections that may wait in the kernel to be accepted."""
 # uvloop accepts one connection a turn, and needs a few more to read what it brought.
 _TURNS_TO_READ = 8
 _TURNS_AT_MOST = 2000
+
+Connection = TypeVar("Connection")
 
 
 def open_listener(host: str, port: int) -> socket.socket:
@@ -44,6 +47,31 @@ def port_of(listener: socket.socket) -> int:
     """The port it listens on."""
     port: int = listener.getsockname()[1]
     return port
+
+
+class Connections(set[Connection]):
+    """All open connections of a server; each enters and leaves by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._changed = asyncio.Event()
+
+    def leave(self, connection: Connection) -> None:
+        """A connection is gone."""
+        self.discard(connection)
+        self._changed.set()
+
+    async def wait_empty(self) -> None:
+        """Wait until there is none."""
+        while self:
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def wait_at_most(self, seconds: float) -> None:
+        """Wait until there is none, or so many seconds are over."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.wait_empty()
 
 
 async def read_what_is_there(connections: Sized) -> None:

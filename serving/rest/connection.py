@@ -8,6 +8,7 @@ from functools import partial
 from typing import cast
 
 from tiercel.serving.errors import OverloadedError, RequestTimeoutError, ServingError
+from tiercel.serving.process.listening import Connections
 from tiercel.serving.rest.messages import (
     ByteBudget,
     Cancellable,
@@ -26,25 +27,6 @@ _LINGER_SECONDS = 2.0
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-class Connections(set["HttpConnection"]):
-    """All open connections."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._changed = asyncio.Event()
-
-    def leave(self, connection: HttpConnection) -> None:
-        """A connection is gone."""
-        self.discard(connection)
-        self._changed.set()
-
-    async def wait_empty(self) -> None:
-        """Wait until there is none."""
-        while self:
-            self._changed.clear()
-            await self._changed.wait()
-
-
 class HttpConnection(asyncio.Protocol):
     """Reads requests, has them handled, writes answers.
 
@@ -58,7 +40,9 @@ class HttpConnection(asyncio.Protocol):
         connections: All open connections; this one enters and leaves by itself.
     """
 
-    def __init__(self, handler: Handler, limits: HttpLimits, budget: ByteBudget, connections: Connections) -> None:
+    def __init__(
+        self, handler: Handler, limits: HttpLimits, budget: ByteBudget, connections: Connections[HttpConnection]
+    ) -> None:
         self._handler = handler
         self._limits = limits
         self._budget = budget

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 from functools import partial
 
-from tiercel.serving.process.listening import BACKLOG, read_what_is_there
-from tiercel.serving.rest.connection import Connections, HttpConnection
+from tiercel.serving.process.listening import BACKLOG, Connections, read_what_is_there
+from tiercel.serving.rest.connection import HttpConnection
 from tiercel.serving.rest.messages import ByteBudget
 from tiercel.serving.rest.receiver import HttpLimits
 from tiercel.serving.rest.routes import Routes
@@ -18,7 +17,7 @@ class HttpServer:
     """The REST side of the server."""
 
     def __init__(self, routes: Routes, limits: HttpLimits, budget: ByteBudget) -> None:
-        self._connections = Connections()
+        self._connections: Connections[HttpConnection] = Connections()
         self._make = partial(HttpConnection, routes.handle, limits, budget, self._connections)
         self._listener: asyncio.Server | None = None
 
@@ -38,9 +37,7 @@ class HttpServer:
         self._listener.close()
         for connection in tuple(self._connections):
             connection.close_with_next_answer()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(grace):
-                await self._connections.wait_empty()
+        await self._connections.wait_at_most(grace)
 
     async def stop(self, grace: float) -> None:
         """Take no new connections; requests in flight get ``grace`` seconds.
@@ -54,8 +51,6 @@ class HttpServer:
         self._listener.close()
         for connection in tuple(self._connections):
             connection.drain()
-        with contextlib.suppress(TimeoutError):  # whoever is still there then is cut off
-            async with asyncio.timeout(grace):
-                await self._connections.wait_empty()
+        await self._connections.wait_at_most(grace)
         for connection in tuple(self._connections):
             connection.abort()

@@ -1,8 +1,12 @@
-"""What a check of an artefact found. Apart from the checks, so that the server need not import what they import."""
+"""What a check of an artefact found; apart from the checks, so that the server need not import what they import."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
+
+MAX_MESSAGE_BYTES: Final = 64 * 1024
+"""Largest message between the server and the process that checks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,13 +18,12 @@ from tiercel.serving.errors import ArtefactRefusedError, NotReadyError
 from tiercel.serving.models.artefact_file import SealedFile
 from tiercel.serving.models.repository import Artefact
 from tiercel.serving.process import memory
-from tiercel.serving.verification.verdict import Verdict
+from tiercel.serving.verification.verdict import MAX_MESSAGE_BYTES, Verdict
 
 _logger = logging.getLogger(__name__)
 
 _START_SECONDS = 60.0
 _GRACE_SECONDS = 5.0
-_MESSAGE_BYTES = 64 * 1024
 _DIED = "the verifier died while it checked the artefact, and was renewed; load it again"
 # No secret in the server's environment reaches a process that reads hostile files.
 _ENVIRONMENT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV", "GLIBC_TUNABLES")
@@ -71,7 +70,7 @@ class _Worker:
 
     def _hear(self) -> None:
         try:
-            message = self.socket.recv(_MESSAGE_BYTES)
+            message = self.socket.recv(MAX_MESSAGE_BYTES)
         except BlockingIOError:
             return
         except OSError:

@@ -24,13 +24,13 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 from tiercel.serving.errors import ArtefactRefusedError
 from tiercel.serving.models import artefact_file
 from tiercel.serving.verification import checks as verification
+from tiercel.serving.verification.verdict import MAX_MESSAGE_BYTES
 
-MAX_MESSAGE_BYTES: Final = 64 * 1024
 # Requests come first: a check takes CPU that nobody wants, so that neither the server nor its callers lose a slice of
 # the scheduler (3 to 4 ms) to it. One that gets hardly any, since training keeps all cores busy, begins anew with a
 # claim to some: a process may not take back what it gave up.

@@ -117,11 +117,6 @@ class Call:
         self.on_leave: Callable[[], None] | None = None
         stream.may_be_slow = head.method.streaming
 
-    @property
-    def deadline(self) -> float | None:
-        """When the answer is of no use any more, in seconds of ``time.perf_counter``; None for never."""
-        return self._deadline
-
     def set_time_limit(self) -> None:
         """End the call at its deadline; for those whose handler does not do it in another way."""
         remaining = self.remaining()
@@ -147,8 +142,7 @@ class Call:
         if self.is_done:
             return
         self._finish()
-        body = wire.PREFIX.pack(0, len(message)) + message
-        self._owner.respond(self._stream, wire.HEAD, body, wire.OK_TRAILERS)
+        self._owner.respond(self._stream, wire.HEAD, wire.message_frame(message), wire.OK_TRAILERS)
 
     def send(self, message: bytes) -> None:
         """One of many answers."""

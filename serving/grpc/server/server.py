@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import socket
 import time
@@ -17,7 +16,7 @@ from tiercel.serving.grpc.server.wire import CallError, Status
 from tiercel.serving.http2.connection import Connection
 from tiercel.serving.http2.requests import Request
 from tiercel.serving.http2.streams import Budget, Handler, Http2Limits, Stream
-from tiercel.serving.process.listening import BACKLOG, read_what_is_there
+from tiercel.serving.process.listening import BACKLOG, Connections, read_what_is_there
 
 _logger = logging.getLogger(__name__)
 
@@ -70,35 +69,16 @@ class Listener:
         self.limits = limits
         self.budget = budget
         self.clock = clock
-        self.connections: set[GrpcConnection] = set()
+        self.connections: Connections[GrpcConnection] = Connections()
         self.calls = 0
         self._listener: asyncio.Server | None = None
         self._ticker: asyncio.TimerHandle | None = None
-        self._gone = asyncio.Event()
 
-    async def start(self, host: str, port: int, listening: socket.socket | None = None) -> int:
-        """Listen.
-
-        Args:
-            host: Address.
-            port: Port; 0 for any free one.
-            listening: A socket that listens already, to take over instead.
-
-        Returns:
-            The port.
-
-        Raises:
-            OSError: The address is not free.
-        """
+    async def start(self, listening: socket.socket) -> None:
+        """Accept connections on a socket that listens."""
         loop = asyncio.get_running_loop()
-        make = self._connection
-        if listening is not None:
-            self._listener = await loop.create_server(make, sock=listening, backlog=BACKLOG)
-        else:
-            self._listener = await loop.create_server(make, host, port, backlog=BACKLOG)
+        self._listener = await loop.create_server(self._connection, sock=listening, backlog=BACKLOG)
         self._ticker = loop.call_later(_TICK, self._tick)
-        bound: int = self._listener.sockets[0].getsockname()[1]
-        return bound
 
     async def stop(self, grace: float) -> None:
         """Take no new calls; those in flight, in the kernel too, get ``grace`` seconds."""
@@ -108,20 +88,11 @@ class Listener:
         self._listener.close()
         for connection in tuple(self.connections):
             connection.leave()
-        with contextlib.suppress(TimeoutError):  # whoever is still there then is cut off
-            async with asyncio.timeout(grace):
-                while self.connections:
-                    self._gone.clear()
-                    await self._gone.wait()
+        await self.connections.wait_at_most(grace)
         for connection in tuple(self.connections):
             connection.abort()
         if self._ticker is not None:
             self._ticker.cancel()
-
-    def forget(self, connection: GrpcConnection) -> None:
-        """A connection is gone."""
-        self.connections.discard(connection)
-        self._gone.set()
 
     def head_of(self, request: Request) -> CallHead | Refusal:
         """What a request calls; found out once for all requests with the same header fields."""
@@ -202,7 +173,7 @@ class GrpcConnection(asyncio.Protocol):
         """asyncio: the connection is gone; whatever is being computed for it is answered into nothing."""
         self._transport = None
         self._http2.lost()
-        self._listener.forget(self)
+        self._listener.connections.leave(self)
 
     def data_received(self, data: bytes) -> None:
         """asyncio: octets from the caller."""

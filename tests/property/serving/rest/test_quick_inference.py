@@ -16,7 +16,8 @@ from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.models.engine import Session
 from tiercel.serving.models.registry import LoadedVersion, Registry
 from tiercel.serving.operators import Operators
-from tiercel.serving.rest.connection import Connections, HttpConnection
+from tiercel.serving.process.listening import Connections
+from tiercel.serving.rest.connection import HttpConnection
 from tiercel.serving.rest.messages import ByteBudget
 from tiercel.serving.rest.receiver import HttpLimits
 from tiercel.serving.rest.routes import Routes
@@ -111,7 +112,8 @@ async def answers(stream: list[bytes], anew: bool = False) -> list[bytes]:
     plane = DataPlane(registry, Batcher(Workers(1), 10, 10**6), 30.0)
     nothing = cast("Any", None)
     site = Routes(plane, nothing, lambda *_: None, 10**5, nothing, Operators())
-    transport, connections, budget = Transport(), Connections(), ByteBudget(10**6)
+    connections: Connections[HttpConnection] = Connections()
+    transport, budget = Transport(), ByteBudget(10**6)
     connection: HttpConnection | None = None
     for number, request in enumerate(stream, 1):
         if connection is None or anew:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.support.until import until
-from tiercel.serving.rest.connection import Connections, HttpConnection
+from tiercel.serving.process.listening import Connections
+from tiercel.serving.rest.connection import HttpConnection
 from tiercel.serving.rest.messages import ByteBudget, Cancellable, HttpRequest, HttpResponse, Respond
 from tiercel.serving.rest.receiver import HttpLimits
 
@@ -32,7 +33,7 @@ class Site:
         timeouts = {"idle_timeout": 30.0, "read_timeout": 30.0}
         self.limits = HttpLimits(**(defaults | timeouts | limits))
         self.budget = ByteBudget(2_000_000)
-        self.connections = Connections()
+        self.connections: Connections[HttpConnection] = Connections()
         self.later: list[tuple[HttpRequest, Respond]] = []
         self.asked = asyncio.Event()
         self.seen: list[bytes] = []

@@ -50,10 +50,12 @@ class Work:
 
 
 async def sent(start: StartTask, body: bytes, coding: bytes = b"gzip") -> HttpResponse:
-    answer: asyncio.Future[HttpResponse] = asyncio.get_running_loop().create_future()
+    answer: asyncio.Future[HttpResponse | bytes] = asyncio.get_running_loop().create_future()
     PackedAnswer(answer.set_result, coding, start).respond(HttpResponse(200, body, headers=b"A: b\r\n"))
     async with asyncio.timeout(30):
-        return await answer
+        response = await answer
+    assert isinstance(response, HttpResponse)
+    return response
 
 
 async def test_what_is_packed_says_so(start: StartTask) -> None:
@@ -71,7 +73,7 @@ async def test_what_is_small_or_gets_no_smaller_is_sent_as_it_is(start: StartTas
 
 
 async def test_nobody_is_answered_who_went_away_meanwhile() -> None:
-    answers: list[HttpResponse] = []
+    answers: list[HttpResponse | bytes] = []
     work = Work()
     async with asyncio.TaskGroup() as group:
         packed = PackedAnswer(answers.append, b"gzip", lambda work, name: group.create_task(work, name=name))

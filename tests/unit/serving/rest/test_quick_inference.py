@@ -14,7 +14,8 @@ from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.models.engine import Session
 from tiercel.serving.models.registry import LoadedVersion, ModelRecord, Registry
 from tiercel.serving.operators import Operators
-from tiercel.serving.rest.connection import Connections, HttpConnection
+from tiercel.serving.process.listening import Connections
+from tiercel.serving.rest.connection import HttpConnection
 from tiercel.serving.rest.messages import ByteBudget
 from tiercel.serving.rest.receiver import HttpLimits
 from tiercel.serving.rest.routes import Routes
@@ -64,7 +65,7 @@ class Site:
         nothing = cast("Any", None)
         routes = Routes(plane, nothing, lambda *_: None, 1000, nothing, Operators())
         self._handle = routes.handle
-        self._connections = Connections()
+        self._connections: Connections[HttpConnection] = Connections()
 
     def live(self, version: int) -> None:
         session = Session(onnx_models.mlp((3, 4, 2), seed=version))
