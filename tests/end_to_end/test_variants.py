@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 OBJECTIVE_SECONDS = 20.0
 SMALL = digits_job(
     targets=(0.70, 0.80),
-    arguments=("--width", "8", "--learning-rate", "0.003"),
+    arguments=("--width", "16", "--learning-rate", "0.02"),
     variant="small",
     endpoint_objective_seconds=OBJECTIVE_SECONDS,
 )
@@ -80,7 +80,7 @@ async def test_two_jobs_are_variants_of_one_endpoint_and_outlive_a_killed_broker
             with pytest.raises(EndpointBusyError, match="belongs to another tenant"):
                 await bob.submit(digits_job(variant="third"))
         async with asyncio.timeout(JOB_SECONDS):
-            async for event in handles[0].events():
+            async for event in alice.events():
                 if isinstance(event, TierEvent) and event.tier.state is TierState.DELIVERED:
                     break
     assert (await ask(product))["variant"] in {"small", "large"}
