@@ -11,11 +11,14 @@ import itertools
 import json
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 
+from tiercel.serving.checks import Checked
 from tiercel.serving.dataplane import Answered, DataPlane, InferRequest, InferResult, OutputTensor
+from tiercel.serving.models.registry import LoadedVersion
 from tiercel.serving.operators import Operators
 from tiercel.serving.rest.connection import Connections, HttpConnection
 from tiercel.serving.rest.decoding import decode_request
@@ -76,10 +79,24 @@ def cpu_us(work: Callable[[], object]) -> float:
 
 
 class Plane:
-    """Answers at once, without a model."""
+    """Answers at once, without a model; knows what it was asked before."""
+
+    loaded = SimpleNamespace(model="mlp", version_text="1", outputs={"y": ANSWER.outputs[0].spec})
+    known = Checked(("y",), None, 1, 64, 256)
 
     def check_room(self, model: str) -> None:
         """There is."""
+
+    def recognised(self, *_: object) -> tuple[LoadedVersion, Checked]:
+        """It always is."""
+        return cast("LoadedVersion", self.loaded), self.known
+
+    def refusal(self, *_: object) -> None:
+        """There is none."""
+
+    def ask(self, *arguments: Any) -> None:
+        """Answer the last argument."""
+        arguments[-1]([ANSWER.outputs[0].array])
 
     def submit(self, request: InferRequest, on_answer: Answered) -> None:
         """Answer."""
@@ -121,17 +138,20 @@ def stages(shape: tuple[int, ...], binary: bool) -> Iterator[tuple[str, float]]:
     yield "decode, form known", cpu_us(lambda: decode_request(request, "mlp", "", MAX_JSON))
     yield "decode, id changes", cpu_us(lambda: decode_request(next(turn), "mlp", "", MAX_JSON))
     yield "encode", cpu_us(lambda: encode_result(ANSWER, form).encode(request, keep_alive=True))
-    yield "all of it, bytes to bytes", asyncio.run(connection_us(data))
+    yield "all of it, bytes to bytes", asyncio.run(connection_us([data]))
+    others = [wire(shape, binary, str(number)) for number in range(2)]
+    yield "all of it, id changes", asyncio.run(connection_us(others))
 
 
-async def connection_us(data: bytes) -> float:
-    """From the bytes of a request to those of its answer."""
+async def connection_us(different: list[bytes]) -> float:
+    """From the bytes of a request to those of its answer, requests taking turns."""
     routes = Routes(
         cast("DataPlane", Plane()), cast("Any", None), lambda *_: None, MAX_JSON, cast("Any", None), Operators()
     )
     connection = HttpConnection(routes.handle, LIMITS, ByteBudget(2**30), Connections())
     connection.connection_made(cast("asyncio.Transport", Transport()))
-    found = cpu_us(lambda: connection.data_received(data))
+    turn = itertools.cycle(different)
+    found = cpu_us(lambda: connection.data_received(next(turn)))
     connection.connection_lost(None)
     return found
 
