@@ -44,6 +44,8 @@ class TrainerProcess:
         """What it told, oldest first."""
         self.loss = 0.0
         """Of one of its last steps."""
+        self.counted_seconds = 0.0
+        """Device time by the pacer's own clock, which is what a run tells its agent."""
 
     async def __aenter__(self) -> Self:
         with self._log.open("ab") as log:
@@ -128,7 +130,7 @@ class TrainerProcess:
             elif "since" in news:
                 self._since[news["share"]] = news["since"]
             else:
-                self.loss = news["loss"]
+                self.loss, self.counted_seconds = news["loss"], news["counted_seconds"]
                 done = Done(news["at"], news["busy_seconds"], news["steps"])
                 if not self.told or done.steps > self.told[-1].steps:
                     self.told.append(done)

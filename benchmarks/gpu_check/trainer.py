@@ -8,6 +8,7 @@ begins). It tells ``{"ready": ...}`` once, then ten times a second what is done,
 from __future__ import annotations
 
 import json
+import os
 import queue
 import sys
 import threading
@@ -85,7 +86,7 @@ class PacedTraining:
         now = time.monotonic()
         if now - self._told_at >= TELL_SECONDS:
             self._told_at = now
-            tell(asdict(self._timer.done()) | {"loss": self._loss})
+            tell(asdict(self._timer.done()) | {"loss": self._loss, "counted_seconds": self._pacer.busy_seconds()})
 
 
 def tell(news: dict[str, Any]) -> None:
@@ -105,6 +106,8 @@ def main(arguments: Sequence[str]) -> None:
     name, *workload = arguments
     device = torch.device(name)
     if device.type == "cpu":
+        # One core stands in for the device, so that trainings share it as they would share that.
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
         torch.set_num_threads(1)
     training = Training(device, Workload.of(workload))
     training.step().item()  # what is compiled, allocated and loaded at first is not measured
