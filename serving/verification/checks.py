@@ -24,6 +24,7 @@ ALLOWED_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})
 RELATIVE_TOLERANCE = 1e-3
 ABSOLUTE_TOLERANCE = 1e-4
 _LOOPS = frozenset({"Loop", "Scan"})
+_TENSOR_TYPES = frozenset(onnx.helper.get_all_tensor_dtypes())
 
 
 def verify(data: bytes, reference: Path, max_reference_bytes: int) -> Verdict:
@@ -120,7 +121,7 @@ def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
 
 def _size(tensor: onnx.TensorProto) -> int:
     """Bytes of a tensor when it is loaded, by what it declares; each string counts for a pointer."""
-    if tensor.data_type not in onnx.helper.get_all_tensor_dtypes():
+    if tensor.data_type not in _TENSOR_TYPES:
         return len(tensor.raw_data)
     elements = math.prod(max(size, 0) for size in tensor.dims)
     return elements * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize

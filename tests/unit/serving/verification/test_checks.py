@@ -156,3 +156,28 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     (folder / "reference.npz").symlink_to("/etc/passwd")
     with pytest.raises(ArtefactRefusedError, match="cannot be read"):
         check(folder)
+
+
+@pytest.mark.parametrize(
+    ("kind", "size"), [(TensorProto.FLOAT, 4), (TensorProto.FLOAT16, 2), (TensorProto.INT64, 8), (TensorProto.BOOL, 1)]
+)
+def test_weights_are_counted_as_initializers_and_as_constants(tmp_path: Path, kind: int, size: int) -> None:
+    constant = helper.make_tensor("c", kind, [2, 3], [0] * 6)
+    node = helper.make_node("Constant", [], ["y"], value=constant)
+    proto = onnx.load_model_from_string(onnx_models.model([node], {}, {"y": (kind, [2, 3])}))
+    assert check(put(tmp_path / "one", bytes(proto.SerializeToString()))).weight_bytes == 6 * size
+    proto.graph.initializer.append(helper.make_tensor("unused", TensorProto.FLOAT, [5], [0] * 5))
+    assert check(put(tmp_path / "two", bytes(proto.SerializeToString()))).weight_bytes == 6 * size + 20
+
+
+@pytest.mark.parametrize(
+    ("kind", "dims"), [(0, [1]), (4711, [1]), (TensorProto.FLOAT, [-5]), (TensorProto.FLOAT, [2**62, 2**62])]
+)
+def test_weights_that_cannot_be_are_no_reason_to_stumble(tmp_path: Path, kind: int, dims: list[int]) -> None:
+    proto = onnx.load_model_from_string(onnx_models.plus(1.0))
+    tensor = proto.graph.initializer[0]
+    tensor.data_type = kind
+    del tensor.dims[:]
+    tensor.dims.extend(dims)
+    with pytest.raises(ArtefactRefusedError, match=r"not valid ONNX|does not load"):
+        check(put(tmp_path, bytes(proto.SerializeToString())))
