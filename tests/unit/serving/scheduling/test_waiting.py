@@ -107,3 +107,13 @@ def test_one_that_went_away_is_not_taken() -> None:
     assert queue.discard(gone)
     assert not queue.discard(gone)
     assert sinces(queue.take(4.0, 4, quick)) == [2.0]
+
+
+def test_for_another_objective_it_is_seen_anew_who_is_late() -> None:
+    queue = waiting(Item(0.0), Item(2.0), Item(8.0))
+    queue.sweep(11.0, 0.5)
+    patient = queue.aimed_at(100.0)
+    assert patient.sweep(11.0, 0.5) == []
+    assert (patient.objective, len(patient), patient.ages(11.0).rows) == (100.0, 3, 3)
+    assert sinces(patient.take(11.0, 8, quick)) == [0.0, 2.0, 8.0]
+    assert len(queue) == 3, "the first one is left as it was"
