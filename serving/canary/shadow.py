@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
@@ -12,6 +13,8 @@ from tiercel.serving.canary.judgement import Comparison, Split
 from tiercel.serving.errors import ServingError
 from tiercel.serving.models.engine import Session
 from tiercel.serving.tensors import Array
+
+_logger = logging.getLogger(__name__)
 
 _NOTHING = Comparison()
 
@@ -52,6 +55,9 @@ class Shadow:
             found = self._session.run(outputs, feeds)
         except ServingError:
             found = None
+        except Exception:  # whatever it is, the old version could do it
+            _logger.exception("The version on trial failed")
+            found = None
         self.comparison = compared(self.comparison, expected, found)
         self._busy = False
 
@@ -68,7 +74,7 @@ def compared(so_far: Comparison, expected: Sequence[Array], found: Sequence[Arra
         return Comparison(so_far.rows, so_far.agreed, so_far.failed + 1, so_far.difference)
     difference, agreed = so_far.difference, np.ones(_rows(expected[0]), np.bool_)
     for old, new in zip(expected, found, strict=True):
-        if old.shape != new.shape:
+        if old.shape != new.shape or old.dtype != new.dtype:
             agreed[:] = False
             difference = float("inf")
             continue

@@ -75,6 +75,7 @@ class Trial:
         self._ended = now
         self._before = _less(_counts(old.statistics), so_far.old), _less(_counts(new.statistics), so_far.new)
         self._found = so_far.old, so_far.new
+        self._compared = so_far.comparison
         self._shadow: Shadow | None = None
         if plan.compare_fraction > 0:
             self._shadow = Shadow(new.session, plan.compare_fraction, threads, so_far.comparison)
@@ -96,6 +97,7 @@ class Trial:
     def end(self, outcome: Outcome, reason: str, now: float) -> None:
         """It is over; the versions' sessions are still there."""
         self._found = self._since_the_beginning()
+        self._compared, self._shadow = self._comparison, None  # which may be at a run of the session that is freed now
         self.outcome, self.reason, self._ended = outcome, reason, now
         self.old.session.observer = None
         self.is_settled.set()
@@ -125,7 +127,7 @@ class Trial:
 
     @property
     def _comparison(self) -> Comparison:
-        return self._shadow.comparison if self._shadow is not None else Comparison()
+        return self._shadow.comparison if self._shadow is not None else self._compared
 
     def _since_the_beginning(self) -> tuple[Counts, Counts]:
         old, new = _counts(self.old.statistics), _counts(self.new.statistics)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,16 @@ from tiercel.serving.canary.shadow import Shadow, compared
 from tiercel.serving.models.engine import Session
 
 NOTHING = Comparison()
+
+
+class Broken(Session):
+    """Fails in a way that is not a session's."""
+
+    def __init__(self) -> None:
+        super().__init__(onnx_models.plus(1.0))
+
+    def run(self, outputs: Any, feeds: Any, options: Any = None) -> Any:
+        raise MemoryError
 
 
 def test_scores_agree_where_the_largest_is_the_same() -> None:
@@ -43,6 +54,17 @@ def test_other_shapes_and_failures_count_against_the_new_version() -> None:
     assert compared(NOTHING, [np.zeros((2, 3))], [np.zeros((2, 4))]) == Comparison(2, 0, 0, math.inf)
     assert compared(Comparison(5, 5), [np.zeros((2, 3))], None) == Comparison(5, 5, 1, 0.0)
     assert compared(NOTHING, [np.zeros((0, 3))], [np.zeros((0, 3))]) == Comparison(0, 0, 0, 0.0)
+
+
+def test_other_types_count_against_the_new_version_and_comparing_goes_on() -> None:
+    words = np.array([["a"], ["b"]], np.object_)
+    assert compared(NOTHING, [np.zeros((2, 1), np.float32)], [words]) == Comparison(2, 0, 0, math.inf)
+    with ThreadPoolExecutor(1) as threads:
+        shadow = Shadow(Broken(), 1.0, threads)
+        for _ in range(2):
+            shadow(["y"], {}, [np.zeros((1, 1))])
+            threads.submit(int).result()
+    assert shadow.comparison.failed == 2
 
 
 def test_a_share_of_the_runs_is_done_again_by_the_new_version() -> None:
