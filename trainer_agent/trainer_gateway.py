@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import math
 import os
 import time
 import urllib.parse
@@ -195,7 +196,9 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
                 case "export_done":
                     self._export_done(message.export_done)
                 case "use":
-                    self._take_use(message.use)
+                    await self._reports.wait_turn()
+                    if math.isfinite(message.use.accelerator_seconds) and message.use.accelerator_seconds >= 0:
+                        self._take_use(message.use)
 
     async def _report(self, report: trainer_pb2.TrainerReport) -> None:
         if report.sequence > self._last_sequence:

@@ -112,6 +112,6 @@ class DevicePaces:
     @staticmethod
     def _hold(run: _RunUse, limit: float) -> None:
         """Let a limit hold; what was measured under another one says nothing about this one."""
-        if abs(limit - run.limit) > _SAME:
+        if abs(limit - run.limit) > _SAME or (limit == 1.0 and run.limit < 1.0):
             run.limit = limit
             run.samples.clear()

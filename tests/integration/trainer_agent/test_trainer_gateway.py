@@ -95,10 +95,12 @@ async def test_reports_are_taken_in_once_and_always_acknowledged(served: Gateway
     assert [one.sequence for one in served.reports] == [1, 2, 3]
 
 
-async def test_use_of_accelerators_is_taken_in(served: Gateway) -> None:
+async def test_use_of_accelerators_is_taken_in_if_it_can_be(served: Gateway) -> None:
     use = trainer_pb2.AcceleratorUse(accelerator_seconds=1.5, memory_bytes=7)
     async with attached(served) as trainer:
         await trainer.receive()
+        for seconds in (float("nan"), float("inf"), -1.0):
+            await trainer.send(use=trainer_pb2.AcceleratorUse(accelerator_seconds=seconds))
         await trainer.send(use=use)
         await until(lambda: served.use == [use])
 

@@ -69,6 +69,17 @@ def test_a_run_alone_is_not_paced() -> None:
     assert node.got() == pytest.approx({"a": 1.0})
 
 
+def test_a_run_that_was_hardly_limited_is_not_limited_when_it_is_alone() -> None:
+    node = Node(a=Run(0.48), b=Run(0.52))
+    node.live(5)
+    node.runs["a"].fraction, node.runs["b"].fraction = 0.493, 0.507
+    node.live(5)
+    assert node.runs["a"].pace == pytest.approx(0.986, abs=1e-3)
+    del node.runs["b"]
+    node.repace()
+    assert node.runs["a"].pace == 0.0
+
+
 def test_runs_on_devices_of_their_own_are_not_paced() -> None:
     node = Node(a=Run(0.1), b=Run(0.1, device="GPU-b"))
     node.live(5)
