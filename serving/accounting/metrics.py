@@ -109,6 +109,7 @@ class Metrics(Collector):
         """All metrics; called on the event loop."""
         records = self._registry.records()
         yield from _of_versions(records)
+        yield from _of_loaded(records)
         yield from _of_models(records)
         yield InfoMetricFamily("tiercel_serving", "The server", value={"version": __version__})
         for gauge in self._gauges:
@@ -152,6 +153,10 @@ def _of_versions(records: Sequence[ModelRecord]) -> Iterator[Metric]:
         for reason, count in statistics.failures.items():
             failures.add_sample(failures.name, labels | {"reason": reason}, count)
     yield failures
+
+
+def _of_loaded(records: Sequence[ModelRecord]) -> Iterator[Metric]:
+    """What there is to say now of versions that answer."""
     pending = GaugeMetricFamily("nv_inference_pending_request_count", "Requests that wait now", labels=_OF_VERSION)
     in_flight = GaugeMetricFamily(
         "tiercel_model_requests_in_flight", "Requests that wait or run now", labels=_OF_VERSION
@@ -163,11 +168,11 @@ def _of_versions(records: Sequence[ModelRecord]) -> Iterator[Metric]:
         "tiercel_model_accelerator_memory_bytes", "Accelerator memory the version is accounted for", labels=_OF_VERSION
     )
     for record in records:
-        if record.live is not None:
-            of_version = (record.name, record.live.version_text)
-            session = record.live.session
-            pending.add_metric(of_version, len(record.account.waiting))
-            in_flight.add_metric(of_version, record.live.in_flight)
+        if record.live is not None:  # the versions of a model wait in one queue
+            pending.add_metric((record.name, record.live.version_text), len(record.account.waiting))
+        for loaded in record.answering:
+            of_version, session = (record.name, loaded.version_text), loaded.session
+            in_flight.add_metric(of_version, loaded.in_flight)
             provider.add_metric((*of_version, session.provider.value), 1)
             if session.holding is not None:
                 memory.add_metric(of_version, session.holding.size)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tiercel.serving.models.configuration import model_config
-from tiercel.serving.models.registry import LoadedVersion, Registry
+from tiercel.serving.models.registry import Registry
 
 
 class Descriptions:
@@ -33,7 +33,10 @@ class Descriptions:
             NotFoundError: It is not loaded, or not in this version.
             NotReadyError: It is being loaded for the first time.
         """
-        found = [self._registry.live(model, version)] if model else self._answering()
+        if model:
+            found = [self._registry.live(model, version)]
+        else:
+            found = [each for record in self._registry.records() for each in record.answering]
         return {"model_stats": [each.statistics.as_json(each.model, each.version_text) for each in found]}
 
     def config(self, model: str, version: str = "") -> dict[str, Any]:
@@ -59,8 +62,3 @@ class Descriptions:
             kind=session.provider.kind,
             has_labels=bool(session.labels),
         )
-
-    def _answering(self) -> list[LoadedVersion]:
-        records = self._registry.records()
-        live = [record.live for record in records if record.live is not None]
-        return live + [record.trial.new for record in records if record.trial is not None]

@@ -186,6 +186,12 @@ class ModelRecord:
         return old
 
     @property
+    def answering(self) -> list[LoadedVersion]:
+        """The live version, and the one on trial."""
+        live = [self.live] if self.live is not None else []
+        return live if self.trial is None else [*live, self.trial.new]
+
+    @property
     def is_loading(self) -> bool:
         """Whether a version is on its way."""
         return any(status.state is VersionState.LOADING for status in self.history.values())

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support import onnx_models
 from tiercel.serving.accounting.metrics import Metrics, write
 from tiercel.serving.accounting.model_statistics import FAILURE_REASONS, ModelStatistics
+from tiercel.serving.canary.plan import CanaryPlan
+from tiercel.serving.canary.trials import Trial
 from tiercel.serving.errors import DeadlineExceededError, InferenceFailedError, InvalidRequestError, OverloadedError
 from tiercel.serving.models.engine import Session
 from tiercel.serving.models.registry import LoadedVersion, ModelRecord, Registry
@@ -140,3 +144,17 @@ def test_sizes_of_batches_that_are_kept_are_bounded() -> None:
         statistics.executed(rows, 0.001)
     assert len(statistics.batches) <= 512
     assert sum(times.count for times in statistics.batches.values()) == 4999
+
+
+def test_a_version_on_trial_is_told_of_beside_the_live_one() -> None:
+    registry = Registry()
+    record = registry.record("m")
+    live(record, 1)
+    assert record.live is not None
+    new = LoadedVersion("m", 2, SESSION, record.account, record.statistics_of(2))
+    with ThreadPoolExecutor(1) as threads:
+        record.trial = Trial(CanaryPlan(0.5), record.live, new, threads, 0.0)
+    new.acquire()
+    found = values(registry)
+    assert [found["tiercel_model_requests_in_flight", version] for version in ("1", "2")] == [0, 1]
+    assert ("nv_inference_pending_request_count", "2") not in found, "they wait in one queue"
