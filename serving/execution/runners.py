@@ -130,7 +130,7 @@ class BoundRunner:
             # model does not keep to the shapes that it declares, or there is no memory for the buffer.
             results = self._plainly(outputs, feeds, options)
             self._is_given_up = True
-            _logger.warning("A model runs without buffers of its own from now on: %s", first_line(error))
+            _logger.warning("A model is run without buffers of its own from now on: %s", first_line(error))
             return results
 
     def close(self) -> None:

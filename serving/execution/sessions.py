@@ -109,7 +109,14 @@ class Devices:
         except NotReadyError:
             return 0
 
-    def open(self, model: bytes | str, threads: int, providers: tuple[Provider, ...], memory_limit: int = 0) -> Opened:
+    def open(
+        self,
+        model: bytes | str,
+        threads: int,
+        providers: tuple[Provider, ...],
+        memory_limit: int = 0,
+        name: str = "a model",
+    ) -> Opened:
         """A session on the first of these providers that takes it; a warning names the cause for others.
 
         Args:
@@ -117,6 +124,7 @@ class Devices:
             threads: Threads that one run may use.
             providers: Those of :meth:`usable`.
             memory_limit: Bytes of accelerator memory that its arena may take; 0 for no limit.
+            name: What the warning calls it.
 
         Raises:
             ArtefactRefusedError: None takes it.
@@ -129,9 +137,8 @@ class Devices:
                 failed.append(Skipped(provider, error.message))
                 continue
             for skipped in failed:  # only now is it known that the model is not to blame
-                _logger.warning(
-                    "A model runs on %s, not on %s: %s", provider.value, skipped.provider.value, skipped.cause
-                )
+                what = (name, provider.value, skipped.provider.value, skipped.cause)
+                _logger.warning("%s runs on %s, not on %s: %s", *what)
             return opened
         raise ArtefactRefusedError(failed[-1].cause)
 

@@ -68,6 +68,23 @@ class Replaced:
     make_room: MakeRoom | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """A version that passed all checks.
+
+    Attributes:
+        name: What the log calls it.
+        copy: Its ONNX file.
+        verdict: What the checks found.
+        settings: What is set for its model.
+    """
+
+    name: str
+    copy: SealedFile
+    verdict: Verdict
+    settings: ModelSettings
+
+
 class Loader:
     """Makes sessions of artefacts and frees them again.
 
@@ -133,10 +150,12 @@ class Loader:
         except BaseException:
             self._discard(copy)
             raise
+        name = f"version {artefact.version} of model '{artefact.model}'"
+        checked = _Checked(name, copy, verdict, settings)
         if providers[0].is_accelerator:
-            session = await self._accelerated(copy, verdict, settings, providers, replaced)
+            session = await self._accelerated(checked, providers, replaced)
         else:
-            session, _ = await self._build(self._session, copy, verdict, providers, 0)
+            session, _ = await self._build(self._session, checked, providers, 0)
         session.labels = labels
         session.heed(settings)
         if session.batching.reason and self._options.max_batch_rows > 1:
@@ -145,31 +164,26 @@ class Loader:
         return session
 
     async def _accelerated(
-        self,
-        copy: SealedFile,
-        verdict: Verdict,
-        settings: ModelSettings,
-        providers: tuple[Provider, ...],
-        replaced: Replaced | None,
+        self, checked: _Checked, providers: tuple[Provider, ...], replaced: Replaced | None
     ) -> engine.Session:
         memory = self._placement.memory
         old = replaced.session.holding if replaced is not None else None
         make_room = replaced.make_room if replaced is not None else None
         async with contextlib.AsyncExitStack() as stack:
             try:
-                wanted = memory.place(verdict.weight_bytes, old, make_room, settings.memory_limit)
+                wanted = memory.place(checked.verdict.weight_bytes, old, make_room, checked.settings.memory_limit)
                 place = await stack.enter_async_context(wanted)
             except NoRoomError as error:
                 if old is not None or Provider.CPU not in providers:
-                    self._discard(copy)
+                    self._discard(checked.copy)
                     raise
-                _logger.warning("A model runs on the CPU: %s", error.message)
-                session, _ = await self._build(self._session, copy, verdict, (Provider.CPU,), 0)
+                _logger.warning("%s runs on cpu, not on %s: %s", checked.name, providers[0].value, error.message)
+                session, _ = await self._build(self._session, checked, (Provider.CPU,), 0)
                 return session
             except BaseException:
-                self._discard(copy)
+                self._discard(checked.copy)
                 raise
-            session, took = await self._build(self._session, copy, verdict, providers, place.limit)
+            session, took = await self._build(self._session, checked, providers, place.limit)
             if session.provider.is_accelerator:
                 memory.settle(place, took)
                 session.holding = place.holding
@@ -183,15 +197,15 @@ class Loader:
             self._builders.submit(copy.close)
 
     def _session(
-        self, copy: SealedFile, verdict: Verdict, providers: tuple[Provider, ...], memory_limit: int
+        self, checked: _Checked, providers: tuple[Provider, ...], memory_limit: int
     ) -> tuple[engine.Session, int]:
         """A session, and by how many bytes the accelerator's free memory fell while it was built."""
-        options, devices = self._options, self._placement.devices
+        options, devices, verdict = self._options, self._placement.devices, checked.verdict
         # The time of a loop depends on values, and how often it runs may depend on all rows together.
         inline_budget, batch_rows = (0.0, 1) if verdict.has_loop else (options.inline_budget, options.max_batch_rows)
         before = devices.free_bytes() if providers[0].is_accelerator else 0
-        opener = partial(devices.open, providers=providers, memory_limit=memory_limit)
-        with contextlib.closing(copy):
+        opener = partial(devices.open, providers=providers, memory_limit=memory_limit, name=checked.name)
+        with contextlib.closing(checked.copy) as copy:
             session = engine.build_session(
                 copy.path, verdict.shapes, options.threads, inline_budget, batch_rows, opener
             )

@@ -207,7 +207,7 @@ def test_a_model_that_does_not_keep_to_its_shapes_is_bound_once(caplog: pytest.L
     everything = {"x": random(40_000), "c": np.ones(40_000, np.bool_)}  # would need a larger buffer
     assert runner.run(["y"], everything, None)[0].shape == (40_000,)
     assert tries == [0, 1, 1, 1]
-    assert caplog.text.count("runs without buffers of its own from now on: Error in execution") == 1
+    assert caplog.text.count("run without buffers of its own from now on: Error in execution") == 1
     assert len(buffers.sizes) == 1
 
 

@@ -58,7 +58,7 @@ def test_a_device_without_room_leaves_the_model_to_the_cpu(caplog: pytest.LogCap
     second = devices.open(onnx_models.plus(2.0), 1, (CUDA, CPU))
     assert (first.provider, second.provider) == (CUDA, CPU)
     assert second.runner.run(["y"], {"x": np.zeros((1, 4), np.float32)}, None)[0].tolist() == [[2.0] * 4]
-    assert said(caplog) == ["A model runs on cpu, not on cuda: ONNX Runtime does not load it on CUDA: out of memory"]
+    assert said(caplog) == ["a model runs on cpu, not on cuda: ONNX Runtime does not load it on CUDA: out of memory"]
     with pytest.raises(ArtefactRefusedError, match="out of memory"):
         devices.open(onnx_models.plus(3.0), 1, (CUDA,))
 

@@ -260,4 +260,4 @@ async def test_models_come_in_one_after_the_other_and_those_without_room_run_on_
     live = [bench.registry.live(name).session.provider.value for name in bench.lifecycle.live_versions()]
     assert sorted(live) == ["cpu", "cpu", "cuda", "cuda"]  # what is not measured yet is held to take 64 MiB
     assert bench.devices.peak == 2 * EACH
-    assert caplog.text.count("A model runs on the CPU: it needs about 65 MiB beside 80 MiB of others") == 2
+    assert caplog.text.count("' runs on cpu, not on cuda: it needs about 65 MiB beside 80 MiB of others") == 2
