@@ -8,8 +8,10 @@ import os
 import shutil
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import aiohttp
 import grpc
 import numpy as np
 import psutil
@@ -20,6 +22,7 @@ from tests.support.serving_process import ServingProcess, serving, wait_for
 from tests.support.until import until
 from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.inference import open_inference_grpc_pb2_grpc as pb_grpc
+from tiercel.trainer_agent.serving_client import ServingClient
 
 CONNECTIONS = 6
 BODY = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [0, 0, 0, 0]}]}).encode()
@@ -210,3 +213,28 @@ def test_a_trial_goes_on_in_the_process_that_follows(server: ServingProcess, tmp
 
     assert wait_for(ended, "the trial to end") == "PROMOTED"
     assert asked() == "3"
+
+
+def test_a_delivery_that_waits_for_its_trial_is_taken_up_by_the_process_that_follows(server: ServingProcess) -> None:
+    said = {"canary_fraction": 0.5, "canary_requests": 8, "canary_seconds": 1000}
+    lines = [f'parameters {{ key: "{name}" value {{ string_value: "{value}" }} }}' for name, value in said.items()]
+    (server.repository / "m" / "config.pbtxt").write_text("\n".join(lines))
+    onnx_models.put(server.repository, "m", 3, onnx_models.plus(3.0))
+
+    async def deliver() -> None:
+        async with aiohttp.ClientSession() as session:
+            await ServingClient(session, lambda: server.http).load("m")
+
+    with ThreadPoolExecutor(1) as thread:
+        delivery = thread.submit(lambda: asyncio.run(deliver()))
+        wait_for(lambda: server.index().get(("m", "3"), ("", ""))[1].startswith("on trial"), "the trial")
+        assert server.request("POST", "/v2/handover").status == 200
+        wait_for(lambda: has_left(server.process.pid), "the one before to leave")
+
+        def delivered() -> bool:
+            server.request("POST", "/v2/models/m/infer", BODY)
+            return delivery.done()
+
+        wait_for(delivered, "the delivery")
+        delivery.result()
+    assert server.live_version("m") == "3"
