@@ -34,8 +34,8 @@ ParameterValue = bool | int | float | str
 
 # In Triton's words.
 EXTENSIONS = (
-    "binary_tensor_data", "classification", "model_configuration", "model_repository", "model_repository(unload_dependents)",
-    "parameters", "schedule_policy", "statistics",
+    "binary_tensor_data", "classification", "model_configuration", "model_repository",
+    "model_repository(unload_dependents)", "parameters", "schedule_policy", "statistics",
 )  # fmt: skip
 
 
