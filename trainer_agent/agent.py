@@ -26,8 +26,9 @@ from tiercel.trainer_agent.limits.contract import AcceleratorShare, CpuShare, Li
 from tiercel.trainer_agent.model_repository import ModelRepository
 from tiercel.trainer_agent.names import is_plain
 from tiercel.trainer_agent.outbox import Reporter
+from tiercel.trainer_agent.run_order import RunOrder
 from tiercel.trainer_agent.run_table import RunPlaces, RunTable
-from tiercel.trainer_agent.runs import RunOrder, StopPatience
+from tiercel.trainer_agent.runs import StopPatience
 from tiercel.trainer_agent.runtimes.contract import Runtime
 from tiercel.trainer_agent.serving_client import ServingClient
 from tiercel.trainer_agent.serving_process import ServingPlaces

@@ -18,8 +18,9 @@ from tiercel.trainer_agent.limits.contract import Limits, Share
 from tiercel.trainer_agent.limits.device_paces import DevicePaces
 from tiercel.trainer_agent.reconciler import ActualRun, Phase
 from tiercel.trainer_agent.run_log import RunLog
+from tiercel.trainer_agent.run_order import RunOrder
 from tiercel.trainer_agent.run_records import RunRecord, RunRecords
-from tiercel.trainer_agent.runs import Run, RunEvents, RunOrder, StopPatience
+from tiercel.trainer_agent.runs import Run, RunEvents, StopPatience
 from tiercel.trainer_agent.runtimes.contract import Runtime
 from tiercel.trainer_agent.supervision import Signal, Supervisor
 from tiercel.v1 import nodes_pb2

@@ -16,16 +16,17 @@ from tiercel.trainer_agent.accelerator_use import AcceleratorMeter
 from tiercel.trainer_agent.checkpoint_carrier import CheckpointCarrier
 from tiercel.trainer_agent.devices.contract import Reading
 from tiercel.trainer_agent.errors import AgentError, CheckpointError, RunFailedError
-from tiercel.trainer_agent.job_folder import JobFolder, ScriptFile
+from tiercel.trainer_agent.job_folder import JobFolder
 from tiercel.trainer_agent.limits.contract import Share, Usage
 from tiercel.trainer_agent.names import check_run
 from tiercel.trainer_agent.reconciler import ActualRun, Phase
 from tiercel.trainer_agent.run_log import RunLog
+from tiercel.trainer_agent.run_order import RunOrder
 from tiercel.trainer_agent.run_records import RunRecord
-from tiercel.trainer_agent.runtimes.contract import Exit, Launch, Program, RunHandle, Runtime
+from tiercel.trainer_agent.runtimes.contract import Exit, Launch, RunHandle, Runtime
 from tiercel.trainer_agent.supervision import Supervisor
 from tiercel.trainer_agent.trainer_gateway import TrainerGateway
-from tiercel.v1 import common_pb2, nodes_pb2, trainer_pb2
+from tiercel.v1 import nodes_pb2, trainer_pb2
 
 _log = logging.getLogger(__name__)
 
@@ -47,53 +48,6 @@ class StopPatience:
     trainer: float = 10.0
     moving: float = 60.0
     signal: float = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class RunOrder:
-    """What a run is started with.
-
-    Attributes:
-        run_id: The run.
-        job_id: Its job.
-        spec: The job's description.
-        share: Its first share.
-        open_tiers: Tiers not delivered yet as far as this node knows, easiest first.
-        carried: Whether it goes on from a checkpoint that the broker holds.
-    """
-
-    run_id: str
-    job_id: str
-    spec: common_pb2.JobSpec
-    share: Share
-    open_tiers: tuple[common_pb2.Tier, ...] = ()
-    carried: bool = False
-
-    def program(self) -> Program:
-        """What to run."""
-        script = self.spec.script.name if self.spec.HasField("script") else ""
-        return Program(script=script, module=self.spec.module, arguments=tuple(self.spec.arguments))
-
-    def script(self) -> ScriptFile | None:
-        """The script to write down, if there is one."""
-        if not self.spec.HasField("script"):
-            return None
-        return ScriptFile(self.spec.script.name, self.spec.script.content)
-
-    def welcome(self) -> trainer_pb2.TrainerWelcome:
-        """What the trainer is told."""
-        return trainer_pb2.TrainerWelcome(
-            run_id=self.run_id,
-            metric=self.spec.metric,
-            direction=self.spec.direction,
-            tiers=self.open_tiers,
-            max_epochs=self.spec.max_epochs,
-            cpu_cores=self.spec.resources.cpu_cores,
-            accelerators=[
-                common_pb2.AcceleratorShare(id=held.id, fraction=held.fraction, memory_bytes=held.memory_bytes)
-                for held in self.share.accelerators
-            ],
-        )
 
 
 @dataclass(slots=True)
