@@ -146,6 +146,7 @@ def jobs(draw: st.DrawFn, job_id: str, places: dict[str, NodeView | None]) -> Jo
         cpu_seconds=draw(seconds),
         accelerator_seconds=draw(seconds),
         true_work=draw(st.sampled_from([(), (5.0,), (5.0, 10.0, 20.0)])),
+        home=draw(st.sampled_from(["", "", *places])),
     )
 
 
@@ -225,6 +226,7 @@ def assert_jobs_are_where_they_may_be(plan: Plan, snapshot: Snapshot) -> None:
     for job in snapshot.jobs:
         if job.movable:
             assert (job.id in node_of) is not bool(plan.waiting.get(job.id))
+            assert not job.home or node_of.get(job.id) in {None, job.home}
         else:
             assert node_of.get(job.id) == (job.node_id if job.node_id in online else None)
             assert job.id not in plan.waiting
