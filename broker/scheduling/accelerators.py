@@ -9,13 +9,14 @@ Costs nothing where no job uses accelerators.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.allocation import Claim, divide
 from tiercel.broker.scheduling.devices import Grant, grants, names_of
-from tiercel.broker.scheduling.interface import Assignment, NodeView, Plan, Snapshot
+from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot
 from tiercel.broker.scheduling.placement import by_submission
 
 FLOOR = 0.01
@@ -33,15 +34,16 @@ def with_accelerators(plan: Plan, snapshot: Snapshot) -> Plan:
     if not users:
         return plan
     nodes = {node.id: node for node in snapshot.nodes}
-    by_node: dict[str, list[Assignment]] = {}
-    for entry in plan.assignments:
-        if entry.job_id in users and entry.node_id in nodes:
-            by_node.setdefault(entry.node_id, []).append(entry)
+    entries = {entry.job_id: entry for entry in plan.assignments if entry.job_id in users and entry.node_id in nodes}
+    by_node: dict[str, list[JobView]] = {}
+    for job in by_submission(users.values()):
+        if (entry := entries.get(job.id)) is not None:
+            by_node.setdefault(entry.node_id, []).append(job)
     completed: dict[str, Assignment] = {}
-    for node_id, entries in by_node.items():
-        held = grants(nodes[node_id], by_submission(users[entry.job_id] for entry in entries))
+    for node_id, jobs in by_node.items():
+        held = grants(nodes[node_id], jobs)
         if held:
-            completed.update(_completed(nodes[node_id], entries, held))
+            completed.update(_completed(nodes[node_id], [entries[name] for name in held], held))
     if not completed:
         return plan
     return replace(plan, assignments=tuple(completed.get(entry.job_id, entry) for entry in plan.assignments))
@@ -49,7 +51,7 @@ def with_accelerators(plan: Plan, snapshot: Snapshot) -> Plan:
 
 def _completed(node: NodeView, entries: Sequence[Assignment], held: Mapping[str, Grant]) -> dict[str, Assignment]:
     """Assignments of a node with their devices; only those that differ from what the policy made."""
-    shares = {entry.job_id: entry.share for entry in entries if entry.job_id in held}
+    shares = {entry.job_id: entry.share for entry in entries}
     if all(_same_devices(share.accelerators, held[name]) for name, share in shares.items()):
         return {}
     fractions = {
@@ -61,7 +63,6 @@ def _completed(node: NodeView, entries: Sequence[Assignment], held: Mapping[str,
             entry, share=with_fractions(entry.share, entry.job_id, held[entry.job_id], fractions, node)
         )
         for entry in entries
-        if entry.job_id in shares
     }
 
 
@@ -73,7 +74,9 @@ def divide_device(weights: Mapping[str, float]) -> dict[str, float]:
     """
     if len(weights) == 1:
         return dict.fromkeys(weights, 1.0)
-    floor = min(FLOOR, 1.0 / len(weights))
+    floor, total = min(FLOOR, 1.0 / len(weights)), math.fsum(weights.values())
+    if total > 0 and min(weights.values()) >= floor * total:
+        return {name: weight / total for name, weight in weights.items()}  # nobody needs its floor
     return divide({name: Claim(weight, floor) for name, weight in sorted(weights.items())}, 1.0)
 
 

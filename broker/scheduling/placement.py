@@ -80,10 +80,7 @@ def place(snapshot: Snapshot, preference: Preference = fewest_jobs_per_core) -> 
         snapshot: Jobs and nodes.
         preference: Where a waiting job goes among the nodes that have room for it.
     """
-    rooms = {
-        node.id: _Room(node, Devices(node) if node.accelerators else None)
-        for node in sorted(snapshot.nodes, key=attrgetter("id"))
-    }
+    rooms = {node.id: _Room(node) for node in sorted(snapshot.nodes, key=attrgetter("id"))}
     placement = Placement(jobs=snapshot.jobs, in_order=by_submission(snapshot.jobs))
     movable: list[JobView] = []
     for job in placement.in_order:
@@ -92,8 +89,6 @@ def place(snapshot: Snapshot, preference: Preference = fewest_jobs_per_core) -> 
         elif (room := rooms.get(job.node_id)) is not None:
             room.jobs.append(job)
             room.memory_bytes += job.resources.memory_bytes
-            if room.devices is not None:
-                room.devices.keep(job)
             placement.node_of[job.id] = job.node_id
     if movable:
         _place_movable(movable, rooms, placement, preference)
@@ -124,7 +119,7 @@ def _place_movable(
         else:
             room.jobs.append(job)
             room.memory_bytes += wanted.memory_bytes
-            if wanted.accelerators and room.devices is not None:
+            if wanted.accelerators:
                 room.devices.grant(wanted)
             placement.node_of[job.id] = room.node.id
 
@@ -158,9 +153,16 @@ class _Room:
     """A node while it fills up; local to one call of :func:`place`."""
 
     node: NodeView
-    devices: Devices | None
     jobs: list[JobView] = field(default_factory=list)
     memory_bytes: int = 0
+    _devices: Devices | None = None
+
+    @property
+    def devices(self) -> Devices:
+        """Its accelerators; looked at only once a job asks for any, from then on they fill up with the node."""
+        if self._devices is None:
+            self._devices = Devices(self.node, self.jobs)
+        return self._devices
 
     @property
     def free_bytes(self) -> int:
@@ -170,8 +172,7 @@ class _Room:
         return job.resources.memory_bytes <= self.free_bytes
 
     def has_devices_for(self, job: JobView) -> bool:
-        wanted = job.resources
-        return not wanted.accelerators or (self.devices is not None and self.devices.has_room_for(wanted))
+        return not job.resources.accelerators or self.devices.has_room_for(job.resources)
 
     @property
     def crowd(self) -> float:
@@ -181,7 +182,7 @@ class _Room:
     @property
     def device_crowd(self) -> tuple[float, float]:
         """Jobs per accelerator, and among equals jobs per core, once another one that uses them has come."""
-        return (self.devices.crowd if self.devices is not None else math.inf, self.crowd)
+        return (self.devices.crowd, self.crowd)
 
 
 class _Queue:

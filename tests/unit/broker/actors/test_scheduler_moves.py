@@ -20,7 +20,8 @@ from tiercel.broker.actors.scheduler import (
     SomethingHappened,
 )
 from tiercel.broker.domain.jobs import Resources, TierStatus
-from tiercel.broker.domain.shares import Share
+from tiercel.broker.domain.nodes import Accelerator
+from tiercel.broker.domain.shares import AcceleratorShare, Share
 from tiercel.broker.lifecycle.job_events import Assigned, JobInput, KeptWaiting, MoveOrdered, Reshared
 from tiercel.broker.scheduling.fair import FairPolicy, FairState
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot, Trigger
@@ -126,6 +127,41 @@ async def test_both_nodes_are_held_until_the_exit_is_confirmed() -> None:
         placed = placements(await running.look(STARTS_ON_N2))["j2"]
         assert isinstance(placed, Assigned)
         assert placed.node_id == "n1"
+
+
+async def test_accelerators_are_held_on_both_nodes_until_the_exit_is_confirmed() -> None:
+    """Memory is not what is short here: each node has one accelerator, which a job wants to itself."""
+    wanted = Resources(1.0, 1, accelerators=1)
+    held = Share(1.0, None, "all", (AcceleratorShare("n1-0", 1.0, 8 * GIB),))
+    there = Share(1.0, None, "moved; accelerator 0 to itself", (AcceleratorShare("n2-0", 1.0, 8 * GIB),))
+    runs = JobObserved("j1", replace(view("j1", "n1", held), resources=wanted), 1)
+    leaves = JobObserved(
+        "j1",
+        replace(view("j1", "n2", there), resources=wanted, migratable=False),
+        1,
+        leaving="n1",
+        leaving_devices=("n1-0",),
+    )
+    waiting = JobObserved("j2", replace(view("j2"), resources=wanted), 0)
+    async with scheduler() as running:
+        await running.hear(
+            *(
+                NodeObserved(
+                    name, NodeView(name, 4.0, 3 * GIB, accelerators=(Accelerator(f"{name}-0", "GPU", 8 * GIB),))
+                )
+                for name in ("n1", "n2")
+            )
+        )
+        assert placements(await running.look(runs)) == {"j1": MoveOrdered("n2", there, 2)}
+        # Decided and not confirmed; confirmed and not gone; gone.
+        assert isinstance(placements(await running.look(waiting))["j2"], KeptWaiting)
+        kept = placements(await running.look(leaves))["j2"]
+        assert isinstance(kept, KeptWaiting)
+        assert "accelerator" in kept.reason
+        gone = JobObserved("j1", leaves.view, 2)
+        placed = placements(await running.look(gone))["j2"]
+        assert isinstance(placed, Assigned)
+        assert [each.id for each in placed.share.accelerators] == ["n1-0"]
 
 
 async def test_a_move_that_is_refused_frees_what_was_reserved() -> None:

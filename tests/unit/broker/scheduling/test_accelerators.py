@@ -32,7 +32,8 @@ def test_fractions_follow_the_weights_of_the_jobs_on_a_device() -> None:
     alone = holding(job("alone"), "node-1", gib=4)
     seen = snapshot([FIRST, SECOND, alone, job("cpu")], [ON])
     shares = completed(seen, ("first", 0.3), ("second", 0.1), ("alone", 0.1), ("cpu", 0.5))
-    assert [shares[name].accelerators[0].fraction for name in ("first", "second", "alone")] == [0.75, 0.25, 1.0]
+    given = [shares[name].accelerators[0].fraction for name in ("first", "second", "alone")]
+    assert given == pytest.approx([0.75, 0.25, 1.0])
     assert shares["first"].reason == "because; 75 % of accelerator 0 beside 1 other job"
     assert shares["alone"].reason == "because; accelerator 1 to itself"
     assert shares["cpu"] == Share(0.5, reason="because")
