@@ -91,7 +91,7 @@ def _show_none(options: argparse.Namespace, known: Json, checks: Sequence[Check]
 
 
 def _not_run(check: Check, known: Mapping[str, object]) -> Findings:
-    why = "needs: pip install torch" if not known["torch"] else "needs an accelerator that PyTorch can use"
+    why = "needs an accelerator that PyTorch can use"
     problem = f"; looking for one failed: {known['problem']}" if known.get("problem") else ""
     return Findings([Row(check.about, note=check.missing() or why + problem)])
 

@@ -47,7 +47,8 @@ def find() -> Json:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=True)
         facts: Json = json.loads(done.stdout.splitlines()[-1])
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
-        return {"torch": "", "cuda": "", "device": None, "providers": [], "problem": str(error)}
+        told = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
+        return {"torch": "", "cuda": "", "device": None, "providers": [], "problem": told[-1] if told else "no word"}
     return facts
 
 

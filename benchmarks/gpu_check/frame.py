@@ -170,13 +170,13 @@ async def _run(check: Check, setting: Setting, seconds: float) -> Findings:
         findings.rows.append(Row(check.about, note=missing))
         return findings
     setting.tell(f"{check.name}: {check.about}")
+    limit = asyncio.timeout(seconds)
     try:
-        async with asyncio.timeout(seconds):
+        async with limit:
             await check.run(setting, findings)
-    except TimeoutError:
-        findings.rows.append(Row(check.about, note=f"cut short after {seconds:.0f} s (--minutes)", failed=True))
     except Exception as error:  # whatever breaks one check must not hide what the others find
-        findings.rows.append(Row(check.about, note=explain(error), failed=True))
+        note = f"cut short after {seconds:.0f} s (--minutes)" if limit.expired() else explain(error)
+        findings.rows.append(Row(check.about, note=note, failed=True))
     return findings
 
 

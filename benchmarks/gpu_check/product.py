@@ -30,6 +30,9 @@ STEPS = 100
 ALONE_SECONDS = 10.0
 """The second tier takes a job about so long on an accelerator of its own, after it has started."""
 
+UNMEASURED_STEPS_PER_SECOND = 100.0
+"""A guess, for when the pacing check was left out."""
+
 SERVED = "served"
 SERVED_TARGET = 0.4
 POLL_SECONDS = 0.5
@@ -165,9 +168,10 @@ async def _until_over(client: Client, ids: Sequence[str]) -> tuple[list[JobInfo]
 def _sized(setting: Setting) -> Workload:
     """As much work as an accelerator has for :data:`ALONE_SECONDS`, by how fast it was seen to be."""
     workload = training_on(setting.device, setting.memory_bytes)
-    if setting.device != "cuda" or setting.steps_per_second is None:
+    if setting.device == "cpu":
         return workload
-    return replace(workload, repeats=min(64, max(1, round(ALONE_SECONDS * setting.steps_per_second / STEPS))))
+    steps_per_second = setting.steps_per_second or UNMEASURED_STEPS_PER_SECOND
+    return replace(workload, repeats=min(64, max(1, round(ALONE_SECONDS * steps_per_second / STEPS))))
 
 
 def _spec(name: str, workload: Workload, targets: tuple[float, ...], setting: Setting) -> JobSpec:
