@@ -31,6 +31,15 @@ def test_several_policies_are_rows_of_a_table() -> None:
     assert [line.split()[0] for line in lines[1:]] == ["POLICY", "fair", "fifo"]
 
 
+def test_nodes_may_have_accelerators_which_a_part_of_the_jobs_uses() -> None:
+    arguments = ("--policy", "utility", "--jobs", "8", "--nodes", "2", "--accelerators", "2", "--intensity", "3")
+    found = json.loads(simulation(*arguments, "--json").stdout)
+    assert 0 < found["accelerator_utilisation"] <= 1
+    assert found["missed_tiers"] == 0
+    none_uses_any = json.loads(simulation(*arguments, "--accelerated", "0", "--json").stdout)
+    assert none_uses_any["accelerator_utilisation"] == 0
+
+
 def test_a_trace_may_take_the_place_of_drawn_jobs(tmp_path: Path) -> None:
     trace = tmp_path / "jobs.csv"
     trace.write_text("submit_seconds,work_cpu_seconds,tiers\n0,20,0.9\n3,10,0.5;0.95\n", encoding="utf-8")

@@ -31,6 +31,15 @@ def test_cpu_seconds_go_on_after_a_restart_began_to_count_at_zero_again() -> Non
     assert curve_of(seen, Direction.MAX, 0.5).spent == (0.0, 2.0, 3.5, 4.0)
 
 
+def test_of_a_job_that_keeps_an_accelerator_busier_than_the_cpu_its_seconds_count() -> None:
+    def curve(device: float) -> tuple[float, ...]:
+        seen = [Observation(at, int(at), 0.1, 2.0 * at, device * at) for at in (1.0, 2.0, 3.0)]
+        return curve_of(seen, Direction.MAX, 0.5).spent
+
+    assert curve(5.0) == (0.0, 5.0, 10.0)
+    assert curve(1.0) == curve(0.0) == (0.0, 2.0, 4.0)
+
+
 def test_wall_seconds_stand_in_while_no_cpu_time_was_measured() -> None:
     seen = [Observation(at, 1, 0.1, 0.0) for at in (100.0, 103.0, 102.0, 107.0)]
     assert curve_of(seen, Direction.MAX, 0.5).spent == (0.0, 3.0, 3.0, 7.0)
