@@ -17,8 +17,8 @@ _SECONDS = 90.0
 
 
 def look() -> Json:
-    """Facts of this process: ``torch``, ``cuda`` (a version, or why there is none), ``device``, ``providers``."""
-    facts: Json = {"torch": "", "cuda": "", "device": None, "providers": []}
+    """Facts of this process: versions of ``torch``, ``cuda`` and ``driver``; ``device``, ``providers``."""
+    facts: Json = {"torch": "", "cuda": "", "driver": _driver(), "device": None, "providers": []}
     if importlib.util.find_spec("torch") is None:
         return facts
     import torch
@@ -38,6 +38,20 @@ def look() -> Json:
 
         facts["providers"] = list(onnxruntime.get_available_providers())
     return facts
+
+
+def _driver() -> str:
+    if importlib.util.find_spec("pynvml") is None:
+        return ""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        version = str(pynvml.nvmlSystemGetDriverVersion())
+        pynvml.nvmlShutdown()
+    except pynvml.NVMLError:
+        return ""
+    return version
 
 
 def find() -> Json:

@@ -13,10 +13,11 @@ NONE = "no accelerator"
 async def run(setting: Setting, findings: Findings) -> None:
     """Name, memory, utilisation and health of each, and what PyTorch makes of them."""
     about = setting.facts.get("device")
-    torch = setting.facts.get("torch") or "none"
-    findings.figures["torch"] = {"version": torch, "cuda": setting.facts.get("cuda"), "device": about}
+    versions = {name: setting.facts.get(name) or "none" for name in ("torch", "cuda", "driver")}
+    findings.figures["versions"] = versions
     seen = f"{about['name']}, {about['memory_bytes'] / 2**30:.1f} GiB" if about else NONE
-    findings.rows.append(Row("device, as PyTorch sees it", seen, note=f"torch {torch}"))
+    note = ", ".join(f"{name} {version}" for name, version in versions.items())
+    findings.rows.append(Row("device, as PyTorch sees it", seen, note=note))
     async with accelerators(setting) as found:
         readings = await asyncio.to_thread(found.look)
         findings.figures["devices"] = [
