@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tiercel.trainer_agent.devices.contract import Device, Reading
+from tiercel.trainer_agent.serving_reserve import ServingReserve
 from tiercel.v1 import nodes_pb2
 
 
-def devices_to_wire(devices: Sequence[Device], readings: Sequence[Reading]) -> list[nodes_pb2.Accelerator]:
-    """The devices of a hello, with the problems that they have now."""
+def devices_to_wire(
+    devices: Sequence[Device], readings: Sequence[Reading], serving: ServingReserve
+) -> list[nodes_pb2.Accelerator]:
+    """The devices of a hello with the memory that serving leaves to jobs, and with the problems that they have now."""
     problems = {reading.device_id: reading.problem for reading in readings}
     return [
         nodes_pb2.Accelerator(
-            id=device.id, name=device.name, memory_bytes=device.memory_bytes, problem=problems.get(device.id, "")
+            id=device.id,
+            name=device.name,
+            memory_bytes=serving.left_of(device),
+            problem=problems.get(device.id, ""),
         )
         for device in devices
     ]

@@ -32,6 +32,7 @@ from tiercel.trainer_agent.runs import StopPatience
 from tiercel.trainer_agent.runtimes.contract import Runtime
 from tiercel.trainer_agent.serving_client import ServingClient
 from tiercel.trainer_agent.serving_process import ServingPlaces
+from tiercel.trainer_agent.serving_reserve import ServingReserve
 from tiercel.trainer_agent.serving_supervisor import ServingPorts, ServingSupervisor
 from tiercel.trainer_agent.supervision import Supervisor
 from tiercel.v1 import common_pb2, nodes_pb2
@@ -59,6 +60,7 @@ class AgentParts:
         export_seconds: How long a script may take to hand over its model.
         retention: How long folders of jobs that are over are kept.
         accelerators: Sees them, and has looked once.
+        serving_reserve: What of them is the inference server's.
     """
 
     node_id: str
@@ -73,6 +75,7 @@ class AgentParts:
     export_seconds: float = EXPORT_SECONDS
     retention: Retention = field(default_factory=Retention)
     accelerators: AcceleratorWatch = field(default_factory=AcceleratorWatch)
+    serving_reserve: ServingReserve = field(default_factory=ServingReserve)
 
 
 class Agent:
@@ -107,6 +110,7 @@ class Agent:
             client,
             protect=parts.limits.protect,
             report=self._reporter.serving_changed,
+            environment=parts.serving_reserve.environment(),
         )
         self._deliveries = Deliveries(
             ledger=Ledger(parts.state_dir / "deliveries.json"),
@@ -160,7 +164,9 @@ class Agent:
             runs=self._runs.statuses(),
             deliveries=self._deliveries.statuses(),
             serving=self._serving.status(),
-            accelerators=devices_to_wire(self._parts.accelerators.devices, self._parts.accelerators.readings),
+            accelerators=devices_to_wire(
+                self._parts.accelerators.devices, self._parts.accelerators.readings, self._parts.serving_reserve
+            ),
         )
 
     def heartbeat(self) -> nodes_pb2.Heartbeat:

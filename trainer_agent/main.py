@@ -30,6 +30,7 @@ from tiercel.trainer_agent.limits.mps import find_mps
 from tiercel.trainer_agent.runtimes.contract import Runtime
 from tiercel.trainer_agent.runtimes.docker import DockerRuntime
 from tiercel.trainer_agent.runtimes.process import ProcessRuntime
+from tiercel.trainer_agent.serving_reserve import can_serve_on_accelerators, reserve
 from tiercel.trainer_agent.serving_supervisor import ServingPorts
 from tiercel.trainer_agent.settings import AgentSettings
 from tiercel.trainer_agent.supervision import Supervisor, lock
@@ -49,6 +50,7 @@ _FLAGS = {
     "cpu-cores": "cores that jobs may use (default: all)",
     "memory-bytes": "memory that jobs may use (default: all)",
     "accelerators": "accelerators that jobs may use: auto for all (default), none, or ids as nvidia-smi -L has them",
+    "serving-accelerator-memory": "bytes of the first one's memory for serving, 0 for none (default: an eighth)",
     "mps": "whether NVIDIA's MPS daemon runs here for training to use: yes or no (default: if its directory is there)",
     "http-port": "port of the inference server's REST interface (default 0: any free one)",
     "grpc-port": "port of its gRPC interface (default 0: any free one)",
@@ -126,6 +128,9 @@ async def run_agent(settings: AgentSettings) -> None:
             ports=ServingPorts(settings.http_port, settings.grpc_port),
             retention=Retention(settings.keep_ended_jobs, settings.keep_ended_seconds),
             accelerators=watch,
+            serving_reserve=reserve(
+                watch.devices, settings.serving_accelerator_memory, can_serve=can_serve_on_accelerators()
+            ),
         )
         _log.info("node %s runs jobs with %s and enforces shares by %s", settings.node_id, [*runtimes], limits.name)
         async with aiohttp.ClientSession() as session:

@@ -11,6 +11,7 @@ import secrets
 import signal
 import stat
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -101,12 +102,15 @@ def state_of(places: ServingPlaces, pid: int) -> ServingState | None:
     return state if state is not None and state.pid == pid else None
 
 
-async def start(places: ServingPlaces, ports: tuple[int, int]) -> asyncio.subprocess.Process:
+async def start(
+    places: ServingPlaces, ports: tuple[int, int], environment: Mapping[str, str]
+) -> asyncio.subprocess.Process:
     """Start a server in a session of its own, so that it outlives the agent.
 
     Args:
         places: Its files.
         ports: Of REST and gRPC; 0 for any free one.
+        environment: Variables that it gets beside the agent's own.
 
     Raises:
         OSError: It cannot be started.
@@ -120,7 +124,12 @@ async def start(places: ServingPlaces, ports: tuple[int, int]) -> asyncio.subpro
     command += ["--state-file", str(places.state_file), "--lock-file", str(places.lock_file)]
     with places.log_file.open("ab") as log:
         return await asyncio.create_subprocess_exec(
-            *command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=os.environ | environment,
+            start_new_session=True,
         )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from tiercel.trainer_agent import serving_process
@@ -54,6 +55,7 @@ class ServingSupervisor:
         client: Asks it how it is.
         protect: Moves a process to where training cannot starve it.
         report: Whom to tell when something changed; may not block.
+        environment: Variables that a server which is started gets beside the agent's own.
     """
 
     def __init__(
@@ -64,8 +66,10 @@ class ServingSupervisor:
         *,
         protect: Callable[[int], None],
         report: Callable[[nodes_pb2.ServingStatus], None],
+        environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._places = places
+        self._environment = environment
         self._wanted_ports = (ports.http, ports.grpc)
         self._ports = self._wanted_ports
         self._client = client
@@ -142,7 +146,7 @@ class ServingSupervisor:
 
     async def _start(self) -> ServingState | None:
         try:
-            child = self._child = await serving_process.start(self._places, self._ports)
+            child = self._child = await serving_process.start(self._places, self._ports, self._environment)
         except OSError as error:
             _log.error("the inference server cannot be started: %s", error)
             return None

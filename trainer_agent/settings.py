@@ -36,6 +36,8 @@ class AgentSettings(BaseSettings):
         cpu_cores: Cores that jobs may use; None for all there are.
         memory_bytes: Memory that jobs may use, in bytes; None for all there is.
         accelerators: Which accelerators jobs may use: ``auto`` for all there are, ``none``, or their ids with commas.
+        serving_accelerator_memory: Bytes of the first one's memory that are for the inference server; 0 to serve on the
+            CPU, None for an eighth where ONNX Runtime's build for CUDA is installed.
         mps: Whether the operator runs NVIDIA's MPS for runs to use; None to see whether its directory is there.
         http_port: Where the inference server's REST listens; 0 for any free port.
         grpc_port: Where its gRPC listens; 0 for any free port.
@@ -59,6 +61,7 @@ class AgentSettings(BaseSettings):
     cpu_cores: float | None = Field(default=None, gt=0)
     memory_bytes: int | None = Field(default=None, gt=0)
     accelerators: str = AUTO
+    serving_accelerator_memory: int | None = Field(default=None, ge=0)
     mps: bool | None = None
     http_port: int = Field(default=0, ge=0, le=65535)
     grpc_port: int = Field(default=0, ge=0, le=65535)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tiercel.trainer_agent.accelerator_reports import devices_to_wire, readings_to_wire
 from tiercel.trainer_agent.accelerator_use import AcceleratorMeter
 from tiercel.trainer_agent.devices.contract import Device, ProcessUse, Reading
+from tiercel.trainer_agent.serving_reserve import ServingReserve
 
 MINE = (10, 11)
 
@@ -66,9 +67,14 @@ def test_seconds_never_fall_and_memory_that_was_freed_is_gone() -> None:
 
 def test_a_hello_has_the_problems_of_now() -> None:
     devices = [Device("GPU-1", "One", 5), Device("GPU-2", "Two", 6)]
-    first, second = devices_to_wire(devices, [Reading("GPU-2", problem="lost")])
+    first, second = devices_to_wire(devices, [Reading("GPU-2", problem="lost")], ServingReserve())
     assert (first.id, first.name, first.memory_bytes, first.problem) == ("GPU-1", "One", 5, "")
     assert (second.id, second.problem) == ("GPU-2", "lost")
+
+
+def test_jobs_are_offered_what_serving_leaves() -> None:
+    (only,) = devices_to_wire([Device("GPU-1", "One", 5)], [], ServingReserve("GPU-1", 2))
+    assert only.memory_bytes == 3
 
 
 def test_what_is_not_known_is_not_told() -> None:
