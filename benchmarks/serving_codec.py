@@ -20,7 +20,8 @@ from tiercel.serving.checks import Checked
 from tiercel.serving.dataplane import Answered, DataPlane, InferRequest, InferResult, OutputTensor
 from tiercel.serving.models.registry import LoadedVersion
 from tiercel.serving.operators import Operators
-from tiercel.serving.rest.connection import Connections, HttpConnection
+from tiercel.serving.process.listening import Connections
+from tiercel.serving.rest.connection import HttpConnection
 from tiercel.serving.rest.decoding import decode_request
 from tiercel.serving.rest.encoding import AnswerForm, encode_result
 from tiercel.serving.rest.messages import ByteBudget, HttpRequest

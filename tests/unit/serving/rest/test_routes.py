@@ -33,12 +33,16 @@ class Site:
             raise OverloadedError("no room")
 
     def ask(self, method: bytes, target: bytes, body: bytes = b"", **headers: bytes) -> HttpResponse | None:
-        answers: list[HttpResponse] = []
+        answers: list[HttpResponse | bytes] = []
         names = {name.encode().replace(b"_", b"-"): value for name, value in headers.items()}
         self.routes.handle(HttpRequest(Head(method, target, names), body), answers.append)
         while self.tasks:
             asyncio.run(self.tasks.pop())
-        return answers[0] if answers else None
+        if not answers:
+            return None
+        (answer,) = answers
+        assert isinstance(answer, HttpResponse), "packed already"
+        return answer
 
 
 def error(response: HttpResponse | None) -> tuple[int, str]:
