@@ -53,9 +53,9 @@ def limited_by_devices(
         fallen = False
         for user, rate in zip(users, _device_rates(users, given), strict=True):
             most = rate / user.intensity
-            if most < given[user.index] - _NOTHING:
+            if most < given[user.index]:
                 limits[user.index] = most
-                fallen = True
+                fallen = fallen or most < given[user.index] - _NOTHING
         if not fallen:
             break
     return limits

@@ -98,7 +98,7 @@ def assert_capacity_is_kept(result: Result) -> None:
     for job in result.jobs:
         for index, usage in enumerate(job.usage):
             assert usage.cores <= job.cpu_cores + 1e-9
-            assert usage.accelerator <= 1 + 1e-9
+            assert usage.accelerator <= 1 + 1e-6
             devices = usage.accelerator * job.accelerators
             changes[usage.node_id].append((usage.at, index, job.id, usage.cores, devices))
         assert job.usage[-1].cores == 0.0
@@ -109,7 +109,7 @@ def assert_capacity_is_kept(result: Result) -> None:
         for at, _, job_id, cores, devices in sorted(events):
             if at > last:
                 assert math.fsum(used.values()) <= CORES + 1e-9
-                assert math.fsum(busy.values()) <= DEVICES + 1e-9
+                assert math.fsum(busy.values()) <= DEVICES + 1e-6  # CPU and devices are divided in turns, to a grain
             used[job_id], busy[job_id], last = cores, devices, at
         assert not any(used.values())
         assert not any(busy.values())
