@@ -59,7 +59,7 @@ def _print_rich(title: str, rows: list[tuple[str, Row]]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table("Check", "Measured", "Value", "Goal", "Holds", "Note", title=title)
+    table = Table("Check", "Measured", "Value", "Goal", "Holds", title=title)
     table.columns[2].justify = "right"
     before = ""
     for check, row in rows:
@@ -67,7 +67,7 @@ def _print_rich(title: str, rows: list[tuple[str, Row]]) -> None:
             table.add_section()
         style = _STYLES.get(row.verdict, "")
         verdict = f"[{style}]{row.verdict}[/]" if style else row.verdict
-        name, note = "" if check == before else check, f"[dim]{escape(row.note)}[/dim]"
-        table.add_row(name, row.what, row.value, row.goal, verdict, note)
+        what = f"{escape(row.what)}\n[dim]{escape(row.note)}[/dim]" if row.note else escape(row.what)
+        table.add_row("" if check == before else check, what, row.value, row.goal, verdict)
         before = check
     Console().print(table)
