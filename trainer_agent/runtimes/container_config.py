@@ -49,7 +49,7 @@ def container_config(launch: Launch, defaults: ContainerDefaults) -> dict[str, A
         "Image": launch.image or defaults.image,
         "User": f"{defaults.user[0]}:{defaults.user[1]}",
         "WorkingDir": f"{JOB_FOLDER}/work",
-        "Env": [f"{name}={value}" for name, value in launch.environment(JOB_FOLDER).items()],
+        "Env": [f"{name}={value}" for name, value in _environment(launch).items()],
         "Labels": {
             LABEL_NODE: defaults.node_id,
             LABEL_INSTANCE: defaults.instance,
@@ -81,6 +81,13 @@ def share_config(share: CpuShare) -> dict[str, int]:
 def device_request(ids: Sequence[str]) -> dict[str, Any]:
     """A request for exactly these accelerators: what ``docker run --gpus device=...`` sends."""
     return {"Driver": "", "DeviceIDs": list(ids), "Capabilities": [["gpu"]]}
+
+
+def _environment(launch: Launch) -> dict[str, str]:
+    if launch.accelerators:  # the engine says which by its own request
+        return launch.environment(JOB_FOLDER)
+    # Where NVIDIA's runtime is the engine's default one, an image may ask for all devices; this takes that back.
+    return launch.environment(JOB_FOLDER) | {"NVIDIA_VISIBLE_DEVICES": "void"}
 
 
 def _host_config(launch: Launch, defaults: ContainerDefaults) -> dict[str, Any]:

@@ -21,6 +21,10 @@ _MIB: Final = 1 << 20
 _ALL: Final = 0.98
 
 
+CONTEXT_BYTES: Final = 512 * _MIB
+"""What a process holds of a device beside its tensors: its CUDA context and kernels; about so much on recent cards."""
+
+
 class DeviceMemory(Protocol):
     """Memory of the devices of this process, by the numbers that PyTorch gives them."""
 
@@ -82,7 +86,7 @@ class MemoryLimits:
             )
         for index, share in enumerate(shares[: self._count]):
             if 0 < share.memory_bytes < _ALL * memory.total_bytes(index):
-                memory.limit(index, share.memory_bytes / memory.total_bytes(index))
+                memory.limit(index, _for_tensors(share.memory_bytes) / memory.total_bytes(index))
                 self._limits[index] = share.memory_bytes
 
     def held_bytes(self) -> int:
@@ -98,3 +102,8 @@ class MemoryLimits:
             f"out of accelerator memory: this job may hold {limits}; submit it with more accelerator memory, or make "
             "its batches smaller"
         )
+
+
+def _for_tensors(granted_bytes: int) -> int:
+    """What of a grant PyTorch's allocator may hold: the context comes out of the grant, or neighbours would run short."""
+    return max(granted_bytes - CONTEXT_BYTES, granted_bytes // 2)

@@ -78,4 +78,4 @@ def test_exactly_the_accelerators_that_were_granted_are_asked_of_the_engine() ->
 def test_a_run_that_holds_no_accelerator_asks_for_none_and_sees_none() -> None:
     config = container_config(LAUNCH, DEFAULTS)
     assert "DeviceRequests" not in config["HostConfig"]
-    assert "CUDA_VISIBLE_DEVICES=" in config["Env"]
+    assert {"CUDA_VISIBLE_DEVICES=", "NVIDIA_VISIBLE_DEVICES=void"} <= set(config["Env"])

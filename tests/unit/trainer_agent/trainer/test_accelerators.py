@@ -7,7 +7,7 @@ import torch
 
 from tiercel.trainer_agent.trainer.accelerators import USE_SECONDS, Accelerators
 from tiercel.trainer_agent.trainer.device_clock import StepClock
-from tiercel.trainer_agent.trainer.device_memory import MemoryLimits
+from tiercel.trainer_agent.trainer.device_memory import CONTEXT_BYTES, MemoryLimits
 from tiercel.v1 import common_pb2
 
 GIB = 1 << 30
@@ -53,8 +53,16 @@ class Script:
 
 def test_a_part_of_the_memory_is_a_limit_and_all_of_it_is_none() -> None:
     memory = FakeMemory((0, 0, 0, 0))
-    MemoryLimits([share(20 * GIB), share(80 * GIB), share(0), share(79 * GIB)], memory)
+    MemoryLimits([share(20 * GIB + CONTEXT_BYTES), share(80 * GIB), share(0), share(79 * GIB)], memory)
     assert memory.limits == {0: 0.25}
+
+
+def test_the_context_comes_out_of_what_was_granted() -> None:
+    memory = FakeMemory()
+    MemoryLimits([share(2 * CONTEXT_BYTES)], memory)
+    assert memory.limits == {0: CONTEXT_BYTES / (80 * GIB)}
+    MemoryLimits([share(CONTEXT_BYTES)], memory)
+    assert memory.limits == {0: CONTEXT_BYTES / 2 / (80 * GIB)}, "something is left for tensors"
 
 
 def test_running_out_of_it_is_explained_by_the_limit() -> None:
