@@ -105,5 +105,5 @@ class MemoryLimits:
 
 
 def _for_tensors(granted_bytes: int) -> int:
-    """What of a grant PyTorch's allocator may hold: the context comes out of the grant, or neighbours would run short."""
+    """What of a grant PyTorch may hold: the context comes out of it as well, or neighbours would run short."""
     return max(granted_bytes - CONTEXT_BYTES, granted_bytes // 2)
