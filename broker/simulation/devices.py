@@ -15,6 +15,7 @@ from tiercel.broker.simulation.cluster import water_fill
 # Less than this is a rounding error and nobody's bottleneck.
 _NOTHING = 1e-9
 _LEAST_FRACTION = 1e-9
+_TURNS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ def limited_by_devices(
 
     Device time is divided as cores are: by fractions, weighted max-min, work-conserving. Whoever is held up by a device
     can use fewer cores; what it leaves lets others go faster, who then want more of their own devices. So both are
-    divided in turns. A ceiling only ever falls, and each turn makes at least one fall for good, so it ends.
+    divided in turns, a bounded number of them; a ceiling only ever falls.
 
     Args:
         users: Runs that use accelerators.
@@ -48,7 +49,7 @@ def limited_by_devices(
         cores: What there is.
     """
     limits = list(ceilings)
-    for _ in range(2 * len(users) + 1):
+    for _ in range(_TURNS + len(users)):
         given = water_fill(weights, limits, cores)
         fallen = False
         for user, rate in zip(users, _device_rates(users, given), strict=True):
@@ -57,7 +58,11 @@ def limited_by_devices(
                 limits[user.index] = most
                 fallen = fallen or most < given[user.index] - _NOTHING
         if not fallen:
-            break
+            return limits
+    # Turns get shorter without end where many devices hold each other up: nobody goes faster than it does by now.
+    given = water_fill(weights, limits, cores)
+    for user, rate in zip(users, _device_rates(users, given), strict=True):
+        limits[user.index] = min(given[user.index], rate / user.intensity)
     return limits
 
 

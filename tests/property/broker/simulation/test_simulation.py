@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tiercel.broker.domain.jobs import JobState, Resources, Tier
-from tiercel.broker.domain.shares import Share
+from tiercel.broker.domain.shares import AcceleratorShare, Share
 from tiercel.broker.scheduling.interface import NodeView
 from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.scheduling.registry import policies
@@ -20,6 +20,7 @@ from tiercel.broker.simulation.arrivals import AllAtOnce, Arrivals, Poisson, Uni
 from tiercel.broker.simulation.bounds import Task, pooled_mean, srpt_mean, tier_tasks
 from tiercel.broker.simulation.cluster import Colocation, PenaltyModel, water_fill
 from tiercel.broker.simulation.curves import Family, FamilyCurve
+from tiercel.broker.simulation.devices import DeviceUser, limited_by_devices
 from tiercel.broker.simulation.endpoints import EndpointLoad, SimulatedEndpoint
 from tiercel.broker.simulation.nodes import SimulatedNode
 from tiercel.broker.simulation.presets import mixed_jobs, with_endpoints
@@ -199,3 +200,31 @@ def test_training_beside_serving_loses_no_job_and_counts_no_request_twice(policy
     used += math.fsum(endpoint.cpu_seconds for endpoint in result.endpoints)
     assert used <= result.ended_at * CORES * len(planned.nodes) + 1e-6
     assert all(count.over + count.satisfied + count.under <= len(result.endpoints) for count in result.class_counts)
+
+
+@st.composite
+def device_users(draw: st.DrawFn) -> list[DeviceUser]:
+    return [
+        DeviceUser(
+            index,
+            draw(st.sampled_from([0.1, 0.5, 1.0, 3.0, 10.0])),
+            tuple(
+                AcceleratorShare(device, draw(st.sampled_from([0.001, 0.1, 0.5, 1.0])), GIB)
+                for device in draw(st.sets(st.sampled_from("abc"), min_size=1))
+            ),
+        )
+        for index in range(draw(st.integers(0, 8)))
+    ]
+
+
+@given(users=device_users(), cores=st.sampled_from([0.5, 2.0, 8.0]), ceiling=st.sampled_from([0.5, 1.0, 4.0]))
+def test_no_device_is_given_out_twice(users: list[DeviceUser], cores: float, ceiling: float) -> None:
+    """The last one who shares the CPU uses no device."""
+    weights, ceilings = [1.0] * (len(users) + 1), [ceiling] * (len(users) + 1)
+    limits = limited_by_devices(users, weights, ceilings, cores)
+    assert all(0 <= limit <= ceiling for limit in limits)
+    assert limits[-1] == ceiling
+    given_cores = water_fill(weights, limits, cores)
+    for device in "abc":
+        on_it = [user for user in users if device in {share.id for share in user.devices}]
+        assert math.fsum(given_cores[user.index] * user.intensity for user in on_it) <= 1 + 1e-6
