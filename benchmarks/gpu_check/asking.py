@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 
-from benchmarks.gpu_check.figures import Asked, Served, served
+from benchmarks.gpu_check.figures import OBJECTIVE_WINDOW_SECONDS, Asked, Served, served
 from benchmarks.gpu_check.frame import CheckError, Findings, Setting
 from benchmarks.gpu_check.processes import output_of
 from benchmarks.gpu_check.workloads import Asking
@@ -15,7 +16,27 @@ from benchmarks.serving.bodies import Body
 OBJECTIVE_GOAL = ">= 95"
 
 
-async def ask(port: int, path: str, body: Body, asking: Asking, setting: Setting) -> Served:
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What a load got, request by request.
+
+    Attributes:
+        began: When the first was due, in seconds of ``time.monotonic``.
+        asked: In the order in which they were due.
+        objective_seconds: Wanted of each.
+    """
+
+    began: float
+    asked: Sequence[Asked]
+    objective_seconds: float
+
+    def served(self, until: float = math.inf) -> Served:
+        """Figures of those that were due before a moment of ``time.monotonic``; of the first second at least."""
+        end = max(until - self.began, OBJECTIVE_WINDOW_SECONDS)
+        return served([each for each in self.asked if each.due < end], self.objective_seconds)
+
+
+async def ask(port: int, path: str, body: Body, asking: Asking, setting: Setting) -> Answers:
     """Load a server on this machine for a while.
 
     Args:
@@ -39,7 +60,8 @@ async def ask(port: int, path: str, body: Body, asking: Asking, setting: Setting
     delays = [math.inf if delay is None else float(delay) for delay in told["delays"]]
     if all(map(math.isinf, delays)):
         raise CheckError(f"none of {len(delays)} requests to {path} was answered")
-    return served([Asked(number / asking.rate, delay) for number, delay in enumerate(delays)], asking.objective_seconds)
+    asked = [Asked(number / asking.rate, delay) for number, delay in enumerate(delays)]
+    return Answers(float(told["began"]), asked, asking.objective_seconds)
 
 
 def add_served(findings: Findings, name: str, got: Served, asking: Asking, *, with_bar: bool, note: str = "") -> None:

@@ -1,8 +1,9 @@
 """Requests at a constant rate in a process of its own: ``python -m benchmarks.gpu_check.load``.
 
-``PORT PATH BODY-FILE HEADERS-JSON RATE SECONDS`` on the command line. Prints the delay of each request since it was
-due, in seconds and in the order in which they were due; null without a good answer. Requests are due whether or not
-others were answered, so that a server that stalls cannot hide it; see :mod:`benchmarks.serving.open_loop`.
+``PORT PATH BODY-FILE HEADERS-JSON RATE SECONDS`` on the command line. Prints when the first request was due, in seconds
+of ``time.monotonic``, and the delay of each since it was due, in seconds and in the order in which they were due; null
+without a good answer. Requests are due whether or not others were answered, so that a server that stalls cannot hide
+it; see :mod:`benchmarks.serving.open_loop`.
 """
 
 from __future__ import annotations
@@ -35,6 +36,12 @@ class EvenLoad(Load):
         self._rate = rate
         self._first_due: float | None = None
 
+    @property
+    def began(self) -> float:
+        """When the first request was due, in seconds of ``time.monotonic``."""
+        now = time.perf_counter()
+        return time.monotonic() - (now - self._first_due) if self._first_due is not None else time.monotonic()
+
     async def ask(self, seconds: float) -> list[float | None]:
         """Send them; delays in the order in which requests were due."""
         count = round(self._rate * seconds)
@@ -59,7 +66,8 @@ def main(arguments: Sequence[str]) -> None:
     port, path, body, headers, rate, seconds = arguments
     request = request_bytes(path, Path(body).read_bytes(), json.loads(headers))
     load = EvenLoad(int(port), request, float(rate))
-    print(json.dumps({"delays": uvloop.run(load.ask(float(seconds)))}))
+    delays = uvloop.run(load.ask(float(seconds)))
+    print(json.dumps({"began": load.began, "delays": delays}))
 
 
 if __name__ == "__main__":

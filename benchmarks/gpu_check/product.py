@@ -7,13 +7,13 @@ import json
 import os
 import statistics
 import sys
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.gpu_check.asking import add_served, ask
-from benchmarks.gpu_check.figures import Served
+from benchmarks.gpu_check.asking import Answers, add_served, ask
 from benchmarks.gpu_check.frame import CheckError, Findings, Setting
 from benchmarks.gpu_check.workloads import Asking, Workload, asking_on, training_on
 from benchmarks.product import Product
@@ -48,10 +48,12 @@ class Trained:
     Attributes:
         tier_seconds: From submission to each tier, the mean of the jobs.
         utilisation: Of the node's first accelerator while they trained, or None.
+        ended_at: When the last tier of all was delivered, in seconds of ``time.monotonic``.
     """
 
     tier_seconds: tuple[float, ...]
     utilisation: float | None
+    ended_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class Bench:
     setting: Setting
     asking: Asking
 
-    async def load(self) -> Served:
+    async def load(self) -> Answers:
         """Load the served model once."""
         return await ask(self.port, f"/v2/models/{SERVED}/infer", self.body, self.asking, self.setting)
 
@@ -90,6 +92,7 @@ class Bench:
         return Trained(
             tuple(statistics.fmean(_reached(job, number) for job in jobs) for number in range(len(TARGETS))),
             statistics.fmean(utilisations) if utilisations else None,
+            time.monotonic(),
         )
 
 
@@ -105,13 +108,15 @@ async def run(setting: Setting, findings: Findings) -> None:
             async with asyncio.TaskGroup() as group:
                 training = group.create_task(bench.train((f"{policy}-a", f"{policy}-b")))
                 loading = group.create_task(bench.load())
-            add_served(findings, f"{policy}: served beside two jobs", loading.result(), bench.asking, with_bar=True)
-            _add_trained(findings, f"{policy}: two jobs", training.result(), alone)
+            trained = training.result()
+            beside = loading.result().served(until=trained.ended_at)
+            add_served(findings, f"{policy}: served beside two jobs", beside, bench.asking, with_bar=True)
+            _add_trained(findings, f"{policy}: two jobs", trained, alone)
 
 
 async def _alone(bench: Bench, findings: Findings) -> Trained:
     bench.setting.tell("product: serving alone")
-    add_served(findings, "product: served alone", await bench.load(), bench.asking, with_bar=False)
+    add_served(findings, "product: served alone", (await bench.load()).served(), bench.asking, with_bar=False)
     bench.setting.tell("product: one job alone")
     trained = await bench.train(("alone",))
     _add_trained(findings, "product: a job alone", trained, None)

@@ -58,7 +58,8 @@ class Bench:
         """Load the server once; also the fraction of the device that was in use meanwhile, or of the CPU's cores."""
         began, used = time.monotonic(), await asyncio.to_thread(self.server.cpu_seconds)
         async with watching(self.found, self.setting) as watched:
-            got = await ask(self.server.launch.http_port, self.path, self.body, self.asking, self.setting)
+            answers = await ask(self.server.launch.http_port, self.path, self.body, self.asking, self.setting)
+        got = answers.served()
         if watched.mean is not None:
             return got, watched.mean
         used = await asyncio.to_thread(self.server.cpu_seconds) - used

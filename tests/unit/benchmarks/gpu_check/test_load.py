@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.gpu_check.asking import add_served, ask
+from benchmarks.gpu_check.asking import Answers, add_served, ask
+from benchmarks.gpu_check.figures import Asked
 from benchmarks.gpu_check.frame import CheckError, Findings, Setting
 from benchmarks.gpu_check.processes import output_of
 from benchmarks.gpu_check.workloads import Asking
@@ -65,13 +66,21 @@ async def test_a_request_without_a_good_answer_has_no_delay_and_the_others_keep_
 
 async def test_a_load_makes_rows_with_what_was_not_answered(setting: Setting) -> None:
     async with Answering([GOOD, BUSY, GOOD, GOOD]) as port:
-        got = await ask(port, PATH, BODY, asking(4), setting)
+        got = (await ask(port, PATH, BODY, asking(4), setting)).served()
     assert (got.failed, got.windows, got.in_objective) == (1, 1, 0.0)
     findings = Findings()
     add_served(findings, "beside", got, asking(4), with_bar=True)
     assert [row.verdict for row in findings.rows] == ["", "MISSED"]
     assert "1 without an answer" in findings.rows[0].note
     assert findings.figures["beside"]["p99_ms"] is None
+
+
+def test_what_was_due_after_the_end_of_what_ran_beside_does_not_count() -> None:
+    asked = [Asked(number / 10, 0.01 if number < 20 else 9.0) for number in range(40)]
+    answers = Answers(100.0, asked, objective_seconds=0.1)
+    assert (answers.served().windows, answers.served().in_objective) == (4, 0.5)
+    assert (answers.served(until=102.0).windows, answers.served(until=102.0).in_objective) == (2, 1.0)
+    assert answers.served(until=90.0).windows == 1
 
 
 async def test_a_server_that_answers_nothing_well_is_no_measurement(setting: Setting) -> None:
