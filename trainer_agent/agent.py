@@ -265,11 +265,12 @@ class Agent:
 
 
 def _share(share: common_pb2.Share) -> Share:
-    held = [
-        AcceleratorShare(each.id, each.fraction if 0 < each.fraction <= 1 else 1.0, each.memory_bytes)
-        for each in share.accelerators
-    ]
-    return Share(_cpu_share(share), tuple(held))
+    return Share(_cpu_share(share), tuple(map(_accelerator_share, share.accelerators)))
+
+
+def _accelerator_share(share: common_pb2.AcceleratorShare) -> AcceleratorShare:
+    fraction = share.fraction if 0 < share.fraction <= 1 else 1.0
+    return AcceleratorShare(share.id, fraction, share.memory_bytes, share.cap if 0 < share.cap <= 1 else None)
 
 
 def _cpu_share(share: common_pb2.Share) -> CpuShare:

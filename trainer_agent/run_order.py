@@ -51,7 +51,9 @@ class RunOrder:
             max_epochs=self.spec.max_epochs,
             cpu_cores=self.spec.resources.cpu_cores,
             accelerators=[
-                common_pb2.AcceleratorShare(id=held.id, fraction=held.fraction, memory_bytes=held.memory_bytes)
+                common_pb2.AcceleratorShare(
+                    id=held.id, fraction=held.fraction, memory_bytes=held.memory_bytes, cap=held.cap or 0.0
+                )
                 for held in self.share.accelerators
             ],
         )

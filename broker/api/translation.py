@@ -139,7 +139,9 @@ def share_to_wire(share: Share) -> common_pb2.Share:
         cpu_cap_cores=share.cpu_cap_cores or 0.0,
         reason=share.reason,
         accelerators=[
-            common_pb2.AcceleratorShare(id=held.id, fraction=held.fraction, memory_bytes=held.memory_bytes)
+            common_pb2.AcceleratorShare(
+                id=held.id, fraction=held.fraction, memory_bytes=held.memory_bytes, cap=held.cap or 0.0
+            )
             for held in share.accelerators
         ],
     )

@@ -80,7 +80,7 @@ def job_from_wire(job: jobs_pb2.Job) -> JobInfo:
         latest_value=job.latest_value if job.HasField("latest_value") else None,
         best_value=job.best_value if job.HasField("best_value") else None,
         node_id=job.node_id,
-        share=_share(job.share) if job.HasField("share") else None,
+        share=share_from_wire(job.share) if job.HasField("share") else None,
         cpu_seconds=job.cpu_seconds,
         accelerator_seconds=job.accelerator_seconds,
         attempts=job.attempts,
@@ -101,7 +101,7 @@ def event_from_wire(event: jobs_pb2.JobEvent) -> JobEvent | None:
         case "tier_changed":
             return TierEvent(*about, _tier(event.tier_changed.tier))
         case "share_changed":
-            return ShareEvent(*about, event.share_changed.node_id, _share(event.share_changed.share))
+            return ShareEvent(*about, event.share_changed.node_id, share_from_wire(event.share_changed.share))
         case _:
             return None
 
@@ -171,7 +171,7 @@ def endpoint_from_wire(endpoint: jobs_pb2.Endpoint) -> EndpointInfo:
         serving_http=endpoint.serving_http,
         serving_grpc=endpoint.serving_grpc,
         objective_seconds=endpoint.objective_seconds or None,
-        share=_share(endpoint.share) if endpoint.HasField("share") else None,
+        share=share_from_wire(endpoint.share) if endpoint.HasField("share") else None,
         requests_per_second=endpoint.load.requests_per_second if endpoint.HasField("load") else None,
         delay_seconds=endpoint.load.delay_seconds if endpoint.load.HasField("delay_seconds") else None,
         cpu_cores=endpoint.load.cpu_cores if endpoint.HasField("load") else None,
@@ -200,7 +200,9 @@ def _window(window: common_pb2.DelayWindow) -> DelayWindow:
 
 
 def _decision(decision: jobs_pb2.Decision) -> DecisionInfo:
-    return DecisionInfo(_time(decision.at), decision.policy, decision.trigger, decision.node_id, _share(decision.share))
+    return DecisionInfo(
+        _time(decision.at), decision.policy, decision.trigger, decision.node_id, share_from_wire(decision.share)
+    )
 
 
 def _spec(spec: common_pb2.JobSpec) -> JobSpec:
@@ -252,8 +254,11 @@ def _job_state(state: jobs_pb2.JobState.ValueType) -> JobState:
     return JobState(jobs_pb2.JobState.Name(state).removeprefix("JOB_STATE_").lower())
 
 
-def _share(share: common_pb2.Share) -> Share:
-    held = tuple(AcceleratorShare(each.id, each.fraction, each.memory_bytes) for each in share.accelerators)
+def share_from_wire(share: common_pb2.Share) -> Share:
+    """A share as the broker tells it."""
+    held = tuple(
+        AcceleratorShare(each.id, each.fraction, each.memory_bytes, each.cap or None) for each in share.accelerators
+    )
     return Share(share.cpu_weight, share.cpu_cap_cores or None, share.reason, held)
 
 

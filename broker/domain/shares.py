@@ -15,11 +15,13 @@ class AcceleratorShare:
         id: The device, as :class:`.nodes.Accelerator` has it.
         fraction: Fraction of the device's time under contention, in (0, 1]. What it leaves unused flows to others.
         memory_bytes: Memory that it may hold there.
+        cap: Hard ceiling as a fraction of the device's time, or None. Keeps time free for answers beside it.
     """
 
     id: str
     fraction: float
     memory_bytes: int
+    cap: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class Share:
             and abs(self.cpu_weight - other.cpu_weight) <= tolerance
             and len(self.accelerators) == len(other.accelerators)
             and all(
-                (mine.id, mine.memory_bytes) == (theirs.id, theirs.memory_bytes)
+                (mine.id, mine.memory_bytes, mine.cap) == (theirs.id, theirs.memory_bytes, theirs.cap)
                 and abs(mine.fraction - theirs.fraction) <= tolerance
                 for mine, theirs in zip(self.accelerators, other.accelerators, strict=True)
             )

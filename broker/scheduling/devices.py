@@ -130,7 +130,7 @@ def grants(node: NodeView, jobs: Sequence[JobView]) -> dict[str, Grant]:
         if not job.movable and job.node_id == node.id:
             devices.keep(job)
             if held := held_by(job):
-                found[job.id] = held
+                found[job.id] = tuple(replace(share, cap=None) for share in held)  # caps are decided anew
         elif job.resources.accelerators:
             (coming if job.movable else migrating).append(job)
     for job in (*coming, *migrating):

@@ -93,7 +93,10 @@ def relieve(
 
 
 def capped(line: Line, relief: Relief) -> tuple[Assignment, ...]:
-    """The assignments of a node's jobs, held to their part of what they could use: weights alone keep nothing."""
+    """The assignments of a node's jobs, held to their part of what they could use: weights alone keep nothing.
+
+    Of accelerators as well: who answers with one is late for the same reason, and nobody here knows which it uses.
+    """
     left = _usable(line) * (1.0 - relief.part)
     weights = math.fsum(assignment.share.cpu_weight for assignment in line.assignments)
     return tuple(
@@ -102,6 +105,9 @@ def capped(line: Line, relief: Relief) -> tuple[Assignment, ...]:
             share=replace(
                 assignment.share,
                 cpu_cap_cores=left * assignment.share.cpu_weight / weights,
+                accelerators=tuple(
+                    replace(held, cap=held.fraction * (1.0 - relief.part)) for held in assignment.share.accelerators
+                ),
                 reason=f"{assignment.share.reason}; {relief.reason}",
             ),
         )

@@ -49,6 +49,8 @@ def _bad_fractions(entry: Assignment) -> Iterator[str]:
     for share in entry.share.accelerators:
         if not (math.isfinite(share.fraction) and 0 < share.fraction <= 1 + TOLERANCE):
             yield f"job {entry.job_id} has the fraction {share.fraction} of accelerator {share.id}, not one in (0, 1]"
+        if share.cap is not None and not 0 < share.cap <= 1 + TOLERANCE:
+            yield f"job {entry.job_id} has a cap of {share.cap} on accelerator {share.id}, not one in (0, 1]"
 
 
 def _bad_stay(entry: Assignment, job: JobView) -> Iterator[str]:

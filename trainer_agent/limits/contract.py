@@ -29,11 +29,13 @@ class AcceleratorShare:
         id: The device, as its driver calls it for good: ``GPU-...`` or ``MIG-...``.
         fraction: Of its time under contention, in (0, 1]; what is left unused flows to others. Changes live.
         memory_bytes: What it may hold there, fixed while it runs; 0 for all there is.
+        cap: Of its time, also where nobody else wants it; in (0, 1], or None. Changes live.
     """
 
     id: str
     fraction: float
     memory_bytes: int = 0
+    cap: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

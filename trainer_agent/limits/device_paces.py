@@ -80,16 +80,16 @@ class DevicePaces:
             Fraction of time that each one's work may be on its devices, 0 for no limit; the least over its devices.
         """
         self._runs = {run_id: self._runs.get(run_id, _RunUse()) for run_id, held in shares.items() if held}
-        by_device: defaultdict[str, dict[str, float]] = defaultdict(dict)
+        by_device: defaultdict[str, dict[str, AcceleratorShare]] = defaultdict(dict)
         for run_id in self._runs:
             for share in shares[run_id]:
-                by_device[share.id][run_id] = share.fraction
+                by_device[share.id][run_id] = share
         self._conclude(by_device)
         limits = dict.fromkeys(self._runs, 1.0)
-        for fractions in by_device.values():
-            claims = {run_id: DeviceClaim(part, self._runs[run_id].demand) for run_id, part in fractions.items()}
+        for held in by_device.values():
+            claims = {run_id: _claim(share, self._runs[run_id].demand) for run_id, share in held.items()}
             for run_id, limit in active_limits(claims).items():
-                limits[run_id] = min(limits[run_id], limit)
+                limits[run_id] = min(limits[run_id], limit, _cap_of(held[run_id]))
         for run_id, limit in limits.items():
             self._hold(self._runs[run_id], limit)
         return {
@@ -97,15 +97,15 @@ class DevicePaces:
             for run_id, run in self._runs.items()
         }
 
-    def _conclude(self, by_device: Mapping[str, Mapping[str, float]]) -> None:
+    def _conclude(self, by_device: Mapping[str, Mapping[str, AcceleratorShare]]) -> None:
         """What each run could use, where something new was measured; the device with most others counts."""
         measured = [run_id for run_id, run in self._runs.items() if run.measure()]
         for run_id in measured:
             run = self._runs[run_id]
             neighbours = [
-                [self._runs[other].active for other in fractions if other != run_id]
-                for fractions in by_device.values()
-                if run_id in fractions
+                [self._runs[other].active for other in holders if other != run_id]
+                for holders in by_device.values()
+                if run_id in holders
             ]
             run.demand = demand_of(run.active, run.limit, min(map(turns_of, neighbours)))
 
@@ -115,3 +115,13 @@ class DevicePaces:
         if abs(limit - run.limit) > _SAME or (limit == 1.0 and run.limit < 1.0):
             run.limit = limit
             run.samples.clear()
+
+
+def _cap_of(share: AcceleratorShare) -> float:
+    return 1.0 if share.cap is None else share.cap
+
+
+def _claim(share: AcceleratorShare, demand: float) -> DeviceClaim:
+    """What a run asks of a device: what its cap does not let it use is others'."""
+    cap = _cap_of(share)
+    return DeviceClaim(min(share.fraction, cap), min(demand, cap))

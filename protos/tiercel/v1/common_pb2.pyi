@@ -136,22 +136,26 @@ class AcceleratorShare(_message.Message):
     ID_FIELD_NUMBER: _builtins.int
     FRACTION_FIELD_NUMBER: _builtins.int
     MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    CAP_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The device, by the id that its driver gives it for good ("GPU-..." or "MIG-...")."""
     fraction: _builtins.float
     """Fraction (0..1] of the device's time under contention. Unused share flows to others."""
     memory_bytes: _builtins.int
     """Memory in bytes that it may hold there; fixed while it runs."""
+    cap: _builtins.float
+    """Fraction (0..1] of the device's time that it may use even where nobody else wants it; 0 means all."""
     def __init__(
         self,
         *,
         id: _builtins.str = ...,
         fraction: _builtins.float = ...,
         memory_bytes: _builtins.int = ...,
+        cap: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fraction", b"fraction", "id", b"id", "memory_bytes", b"memory_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cap", b"cap", "fraction", b"fraction", "id", b"id", "memory_bytes", b"memory_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

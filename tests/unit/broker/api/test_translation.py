@@ -22,6 +22,7 @@ from tiercel.broker.api.translation import (
     spec_to_wire,
     timestamp,
 )
+from tiercel.broker.client.conversion import share_from_wire
 from tiercel.broker.domain.endpoints import DelayWindow, Endpoint, EndpointLoad, Version
 from tiercel.broker.domain.errors import InvalidSpecError
 from tiercel.broker.domain.events import JobEvent
@@ -36,7 +37,7 @@ from tiercel.broker.domain.jobs import (
     Tier,
 )
 from tiercel.broker.domain.nodes import Node
-from tiercel.broker.domain.shares import Share
+from tiercel.broker.domain.shares import AcceleratorShare, Share
 from tiercel.v1 import common_pb2, jobs_pb2, nodes_pb2
 
 
@@ -137,6 +138,14 @@ def test_every_kind_of_event_crosses_the_wire(event: JobEvent, kind: str) -> Non
 def test_no_cap_is_zero_on_the_wire() -> None:
     assert share_to_wire(Share(0.5)).cpu_cap_cores == 0.0
     assert share_to_wire(Share(0.5, 1.5)).cpu_cap_cores == 1.5
+
+
+def test_what_a_job_holds_of_accelerators_goes_there_and_back() -> None:
+    held = (AcceleratorShare("GPU-1", 0.25, 2**33), AcceleratorShare("GPU-2", 1.0, 2**34, cap=0.75))
+    share = Share(0.5, 1.5, "because", held)
+    wire = common_pb2.Share.FromString(share_to_wire(share).SerializeToString())
+    assert share_from_wire(wire) == share
+    assert wire.accelerators[0].cap == 0.0
 
 
 def test_a_node_adds_up_what_its_jobs_hold() -> None:

@@ -21,6 +21,7 @@ SHARE = Share(0.5, 1.5, "because", (HELD,))
         replace(SHARE, accelerators=(replace(HELD, id="GPU-2"),)),
         replace(SHARE, accelerators=(replace(HELD, fraction=0.51),)),
         replace(SHARE, accelerators=(replace(HELD, memory_bytes=2**34),)),
+        replace(SHARE, accelerators=(replace(HELD, cap=0.4),)),
     ],
 )
 def test_what_grants_something_else_is_not_the_same(other: Share | None) -> None:

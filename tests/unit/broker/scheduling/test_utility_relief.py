@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.scheduling import job, node, snapshot
+from tests.support.scheduling import GIB, job, node, snapshot
+from tiercel.broker.domain.jobs import Resources
+from tiercel.broker.domain.nodes import Accelerator
+from tiercel.broker.domain.shares import AcceleratorShare, Share
 from tiercel.broker.scheduling.interface import EndpointView, JobView, Plan
 from tiercel.broker.scheduling.utility import UtilityPolicy
 from tiercel.broker.scheduling.utility_settings import UtilitySettings
@@ -31,10 +34,11 @@ class Node:
         self.jobs: list[JobView] = [job(name, cpu_cores=1.0) for name in "ab"]
         self.now = 100.0
 
-    def plan(self, *endpoints: EndpointView, seconds: float = 2.5) -> Plan:
+    def plan(self, *endpoints: EndpointView, seconds: float = 2.5, accelerators: tuple[Accelerator, ...] = ()) -> Plan:
         """The plan so many seconds later."""
         self.now += seconds
-        seen = replace(snapshot(self.jobs, [node(cpu_cores=CORES)]), now=self.now, endpoints=endpoints)
+        machine = replace(node(cpu_cores=CORES), accelerators=accelerators)
+        seen = replace(snapshot(self.jobs, [machine]), now=self.now, endpoints=endpoints)
         plan, self.state = self.policy.plan(seen, self.state)
         return plan
 
@@ -53,6 +57,26 @@ def test_the_plan_after_answers_came_late_takes_cpu_from_training() -> None:
     assert plan.endpoint_shares == {}
     reason = "25% of the jobs' CPU is kept for answers: endpoint digits has 50% of them in time"
     assert all(entry.share.reason.endswith(reason) for entry in plan.assignments)
+
+
+def test_accelerators_are_kept_for_answers_in_the_same_part_and_given_back() -> None:
+    here = Node()
+    device = Accelerator("GPU-1", "card", 80 * GIB)
+    held = Share(1.0, reason="because", accelerators=(AcceleratorShare("GPU-1", 1.0, 8 * GIB),))
+    asks = Resources(1.0, accelerators=1, accelerator_memory_bytes=8 * GIB)
+    here.jobs = [replace(job("a"), resources=asks, share=held), job("b", cpu_cores=1.0)]
+
+    def cap(*endpoints: EndpointView, seconds: float = 2.5) -> float | None:
+        plan = here.plan(*endpoints, seconds=seconds, accelerators=(device,))
+        ((mine,),) = [entry.share.accelerators for entry in plan.assignments if entry.job_id == "a"]
+        here.jobs[0] = replace(here.jobs[0], share=replace(held, accelerators=(mine,)))
+        return mine.cap
+
+    assert cap(endpoint(1.0)) is None
+    assert cap(endpoint(0.5)) == pytest.approx(0.75)
+    for _ in range(5):
+        last = cap(endpoint(1.0), seconds=15.0)
+    assert last is None
 
 
 def test_what_is_taken_has_time_to_show_and_grows_to_all_but_the_floor() -> None:

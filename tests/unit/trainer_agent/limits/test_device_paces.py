@@ -17,6 +17,7 @@ class Run:
 
     fraction: float
     wants: float = 1.0
+    cap: float | None = None
     device: str = "GPU-a"
     pace: float = 0.0
     busy_seconds: float = 0.0
@@ -33,7 +34,7 @@ class Node:
         self.repace()
 
     def repace(self) -> None:
-        shares = {name: [AcceleratorShare(run.device, run.fraction)] for name, run in self.runs.items()}
+        shares = {name: [AcceleratorShare(run.device, run.fraction, cap=run.cap)] for name, run in self.runs.items()}
         for name, pace in self.paces.paces(shares).items():
             self.runs[name].pace = pace
 
@@ -60,6 +61,22 @@ class Node:
 
     def got(self) -> dict[str, float]:
         return {name: run.got for name, run in self.runs.items()}
+
+
+def test_a_cap_holds_for_a_run_alone() -> None:
+    node = Node(a=Run(1.0, cap=0.75))
+    node.live(5)
+    assert node.runs["a"].pace == 0.75
+    node.runs["a"].cap = None
+    node.repace()
+    assert node.runs["a"].pace == 0.0
+
+
+def test_what_caps_keep_free_is_lent_to_nobody_who_has_one() -> None:
+    node = Node(a=Run(0.5, cap=0.3), b=Run(0.5, cap=0.3))
+    node.live(10)
+    assert max(node.got().values()) <= 0.3
+    assert all(0 < run.pace <= 0.3 for run in node.runs.values())
 
 
 def test_a_run_alone_is_not_paced() -> None:
