@@ -10,6 +10,9 @@ _TRAINING = {"torch": "torch", "numpy": "numpy"}
 _PROTOCOL = {"google.protobuf": "protobuf"}
 _SERVING = {
     "psutil": "psutil",
+    "grpc": "grpcio",
+    "grpc_health": "grpcio-health-checking",
+    "grpc_reflection": "grpcio-reflection",
     "onnx": "onnx",
     "onnxruntime": "onnxruntime-gpu",
     "httptools": "httptools",
@@ -28,9 +31,6 @@ _PRODUCT = {
     "aiosqlite": "aiosqlite",
     "alembic": "alembic",
     "amqtt": "amqtt",
-    "grpc": "grpcio",
-    "grpc_health": "grpcio-health-checking",
-    "grpc_reflection": "grpcio-reflection",
     "rich": "rich",
     "sqlalchemy": "sqlalchemy",
     "typer": "typer",

@@ -19,7 +19,7 @@ from tiercel.v1 import common_pb2
 BLOCKS = 16
 """The limit in blocks; twice as many are asked for."""
 
-STAND_IN_BYTES = 1 << 30
+STAND_IN_BYTES = 16 << 30
 
 
 class CpuStandIn:
