@@ -9,19 +9,19 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from tiercel.broker.domain.errors import InvalidSpecError
-from tiercel.broker.scheduling.dqoes import DqoesPolicy, DqoesSettings
+from tiercel.broker.scheduling.dqoes.policy import DqoesPolicy, DqoesSettings
 from tiercel.broker.scheduling.fair import FairPolicy, FairSettings
 from tiercel.broker.scheduling.fifo import FifoPolicy, FifoSettings
-from tiercel.broker.scheduling.flowcon import FlowconPolicy, FlowconSettings
+from tiercel.broker.scheduling.flowcon.policy import FlowconPolicy, FlowconSettings
 from tiercel.broker.scheduling.interface import Policy
 from tiercel.broker.scheduling.las import LasPolicy, LasSettings
 from tiercel.broker.scheduling.random_order import RandomOrderPolicy, RandomOrderSettings
-from tiercel.broker.scheduling.slaq import SlaqPolicy, SlaqSettings
-from tiercel.broker.scheduling.specon import SpeconPolicy, SpeconSettings
+from tiercel.broker.scheduling.slaq.policy import SlaqPolicy, SlaqSettings
+from tiercel.broker.scheduling.specon.policy import SpeconPolicy, SpeconSettings
 from tiercel.broker.scheduling.srpt_oracle import SrptOraclePolicy, SrptOracleSettings
-from tiercel.broker.scheduling.tradl import TradlPolicy, TradlSettings
-from tiercel.broker.scheduling.utility import UtilityPolicy
-from tiercel.broker.scheduling.utility_settings import UtilitySettings
+from tiercel.broker.scheduling.tradl.policy import TradlPolicy, TradlSettings
+from tiercel.broker.scheduling.utility.policy import UtilityPolicy
+from tiercel.broker.scheduling.utility.settings import UtilitySettings
 
 Option = str | float | bool
 Options = Mapping[str, Option]

@@ -18,8 +18,8 @@ from tiercel.broker.scheduling.accelerators import FLOOR, with_accelerators
 from tiercel.broker.scheduling.interface import JobView, NodeView, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.ladder import next_tier
 from tiercel.broker.scheduling.registry import AnyPolicy, Option, create_policy, policies
-from tiercel.broker.scheduling.tradl import TradlSettings
-from tiercel.broker.scheduling.utility_settings import UtilitySettings
+from tiercel.broker.scheduling.tradl.policy import TradlSettings
+from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.broker.scheduling.validation import check_plan
 
 GIB = 1024**3

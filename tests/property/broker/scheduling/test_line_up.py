@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiercel.broker.scheduling.flowcon import fill
+from tiercel.broker.scheduling.flowcon.policy import fill
 from tiercel.broker.scheduling.line_up import line_up
 
 core_counts = st.lists(st.floats(0.01, 64), min_size=1, max_size=30)

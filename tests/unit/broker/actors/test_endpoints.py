@@ -13,7 +13,7 @@ from tiercel.broker.domain.endpoints import EndpointLoad, EndpointUsage
 from tiercel.broker.domain.events import EndpointMeasured, EndpointShareChanged
 from tiercel.broker.domain.jobs import Job
 from tiercel.broker.domain.shares import Share
-from tiercel.broker.scheduling.dqoes import DqoesPolicy, DqoesSettings
+from tiercel.broker.scheduling.dqoes.policy import DqoesPolicy, DqoesSettings
 from tiercel.broker.store.contract import Store
 
 

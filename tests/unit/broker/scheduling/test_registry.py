@@ -6,8 +6,8 @@ from tiercel.broker.domain.errors import InvalidSpecError
 from tiercel.broker.scheduling.fair import FairPolicy
 from tiercel.broker.scheduling.fifo import FifoPolicy, FifoSettings
 from tiercel.broker.scheduling.registry import Option, create_policy, policies
-from tiercel.broker.scheduling.tradl import TradlPolicy, TradlSettings
-from tiercel.broker.scheduling.tradl_lead import TradlWeight
+from tiercel.broker.scheduling.tradl.lead import TradlWeight
+from tiercel.broker.scheduling.tradl.policy import TradlPolicy, TradlSettings
 
 
 def test_every_policy_can_be_made_by_name_and_bears_it() -> None:

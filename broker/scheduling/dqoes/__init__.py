@@ -1,0 +1,1 @@
+"""DQoES-style: endpoints by their delay objectives. Begin with ``policy.py``."""

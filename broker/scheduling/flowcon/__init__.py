@@ -1,0 +1,1 @@
+"""FlowCon: CPU follows growth efficiency. Begin with ``policy.py``."""

@@ -1,0 +1,1 @@
+"""SpeCon-style: slow learners move away from fast ones. Begin with ``policy.py``."""

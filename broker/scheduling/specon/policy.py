@@ -1,0 +1,156 @@
+"""SpeCon-style scheduling: jobs that hardly improve make room, on another node.
+
+A reconstruction, not a re-implementation: of SpeCon (papers §3) the parameters, the categories, a trace of migrations
+and results are known, but neither how the threshold is applied nor which job is moved where. Three parts: the monitor
+(:mod:`.specon.readings`), the master (:mod:`.specon.moves`), and the initial placement (:mod:`.specon.placement`). On
+each node shares are equal, which is Docker's default and all that SpeCon leaves to the node.
+
+With ``migrate=false`` the same placement runs without migrations: the other arm of a comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from tiercel.broker.domain.shares import Share
+from tiercel.broker.scheduling.interface import Assignment, JobView, Plan, Snapshot
+from tiercel.broker.scheduling.placement import jobs_by_node, place
+from tiercel.broker.scheduling.specon.moves import Move, MoveSettings, SpeconRule, choose_move
+from tiercel.broker.scheduling.specon.placement import SpeconPlacement, parse_given, preference_of
+from tiercel.broker.scheduling.specon.readings import MonitorSettings, Reading, SpeconGrowth, SpeconUnit, read
+
+_UNREAD = Reading()
+
+
+@dataclass(frozen=True, slots=True)
+class SpeconSettings:
+    """How SpeCon-style scheduling behaves.
+
+    Attributes:
+        alpha: A growth below this is slow; published: 0.1.
+        interval: Between two readings of a job, in ``unit``, >= 0; published: 10 s.
+        unit: What the interval is counted in.
+        growth: What is compared with ``alpha``.
+        round_seconds: Between two decisions about moves; about 30 s in the authors' trace.
+        migrate: Whether to move jobs at all.
+        rule: What counts first in a move.
+        least_difference: By how much two nodes must differ in that, >= 1.
+        cooldown_seconds: A job that was moved stays at least that long.
+        max_migrations: How often a job is moved at most, as once in the authors' trace; 0 for any number.
+        migration_seconds: What a move costs the job.
+        kappa: A job moves only if it has more work left, in seconds, than so many times that cost, where that is known.
+        placement: Where new jobs go.
+        seed: Of the placement by lot.
+        given: Of the placement ``given``: ``JOB=NODE,JOB=NODE`` by the jobs' names.
+    """
+
+    alpha: float = 0.1
+    interval: float = 10.0
+    unit: SpeconUnit = SpeconUnit.SECONDS
+    growth: SpeconGrowth = SpeconGrowth.RELATIVE
+    round_seconds: float = 30.0
+    migrate: bool = True
+    rule: SpeconRule = SpeconRule.GROWTH
+    least_difference: int = 2
+    cooldown_seconds: float = 120.0
+    max_migrations: int = 1
+    migration_seconds: float = 12.0
+    kappa: float = 1.0
+    placement: SpeconPlacement = SpeconPlacement.SPREAD
+    seed: int = 0
+    given: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse what no run could make sense of."""
+        counted = (self.alpha, self.interval, self.round_seconds, self.cooldown_seconds, self.max_migrations)
+        if not all(number >= 0 for number in counted):
+            msg = "alpha, interval, round_seconds, cooldown_seconds and max_migrations must be at least 0"
+            raise ValueError(msg)
+        if not (self.least_difference >= 1 and self.migration_seconds >= 0 and self.kappa >= 0):
+            msg = "least_difference must be at least 1, migration_seconds and kappa at least 0"
+            raise ValueError(msg)
+        parse_given(self.given)
+
+    @property
+    def monitor(self) -> MonitorSettings:
+        """The part about readings."""
+        return MonitorSettings(self.alpha, self.interval, self.unit, self.growth)
+
+    @property
+    def moves(self) -> MoveSettings:
+        """The part about moves."""
+        return MoveSettings(
+            self.rule,
+            self.least_difference,
+            self.cooldown_seconds,
+            self.max_migrations,
+            self.migration_seconds,
+            self.kappa,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SpeconState:
+    """What is remembered between passes.
+
+    Attributes:
+        readings: What the monitor knows of each job, by id.
+        moved: Why each job that this policy moved was, by id.
+        round_at: When the last decision about moves was made, seconds since the Unix epoch, or None before the first.
+    """
+
+    readings: Mapping[str, Reading] = field(default_factory=dict)
+    moved: Mapping[str, Move] = field(default_factory=dict)
+    round_at: float | None = None
+
+
+class SpeconPolicy:
+    """Equal shares, and converged jobs sent away from fast learners; see the module's description."""
+
+    name: str = "specon"
+
+    def __init__(self, settings: SpeconSettings | None = None) -> None:
+        self.settings = settings or SpeconSettings()
+        self._given = parse_given(self.settings.given)
+
+    def initial_state(self) -> SpeconState:
+        """Nothing is known about any job."""
+        return SpeconState()
+
+    def plan(self, snapshot: Snapshot, state: SpeconState) -> tuple[Plan, SpeconState]:
+        """Place new jobs, read all, move at most one, and share each node equally."""
+        settings = self.settings
+        preference = preference_of(settings.placement, now=snapshot.now, seed=settings.seed, given=self._given)
+        placement = place(snapshot, preference)
+        monitor = settings.monitor
+        readings = {job.id: read(job, state.readings.get(job.id, _UNREAD), monitor) for job in snapshot.jobs}
+        moved = {job.id: state.moved[job.id] for job in snapshot.jobs if job.id in state.moved}
+        state = SpeconState(readings, moved, snapshot.now if state.round_at is None else state.round_at)
+        jobs_of = jobs_by_node(snapshot, placement)
+        if settings.migrate and self._round_is_due(snapshot, state):
+            move = choose_move(snapshot.nodes, jobs_of, readings, settings.moves, snapshot.now)
+            state = replace(state, round_at=snapshot.now)
+            if move is not None:
+                state = replace(state, moved={**moved, move.job.id: move})
+                placement.node_of[move.job.id] = move.target
+                jobs_of = jobs_by_node(snapshot, placement)
+        assignments = tuple(
+            Assignment(job.id, node_id, Share(1 / len(jobs), reason=_reason(job, node_id, len(jobs) - 1, state.moved)))
+            for node_id, jobs in jobs_of.items()
+            for job in jobs
+        )
+        return Plan(assignments=assignments, waiting=placement.waiting), state
+
+    def _round_is_due(self, snapshot: Snapshot, state: SpeconState) -> bool:
+        return state.round_at is not None and snapshot.now - state.round_at >= self.settings.round_seconds
+
+
+def _reason(job: JobView, node_id: str, others: int, moved: Mapping[str, Move]) -> str:
+    share = (
+        f"equal share with {others} other job{'s' if others > 1 else ''} on this node"
+        if others
+        else "the only job on this node: it may use all of it"
+    )
+    move = moved.get(job.id)
+    return f"{move.reason}; {share}" if move is not None and move.target == node_id else share

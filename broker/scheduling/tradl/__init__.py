@@ -1,0 +1,1 @@
+"""TRADL-style: the first tier first. Begin with ``policy.py``."""

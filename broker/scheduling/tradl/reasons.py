@@ -1,0 +1,42 @@
+"""Why a job has its share under TRADL-style scheduling, in one sentence that its tenant can read."""
+
+from __future__ import annotations
+
+from tiercel.broker.scheduling.ladder import next_tier
+from tiercel.broker.scheduling.tradl.lead import Standing
+
+
+def sentence(standing: Standing, leaders: int, weight: float) -> str:
+    """Why a job has its weight on a node where so many jobs are first in line."""
+    share = f"{weight * 100:.0f} % of the node"
+    record = standing.memory.record
+    if record.unreachable:
+        return f"{record.unreachable}; {_kept_going(leaders, share)}"
+    if standing.leads:
+        return _first_in_line(standing, leaders, share)
+    if record.reached >= len(standing.job.tiers):
+        return f"all its tiers are reached; {_kept_going(leaders, share)}"
+    tiers = "tier 1 is reached" if record.reached == 1 else f"tiers 1 to {record.reached} are reached"
+    return f"{tiers}, and jobs that have reached fewer go first; {_kept_going(leaders, share)}"
+
+
+def _kept_going(leaders: int, share: str) -> str:
+    if not leaders:
+        return f"no job on this node is working towards a tier within reach, so all share alike: {share}"
+    return f"goes on with {share}"
+
+
+def _first_in_line(standing: Standing, leaders: int, share: str) -> str:
+    tier, outlook = next_tier(standing.job), standing.memory.outlook
+    if tier is None:
+        return f"gets {share}"
+    goal = f"tier-{tier.number} target {tier.tier.target:.4g}"
+    average = "counts as the average of the others and gets" if leaders > 1 else "gets"
+    if outlook is None:
+        return f"first in line for its {goal}, no report yet; {average} {share}"
+    gap = f"first in line: {outlook.gap * outlook.scale:.3g} from its {goal}"
+    if outlook.growth is None:
+        return f"{gap}, too early to say how fast it improves; {average} {share}"
+    if outlook.growth <= 0:
+        return f"{gap} and not improving at the moment; gets {share}"
+    return f"{gap} and improving {outlook.growth * outlook.scale:.2g} per CPU-second; gets {share}"

@@ -1,0 +1,1 @@
+"""Ours: training and serving priced in one currency. Begin with ``policy.py``."""

@@ -1,0 +1,259 @@
+"""CPU and accelerators together under the utility policy: who runs in front on a node whose jobs use both.
+
+A job competes for what it is short of. So each accelerator has a line of its own, by value per second of that device,
+and whoever is first in it, with the jobs that use none, stands in the line for CPU, by value per CPU second. Those in
+front get what they can use of each: a job that waits for its device leaves the CPU that it cannot use to others, and
+one that waits for CPU its device's time. Whoever finds no room passes its turn on, so that no device idles while
+anybody could use it. The rest share a small floor of both.
+
+Ordering everybody by value per second of the dominant share of the whole node would be simpler and is worse: a job that
+needs a whole device and hardly any CPU would stand behind a CPU job for each core, and leave its device idle for a
+hundredth of a core.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+from tiercel.broker.domain.shares import Share
+from tiercel.broker.scheduling.accelerators import holders, with_fractions
+from tiercel.broker.scheduling.allocation import Claim, divide
+from tiercel.broker.scheduling.devices import Grant, held_by
+from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Snapshot
+from tiercel.broker.scheduling.utility.outlook import JobRecord
+from tiercel.broker.scheduling.utility.reasons import Standing, sentence
+
+_NO_ROOM = 1e-9
+# With less than this part of its full speed a job is not in front.
+_LEAST_PART = 0.1
+
+
+def dominance(job: JobView, record: JobRecord, node: NodeView) -> float:
+    """How much more of a node's accelerators than of its CPU goes into a job's work, at least 1.
+
+    CPU seconds times this are seconds of the job's dominant share, counted in cores of the node.
+    """
+    needs = record.needs
+    if needs is None or not node.accelerators:
+        return 1.0
+    share_of_devices = needs.device_per_cpu * job.resources.accelerators / len(node.accelerators)
+    return max(share_of_devices * node.cpu_cores, 1.0)
+
+
+def fair_device_cores(snapshot: Snapshot, records: Mapping[str, JobRecord]) -> dict[str, float]:
+    """Cores that each job that uses accelerators could use if all jobs on a device shared it equally; by job.
+
+    One that waits is held to get what there is for each on average.
+    """
+    users = {job.id: job for job in snapshot.jobs if job.resources.accelerators}
+    if not users:
+        return {}
+    devices = sum(len(node.accelerators) for node in snapshot.nodes)
+    uses = sum(job.resources.accelerators for job in users.values())
+    average = min(devices / uses, 1.0) if devices else 1.0
+    on_device: dict[tuple[str, str], dict[str, Claim]] = {}
+    for name, job in users.items():
+        needs = records[name].needs
+        for share in held_by(job):
+            claim = Claim(1.0, 0.0, needs.fraction if needs is not None else 1.0)
+            on_device.setdefault((job.node_id, share.id), {})[name] = claim
+    fractions = {name: average for name, job in users.items() if not held_by(job)}
+    for claims in on_device.values():
+        for name, fraction in divide(dict(sorted(claims.items())), 1.0).items():
+            fractions[name] = min(fractions.get(name, 1.0), fraction)
+    return {
+        name: needs.cores_with(fraction)
+        for name, fraction in fractions.items()
+        if (needs := records[name].needs) is not None
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """What the jobs of a node get.
+
+    Attributes:
+        order: Its jobs, those in front first.
+        ahead: So many are in front.
+        weights: CPU weight by job.
+        fractions: By device, the fraction of each job on it.
+    """
+
+    order: tuple[Standing, ...]
+    ahead: int
+    weights: Mapping[str, float]
+    fractions: Mapping[str, Mapping[str, float]]
+
+
+def divide_node(
+    standings: Sequence[Standing],
+    held: Mapping[str, Grant],
+    *,
+    cores: float,
+    capacity: float,
+    floor: float,
+    exploration: float,
+) -> Division:
+    """Divide a node's CPU and accelerators among its jobs.
+
+    Args:
+        standings: Its jobs.
+        held: The devices of each that holds any.
+        cores: Cores that jobs may use in the mean.
+        capacity: Part of the node's weight that they share, in (0, 1].
+        floor: What all that are not in front get of each resource together, a fraction of it.
+        exploration: A job without any report gets this times the floor of others.
+    """
+    standings = sorted(standings, key=attrgetter("rank"))
+    front = _Front(cores, held)
+    front.choose(standings)
+    ahead = [entry for entry in standings if entry.job.id in front.parts]
+    rest = [entry for entry in standings if entry.job.id not in front.parts]
+    if not ahead:  # there is always somebody to run
+        ahead, rest = rest[:1], rest[1:]
+    claims = {entry.job.id: exploration if entry.is_new else 1.0 for entry in rest}
+    grants = {entry.job.id: front.cores_of(entry) for entry in ahead}
+    weights = _shared(grants, claims, capacity, floor)
+    hopeless = {entry.job.id for entry in standings if entry.record.unreachable}
+    used = {entry.job.id: front.fraction_of(entry) for entry in ahead}
+    fractions = {
+        device: _device_shares(names, used, claims, hopeless, floor) for device, names in holders(held).items()
+    }
+    return Division((*ahead, *rest), len(ahead), weights, fractions)
+
+
+def assignments_of(
+    division: Division, held: Mapping[str, Grant], node: NodeView, told_first: Mapping[str, str]
+) -> tuple[Assignment, ...]:
+    """Assignments with their reasons.
+
+    Args:
+        division: What the jobs get.
+        held: The devices of each that holds any.
+        node: The node.
+        told_first: What is told of a job before all else, by id.
+    """
+    assignments = []
+    for position, entry in enumerate(division.order):
+        name = entry.job.id
+        weight = division.weights[name]
+        reason = sentence(entry, position, division.ahead, weight)
+        if name in told_first:
+            reason = f"{told_first[name]}; {reason}"
+        share = Share(weight, reason=reason)
+        if name in held:
+            share = with_fractions(share, name, held[name], division.fractions, node)
+        assignments.append(Assignment(name, node.id, share))
+    return tuple(assignments)
+
+
+@dataclass(slots=True)
+class _Front:
+    """Who runs in front; local to one decision.
+
+    Attributes:
+        cores: What is left of the CPU.
+        held: The devices of each job that holds any.
+        parts: By job in front, the part of its full speed that there is room for.
+    """
+
+    cores: float
+    held: Mapping[str, Grant]
+    parts: dict[str, float] = field(default_factory=dict)
+    _left: dict[str, float] = field(default_factory=dict)
+    _lines: dict[str, deque[Standing]] = field(default_factory=dict)
+    _candidates: list[tuple[tuple[object, ...], Standing]] = field(default_factory=list)
+
+    def choose(self, standings: Sequence[Standing]) -> None:
+        """Take in jobs until there is no CPU left, or nobody."""
+        eligible = [entry for entry in standings if not entry.record.unreachable] or list(standings)
+        users = [entry for entry in eligible if self._uses_devices(entry)]
+        for entry in sorted(users, key=_device_rank):
+            for share in self.held[entry.job.id]:
+                self._left[share.id] = 1.0
+                self._lines.setdefault(share.id, deque()).append(entry)
+        self._candidates = [(entry.rank, entry) for entry in eligible if not self._uses_devices(entry)]
+        self._candidates += [(entry.rank, entry) for entry in users if self._is_first(entry)]
+        heapq.heapify(self._candidates)
+        while self._candidates and self.cores > _NO_ROOM:
+            _, entry = heapq.heappop(self._candidates)
+            part = self._part(entry)
+            if part > 0:
+                self.parts[entry.job.id] = part
+                self.cores -= part * entry.cores
+            if self._uses_devices(entry):
+                self._pass_on(entry, part)
+
+    def cores_of(self, entry: Standing) -> float:
+        """Cores that a job in front may use."""
+        part = self.parts.get(entry.job.id, 1.0)
+        return part * (entry.needs.most_cores if entry.needs is not None else entry.cores)
+
+    def fraction_of(self, entry: Standing) -> float:
+        """What it may use of each of its devices."""
+        part = self.parts.get(entry.job.id, 1.0)
+        return part * entry.needs.most_fraction if entry.needs is not None else 0.0
+
+    def _uses_devices(self, entry: Standing) -> bool:
+        return entry.needs is not None and entry.job.id in self.held
+
+    def _is_first(self, entry: Standing) -> bool:
+        """Whether it is first in the line of each of its devices; those are all in one order, so somebody always is."""
+        return all(self._lines[share.id][0] is entry for share in self.held[entry.job.id])
+
+    def _part(self, entry: Standing) -> float:
+        """The part of its full speed that there is room for; 0 where that is too little."""
+        part = min(self.cores / entry.cores, 1.0)
+        if not self._uses_devices(entry) or entry.needs is None:
+            return part
+        room = min(self._left[share.id] for share in self.held[entry.job.id])
+        part = min(part, room / entry.needs.fraction)
+        return part if part >= _LEAST_PART else 0.0
+
+    def _pass_on(self, entry: Standing, part: float) -> None:
+        """Let those behind it in the lines of its devices have their turn."""
+        fraction = entry.needs.fraction if entry.needs is not None else 1.0
+        for share in self.held[entry.job.id]:
+            self._left[share.id] = max(self._left[share.id] - part * fraction, 0.0)
+            self._lines[share.id].popleft()
+        following = {line[0].job.id: line[0] for share in self.held[entry.job.id] if (line := self._lines[share.id])}
+        for candidate in following.values():
+            if self._is_first(candidate):
+                heapq.heappush(self._candidates, (candidate.rank, candidate))
+
+
+def _device_rank(entry: Standing) -> tuple[bool, int, bool, float, float, str]:
+    """The order in the lines of devices: as in that for CPU, but by value per second of each device."""
+    hopeless, lifted, done, worth, submitted_at, name = entry.rank
+    per_second = entry.needs.device_per_cpu * entry.job.resources.accelerators if entry.needs is not None else 1.0
+    return (hopeless, lifted, done, worth / per_second, submitted_at, name)
+
+
+def _shared(
+    grants: Mapping[str, float], claims: Mapping[str, float], capacity: float, floor: float
+) -> dict[str, float]:
+    """What those in front get in proportion to their grants, and the others of the floor by their claims."""
+    for_rest = capacity * floor if claims else 0.0
+    shares = {name: grant * (capacity - for_rest) / math.fsum(grants.values()) for name, grant in grants.items()}
+    return shares | {name: claim * for_rest / math.fsum(claims.values()) for name, claim in claims.items()}
+
+
+def _device_shares(
+    names: Sequence[str],
+    used: Mapping[str, float],
+    claims: Mapping[str, float],
+    hopeless: set[str],
+    floor: float,
+) -> dict[str, float]:
+    """Fractions of one device; where none of its jobs is in front, those that may get somewhere share it alike."""
+    first = {name: used[name] for name in names if used.get(name, 0.0) > 0}
+    if not first:
+        first = {name: claims.get(name, 1.0) for name in names if name not in hopeless}
+    if not first:
+        first = dict.fromkeys(names, 1.0)
+    return _shared(first, {name: claims.get(name, 1.0) for name in names if name not in first}, 1.0, floor)

@@ -1,0 +1,249 @@
+"""The jobs of one node in line under the utility policy: who runs in front, and what each gets by its place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+
+from tiercel.broker.domain.shares import Share
+from tiercel.broker.scheduling.accelerators import holders
+from tiercel.broker.scheduling.devices import Grant, grants
+from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView
+from tiercel.broker.scheduling.utility.devices import assignments_of, divide_node
+from tiercel.broker.scheduling.utility.guard import Claimant, late
+from tiercel.broker.scheduling.utility.moves import Move
+from tiercel.broker.scheduling.utility.outlook import JobRecord, next_status
+from tiercel.broker.scheduling.utility.reasons import Standing, sentence
+from tiercel.broker.scheduling.utility.settings import UtilitySettings
+
+_NO_ROOM = 1e-9
+# So much of a node that its endpoints leave is not worth new weights for its jobs, which get it in any case.
+_LEFT_OVER = 0.02
+# By so much of a node the cores that answers leave must differ for another number of jobs to run in front.
+_MOVES_THE_LINE = 0.1
+_ID = attrgetter("id")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What was decided for a node's jobs; it holds while none of them has news.
+
+    Attributes:
+        node: The node.
+        ids: Its jobs.
+        standings: What was held of them, those first that shall run.
+        holds_until: When somebody might be late, or a deadline weighs more; seconds since the Unix epoch.
+        capacity: Part of the node's weight that they share; the rest is for endpoints. NaN while that is not settled.
+        cores: Cores that endpoints leave to them in the mean.
+        assignments: What they get.
+        front: Those that run in front.
+        held: The accelerators of each job that holds any.
+    """
+
+    node: NodeView
+    ids: frozenset[str]
+    standings: tuple[Standing, ...]
+    holds_until: float
+    capacity: float = math.nan
+    cores: float = math.nan
+    assignments: tuple[Assignment, ...] = ()
+    front: frozenset[str] = frozenset()
+    held: Mapping[str, Grant] = field(default_factory=dict)
+
+    def holds(self, node: NodeView, jobs: Sequence[JobView], changed: Sequence[str], now: float) -> bool:
+        """Whether the order need not be decided again, ``changed`` being the jobs of the node that have news."""
+        return (
+            now < self.holds_until
+            and self.node is node
+            and len(jobs) == len(self.ids)
+            and self.ids.issuperset(map(_ID, jobs))
+            and self.ids.isdisjoint(changed)
+        )
+
+    def is_settled(self, capacity: float, cores: float) -> bool:
+        """Whether what the endpoints of the node leave is still about what its jobs share."""
+        settled = self.capacity <= capacity <= self.capacity + _LEFT_OVER
+        return settled and abs(cores - self.cores) <= _MOVES_THE_LINE * self.node.cpu_cores
+
+    @property
+    def worth(self) -> float:
+        """Value per CPU second of the best of the jobs that work for a tier; a little for those that only go on."""
+        worth = max((entry.worth for entry in self.standings if entry.status is not None), default=0.0)
+        return max(worth, 1e-9) if self.standings else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What counts for all nodes in one pass.
+
+    Attributes:
+        now: Seconds since the Unix epoch.
+        records: What is held of each job.
+        due: When each job must be over.
+        front: Jobs that ran in front.
+        settings: Of the policy.
+    """
+
+    now: float
+    records: Mapping[str, JobRecord]
+    due: Mapping[str, float]
+    front: frozenset[str]
+    settings: UtilitySettings
+
+    def line_up(self, node: NodeView, jobs: Sequence[JobView], cores: float, before: Line | None) -> Line:
+        """The jobs of a node, those first that shall run.
+
+        Args:
+            node: The node.
+            jobs: Its jobs.
+            cores: What its endpoints leave of its cores.
+            before: What was decided the last time, if anything was.
+        """
+        kept = {entry.job.id: entry for entry in before.standings} if before is not None else {}
+        standings = []
+        for job in jobs:
+            entry, record = kept.get(job.id), self.records[job.id]
+            if entry is None or not entry.holds(record, in_front=job.id in self.front):
+                entry = self._standing(job, record, node)
+            standings.append(entry)
+        names, spare = late(self._claimants(standings, node), self.now, cores)
+        held = grants(node, jobs) if any(job.resources.accelerators for job in jobs) else {}
+        if held:
+            names, spare = self._late_on_devices(standings, held, names, spare)
+        holds_until = self.now + spare / 2
+        if names:
+            lifted = {name: place for place, name in enumerate(names)}
+            standings = [
+                replace(entry, lifted=lifted[entry.job.id]) if entry.job.id in lifted else entry for entry in standings
+            ]
+        if any(entry.status is not None and entry.status.tier.deadline_seconds is not None for entry in standings):
+            holds_until = self.now
+        standings.sort(key=attrgetter("rank"))
+        return Line(node, frozenset(map(_ID, jobs)), tuple(standings), holds_until, held=held)
+
+    def _late_on_devices(
+        self, standings: Sequence[Standing], held: Mapping[str, Grant], names: list[str], spare: float
+    ) -> tuple[list[str], float]:
+        """Those who are late on the CPU or on one of their devices, the earliest due first; see :func:`.late`."""
+        entries = {entry.job.id: entry for entry in standings}
+        found = set(names)
+        for on_device in holders(held).values():
+            claimants = [
+                claimant for name in on_device if (claimant := self._claimant_of_device(entries[name])) is not None
+            ]
+            late_there, spare_there = late(claimants, self.now, 1.0)
+            found.update(late_there)
+            spare = min(spare, spare_there)
+        return sorted(found, key=lambda name: (self.due[name], name)), spare
+
+    def _claimant_of_device(self, entry: Standing) -> Claimant | None:
+        """A job's right to be over in time, in seconds of each of its devices."""
+        due, needs = self.due.get(entry.job.id), entry.needs
+        if due is None or needs is None or entry.record.unreachable:
+            return None
+        reserve = max(1.0, self.settings.guard_margin * (due - entry.job.submitted_at))
+        return Claimant(entry.job.id, due, entry.record.to_end * needs.device_per_cpu, needs.fraction, reserve)
+
+    def _claimants(self, standings: Sequence[Standing], node: NodeView) -> list[Claimant]:
+        """Those whom the guard looks after."""
+        return [
+            self._claimant(entry, self.due[entry.job.id], node)
+            for entry in standings
+            if entry.job.id in self.due and not entry.record.unreachable
+        ]
+
+    def _claimant(self, entry: Standing, due: float, node: NodeView) -> Claimant:
+        reserve = max(1.0, self.settings.guard_margin * (due - entry.job.submitted_at))
+        return Claimant(entry.job.id, due, entry.record.to_end, min(entry.cores, node.cpu_cores), reserve)
+
+    def _standing(self, job: JobView, record: JobRecord, node: NodeView) -> Standing:
+        status, in_front = next_status(job), job.id in self.front
+        needs = record.needs
+        cores = needs.cores if needs is not None else max(min(record.usable, job.resources.cpu_cores), 1e-3)
+        if status is None:
+            worth = job.tenant_weight / record.to_end
+        else:
+            worth = status.tier.value * job.tenant_weight * self.settings.later_tiers**record.stage
+            worth *= record.outlook.rate
+            if status.tier.deadline_seconds is not None:
+                left = job.submitted_at + status.tier.deadline_seconds - self.now
+                needed = record.outlook.expected / min(cores, node.cpu_cores)
+                if left >= needed > 0:
+                    worth *= 1 + self.settings.urgency * needed / left
+        if in_front:
+            worth *= 1 + self.settings.hysteresis
+        return Standing(job, record, status, cores, worth, in_front=in_front, needs=needs)
+
+
+def share_out(
+    line: Line, before: Line | None, capacity: float, cores: float, move: Move | None, settings: UtilitySettings
+) -> Line:
+    """What the jobs of a node get by their place in line.
+
+    Args:
+        line: The line.
+        before: The line of the last time; what a job got then is kept as it is where nothing changes.
+        capacity: Part of the node's weight that jobs share, in (0, 1].
+        cores: Cores that endpoints leave to them in the mean.
+        move: The migration of this pass, if there is one.
+        settings: Of the policy.
+    """
+    if line.held:
+        return _share_out_both(line, capacity, cores, move, settings)
+    standings = line.standings
+    weights, ahead = _weights(standings, capacity, cores, settings)
+    assignments: list[Assignment] = []
+    same = () if before is None or len(before.front) != ahead else before.standings[: len(before.assignments)]
+    for position, (standing, weight) in enumerate(zip(standings, weights, strict=True)):
+        if before is not None and position < len(same) and same[position] is standing:
+            told = before.assignments[position]
+            if told.share.cpu_weight == weight and told.node_id == line.node.id:
+                assignments.append(told)
+                continue
+        reason = sentence(standing, position, ahead, weight)
+        if move is not None and standing.job.id == move.job.id:
+            reason = f"{move.reason}; {reason}"
+        assignments.append(Assignment(standing.job.id, line.node.id, Share(weight, reason=reason)))
+    front = frozenset(standing.job.id for standing in standings[:ahead])
+    return replace(line, capacity=capacity, cores=cores, assignments=tuple(assignments), front=front)
+
+
+def _share_out_both(line: Line, capacity: float, cores: float, move: Move | None, settings: UtilitySettings) -> Line:
+    """The same where some of them hold accelerators: these are shared out with the CPU."""
+    division = divide_node(
+        line.standings,
+        line.held,
+        cores=cores,
+        capacity=capacity,
+        floor=settings.floor,
+        exploration=settings.exploration,
+    )
+    told_first = {move.job.id: move.reason} if move is not None else {}
+    assignments = assignments_of(division, line.held, line.node, told_first)
+    front = frozenset(entry.job.id for entry in division.order[: division.ahead])
+    return replace(line, standings=division.order, capacity=capacity, cores=cores, assignments=assignments, front=front)
+
+
+def _weights(
+    standings: Sequence[Standing], capacity: float, cores: float, settings: UtilitySettings
+) -> tuple[list[float], int]:
+    """The weights of jobs in line, and how many of them are in front."""
+    eligible = sum(not entry.record.unreachable for entry in standings) or len(standings)
+    granted: list[float] = []
+    left = cores
+    for entry in standings[:eligible]:
+        if left <= _NO_ROOM:
+            break
+        granted.append(min(entry.cores, left))
+        left -= granted[-1]
+    ahead, total = len(granted), sum(granted)
+    rest = standings[ahead:]
+    claims = [settings.exploration if entry.is_new else 1.0 for entry in rest]
+    floor = capacity * settings.floor if rest else 0.0
+    if not granted:
+        return [], 0
+    weights = [part / total * (capacity - floor) for part in granted]
+    scale = floor / sum(claims) if claims else 0.0
+    return weights + [claim * scale for claim in claims], ahead

@@ -1,0 +1,235 @@
+"""Which node a job is best off on under the utility policy: where it starts, and whether it is worth moving later."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tiercel.broker.scheduling.devices import can_take
+from tiercel.broker.scheduling.interface import JobView, NodeView, Snapshot
+from tiercel.broker.scheduling.placement import Preference, can_hold
+from tiercel.broker.scheduling.utility.devices import dominance
+from tiercel.broker.scheduling.utility.outlook import JobRecord
+from tiercel.broker.scheduling.utility.serving import Answering
+
+
+@dataclass(frozen=True, slots=True)
+class MoveSettings:
+    """When a running job is moved.
+
+    Attributes:
+        seconds: What it costs besides the job's start-up, CPU seconds.
+        gain: It must gain this times what it costs.
+        cooldown_seconds: From one to the next, of a job as of the cluster.
+        max_migrations: Of one job; 0 for no limit.
+    """
+
+    seconds: float = 2.0
+    gain: float = 2.0
+    cooldown_seconds: float = 10.0
+    max_migrations: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A job that is sent elsewhere, and why, in words for its tenant."""
+
+    job: JobView
+    source: str
+    target: str
+    reason: str
+
+
+@dataclass(slots=True)
+class _Load:
+    """A node with what is left to do there; local to one call of :func:`choose_move`."""
+
+    node: NodeView
+    cores: float
+    jobs: Sequence[JobView]
+    work: float
+    wanted: float
+    memory_bytes: int
+    device_uses: int
+
+    @property
+    def seconds(self) -> float:
+        return self.work / self.cores
+
+
+@dataclass(slots=True)
+class _Crowd:
+    """What the jobs of a node still need; local to one call of :func:`.place`.
+
+    Attributes:
+        ahead: Of each job its stage and CPU seconds to its next tier.
+        work: CPU seconds until all are over.
+        device_work: Seconds of all its accelerators together until then.
+        device_uses: Jobs on its accelerators; one on two of them counts twice.
+    """
+
+    ahead: list[tuple[float, float]] = field(default_factory=list)
+    work: float = 0.0
+    device_work: float = 0.0
+    device_uses: int = 0
+
+    def add(self, job: JobView, held: JobRecord) -> None:
+        self.ahead.append((math.inf if held.unreachable else held.stage, held.outlook.expected))
+        self.work += held.to_end
+        if (needs := held.needs) is not None:
+            self.device_work += held.to_end * needs.device_per_cpu * job.resources.accelerators
+            self.device_uses += job.resources.accelerators
+
+    def on_devices(self, job: JobView, node: NodeView) -> tuple[int, float]:
+        """Jobs on its most crowded accelerator at best once the job has come, and what is left to do on each."""
+        if not (job.resources.accelerators and node.accelerators):
+            return 0, 0.0
+        devices = len(node.accelerators)
+        return math.ceil((self.device_uses + job.resources.accelerators) / devices), self.device_work / devices
+
+
+def least_work_left(records: Mapping[str, JobRecord], left: Mapping[str, float], answering: Answering) -> Preference:
+    """Waiting jobs go to the node that they are meant for, else to where least is done before or delayed by them.
+
+    Jobs that use accelerators go where they share them with the fewest, and then to where these have the least left to
+    do. With the shortest first, two jobs that work for as early a tier cost each other what the shorter one needs.
+
+    Args:
+        records: What is held of jobs.
+        left: Cores that endpoints leave to jobs, by node; the whole node where there are none.
+        answering: Which endpoints nodes answer for: the node must bear what the job's endpoint brings along.
+    """
+    crowds: dict[str, _Crowd] = {}
+
+    def preference(job: JobView, node: NodeView, jobs: Sequence[JobView]) -> tuple[float | str, ...]:
+        own = records[job.id]
+        crowd = crowds.get(node.id)
+        if crowd is None:
+            crowd = crowds[node.id] = _Crowd()
+        for other in jobs[len(crowd.ahead) :]:  # a node only fills up while jobs are placed
+            crowd.add(other, records[other.id])
+            answering.expect(other, node.id)
+        stage, expected = own.stage, own.outlook.expected
+        delay = 0.0
+        for held_stage, held_expected in crowd.ahead:
+            if held_stage <= stage:
+                delay += min(expected, held_expected)
+        cores = left.get(node.id, node.cpu_cores)
+        layers, devices = crowd.on_devices(job, node)
+        # Rounded: sums must not depend on the order of the jobs in the snapshot.
+        return (
+            node.id != job.node_id,
+            answering.too_much(job, node),
+            layers,
+            round(devices, 6),
+            round(delay / cores, 6),
+            round((crowd.work + own.to_end) / cores, 6),
+            node.id,
+        )
+
+    return preference
+
+
+def choose_move(
+    snapshot: Snapshot,
+    groups: Mapping[str, Sequence[JobView]],
+    records: Mapping[str, JobRecord],
+    left: Mapping[str, float],
+    answering: Answering,
+    moved_at: float,
+    settings: MoveSettings,
+) -> Move | None:
+    """The one move that evens out the work best, or None when none gains enough.
+
+    A move gains by what the longest of the two nodes' queues becomes shorter. It must be worth its cost several times,
+    and after it the order of the two nodes must still be the same or nearly so, so that the job never comes back.
+    """
+    now = snapshot.now
+    if len(snapshot.nodes) < 2 or now - moved_at < settings.cooldown_seconds:
+        return None
+    if not any(job.migratable for job in snapshot.jobs):
+        return None
+    loads = [
+        _load(node, left.get(node.id, node.cpu_cores), groups.get(node.id, ()), records) for node in snapshot.nodes
+    ]
+    loads.sort(key=lambda load: (load.seconds, load.node.id))
+    target = loads[0]
+    idle = target.wanted < target.cores
+    best: tuple[bool, float, str] | None = None
+    chosen: tuple[JobView, _Load] | None = None
+    for source in reversed(loads[1:]):
+        if source.wanted <= source.cores:
+            continue  # everybody there runs already
+        for job in source.jobs:
+            gain = _gain(job, source, target, records[job.id], now, settings)
+            if gain is None or answering.too_much(job, target.node) > answering.too_much(job, source.node):
+                continue
+            # A start-up is least felt by a job that nobody waits for; on an idle node one that does is welcome.
+            rank = (idle or records[job.id].stage > 0, gain, job.id)
+            if best is None or rank > best:
+                best, chosen = rank, (job, source)
+        if chosen is not None:
+            break
+    if chosen is None or best is None:
+        return None
+    job, source = chosen
+    reason = (
+        f"moved from {source.node.id} to {target.node.id}, where {target.seconds:.0f} s of work are left "
+        f"against {source.seconds:.0f} s"
+    )
+    return Move(job, source.node.id, target.node.id, reason)
+
+
+def _load(node: NodeView, cores: float, jobs: Sequence[JobView], records: Mapping[str, JobRecord]) -> _Load:
+    return _Load(
+        node,
+        cores,
+        jobs,
+        sum(_work_of(job, records[job.id], node) for job in jobs if not records[job.id].unreachable),
+        sum(job.resources.cpu_cores for job in jobs),
+        sum(job.resources.memory_bytes for job in jobs),
+        sum(job.resources.accelerators for job in jobs),
+    )
+
+
+def _work_of(job: JobView, record: JobRecord, node: NodeView) -> float:
+    """What a job still needs of what it is short of on a node, in CPU seconds; see :func:`.dominance`."""
+    return record.to_end * dominance(job, record, node) if job.resources.accelerators else record.to_end
+
+
+def _gain(
+    job: JobView, source: _Load, target: _Load, record: JobRecord, now: float, settings: MoveSettings
+) -> float | None:
+    """Seconds that a move gains, or None when it is not worth it."""
+    if (
+        not job.migratable
+        or record.unreachable
+        or (settings.max_migrations and job.migrations >= settings.max_migrations)
+    ):
+        return None
+    if job.migrated_at is not None and now - job.migrated_at < settings.cooldown_seconds:
+        return None
+    if target.memory_bytes + job.resources.memory_bytes > target.node.memory_bytes or not can_hold(target.node, job):
+        return None
+    cost = settings.seconds + record.startup
+    work = _work_of(job, record, target.node)
+    needs = record.needs
+    alone = record.to_end if needs is None else record.to_end / needs.cores
+    there = max((target.work + work + cost) / target.cores, alone + cost)
+    here = (source.work - _work_of(job, record, source.node)) / source.cores
+    gain = source.seconds - max(there, here)
+    if gain <= settings.gain * cost / target.cores or not _relieves_devices(job, source, target):
+        return None
+    return gain if can_take(target.node, target.jobs, job) else None
+
+
+def _relieves_devices(job: JobView, source: _Load, target: _Load) -> bool:
+    """Whether a job that uses accelerators shares them with fewer where it goes; true for one that uses none."""
+    wanted = job.resources.accelerators
+    if not wanted:
+        return True
+    devices_here, devices_there = len(source.node.accelerators), len(target.node.accelerators)
+    if not devices_here or not devices_there:
+        return devices_there > 0
+    return (target.device_uses + wanted) / devices_there < source.device_uses / devices_here

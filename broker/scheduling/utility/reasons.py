@@ -1,0 +1,100 @@
+"""Why a job has its share under the utility policy, in one sentence that its tenant can read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tiercel.broker.domain.jobs import TierStatus
+from tiercel.broker.scheduling.interface import JobView
+from tiercel.broker.scheduling.speedup import Needs
+from tiercel.broker.scheduling.utility.outlook import JobRecord
+
+_NOT_LIFTED = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A job in the line of its node.
+
+    Attributes:
+        job: The job.
+        record: What is held of it.
+        status: Its next tier, or None when it has reached all.
+        cores: Cores that it can use.
+        worth: Value per CPU second of working on it.
+        lifted: Its place among those that are late, or a large number.
+        in_front: Whether it ran in front when that was found.
+        needs: What it needs of CPU and accelerators, or None for a job that uses none.
+    """
+
+    job: JobView
+    record: JobRecord
+    status: TierStatus | None
+    cores: float
+    worth: float
+    lifted: int = _NOT_LIFTED
+    in_front: bool = False
+    needs: Needs | None = None
+
+    def holds(self, record: JobRecord, *, in_front: bool) -> bool:
+        """Whether it would be found the same again: nothing new is held of the job, and time alone changes nothing."""
+        timeless = self.status is None or self.status.tier.deadline_seconds is None
+        return self.record is record and self.in_front is in_front and timeless and not self.is_late
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it goes first since it would be over too late."""
+        return self.lifted < _NOT_LIFTED
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it has not reported anything yet."""
+        return not self.job.observations
+
+    @property
+    def rank(self) -> tuple[bool, int, bool, float, float, str]:
+        """Smaller comes first: late ones, then those with a tier within reach by worth, then those that are done."""
+        hopeless = bool(self.record.unreachable)
+        return (hopeless, self.lifted, self.status is None, -self.worth, self.job.submitted_at, self.job.id)
+
+
+def sentence(standing: Standing, position: int, ahead: int, weight: float) -> str:
+    """Why a job has its weight.
+
+    Args:
+        standing: The job.
+        position: Jobs before it in line.
+        ahead: Jobs that run in front.
+        weight: Its weight.
+    """
+    if standing.record.unreachable:
+        return f"{standing.record.unreachable}; goes on with {weight:.1%} of the node until it makes progress"
+    what = _outlook(standing)
+    if standing.is_late and position < ahead:
+        return f"goes first so that it is not over later than it should be: {what}; {weight:.0%} of the node"
+    if position < ahead:
+        return f"runs now, worth most per {_scarce(standing)}: {what}; {weight:.0%} of the node"
+    others = f"{position} other{'s' if position > 1 else ''}"
+    return f"its turn comes after {others}: {what}; {weight:.2%} of the node till then"
+
+
+def _scarce(standing: Standing) -> str:
+    """What the job competes for."""
+    needs = standing.needs
+    held_up_by_device = needs is not None and needs.fraction > needs.cores / standing.job.resources.cpu_cores
+    return "second of its accelerators" if held_up_by_device else "CPU second"
+
+
+def _outlook(standing: Standing) -> str:
+    if standing.status is None:
+        return "all its tiers are reached"
+    outlook, forecast = standing.record.outlook, standing.record.forecast
+    span = f"{_seconds(outlook.low)} to {_seconds(outlook.high)}"
+    doubt = f", if ever ({1 - outlook.never:.0%})" if outlook.never >= 0.05 else ""
+    return f"tier {standing.status.number} in about {span} of CPU time{doubt}, going by {forecast.source.value}"
+
+
+def _seconds(value: float) -> str:
+    if value < 120:
+        return f"{value:.2g} s"
+    return f"{value / 60:.0f} min" if value < 7200 else f"{value / 3600:.0f} h"

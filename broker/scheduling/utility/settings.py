@@ -1,0 +1,116 @@
+"""What can be set of the utility policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tiercel.broker.scheduling.utility.moves import MoveSettings
+from tiercel.broker.scheduling.utility.outlook import OutlookSettings
+from tiercel.broker.scheduling.utility.serving import ServingSettings
+
+
+@dataclass(frozen=True, slots=True)
+class UtilitySettings:
+    """How the utility policy behaves.
+
+    Attributes:
+        later_tiers: What each further tier counts relative to the one before, in (0, 1].
+        floor: What all jobs that are not in front get together, a fraction of their node in (0, 1).
+        exploration: A job without any report gets this times the floor of others, >= 1.
+        hysteresis: A job in front stays there unless another is worth this fraction more, >= 0.
+        urgency: What a deadline adds to a tier's worth when there is just enough time left, a factor >= 0.
+        guard_ratio: Nobody shall need longer than this times what equal sharing would take; 0 switches that off.
+        guard_margin: A job counts as late when it has less than this part of all its time to spare (or less than a
+            second), >= 0.
+        review_seconds: Fair shares and migrations are looked at when jobs come or go, else this often, >= 0.
+        migrate: Whether running jobs may be sent to other nodes.
+        migration_seconds: What a migration costs besides the job's start-up, CPU seconds, >= 0.
+        migration_gain: A migration must gain this times what it costs, >= 1.
+        cooldown_seconds: From one migration to the next, of a job as of the cluster, >= 0.
+        max_migrations: Of one job; 0 for no limit.
+        prior_seconds: See :class:`.OutlookSettings`.
+        prior_spread: See :class:`.OutlookSettings`.
+        refit_growth: See :class:`.OutlookSettings`.
+        fits_per_pass: See :class:`.OutlookSettings`.
+        doubt: See :class:`.OutlookSettings`.
+        verdicts: See :class:`.OutlookSettings`.
+        use_history: See :class:`.OutlookSettings`.
+        use_curve: See :class:`.OutlookSettings`.
+        answers_per_value: See :class:`.ServingSettings`.
+        headroom: See :class:`.ServingSettings`.
+        training_floor: See :class:`.ServingSettings`.
+    """
+
+    later_tiers: float = 0.05
+    floor: float = 0.02
+    exploration: float = 2.0
+    hysteresis: float = 0.3
+    urgency: float = 1.0
+    guard_ratio: float = 1.5
+    guard_margin: float = 0.1
+    review_seconds: float = 5.0
+    migrate: bool = True
+    migration_seconds: float = 2.0
+    migration_gain: float = 2.0
+    cooldown_seconds: float = 10.0
+    max_migrations: int = 3
+    prior_seconds: float = OutlookSettings().prior_seconds
+    prior_spread: float = OutlookSettings().prior_spread
+    refit_growth: float = OutlookSettings().refit_growth
+    fits_per_pass: int = OutlookSettings().fits_per_pass
+    doubt: float = OutlookSettings().doubt
+    verdicts: int = OutlookSettings().verdicts
+    use_history: bool = OutlookSettings().use_history
+    use_curve: bool = OutlookSettings().use_curve
+    answers_per_value: float = ServingSettings().answers_per_value
+    headroom: float = ServingSettings().headroom
+    training_floor: float = ServingSettings().training_floor
+
+    def __post_init__(self) -> None:
+        """Refuse what no run could make sense of."""
+        if not (
+            0 < self.floor < 1 and 0 < self.later_tiers <= 1 and 0 < self.training_floor < 1 and 0 < self.doubt < 1
+        ):
+            msg = "floor, later_tiers, training_floor and doubt must be between 0 and 1"
+            raise ValueError(msg)
+        if min(self.exploration, self.migration_gain, self.headroom, self.fits_per_pass, self.verdicts) < 1:
+            msg = "exploration, migration_gain, headroom, fits_per_pass and verdicts must be at least 1"
+            raise ValueError(msg)
+        least = (
+            self.hysteresis,
+            self.urgency,
+            self.guard_ratio,
+            self.guard_margin,
+            self.prior_spread,
+            self.review_seconds,
+        )
+        if min(*least, self.migration_seconds, self.cooldown_seconds, self.max_migrations) < 0:
+            msg = "no option may be negative"
+            raise ValueError(msg)
+        if min(self.prior_seconds, self.refit_growth, self.answers_per_value) <= 0:
+            msg = "prior_seconds, refit_growth and answers_per_value must be more than 0"
+            raise ValueError(msg)
+
+    @property
+    def outlook(self) -> OutlookSettings:
+        """The part about forecasts."""
+        return OutlookSettings(
+            self.prior_seconds,
+            self.prior_spread,
+            self.refit_growth,
+            self.fits_per_pass,
+            self.doubt,
+            self.verdicts,
+            self.use_history,
+            self.use_curve,
+        )
+
+    @property
+    def serving(self) -> ServingSettings:
+        """The part about endpoints."""
+        return ServingSettings(self.answers_per_value, self.headroom, self.training_floor)
+
+    @property
+    def moves(self) -> MoveSettings:
+        """The part about migrations."""
+        return MoveSettings(self.migration_seconds, self.migration_gain, self.cooldown_seconds, self.max_migrations)

@@ -1,0 +1,295 @@
+"""The utility policy's decisions, worked out by hand."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.support.scheduling import GIB, job, node, reports, snapshot, tiers, waiting_job
+from tiercel.broker.domain.jobs import Observation
+from tiercel.broker.scheduling.interface import CurvePoint, EndpointView, JobView, NodeView, PastRun, Plan, Snapshot
+from tiercel.broker.scheduling.utility.policy import UtilityPolicy, UtilityState
+from tiercel.broker.scheduling.utility.settings import UtilitySettings
+
+UNGUARDED = UtilitySettings(guard_ratio=0.0)
+
+
+def past(*points: tuple[float, float]) -> tuple[PastRun, ...]:
+    return (PastRun(tuple(CurvePoint(*point) for point in points)),) * 3
+
+
+# Programs that need 4 and 40 CPU seconds to 0.9.
+HISTORY = {"short": past((1, 0.1), (4, 0.9), (9, 0.99)), "long": past((10, 0.1), (40, 0.9), (90, 0.99))}
+
+
+def known(name: str, workload: str, **changes: Any) -> JobView:
+    return replace(job(name, cpu_cores=1.0), workload=workload, **changes)
+
+
+def plan_of(
+    *jobs: JobView, nodes: list[NodeView] | None = None, settings: UtilitySettings = UNGUARDED, **changes: Any
+) -> Plan:
+    seen = replace(snapshot(jobs, nodes or [node(cpu_cores=1.0)]), history=HISTORY, **changes)
+    policy = UtilityPolicy(settings)
+    return policy.plan(seen, policy.initial_state())[0]
+
+
+def weights(plan: Plan) -> dict[str, float]:
+    return {entry.job_id: entry.share.cpu_weight for entry in plan.assignments}
+
+
+def reasons(plan: Plan) -> dict[str, str]:
+    return {entry.job_id: entry.share.reason for entry in plan.assignments}
+
+
+# --- Who runs ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_job_that_needs_least_runs_and_the_others_keep_a_floor() -> None:
+    plan = plan_of(known("a", "long"), known("b", "short"), known("c", "long"))
+    assert weights(plan) == pytest.approx({"b": 0.98, "a": 0.01, "c": 0.01})
+    assert reasons(plan)["b"] == (
+        "runs now, worth most per CPU second: tier 1 in about 3.8 s to 4.2 s of CPU time, "
+        "going by earlier runs of the same program; 98% of the node"
+    )
+    assert reasons(plan)["c"].startswith("its turn comes after 2 others: tier 1 in about 38 s to 42 s of CPU time")
+
+
+def test_as_many_run_as_there_are_cores() -> None:
+    plan = plan_of(*(known(name, "short") for name in "abc"), known("d", "long"), nodes=[node(cpu_cores=3.0)])
+    assert weights(plan) == pytest.approx({"a": 0.98 / 3, "b": 0.98 / 3, "c": 0.98 / 3, "d": 0.02})
+
+
+def test_without_anything_known_the_first_come_is_the_first_served() -> None:
+    jobs = [replace(job(name, cpu_cores=1.0), submitted_at=float(at)) for at, name in enumerate("cab")]
+    assert [entry.job_id for entry in plan_of(*jobs).assignments] == ["c", "a", "b"]
+
+
+def test_value_and_weight_count() -> None:
+    # The long one needs ten times the work: worth more only with more than ten times the value.
+    short = known("short", "short")
+    status = short.tiers[0]
+    for factor, first in ((5.0, "short"), (20.0, "long")):
+        valued = (replace(status, tier=replace(status.tier, value=factor)),)
+        assert plan_of(short, known("long", "long", tiers=valued)).assignments[0].job_id == first
+        assert plan_of(short, known("long", "long", tenant_weight=factor)).assignments[0].job_id == first
+
+
+def test_a_first_tier_comes_before_a_second() -> None:
+    seen = tuple(Observation(at, int(at), value, at) for at, value in ((1.0, 0.1), (4.0, 0.9)))
+    second = known("second", "short", tiers=tiers(0.9, 0.95, reached=1), observations=seen, cpu_seconds=4.0)
+    assert plan_of(second, known("first", "long")).assignments[0].job_id == "first"
+
+
+def test_a_deadline_that_can_just_be_met_hurries() -> None:
+    # Both need the same; one has 50 s left for its 40.
+    status = known("x", "long").tiers[0]
+    urgent = replace(status, tier=replace(status.tier, deadline_seconds=1050.0))
+    missed = replace(status, tier=replace(status.tier, deadline_seconds=1001.0))
+    assert plan_of(known("a", "long"), known("b", "long", tiers=(urgent,))).assignments[0].job_id == "b"
+    assert plan_of(known("a", "long"), known("b", "long", tiers=(missed,))).assignments[0].job_id == "a"
+
+
+def test_a_new_job_keeps_a_larger_floor() -> None:
+    old = known("old", "long", observations=reports(0.1, 0.2), cpu_seconds=2.0)
+    plan = plan_of(known("front", "short"), old, known("new", "long"))
+    assert weights(plan)["new"] == pytest.approx(2 * weights(plan)["old"])
+
+
+def test_a_small_difference_does_not_change_the_order() -> None:
+    policy = UtilityPolicy(UNGUARDED)
+    history = {"a": past((1, 0.1), (10, 0.9), (11, 0.95)), "b": past((1, 0.1), (9, 0.9), (10, 0.95))}
+    first, second = known("first", "a"), known("second", "b")
+    alone = replace(snapshot([first], [node(cpu_cores=1.0)]), history=history)
+    _, state = policy.plan(alone, policy.initial_state())
+    both = replace(alone, jobs=(first, second))
+    assert policy.plan(both, state)[0].assignments[0].job_id == "first"
+    assert policy.plan(both, policy.initial_state())[0].assignments[0].job_id == "second"
+
+
+def test_a_job_that_cannot_use_its_cores_leaves_room_for_another() -> None:
+    # Asks for two cores; in front since 1000 it used half of one.
+    wide = replace(job("wide", cpu_cores=2.0), workload="short")
+    policy = UtilityPolicy(UNGUARDED)
+    seen = replace(
+        snapshot([wide, known("next", "long"), known("other", "long")], [node(cpu_cores=2.0)]), history=HISTORY
+    )
+    plan, state = policy.plan(seen, policy.initial_state())
+    assert weights(plan) == pytest.approx({"wide": 0.98, "next": 0.01, "other": 0.01})
+    used = tuple(Observation(1000.0 + at, at, 0.1 + 0.01 * at, 0.5 * at) for at in range(1, 6))
+    later = replace(wide, observations=used, cpu_seconds=2.5)
+    plan, _ = policy.plan(replace(seen, now=1010.0, jobs=(later, *seen.jobs[1:])), state)
+    # 0.6 of 2 cores are enough for it (a fifth to spare); the next one can use 1, the last one the remaining 0.4.
+    assert weights(plan) == pytest.approx({"wide": 0.3, "next": 0.5, "other": 0.2})
+
+
+# --- Out of reach -----------------------------------------------------------------------------------------------------
+
+
+def flat(count: int, level: float = 0.5, *, then: tuple[float, ...] = ()) -> tuple[Observation, ...]:
+    return reports(*(level * (1 - math.exp(-index)) for index in range(count)), *then)
+
+
+def follow(policy: UtilityPolicy, state: UtilityState, counts: range) -> tuple[Plan, UtilityState]:
+    plan = Plan()
+    for count in counts:
+        hopeless = replace(job("hopeless", cpu_cores=1.0), observations=flat(count), cpu_seconds=float(count))
+        plan, state = policy.plan(snapshot([hopeless, known("other", "")], [node(cpu_cores=1.0)]), state)
+    return plan, state
+
+
+def test_a_tier_out_of_reach_is_told_loses_its_place_and_comes_back_on_progress() -> None:
+    policy = UtilityPolicy(UNGUARDED)
+    plan, state = follow(policy, policy.initial_state(), range(1, 40))
+    assert "tier 1 (target 0.9) looks out of reach" in plan.unreachable["hopeless"]
+    assert weights(plan) == pytest.approx({"other": 0.98, "hopeless": 0.02})
+    assert "goes on with 2.0% of the node until it makes progress" in reasons(plan)["hopeless"]
+    rising = replace(job("hopeless", cpu_cores=1.0), observations=flat(39, then=(0.6, 0.7)), cpu_seconds=50.0)
+    rising = replace(rising, observations=(*rising.observations[:-1], Observation(50.0, 50, 0.7, 50.0)))
+    plan, _ = policy.plan(snapshot([rising, known("other", "")], [node(cpu_cores=1.0)]), state)
+    assert plan.unreachable == {}
+
+
+def test_a_job_alone_keeps_the_node_though_its_tier_is_out_of_reach() -> None:
+    ladder = tiers(0.9, unreachable=[1])
+    plan = plan_of(job("hopeless", ladder=ladder, cpu_cores=1.0))
+    assert weights(plan) == {"hopeless": 1.0}
+    assert list(plan.unreachable) == ["hopeless"]
+
+
+# --- Nobody is sacrificed ---------------------------------------------------------------------------------------------
+
+
+def test_a_job_that_would_be_over_too_late_goes_first() -> None:
+    policy = UtilityPolicy(UtilitySettings(guard_ratio=1.5))
+    state = policy.initial_state()
+    done = known("done", "short", tiers=tiers(0.9, reached=1), submitted_at=0.0, continues=True, max_epochs=20)
+    done = replace(done, observations=reports(*(0.9,) * 10), cpu_seconds=10.0)
+    climbing = [known(f"climbing{number}", "long", submitted_at=0.0) for number in range(2)]
+    first = []
+    # It still needs 10 s; under equal sharing (a third of a core each) it would be over after 60 s: due at 90.
+    for now in range(0, 100, 5):
+        seen = replace(snapshot([done, *climbing], [node(cpu_cores=1.0)]), now=float(now), history=HISTORY)
+        plan, state = policy.plan(seen, state)
+        first.append((now, plan.assignments[0].job_id, plan.assignments[0].share.reason))
+    lifted = [now for now, name, _ in first if name == "done"]
+    assert lifted
+    assert 40 <= lifted[0] <= 85
+    assert all(
+        "goes first so that it is not over later than it should be" in why for _, name, why in first if name == "done"
+    )
+
+
+# --- Where ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_waiting_job_goes_where_least_is_before_it() -> None:
+    busy = [known(f"short{number}", "short", node_id="a") for number in range(2)]
+    long = known("long", "long", node_id="b")
+    new = replace(waiting_job("new"), workload="short")
+    nodes = [node("a", cpu_cores=1.0), node("b", cpu_cores=1.0)]
+    # On a it waits for 8 s, on b it goes before the long one.
+    plan = plan_of(*busy, long, new, nodes=nodes)
+    assert {entry.job_id: entry.node_id for entry in plan.assignments}["new"] == "b"
+
+
+def test_a_job_moves_to_a_node_that_idles_and_stays_there() -> None:
+    nodes = [node("a", cpu_cores=1.0), node("b", cpu_cores=1.0)]
+    jobs = [known(f"job{number}", "long", node_id="a", migratable=True) for number in range(3)]
+    policy = UtilityPolicy(UtilitySettings(guard_ratio=0.0))
+    state = policy.initial_state()
+    seen = replace(snapshot(jobs, nodes), history=HISTORY)
+    plan, state = policy.plan(seen, state)
+    moved = [entry for entry in plan.assignments if entry.node_id == "b"]
+    assert len(moved) == 1, "one migration a round"
+    assert moved[0].share.reason.startswith("moved from a to b, where 0 s of work are left against")
+    for now in range(1001, 1100, 3):
+        sent = moved[0].job_id
+        jobs = [
+            replace(each, node_id="b", migrations=1, migrated_at=1000.0) if each.id == sent else each for each in jobs
+        ]
+        plan, state = policy.plan(replace(seen, now=float(now), jobs=tuple(jobs)), state)
+        assert {entry.job_id: entry.node_id for entry in plan.assignments} == {each.id: each.node_id for each in jobs}
+
+
+def test_nothing_moves_where_that_is_switched_off_or_memory_is_short() -> None:
+    jobs = [known(f"job{number}", "long", node_id="a", migratable=True) for number in range(3)]
+    for nodes, settings in (
+        ([node("a", cpu_cores=1.0), node("b", cpu_cores=1.0)], UtilitySettings(migrate=False)),
+        ([node("a", cpu_cores=1.0), node("b", cpu_cores=1.0, memory_bytes=GIB // 2)], UtilitySettings()),
+    ):
+        plan = plan_of(*jobs, nodes=nodes, settings=settings)
+        assert {entry.node_id for entry in plan.assignments} == {"a"}
+
+
+# --- Endpoints --------------------------------------------------------------------------------------------------------
+
+
+def endpoint(name: str = "digits", **changes: Any) -> EndpointView:
+    view = EndpointView(name, "tenant", "node", objective_seconds=0.02, requests_per_second=50.0, cpu_cores_used=0.25)
+    return replace(view, **changes)
+
+
+def test_jobs_run_on_the_cores_that_answers_leave() -> None:
+    # Answers use one core of two: one job of one core runs, though no endpoint is limited.
+    jobs = [known("a", "short"), known("b", "long")]
+    plan = plan_of(*jobs, nodes=[node(cpu_cores=2.0)], endpoints=(endpoint(cpu_cores_used=1.0),))
+    assert plan.endpoint_shares == {}
+    assert weights(plan) == pytest.approx({"a": 0.98, "b": 0.02})
+    alone = plan_of(*jobs, nodes=[node(cpu_cores=2.0)])
+    assert weights(alone) == pytest.approx({"a": 0.5, "b": 0.5})
+
+
+def test_a_job_does_not_take_its_endpoint_where_another_one_needs_the_node() -> None:
+    # Together they would want 1.6 cores of two; the node that answers for it already is as bad for none.
+    views = (endpoint("a", node_id="a", cpu_cores_used=0.8), endpoint("b", node_id="b", cpu_cores_used=0.8))
+    nodes = [node("a", cpu_cores=2.0), node("b", cpu_cores=2.0)]
+    for name in ("a", "b"):
+        job = known("x", "short", node_id="", movable=True, endpoint=name)
+        plan = plan_of(job, nodes=nodes, endpoints=views)
+        assert [entry.node_id for entry in plan.assignments] == [name]
+
+
+def test_endpoints_without_an_objective_are_left_alone() -> None:
+    plan = plan_of(known("a", "long"), endpoints=(endpoint(objective_seconds=None),))
+    assert plan.endpoint_shares == {}
+    assert weights(plan) == {"a": 1.0}
+
+
+# --- Learning ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_jobs_needed_becomes_what_is_expected_of_others() -> None:
+    policy = UtilityPolicy(UNGUARDED)
+    climbing = job("first", cpu_cores=1.0, ladder=tiers(0.9, 0.99))
+    _, state = policy.plan(snapshot([climbing, known("unknown", "")]), policy.initial_state())
+    before = state.held.records["unknown"].outlook.expected
+    reached = replace(
+        climbing, tiers=tiers(0.9, 0.99, reached=1), observations=reports(0.5, 0.95, cpu_per_report=100.0)
+    )
+    reached = replace(reached, cpu_seconds=200.0)
+    _, state = policy.plan(snapshot([reached, known("unknown", "")]), state)
+    _, state = policy.plan(snapshot([reached, known("unknown", "")]), state)
+    assert before < 20
+    assert state.held.records["unknown"].outlook.expected > 100
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"floor": 0}, {"floor": 1}, {"later_tiers": 2}, {"fits_per_pass": 0}, {"guard_ratio": -1}, {"prior_seconds": 0}],
+)
+def test_options_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"must be|may be"):
+        UtilitySettings(**wrong)
+
+
+def test_a_state_is_never_changed() -> None:
+    policy = UtilityPolicy()
+    seen: Snapshot = snapshot([known("a", "short"), known("b", "long")], [node(cpu_cores=1.0)])
+    _, state = policy.plan(seen, policy.initial_state())
+    copied = repr(state)
+    policy.plan(replace(seen, now=2000.0), state)
+    assert repr(state) == copied
