@@ -36,7 +36,7 @@ class Runtime(StrEnum):
 def main(
     runtime: Annotated[Runtime, typer.Option(help="Run jobs as processes or in containers.")] = Runtime.PROCESS,
     output: Annotated[Path, typer.Option(help="Folder for the report, the plot and the logs.")] = Path("demo-output"),
-    policy: Annotated[str, typer.Option(help="The scheduling policy.")] = "tradl",
+    policy: Annotated[str, typer.Option(help="The scheduling policy.")] = "utility",
     seconds_limit: Annotated[float, typer.Option(help="The jobs have to be done after so many seconds.", min=1)] = 240,
     rate: Annotated[float, typer.Option(help="Requests a second of the application, in total.", min=1)] = 60,
     results: Annotated[Path, typer.Option(help="Folder of result files, where the bars go.")] = RESULTS,

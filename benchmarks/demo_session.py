@@ -37,7 +37,7 @@ class DemoOptions:
 
     output: Path
     runtime: str = "process"
-    policy: str = "tradl"
+    policy: str = "utility"
     rate: float = 60.0
     seconds_limit: float = 240.0
     jobs: tuple[DemoJob, ...] = JOBS

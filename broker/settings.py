@@ -38,7 +38,7 @@ class BrokerSettings(BaseSettings):
     mqtt_url: str = ""
     mqtt_username: str = ""
     mqtt_password: str = Field(default="", repr=False)
-    policy: str = "tradl"
+    policy: str = "utility"
     policy_options: dict[str, bool | float | str] = Field(default_factory=dict)
     tenants: tuple[str, ...] = ("default",)
     interval_seconds: float = Field(default=2.0, gt=0, allow_inf_nan=False)

@@ -20,7 +20,7 @@ def up(
     mqtt_port: Annotated[int, typer.Option(help=f"Port of the embedded MQTT broker; {_PORT}")] = 0,
     mqtt_url: Annotated[str, typer.Option(help="MQTT broker to use instead, such as mqtt://127.0.0.1:1883.")] = "",
     policy: Annotated[
-        str, typer.Option(help="How shares are decided: tradl, utility, fair ... (a wrong name lists all).")
+        str, typer.Option(help="How shares are decided: utility, tradl, fair ... (a wrong name lists all).")
     ] = "",
     tenant: Annotated[list[str] | None, typer.Option(help="A tenant to make if it is missing; repeatable.")] = None,
     runtime: Annotated[

@@ -13,7 +13,7 @@ from tiercel.broker.settings import BrokerSettings
 
 def test_only_the_state_directory_is_needed(tmp_path: Path) -> None:
     settings = BrokerSettings(state_dir=tmp_path)
-    assert (settings.host, settings.broker_port, settings.policy) == ("127.0.0.1", 0, "tradl")
+    assert (settings.host, settings.broker_port, settings.policy) == ("127.0.0.1", 0, "utility")
 
 
 @pytest.mark.parametrize(
