@@ -14,7 +14,7 @@ from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView
 from tiercel.broker.scheduling.utility.devices import assignments_of, divide_node
 from tiercel.broker.scheduling.utility.guard import Claimant, late
 from tiercel.broker.scheduling.utility.moves import Move
-from tiercel.broker.scheduling.utility.outlook import JobRecord, next_status
+from tiercel.broker.scheduling.utility.outlook import JobRecord, delivering_status, next_status
 from tiercel.broker.scheduling.utility.reasons import Standing, sentence
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 
@@ -105,7 +105,8 @@ class Pass:
         standings = []
         for job in jobs:
             entry, record = kept.get(job.id), self.records[job.id]
-            if entry is None or not entry.holds(record, in_front=job.id in self.front):
+            same_tiers = entry is not None and entry.job.tiers is job.tiers
+            if entry is None or not same_tiers or not entry.holds(record, in_front=job.id in self.front):
                 entry = self._standing(job, record, node)
             standings.append(entry)
         names, spare = late(self._claimants(standings, node), self.now, cores)
@@ -172,9 +173,13 @@ class Pass:
                 needed = record.outlook.expected / min(cores, node.cpu_cores)
                 if left >= needed > 0:
                     worth *= 1 + self.settings.urgency * needed / left
+        delivering = delivering_status(job)
+        if delivering is not None:  # what is left to do for that tier is little, and nobody has anything of it before
+            value = delivering.tier.value * job.tenant_weight * self.settings.later_tiers ** (delivering.number - 1)
+            worth = max(worth, value / self.settings.delivery_cpu_seconds)
         if in_front:
             worth *= 1 + self.settings.hysteresis
-        return Standing(job, record, status, cores, worth, in_front=in_front, needs=needs)
+        return Standing(job, record, status, cores, worth, in_front=in_front, needs=needs, delivering=delivering)
 
 
 def share_out(

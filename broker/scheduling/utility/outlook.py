@@ -122,6 +122,14 @@ def next_status(job: JobView) -> TierStatus | None:
     return None
 
 
+def delivering_status(job: JobView) -> TierStatus | None:
+    """The easiest tier that is reached and not delivered yet, or None."""
+    for status in job.tiers:
+        if status.state is TierState.REACHED:
+            return status
+    return None
+
+
 def stage_of(job: JobView) -> int:
     """How many tiers are reached."""
     for index, status in enumerate(job.tiers):

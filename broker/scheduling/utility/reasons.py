@@ -25,6 +25,7 @@ class Standing:
         lifted: Its place among those that are late, or a large number.
         in_front: Whether it ran in front when that was found.
         needs: What it needs of CPU and accelerators, or None for a job that uses none.
+        delivering: Its tier that is reached and not delivered yet, if there is one.
     """
 
     job: JobView
@@ -35,6 +36,7 @@ class Standing:
     lifted: int = _NOT_LIFTED
     in_front: bool = False
     needs: Needs | None = None
+    delivering: TierStatus | None = None
 
     def holds(self, record: JobRecord, *, in_front: bool) -> bool:
         """Whether it would be found the same again: nothing new is held of the job, and time alone changes nothing."""
@@ -55,7 +57,8 @@ class Standing:
     def rank(self) -> tuple[bool, int, bool, float, float, str]:
         """Smaller comes first: late ones, then those with a tier within reach by worth, then those that are done."""
         hopeless = bool(self.record.unreachable)
-        return (hopeless, self.lifted, self.status is None, -self.worth, self.job.submitted_at, self.job.id)
+        is_done = self.status is None and self.delivering is None
+        return (hopeless, self.lifted, is_done, -self.worth, self.job.submitted_at, self.job.id)
 
 
 def sentence(standing: Standing, position: int, ahead: int, weight: float) -> str:
@@ -72,6 +75,8 @@ def sentence(standing: Standing, position: int, ahead: int, weight: float) -> st
     what = _outlook(standing)
     if standing.is_late and position < ahead:
         return f"goes first so that it is not over later than it should be: {what}; {weight:.0%} of the node"
+    if position < ahead and standing.delivering is not None:
+        return f"hands over the model of its tier {standing.delivering.number} now; {weight:.0%} of the node"
     if position < ahead:
         return f"runs now, worth most per {_scarce(standing)}: {what}; {weight:.0%} of the node"
     others = f"{position} other{'s' if position > 1 else ''}"

@@ -22,6 +22,8 @@ class UtilitySettings:
         guard_ratio: Nobody shall need longer than this times what equal sharing would take; 0 switches that off.
         guard_margin: A job counts as late when it has less than this part of all its time to spare (or less than a
             second), >= 0.
+        delivery_cpu_seconds: What handing over the model of a tier takes, CPU seconds, > 0: about so many in a first
+            export, which loads the exporter.
         review_seconds: Fair shares and migrations are looked at when jobs come or go, else this often, >= 0.
         migrate: Whether running jobs may be sent to other nodes.
         migration_seconds: What a migration costs besides the job's start-up, CPU seconds, >= 0.
@@ -48,6 +50,7 @@ class UtilitySettings:
     urgency: float = 1.0
     guard_ratio: float = 1.5
     guard_margin: float = 0.1
+    delivery_cpu_seconds: float = 1.0
     review_seconds: float = 5.0
     migrate: bool = True
     migration_seconds: float = 2.0
@@ -87,8 +90,8 @@ class UtilitySettings:
         if min(*least, self.migration_seconds, self.cooldown_seconds, self.max_migrations) < 0:
             msg = "no option may be negative"
             raise ValueError(msg)
-        if min(self.prior_seconds, self.refit_growth, self.answers_per_value) <= 0:
-            msg = "prior_seconds, refit_growth and answers_per_value must be more than 0"
+        if min(self.prior_seconds, self.refit_growth, self.answers_per_value, self.delivery_cpu_seconds) <= 0:
+            msg = "prior_seconds, refit_growth, answers_per_value and delivery_cpu_seconds must be more than 0"
             raise ValueError(msg)
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.scheduling import GIB, job, node, reports, snapshot, tiers, waiting_job
-from tiercel.broker.domain.jobs import Observation
+from tiercel.broker.domain.jobs import Observation, TierState
 from tiercel.broker.scheduling.interface import CurvePoint, EndpointView, JobView, NodeView, PastRun, Plan, Snapshot
 from tiercel.broker.scheduling.utility.policy import UtilityPolicy, UtilityState
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
@@ -82,6 +82,42 @@ def test_a_first_tier_comes_before_a_second() -> None:
     seen = tuple(Observation(at, int(at), value, at) for at, value in ((1.0, 0.1), (4.0, 0.9)))
     second = known("second", "short", tiers=tiers(0.9, 0.95, reached=1), observations=seen, cpu_seconds=4.0)
     assert plan_of(second, known("first", "long")).assignments[0].job_id == "first"
+
+
+def test_a_job_keeps_its_place_until_its_model_is_handed_over() -> None:
+    """Moved aside when it has just reached its tier, a job would export at its floor: seconds later than need be."""
+    delivered, waits = tiers(0.5, 0.9, reached=1)
+    handing_over = (replace(delivered, state=TierState.REACHED), waits)
+    mine = known("a", "short", tiers=(delivered, waits))
+
+    assert weights(plan_of(mine, known("b", "short"))) == pytest.approx({"b": 0.98, "a": 0.02})
+    plan = plan_of(replace(mine, tiers=handing_over), known("b", "short"))
+    assert weights(plan) == pytest.approx({"a": 0.98, "b": 0.02})
+    assert reasons(plan)["a"] == "hands over the model of its tier 1 now; 98% of the node"
+
+
+def test_a_later_tier_is_handed_over_after_first_tiers_that_are_near() -> None:
+    first, second = tiers(0.5, 0.9, reached=2)
+    done = known("a", "short", tiers=(first, replace(second, state=TierState.REACHED)))
+
+    assert weights(plan_of(done, known("b", "short")))["b"] > 0.9
+    assert weights(plan_of(done, known("b", "long")))["a"] > 0.9
+
+
+def test_news_of_a_delivery_alone_moves_the_line() -> None:
+    delivered, waits = tiers(0.5, 0.9, reached=1)
+    mine, other = known("a", "short", tiers=(delivered, waits)), known("b", "short")
+    policy = UtilityPolicy(UNGUARDED)
+
+    def plan(now: float, *jobs: JobView, state: UtilityState) -> tuple[Plan, UtilityState]:
+        seen = replace(snapshot(jobs, [node(cpu_cores=1.0)]), history=HISTORY, now=now)
+        return policy.plan(seen, state)
+
+    handing_over = replace(mine, tiers=(replace(delivered, state=TierState.REACHED), waits))
+    before, state = plan(100.0, handing_over, other, state=policy.initial_state())
+    after, _ = plan(101.0, mine, other, state=state)
+    assert weights(before)["a"] > 0.9
+    assert weights(after)["b"] > 0.9
 
 
 def test_a_deadline_that_can_just_be_met_hurries() -> None:
