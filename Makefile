@@ -81,11 +81,17 @@ bench-scheduling: $(STAMP) ## Run the schedulers against each other with real tr
 	@$(BIN)/python -m benchmarks.scheduling run $(or $(BENCH_FLAGS),--minutes 25)
 
 .PHONY: bench-simulated
-bench-simulated: $(STAMP) ## Simulate every policy on many seeds, endpoints, the live trial, and large clusters
+bench-simulated: $(STAMP) ## Simulate every policy: many seeds, all tuned alike, endpoints, accelerators, the live trial, large clusters
 	@$(BIN)/python -m benchmarks.simulated_trial
 	@$(BIN)/python -m benchmarks.simulated_policies
 	@$(BIN)/python -m benchmarks.simulated_endpoints
+	@$(BIN)/python -m benchmarks.simulated_accelerators
+	@$(BIN)/python -m benchmarks.simulated_tuning
 	@$(BIN)/python -m benchmarks.simulated_scale
+
+.PHONY: gpu-check
+gpu-check: ## Measure training and serving on this machine's GPU, with its own python and torch (under 8 minutes)
+	@$(PYTHON) -m benchmarks.gpu_check $(GPU_FLAGS)
 
 .PHONY: bench-decisions
 bench-decisions: $(STAMP) ## Measure what one decision of each policy costs
