@@ -30,7 +30,8 @@ test: $(STAMP) ## Run every test (TEST_FLAGS="tests/unit -k tradl" for some)
 ifdef TEST_FLAGS
 	@$(BIN)/python -m pytest $(TEST_FLAGS)
 else
-	@$(BIN)/python -m pytest --numprocesses logical --dist loadfile -m "not alone"
+	@# in the order of folders: the end-to-end tests are few and long, and would otherwise come last, on one worker
+	@$(BIN)/python -m pytest --numprocesses logical --dist loadfile --no-loadscope-reorder -m "not alone"
 	@$(BIN)/python -m pytest -m alone
 endif
 

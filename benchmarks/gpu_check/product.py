@@ -23,6 +23,7 @@ from benchmarks.serving.colocation import live_body
 from tiercel import Client, Direction, JobInfo, JobSpec, JobState, Resources, Script, Tier, TierState
 
 POLICIES = ("fair", "utility")
+QUICK_POLICIES = ("utility",)
 TARGETS = (0.6, 0.9)
 """Tiers of the two jobs: of some 100 steps the first takes about half."""
 
@@ -99,7 +100,7 @@ class Bench:
 async def run(setting: Setting, findings: Findings) -> None:
     """Serving alone and a job alone, then all together under each policy."""
     alone: Trained | None = None
-    for policy in POLICIES:
+    for policy in QUICK_POLICIES if setting.quick else POLICIES:
         setting.tell(f"product: starting it with the policy {policy}, and a model to serve")
         async with _bench(policy, setting) as bench:
             if alone is None:

@@ -48,7 +48,7 @@ class ProcessTime:
         self.last_seen = max((sample.at for sample in news), default=since)
         if not since:
             return {}
-        news.sort(key=lambda sample: (sample.pid, sample.at))
+        news.sort(key=lambda sample: (sample.pid, sample.at, sample.percent))
         return {pid: _busy(list(of_one), since, elapsed_seconds) for pid, of_one in groupby(news, lambda one: one.pid)}
 
 

@@ -178,7 +178,18 @@ async def test_the_environment_is_minimal(start: Start) -> None:
     assert environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
     expected = {"PATH", "HOME", "LANG", "TIERCEL_RUN_DIR", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "PYTHONUNBUFFERED"}
     expected |= {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"}
-    extra = {"PWD", "HOSTNAME", "LC_CTYPE", "LD_LIBRARY_PATH", "OPENBLAS_CORETYPE", "TZ", "SHLVL", "_", "OLDPWD"}
+    extra = {
+        "NVIDIA_VISIBLE_DEVICES",
+        "PWD",
+        "HOSTNAME",
+        "LC_CTYPE",
+        "LD_LIBRARY_PATH",
+        "OPENBLAS_CORETYPE",
+        "TZ",
+        "SHLVL",
+        "_",
+        "OLDPWD",
+    }
     assert expected <= set(environment) <= expected | extra
 
 
