@@ -14,8 +14,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "Installing Tiercel and its tools into $(VENV) (once; a few minutes)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@# torch first and by exact version: a looser pin may pull gigabytes of CUDA libraries
-	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check "$$(grep '^torch==' constraints.txt)" -c constraints.txt
-	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[train,serve,research,dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' constraints.txt)" -c constraints.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train,serve,research,dev]'
 	@touch $(STAMP)
 
 .PHONY: install
