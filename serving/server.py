@@ -156,16 +156,21 @@ class Server:
             _logger.info("Leaving: requests in flight get %g s", settings.drain_timeout)
         finally:
             lifecycle.leave()
-            if self._handed_over:
-                await asyncio.gather(http.hand_over(settings.drain_timeout), grpc.stop(settings.drain_timeout))
-            else:
-                renewal.break_off()
-                grpc.set_ready(ready=False)
-            await asyncio.gather(http.stop(settings.drain_timeout), grpc.stop(settings.drain_timeout))
+            await self._drain(http, grpc, renewal)
             endpoints.close()
             executor.close()
             tasks.cancel_all()
             loader.close()
+
+    async def _drain(self, http: HttpServer, grpc: GrpcServer, renewal: Renewal) -> None:
+        """Let requests in flight finish, within bounds; callers of a process that was followed go to that one."""
+        patience = self._settings.drain_timeout
+        if self._handed_over:
+            await asyncio.gather(http.hand_over(patience), grpc.stop(patience))
+        else:
+            renewal.break_off()
+            grpc.set_ready(ready=False)
+        await asyncio.gather(http.stop(patience), grpc.stop(patience))
 
     def _sockets(self) -> Inheritance:
         """What to listen on: the predecessor's sockets, else new ones."""

@@ -95,7 +95,7 @@ class ServerProcesses:
                 raise UnavailableError(f"it ended with {self._process.returncode}: {self.last_words()}")
             if time.monotonic() > give_up:
                 raise UnavailableError(f"not ready after {self.launch.ready_seconds:.0f} s: {self.last_words()}")
-            time.sleep(POLL_SECONDS)
+            time.sleep(POLL_SECONDS)  # a server of somebody else's: it tells nobody when it is ready
 
     def last_words(self) -> str:
         """The last lines of its log as one."""
