@@ -76,8 +76,9 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
     ) -> None:
         """Serve one agent for as long as its stream lasts and its lease holds."""
         async with translated_errors(context):
-            require_node(context, self._tenancy)
+            # First, as a refusal that meets the hello on its way can end it on the agent's side with another status.
             hello = await _read_hello(request_iterator)
+            require_node(context, self._tenancy)
             known_runs = frozenset(run.run_id for run in hello.runs)
             actor, epoch = await self._system.connect_node(_node_from(hello), known_runs)
             welcome = nodes_pb2.Welcome(

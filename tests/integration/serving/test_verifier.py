@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
 from collections.abc import AsyncIterator
@@ -90,16 +91,28 @@ async def test_a_check_takes_what_cpu_nobody_wants_and_claims_some_where_that_is
     verifier: Verifier, tmp_path: Path
 ) -> None:
     check = asyncio.ensure_future(verify(verifier, endless(tmp_path)))
-    pid = verifier.pid
-    await until(lambda: [each.pid for each in psutil.Process(pid).children() if policy(each.pid) == os.SCHED_IDLE])
-    (modest,) = psutil.Process(pid).children()
-    modest.suspend()  # as good as other processes that leave it no CPU
-    await until(lambda: modest.pid not in [each.pid for each in psutil.Process(pid).children()])
-    (claiming,) = psutil.Process(pid).children()
-    await until(lambda: claiming.nice() == 5)
+    claiming = await lasting_reader(verifier)
     assert policy(claiming.pid) == os.SCHED_OTHER
     check.cancel()
     await verify(verifier, good(tmp_path))
+
+
+async def lasting_reader(verifier: Verifier) -> psutil.Process:
+    """The one process that reads the artefact, which no other takes the place of any more."""
+
+    def claiming() -> list[psutil.Process]:
+        found = []
+        for each in psutil.Process(verifier.pid).children():
+            with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
+                if policy(each.pid) == os.SCHED_IDLE:
+                    each.suspend()  # as good as other processes that leave it no CPU
+                elif each.nice() == 5:
+                    found.append(each)
+        return found
+
+    await until(claiming)
+    (reader,) = claiming()
+    return reader
 
 
 def policy(process: int) -> int:
@@ -123,8 +136,7 @@ async def test_an_artefact_that_kills_its_reader_is_refused(verifier: Verifier, 
     await verify(verifier, good(tmp_path))
     check = asyncio.ensure_future(verify(verifier, endless(tmp_path)))
     pid = verifier.pid
-    await until(lambda: psutil.Process(pid).children())
-    psutil.Process(pid).children()[0].kill()
+    (await lasting_reader(verifier)).kill()
     with pytest.raises(ArtefactRefusedError, match="the process that checked it died of signal 9"):
         await check
     assert verifier.pid == pid
@@ -136,8 +148,7 @@ async def test_a_verifier_that_dies_is_renewed(verifier: Verifier, tmp_path: Pat
     check = asyncio.ensure_future(verify(verifier, endless(tmp_path)))
     pid = verifier.pid
     assert pid is not None
-    await until(lambda: psutil.Process(pid).children())
-    (reader,) = psutil.Process(pid).children()
+    reader = await lasting_reader(verifier)
     psutil.Process(pid).kill()
     with pytest.raises(ArtefactRefusedError, match="the verifier died"):
         await check
@@ -159,8 +170,7 @@ async def test_a_verifier_that_died_between_two_checks_is_renewed(verifier: Veri
 async def test_a_check_whose_caller_leaves_does_not_answer_the_next_one(verifier: Verifier, tmp_path: Path) -> None:
     await verify(verifier, good(tmp_path))
     check = asyncio.ensure_future(verify(verifier, endless(tmp_path)))
-    await until(lambda: psutil.Process(verifier.pid).children())
-    (reader,) = psutil.Process(verifier.pid).children()
+    reader = await lasting_reader(verifier)
     check.cancel()
     with pytest.raises(asyncio.CancelledError):
         await check
