@@ -11,6 +11,7 @@ from typing import Any
 from tests.support.nodes_broker import (
     DEADLINE,
     AgentProcess,
+    Heard,
     ScriptedBroker,
     agent_process,
     wanted_delivery,
@@ -95,6 +96,7 @@ async def test_two_jobs_feed_variants_of_one_endpoint(broker: ScriptedBroker, tm
         ]
         await until(lambda: list(serving(broker).versions) == versions, seconds=DEADLINE)
         await agent.kill()
+    broker.heard = Heard()  # what the old one said of its server is of no use any more
     # A new agent and a new server find both.
     with agent_process(tmp_path / "state", broker.address):
         await settled(broker)
