@@ -86,7 +86,7 @@ class Server:
                 settings.max_reference_bytes,
             )
         )
-        workers = Workers(settings.inference_threads)
+        workers = Workers(settings.workers)
         executor = Batcher(workers, settings.max_pending, settings.max_pending_bytes, settings.max_queue_delay)
         try:
             async with asyncio.TaskGroup() as group:
@@ -131,7 +131,7 @@ class Server:
         metrics = Metrics(registry)
         _add_gauges(metrics, http, plane)
         add_metrics(routes, metrics)
-        descriptions = Descriptions(registry, settings.max_batch_rows, settings.inference_threads)
+        descriptions = Descriptions(registry, settings.max_batch_rows, settings.workers)
         add_descriptions(routes, descriptions)
         servicer = InferenceServicer(plane, lifecycle, tasks.start, descriptions, uploads, operators)
         grpc = GrpcServer(servicer, grpc_limits(settings), budget)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 from pathlib import Path
 
 from pydantic import Field, field_validator
@@ -25,7 +26,8 @@ class Settings(BaseSettings):
         lock_file: Held while the server lives.
         operator_token_file: Holds the token that operators send; only its owner may be able to read it.
         allow_remote: Listen on an address that is not loopback.
-        inference_threads: Models that may run at the same time off the event loop.
+        inference_threads: Models that may run at the same time off the event loop; 0 for one on each core that the
+            server may use. More than that would take the caches from each other.
         model_threads: Threads that one model may use.
         max_pending: Requests that may wait or run; more are refused.
         max_pending_bytes: Input bytes that may wait or run; more are refused.
@@ -73,7 +75,7 @@ class Settings(BaseSettings):
     lock_file: Path
     operator_token_file: Path | None = None
     allow_remote: bool = False
-    inference_threads: int = Field(default=2, ge=1, le=256)
+    inference_threads: int = Field(default=0, ge=0, le=256)
     model_threads: int = Field(default=1, ge=1, le=256)
     max_pending: int = Field(default=256, ge=1)
     max_pending_bytes: int = Field(default=256 * MEBIBYTE, ge=1)
@@ -110,6 +112,11 @@ class Settings(BaseSettings):
     def _check_providers(cls, value: str) -> str:
         read_order(value)
         return value
+
+    @property
+    def workers(self) -> int:
+        """Threads that run models."""
+        return self.inference_threads or len(os.sched_getaffinity(0))
 
     @property
     def is_loopback(self) -> bool:

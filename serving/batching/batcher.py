@@ -251,7 +251,7 @@ class Batcher:
                     self._wake = asyncio.get_running_loop().call_later(wait, self._dispatch)
                 break
             account, first = chosen
-            if not idle and not (account.waiting.is_full(first) and _is_short(first)):
+            if not idle and not (account.waiting.is_full(first) and _is_short(first, account.waiting.most_rows(first))):
                 break
             calls = account.waiting.take(first, now, first.session.estimate)
             turns.taken(account)
@@ -354,9 +354,9 @@ def batches_of(calls: Sequence[QueuedCall]) -> list[list[QueuedCall]]:
     return batches
 
 
-def _is_short(first: QueuedCall) -> bool:
-    """Whether a full batch ends so soon that the way over the event loop counts, so that it should be there before."""
-    return first.session.estimate(first.max_rows) <= _RUN_AHEAD_SECONDS
+def _is_short(first: QueuedCall, rows: int) -> bool:
+    """Whether a batch of so many ends so soon that the way over the event loop counts, so that it should be there."""
+    return first.session.estimate(rows) <= _RUN_AHEAD_SECONDS
 
 
 def _by_version(call: QueuedCall) -> int:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 HAND_OVER_SECONDS = 150e-6
 # A batch that is larger has to pay at least this fraction per row, since whoever is in it waits longer.
 _WORTH = 0.05
+# And where so many wait anyway, this one: how soon the queue is through is what counts there.
+_WORTH_IN_A_QUEUE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,15 @@ class LatencyProfile:
 
     def best_rows(self) -> int:
         """The smallest batch whose cost per row is about as low as that of any; larger ones would only wait longer."""
+        return self._cheapest(_WORTH)
+
+    def full_rows(self) -> int:
+        """The smallest batch that empties a queue about as fast as any, for where at least as many wait."""
+        return self._cheapest(_WORTH_IN_A_QUEUE)
+
+    def _cheapest(self, worth: float) -> int:
         costs = costs_per_row(self.rows, self.seconds)
-        bound = min(costs) * (1 + _WORTH)
+        bound = min(costs) * (1 + worth)
         return next(rows for rows, cost in zip(self.rows, costs, strict=True) if cost <= bound)
 
     def rows_within(self, budget: float) -> int:

@@ -58,8 +58,13 @@ class WaitingCalls:
         heads = [next(iter(line)) for lines in self._groups.values() for line in lines.values()]
         return min(heads, key=_rank) if heads else None
 
+    def most_rows(self, first: QueuedCall) -> int:
+        """Rows of the next batch with ``first`` at most: more in a queue that is longer than the largest batch."""
+        full = first.session.full_batch_rows
+        return full if self.rows >= full > first.max_rows else first.max_rows
+
     def is_full(self, first: QueuedCall) -> bool:
-        """Whether as many rows wait as the largest batch with ``first`` has, so that waiting would not add to it."""
+        """Whether as many rows wait as the next batch with ``first`` has, so that waiting would not add to it."""
         return first.key is None or self.rows >= first.max_rows
 
     def take(self, first: QueuedCall, now: float, estimate: Callable[[int], float]) -> list[QueuedCall]:
@@ -74,19 +79,19 @@ class WaitingCalls:
         key = (id(first.loaded), first.key)
         lines = self._groups[key]
         batch: list[QueuedCall] = []
-        rows, tightest, call = 0, first.deadline, first
-        relaxed = now + estimate(first.max_rows)
+        rows, tightest, call, most = 0, first.deadline, first, self.most_rows(first)
+        relaxed = now + estimate(most)
         while True:
             del lines[call.behind][call]
             self._left(key, lines, call)
             batch.append(call)
             rows += call.rows
             tightest = min(tightest, call.deadline)
-            if call.key is None or rows >= call.max_rows or not lines:
+            if call.key is None or rows >= most or not lines:
                 return batch
             call = min((next(iter(line)) for line in lines.values()), key=_rank)
             together = rows + call.rows
-            if together > call.max_rows:
+            if together > most:
                 return batch
             if min(tightest, call.deadline) < relaxed and min(tightest, call.deadline) < now + estimate(together):
                 return batch

@@ -22,6 +22,11 @@ def test_a_small_gain_is_not_worth_a_larger_batch() -> None:
     assert LatencyProfile((1, 2, 4), (0.010, 0.014, 0.0275)).best_rows() == 2
 
 
+def test_a_queue_is_worth_a_larger_batch_for_a_smaller_gain() -> None:
+    profile = LatencyProfile((1, 2, 4, 8), (0.010, 0.016, 0.0315, 0.0628))
+    assert (profile.best_rows(), profile.full_rows()) == (2, 4)
+
+
 def test_handing_over_counts_so_that_tiny_models_get_batches() -> None:
     tiny = HAND_OVER_SECONDS / 10
     assert LatencyProfile((1, 2, 4, 8), tuple(tiny * rows for rows in (1, 2, 4, 8))).best_rows() == 8

@@ -46,6 +46,16 @@ def test_a_call_of_more_rows_than_a_batch_has_runs_by_itself() -> None:
     assert taken(waiting) == [small]
 
 
+def test_a_queue_longer_than_the_largest_batch_is_run_in_largest_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = [call_of("m", max_rows=2, begin=index) for index in range(7)]
+    monkeypatch.setattr(calls[0].session, "full_batch_rows", 4)  # shared by all calls made like this
+    waiting = filled(*calls)
+    assert waiting.most_rows(calls[0]) == 4
+    assert taken(waiting) == calls[:4]
+    assert waiting.most_rows(calls[4]) == 2  # three are left
+    assert taken(waiting) == calls[4:6]
+
+
 def test_only_calls_of_one_version_and_one_key_run_together() -> None:
     calls = [
         call_of(name, key=key, begin=index) for index, (name, key) in enumerate(zip("aabaa", "xyxxy", strict=True))
