@@ -133,7 +133,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.qoe", description=__doc__)
     commands = parser.add_subparsers(required=True)
     compared = commands.add_parser("run", help="compare the schedulers")
-    compared.add_argument("--seeds", type=int, default=10, help="arrival sequences at each point")
+    compared.add_argument("--seeds", type=int, default=40, help="arrival sequences at each point")
     compared.add_argument("--requests", type=int, default=1500, help="about how many in each")
     compared.add_argument("--cases", type=int, default=40, help="small cases for each utility")
     compared.add_argument("--quick", action="store_true", help="a glance at it; nothing is written")

@@ -44,10 +44,8 @@ class Plan:
     def points(self, peer: Peer, model: str) -> list[tuple[Form, int]]:
         """Forms and numbers of connections to measure a server with."""
         forms = [form for form in peer.routes if form.kind in self.kinds]
-        if model == "lenet":
+        if model != "mlp":  # what gRPC costs shows where the model takes next to nothing
             forms = [form for form in forms if form is not Form.GRPC]
-        if model == "resnet":  # it runs so long that the way to it hardly counts: the shortest one will do
-            forms = [form for form in forms if form.kind == "binary"] or forms[:1]
         return [(form, connections) for form in forms for connections in self.connections.get(model, ())]
 
 
