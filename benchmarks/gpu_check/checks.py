@@ -40,7 +40,7 @@ _PRODUCT = {
 CHECKS = (
     Check("see", "the devices, as the node's agent sees them", 15, MappingProxyType({})),
     Check("pacing", "a training held to shares of a device's time", 105, MappingProxyType(_TRAINING)),
-    Check("memory", "a process that wants more memory than granted", 40, MappingProxyType(_TRAINING | _PROTOCOL)),
+    Check("memory", "a process that wants more memory than granted", 40, MappingProxyType(_TRAINING)),
     Check(
         "serving",
         "the inference server beside trainings",

@@ -43,6 +43,10 @@ async def run(setting: Setting, findings: Findings) -> None:
     stand_in = "" if setting.device == "cuda" else "a stand-in for the device's memory"
     held = told["held_bytes"] / told["limit_bytes"] * 100
     findings.add("memory held of its limit, asked for twice that", held, "%", "<= 100", stand_in)
+    if told["driver_bytes"] is not None:
+        whole = told["driver_bytes"] / told["limit_bytes"] * 100
+        note = f"{told['driver_bytes'] - told['held_bytes']:,} bytes are not PyTorch's: the CUDA context"
+        findings.add("the same by the driver's count", whole, "%", note=note)
     findings.add("the error says what to do", float(bool(told["sentence"])), "", "== 1", told["sentence"] or "no error")
     part = after.steps_per_second / before.steps_per_second * 100
     note = f"{before.steps_per_second:.1f} steps/s before, {during.steps_per_second:.1f} meanwhile"

@@ -7,14 +7,15 @@ memory PyTorch does not limit, a stand-in refuses as PyTorch's CUDA allocator do
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from tiercel.trainer_agent.devices.detect import detect
 from tiercel.trainer_agent.trainer.device_memory import CudaMemory, DeviceMemory, MemoryLimits
-from tiercel.v1 import common_pb2
 
 BLOCKS = 16
 """The limit in blocks; twice as many are asked for."""
@@ -60,8 +61,7 @@ def take_all(device: torch.device, limit_bytes: int) -> dict[str, Any]:
     """Take block after block until there is an error, or twice the limit is held."""
     stand_in = CpuStandIn() if device.type == "cpu" else None
     memory: DeviceMemory = stand_in or CudaMemory()
-    share = common_pb2.AcceleratorShare(id="0", fraction=1.0, memory_bytes=limit_bytes)
-    limits = MemoryLimits([share], memory)
+    limits = MemoryLimits([limit_bytes], memory)
     size = limit_bytes // BLOCKS
     blocks: list[torch.Tensor] = []
     sentence, error = "", ""
@@ -73,7 +73,23 @@ def take_all(device: torch.device, limit_bytes: int) -> dict[str, Any]:
                 blocks.append(torch.zeros(size, dtype=torch.uint8, device=device))
     except torch.OutOfMemoryError as reason:
         sentence, error = limits.explain(reason), type(reason).__name__
-    return {"limit_bytes": limit_bytes, "held_bytes": limits.held_bytes(), "error": error, "sentence": sentence}
+    return {
+        "limit_bytes": limit_bytes,
+        "held_bytes": limits.held_bytes(),
+        "driver_bytes": None if stand_in is not None else _held_by_driver(),
+        "error": error,
+        "sentence": sentence,
+    }
+
+
+def _held_by_driver() -> int | None:
+    """Bytes that the driver says this process holds, its CUDA context included; None where it does not say."""
+    found = detect()
+    try:
+        own = [reading.processes[os.getpid()] for reading in found.look() if os.getpid() in reading.processes]
+    finally:
+        found.close()
+    return max((use.memory_bytes for use in own), default=0) or None
 
 
 def main(arguments: Sequence[str]) -> None:

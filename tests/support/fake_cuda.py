@@ -11,12 +11,20 @@ class FakeCuda:
         free_at: When the device will have done all that was issued.
         made: How many events were made.
         held_bytes: Memory that the script holds on the device.
+        on_idle_stream: Whether the current stream is one on which nothing was issued.
+        has_failed: Whether a kernel has failed, after which CUDA answers everything with that error.
     """
 
     def __init__(self) -> None:
         self.now = self.free_at = 0.0
         self.made = 0
         self.held_bytes = 1 << 20
+        self.on_idle_stream = self.has_failed = False
+
+    def check(self) -> None:
+        """Raise what PyTorch raises, from whatever call, once a kernel has failed."""
+        if self.has_failed:
+            raise RuntimeError("CUDA error: device-side assert triggered")
 
     def issue(self, seconds: float) -> None:
         """Let the device do something as soon as it is free."""
@@ -32,7 +40,7 @@ class FakeCuda:
         return self.held_bytes
 
     def current_stream(self, index: int) -> int:
-        """There is one stream, so that its name does not matter."""
+        """Nothing is done with it but to record events on it, so that its name does not matter."""
         return index
 
     def Event(self, *, enable_timing: bool) -> FakeEvent:  # noqa: N802 - PyTorch's name
@@ -52,10 +60,12 @@ class FakeEvent:
     def record(self, stream: int) -> None:
         """Put it behind what was issued."""
         del stream
-        self.at = max(self._cuda.now, self._cuda.free_at)
+        self._cuda.check()
+        self.at = self._cuda.now if self._cuda.on_idle_stream else max(self._cuda.now, self._cuda.free_at)
 
     def query(self) -> bool:
         """Whether it has happened."""
+        self._cuda.check()
         return self.at is not None and self.at <= self._cuda.now
 
     def elapsed_time(self, end: FakeEvent) -> float:

@@ -35,7 +35,7 @@ class Accelerators:
         wall: Callable[[], float] = time.monotonic,
     ) -> None:
         self._holds_any = bool(shares)
-        self._memory = MemoryLimits(shares, memory)
+        self._memory = MemoryLimits([share.memory_bytes for share in shares], memory)
         self._pacer = DevicePacer(clocks, wall=wall)
         self._wall = wall
         self._told_at = wall() - USE_SECONDS

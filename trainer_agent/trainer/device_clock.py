@@ -7,13 +7,17 @@ later, and nobody waits for that here.
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import torch
+
+logger = logging.getLogger(__name__)
 
 SPANS_IN_FLIGHT: Final = 32
 """Spans that are remembered until the device has done them. A script that is further ahead than that is measured in
@@ -83,7 +87,8 @@ class CudaClock:
     The time between two events is what passed on the device: its own work, its waiting for other processes that have
     a turn, and the moments in which it waited for the script inside of a span. Work on other streams counts as far as
     the current stream waits for it. A device that the process has no memory on is left alone, since even an event
-    would make a context there.
+    would make a context there. One that fails is measured no more: the script hears of it from its own next call, and
+    what ends the run, its last words to the agent included, must not fail for want of a figure.
 
     Args:
         index: The device, as PyTorch numbers it in this process.
@@ -93,7 +98,7 @@ class CudaClock:
 
     def __init__(self, index: int, *, cuda: Any = torch.cuda, spans_in_flight: int = SPANS_IN_FLIGHT) -> None:
         self._index, self._cuda, self._spans_in_flight = index, cuda, spans_in_flight
-        self._in_use = False
+        self._in_use = self._has_failed = False
         self._began: Any = None
         self._in_flight: deque[tuple[Any, Any]] = deque()
         self._unused: list[Any] = []
@@ -102,16 +107,18 @@ class CudaClock:
     def begin(self) -> None:
         """See :class:`DeviceClock`."""
         if self._began is None and self._is_in_use():
-            self._began = self._record()
+            with self._while_it_works():
+                self._began = self._record()
 
     def end(self) -> None:
         """See :class:`DeviceClock`; a span stays open while too many are in flight."""
         if self._began is None:
             return
         self._collect()
-        if len(self._in_flight) < self._spans_in_flight:
-            self._in_flight.append((self._began, self._record()))
-            self._began = None
+        if self._began is not None and len(self._in_flight) < self._spans_in_flight:
+            with self._while_it_works():
+                self._in_flight.append((self._began, self._record()))
+                self._began = None
 
     def read(self) -> Reading:
         """See :class:`DeviceClock`."""
@@ -120,7 +127,7 @@ class CudaClock:
 
     def _is_in_use(self) -> bool:
         # To ask costs a tenth of a millisecond, so that a device that is in use once is not asked about again.
-        if not self._in_use:
+        if not (self._in_use or self._has_failed):
             self._in_use = bool(self._cuda.is_initialized() and self._cuda.memory_reserved(self._index) > 0)
         return self._in_use
 
@@ -130,9 +137,21 @@ class CudaClock:
         return event
 
     def _collect(self) -> None:
-        """Take in what the device has done; it does things in order."""
-        while self._in_flight and self._in_flight[0][1].query():
-            began, ended = self._in_flight.popleft()
-            self._busy_seconds += began.elapsed_time(ended) / 1000.0
-            self._spans += 1
-            self._unused += [began, ended]
+        """Take in what the device has done; a stream does things in order, and spans may begin and end on two."""
+        with self._while_it_works():
+            while self._in_flight and all(event.query() for event in self._in_flight[0]):
+                began, ended = self._in_flight.popleft()
+                self._busy_seconds += max(began.elapsed_time(ended), 0.0) / 1000.0
+                self._spans += 1
+                self._unused += [began, ended]
+
+    @contextlib.contextmanager
+    def _while_it_works(self) -> Iterator[None]:
+        """Whatever CUDA says inside, such as that a kernel failed long ago, it is asked nothing from then on."""
+        try:
+            yield
+        except RuntimeError as error:
+            logger.warning("the time of device %d is not measured any more: %s", self._index, error)
+            self._in_use, self._has_failed = False, True
+            self._began = None
+            self._in_flight.clear()

@@ -12,8 +12,6 @@ from typing import Final, Protocol
 
 import torch
 
-from tiercel.v1 import common_pb2
-
 logger = logging.getLogger(__name__)
 
 _MIB: Final = 1 << 20
@@ -68,26 +66,25 @@ class MemoryLimits:
     """Holds a process to what it was granted. A share of all memory, or of none, means no limit.
 
     Args:
-        shares: What was granted, in the order in which PyTorch numbers the devices.
+        granted: Bytes of each device, in the order in which PyTorch numbers them.
         memory: Of these devices.
     """
 
-    def __init__(self, shares: Sequence[common_pb2.AcceleratorShare], memory: DeviceMemory) -> None:
+    def __init__(self, granted: Sequence[int], memory: DeviceMemory) -> None:
         self._memory = memory
         self._limits: dict[int, int] = {}
         # A run that holds none need not wake the driver to learn that there is none.
-        self._count = min(len(shares), memory.device_count) if shares else 0
-        if self._count < len(shares):
+        self._count = min(len(granted), memory.device_count) if granted else 0
+        if self._count < len(granted):
             logger.warning(
                 "the job was granted %d accelerators, but PyTorch sees %d: see whether it was built for CUDA and fits "
                 "the driver",
-                len(shares),
+                len(granted),
                 self._count,
             )
-        for index, share in enumerate(shares[: self._count]):
-            if 0 < share.memory_bytes < _ALL * memory.total_bytes(index):
-                memory.limit(index, _for_tensors(share.memory_bytes) / memory.total_bytes(index))
-                self._limits[index] = share.memory_bytes
+        for index, size in enumerate(granted[: self._count]):
+            if 0 < size < _ALL * memory.total_bytes(index):
+                self._limit(index, size)
 
     def held_bytes(self) -> int:
         """What the process holds of the device on which it holds most."""
@@ -102,6 +99,14 @@ class MemoryLimits:
             f"out of accelerator memory: this job may hold {limits}; submit it with more accelerator memory, or make "
             "its batches smaller"
         )
+
+    def _limit(self, index: int, granted_bytes: int) -> None:
+        try:
+            self._memory.limit(index, _for_tensors(granted_bytes) / self._memory.total_bytes(index))
+        except RuntimeError as error:  # not every allocator that a script can put in place has limits
+            logger.warning("PyTorch sets no limit to the memory of device %d: %s", index, error)
+            return
+        self._limits[index] = granted_bytes
 
 
 def _for_tensors(granted_bytes: int) -> int:

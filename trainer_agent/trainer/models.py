@@ -65,19 +65,30 @@ def copy_model(model: nn.Module, weights: Weights) -> nn.Module:
     """A second model with the given weights, on the CPU and in evaluation mode.
 
     Compiled models and the ones wrapped for several devices are unwrapped. Working on a copy is what keeps an export
-    from touching the training: not a gradient, mode, buffer or attribute of the original changes.
+    from touching the training: not a gradient, mode, buffer or attribute of the original changes. It takes no memory
+    of an accelerator, of which the training may have all that there is.
     """
     memo: dict[int, Any] = {}
     for module in model.modules():
-        for value in vars(module).values():
-            # A result that the script keeps on a module cannot be deep-copied while it hangs in a graph.
-            if isinstance(value, torch.Tensor) and not value.is_leaf:
-                memo[id(value)] = value.detach().clone()
+        plain = [value for value in vars(module).values() if isinstance(value, torch.Tensor)]
+        for tensor in (*module.parameters(recurse=False), *module.buffers(recurse=False), *plain):
+            _copy_to_cpu(tensor, memo)
     duplicate = copy.deepcopy(model, memo)
     duplicate.load_state_dict(weights)
     while isinstance(inner := getattr(duplicate, "_orig_mod", None) or _wrapped(duplicate), nn.Module):
         duplicate = inner
     return duplicate.cpu().eval()
+
+
+def _copy_to_cpu(tensor: torch.Tensor, memo: dict[int, Any]) -> None:
+    """Put a copy on the CPU where :func:`copy.deepcopy` looks for one; it would make its own on the tensor's device.
+
+    Nor can it copy a result that the script keeps on a module, while that hangs in a graph.
+    """
+    if type(tensor) is nn.Parameter:
+        memo[id(tensor)] = nn.Parameter(tensor.detach().to("cpu", copy=True), tensor.requires_grad)
+    elif type(tensor) is torch.Tensor:
+        memo[id(tensor)] = tensor.detach().to("cpu", copy=True)
 
 
 def _wrapped(model: nn.Module) -> nn.Module | None:

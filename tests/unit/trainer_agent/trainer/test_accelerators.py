@@ -53,20 +53,20 @@ class Script:
 
 def test_a_part_of_the_memory_is_a_limit_and_all_of_it_is_none() -> None:
     memory = FakeMemory((0, 0, 0, 0))
-    MemoryLimits([share(20 * GIB + CONTEXT_BYTES), share(80 * GIB), share(0), share(79 * GIB)], memory)
+    MemoryLimits([20 * GIB + CONTEXT_BYTES, 80 * GIB, 0, 79 * GIB], memory)
     assert memory.limits == {0: 0.25}
 
 
 def test_the_context_comes_out_of_what_was_granted() -> None:
     memory = FakeMemory()
-    MemoryLimits([share(2 * CONTEXT_BYTES)], memory)
+    MemoryLimits([2 * CONTEXT_BYTES], memory)
     assert memory.limits == {0: CONTEXT_BYTES / (80 * GIB)}
-    MemoryLimits([share(CONTEXT_BYTES)], memory)
+    MemoryLimits([CONTEXT_BYTES], memory)
     assert memory.limits == {0: CONTEXT_BYTES / 2 / (80 * GIB)}, "something is left for tensors"
 
 
 def test_running_out_of_it_is_explained_by_the_limit() -> None:
-    limits = MemoryLimits([share(20 * GIB)], FakeMemory())
+    limits = MemoryLimits([20 * GIB], FakeMemory())
     sentence = limits.explain(torch.OutOfMemoryError("CUDA out of memory."))
     assert "20,480 MiB of device 0" in sentence
     assert "more accelerator memory" in sentence
@@ -74,16 +74,27 @@ def test_running_out_of_it_is_explained_by_the_limit() -> None:
 
 @pytest.mark.parametrize("error", [None, ValueError("something else")])
 def test_other_errors_are_not(error: BaseException | None) -> None:
-    assert MemoryLimits([share(20 * GIB)], FakeMemory()).explain(error) == ""
+    assert MemoryLimits([20 * GIB], FakeMemory()).explain(error) == ""
 
 
 def test_nor_is_running_out_of_memory_without_a_limit() -> None:
-    assert MemoryLimits([share(0)], FakeMemory()).explain(torch.OutOfMemoryError()) == ""
+    assert MemoryLimits([0], FakeMemory()).explain(torch.OutOfMemoryError()) == ""
+
+
+def test_an_allocator_without_limits_is_said_and_ends_no_script(caplog: pytest.LogCaptureFixture) -> None:
+    class Unlimited(FakeMemory):
+        def limit(self, index: int, fraction: float) -> None:
+            raise RuntimeError("this allocator does not support setMemoryFraction")
+
+    with caplog.at_level(logging.WARNING):
+        limits = MemoryLimits([20 * GIB], Unlimited())
+    assert "setMemoryFraction" in caplog.text
+    assert limits.explain(torch.OutOfMemoryError()) == "", "there is no limit to explain"
 
 
 def test_a_device_that_pytorch_does_not_see_is_said(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        MemoryLimits([share(20 * GIB)], FakeMemory(()))
+        MemoryLimits([20 * GIB], FakeMemory(()))
     assert "granted 1 accelerators, but PyTorch sees 0" in caplog.text
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from tests.support.fake_cuda import FakeCuda
@@ -59,3 +61,35 @@ def test_events_are_used_again() -> None:
         cuda.now = cuda.free_at
     assert clock.read().spans == 1000
     assert cuda.made <= 8
+
+
+def test_a_span_that_ends_on_an_idle_stream_is_known_once_its_beginning_is_and_takes_no_time_back() -> None:
+    cuda = FakeCuda()
+    clock = CudaClock(0, cuda=cuda)
+    cuda.issue(1.0)
+    clock.begin()
+    cuda.on_idle_stream = True
+    clock.end()
+    assert clock.read() == Reading(0.0, 0, 1)
+    cuda.now = cuda.free_at
+    assert clock.read() == Reading(0.0, 1, 0)
+
+
+@pytest.mark.parametrize("in_a_span", [False, True])
+def test_a_device_that_fails_is_measured_no_more_and_the_clock_itself_does_not_fail(
+    caplog: pytest.LogCaptureFixture, *, in_a_span: bool
+) -> None:
+    cuda = FakeCuda()
+    clock = CudaClock(0, cuda=cuda)
+    step(cuda, clock, 0.1)
+    cuda.now = cuda.free_at
+    before = clock.read()
+    step(cuda, clock, 0.1)
+    if in_a_span:
+        clock.begin()
+    cuda.has_failed = True
+    with caplog.at_level(logging.WARNING):
+        clock.end()
+        step(cuda, clock, 0.1)
+        assert clock.read() == before
+    assert caplog.text.count("device-side assert triggered") == 1

@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
@@ -77,6 +78,33 @@ def test_a_copied_model_has_the_given_weights_and_leaves_the_original_alone() ->
     assert model.last is last
     assert model.layer.weight.grad is gradient
     assert model.training
+
+
+def test_a_copy_takes_no_memory_of_the_device_that_the_model_is_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Tied(nn.Module):
+        """Two names for one parameter, a buffer, and a tensor that is neither."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Linear(3, 3)
+            self.second = nn.Linear(3, 3)
+            self.second.weight = self.first.weight
+            self.register_buffer("mean", torch.ones(3))
+            self.scale = torch.full((3,), 2.0)
+
+    def on_the_device(tensor: torch.Tensor, memo: dict[int, object]) -> torch.Tensor:
+        raise AssertionError(f"{tensor.shape} is copied where it is, not to the CPU, with {len(memo)} others")
+
+    model = Tied()
+    weights = copy_weights(model)
+    monkeypatch.setattr(torch.Tensor, "__deepcopy__", on_the_device)
+    monkeypatch.setattr(nn.Parameter, "__deepcopy__", on_the_device)
+    duplicate = copy_model(model, weights)
+    assert isinstance(duplicate, Tied)
+    assert duplicate.second.weight is duplicate.first.weight
+    for copied, original in ((duplicate.scale, model.scale), (duplicate.first.weight, model.first.weight)):
+        assert torch.equal(copied, original)
+        assert copied.data_ptr() != original.data_ptr()
 
 
 def test_a_model_wrapped_for_several_devices_is_unwrapped() -> None:
