@@ -29,6 +29,9 @@ def up(
     ] = None,
     node_id: Annotated[str, typer.Option(help="Name of this machine's node.")] = "local",
     cpu_cores: Annotated[float | None, typer.Option(help="Cores that jobs may use; all when left out.")] = None,
+    accelerators: Annotated[
+        str, typer.Option(help="auto for all there are (the default), none, or ids as nvidia-smi -L has them.")
+    ] = "",
 ) -> None:
     """Run a broker here, with an agent and an inference server beside it, until Ctrl-C.
 
@@ -53,6 +56,7 @@ def up(
         runtimes=tuple(runtime or ()),
         node_id=node_id,
         cpu_cores=cpu_cores,
+        accelerators=accelerators,
     )
     run_to_the_end(run_up(options))
 

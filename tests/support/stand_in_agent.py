@@ -30,6 +30,7 @@ def parse() -> argparse.Namespace:
         parser.add_argument(f"--{option}", required=True)
     parser.add_argument("--runtimes", default="process")
     parser.add_argument("--cpu-cores", type=float, default=1.0)
+    parser.add_argument("--accelerators", default="auto")
     return parser.parse_args()
 
 

@@ -156,6 +156,8 @@ class AgentKeeper:
             arguments += ["--runtimes", ",".join(options.runtimes)]
         if options.cpu_cores is not None:
             arguments += ["--cpu-cores", f"{options.cpu_cores:g}"]
+        if options.accelerators:
+            arguments += ["--accelerators", options.accelerators]
         return arguments
 
     def _last_words(self) -> str:

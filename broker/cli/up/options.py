@@ -22,6 +22,7 @@ class UpOptions:
         runtimes: What the node may run jobs with, the preferred first; empty for the agent's choice.
         node_id: Name of the node.
         cpu_cores: Cores that jobs may use; None for all.
+        accelerators: Those that jobs may use: ``auto``, ``none``, or ids with commas; empty for the agent's choice.
     """
 
     state_dir: Path
@@ -35,6 +36,7 @@ class UpOptions:
     runtimes: tuple[str, ...]
     node_id: str
     cpu_cores: float | None
+    accelerators: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -141,6 +142,14 @@ async def test_the_agent_is_started_again_when_it_dies(options: UpOptions) -> No
     log = Places(options.state_dir).agent_log.read_text()
     assert "node_id='n1'" in log
     assert "runtimes='process'" in log
+
+
+async def test_the_agent_is_told_which_accelerators_it_may_use(options: UpOptions) -> None:
+    async with keeping(replace(options, accelerators="GPU-1,GPU-2"), []):
+        await wait_agent(options)
+        await until(lambda: "agent started" in Places(options.state_dir).agent_log.read_text())
+
+    assert "accelerators='GPU-1,GPU-2'" in Places(options.state_dir).agent_log.read_text()
 
 
 async def test_the_agent_outlives_its_keeper_and_is_adopted(options: UpOptions) -> None:
