@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tiercel.broker.domain.endpoints import Endpoint
     from tiercel.broker.domain.jobs import Job, JobSpec
-    from tiercel.broker.domain.nodes import Node
+    from tiercel.broker.domain.nodes import Accelerator, Node
     from tiercel.broker.domain.tenants import Tenant
 
 
@@ -114,13 +114,15 @@ def home_of(spec: JobSpec, endpoint: Endpoint | None, jobs: Iterable[Job]) -> st
 
 
 def check_feasible(spec: JobSpec, nodes: Sequence[Node]) -> None:
-    """Check that one of the nodes could run the job if it were empty; without any node the job may well wait.
+    """Check that one of the nodes could run the job if it were empty and all of it were well.
+
+    Without any node the job may well wait, and so it may for an accelerator whose problem passes: an Xid, a reset.
 
     Raises:
         InvalidSpecError: None could; ``field`` names the first need that none of them meets.
     """
     left = [
-        NodeView(node.id, node.cpu_cores, node.memory_bytes, node.runtimes, node.images, node.accelerators)
+        NodeView(node.id, node.cpu_cores, node.memory_bytes, node.runtimes, node.images, _all_well(node.accelerators))
         for node in nodes
     ]
     for field, ask, words in _needs(spec):
@@ -162,8 +164,8 @@ def _needs(spec: JobSpec) -> tuple[tuple[str, JobView, Callable[[list[NodeView]]
             "resources.accelerators",
             devices,
             lambda nodes: (
-                f"{spec.resources.accelerators} are more than any node that could run it has in good order "
-                f"({max(sum(not each.problem for each in node.accelerators) for node in nodes)})"
+                f"{spec.resources.accelerators} are more than any node that could run it has "
+                f"({max(len(node.accelerators) for node in nodes)})"
             ),
         ),
         (
@@ -175,6 +177,10 @@ def _needs(spec: JobSpec) -> tuple[tuple[str, JobView, Callable[[list[NodeView]]
             ),
         ),
     )
+
+
+def _all_well(accelerators: Iterable[Accelerator]) -> tuple[Accelerator, ...]:
+    return tuple(replace(each, problem="") for each in accelerators)
 
 
 def _offered(nodes: list[NodeView]) -> str:

@@ -167,14 +167,8 @@ def without_leaving(node: NodeView, memory_bytes: int, devices: Iterable[str]) -
 # --- What a job needs of a node, and why none has it ----------------------------------------------------------------
 
 
-def has_accelerators(node: NodeView, job: JobView) -> bool:
-    """Whether the node has as many accelerators in good order as the job asks for."""
-    wanted = job.resources.accelerators
-    return not wanted or sum(not view.problem for view in node.accelerators) >= wanted
-
-
 def accelerators_are_large_enough(node: NodeView, job: JobView) -> bool:
-    """Whether as many of them have the memory that it asks for."""
+    """Whether the node has as many accelerators in good order, and with as much memory, as the job asks for."""
     wanted = job.resources
     if not wanted.accelerators:
         return True
@@ -182,25 +176,32 @@ def accelerators_are_large_enough(node: NodeView, job: JobView) -> bool:
     return sum(not view.problem and least <= view.memory_bytes for view in node.accelerators) >= wanted.accelerators
 
 
-def too_few_accelerators(job: JobView, nodes: Iterable[NodeView]) -> str:
-    """Why none of these nodes has enough accelerators for the job, in words for its tenant."""
-    asks = f"asks for {_count(job.resources.accelerators)}"
+def lacks_accelerators(job: JobView, nodes: Iterable[NodeView]) -> str:
+    """Why none of these nodes has the accelerators that the job asks for, in words for its tenant."""
     views = [node.accelerators for node in nodes]
     most = max((sum(not view.problem for view in each) for each in views), default=0)
-    problems = sorted({view.problem for each in views for view in each if view.problem})
+    devices = [view for each in views for view in each]
+    return _too_small(job, devices) if most >= job.resources.accelerators else _too_few(job, devices, most)
+
+
+def _too_few(job: JobView, devices: Iterable[Accelerator], most: int) -> str:
+    asks = f"asks for {_count(job.resources.accelerators)}"
+    problems = sorted({view.problem for view in devices if view.problem})
     because = f" ({problems[0]})" if problems else ""
     has = f"more than {most} in good order" if most else "one in good order"
     return f"{asks}; no node that could run it has {has}{because}"
 
 
-def too_small_accelerators(job: JobView, nodes: Iterable[NodeView]) -> str:
-    """Why none of these nodes has accelerators that are large enough, in words."""
-    views = [view for node in nodes for view in node.accelerators if not view.problem]
-    largest = max((view.memory_bytes for view in views), default=0)
-    asked = _gib(job.resources.accelerator_memory_bytes)
+def _too_small(job: JobView, devices: Sequence[Accelerator]) -> str:
+    largest = max((view.memory_bytes for view in devices if not view.problem), default=0)
+    least = job.resources.accelerator_memory_bytes
+    problems = sorted({view.problem for view in devices if view.problem and view.memory_bytes >= least})
+    because = f" (a larger one: {problems[0]})" if problems else ""
+    asked = _gib(least)
     each = " on each" if job.resources.accelerators > 1 else ""
     return (
         f"asks for {asked} of accelerator memory{each}; the largest accelerator that it could use has {_gib(largest)}"
+        f"{because}"
     )
 
 

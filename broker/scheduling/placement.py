@@ -17,9 +17,7 @@ from typing import Any
 from tiercel.broker.scheduling.devices import (
     Devices,
     accelerators_are_large_enough,
-    has_accelerators,
-    too_few_accelerators,
-    too_small_accelerators,
+    lacks_accelerators,
     waits_for_accelerators,
 )
 from tiercel.broker.scheduling.interface import JobView, NodeView, Snapshot
@@ -308,8 +306,7 @@ def _why_waiting(job: JobView, nodes: Sequence[NodeView], rooms: Sequence[_Room]
         (_has_image, lambda _: f"waits for a node that has the container image {job.image}"),
         (_has_cores, lambda left: f"asks for {job.resources.cpu_cores:g} cores; {_largest_cores(left)}"),
         (_is_large_enough, lambda left: f"asks for {_gib(job.resources.memory_bytes)} of memory; {_largest(left)}"),
-        (has_accelerators, lambda left: too_few_accelerators(job, left)),
-        (accelerators_are_large_enough, lambda left: too_small_accelerators(job, left)),
+        (accelerators_are_large_enough, lambda left: lacks_accelerators(job, left)),
     )
     for meets, sentence in needs:
         remaining = [node for node in nodes if meets(node, job)]

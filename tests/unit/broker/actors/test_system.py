@@ -17,6 +17,7 @@ from tiercel.broker.domain.errors import (
 )
 from tiercel.broker.domain.events import EndpointEvent, JobEvent, StateChanged
 from tiercel.broker.domain.jobs import JobState, Resources, TierState
+from tiercel.broker.domain.nodes import Accelerator
 from tiercel.broker.domain.tenants import Tenant
 from tiercel.broker.store.contract import Store
 
@@ -164,6 +165,15 @@ async def test_what_no_node_could_ever_run_is_refused(actors: Actors, spec: dict
     assert caught.value.message.startswith(f"{field}: ")
     assert await actors.system.jobs_of("alice", active_only=False) == []
     assert actors.system.endpoints_of("alice") == [], "nothing is created"
+
+
+async def test_an_accelerator_that_is_ill_may_be_waited_for(actors: Actors) -> None:
+    await actors.connect(make_node(accelerators=(Accelerator("GPU-1", "One", 8 * GIB, problem="lost"),)))
+    job = await submit(actors, resources=Resources(1.0, GIB, 1, 8 * GIB))
+    assert job.state is JobState.PENDING
+    for wanted in (Resources(1.0, GIB, 2), Resources(1.0, GIB, 1, 9 * GIB)):
+        with pytest.raises(InvalidSpecError, match=r"resources\.accelerator"):
+            await actors.system.submit(ALICE, make_spec(endpoint="b", resources=wanted), "")
 
 
 async def test_an_image_that_no_node_has_is_refused(actors: Actors) -> None:

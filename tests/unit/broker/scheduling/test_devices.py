@@ -113,6 +113,11 @@ def test_a_policy_of_its_own_preference_sees_only_nodes_with_room_on_their_devic
         (asking(waiting_job("j"), 2), [gpu_node(16)], "2 accelerators of one node; no node that could run it has more"),
         (asking(waiting_job("j")), [gpu_node(16, problem="lost")], "has one in good order (lost)"),
         (asking(waiting_job("j"), gib=17), [gpu_node(16)], "asks for 17.00 GiB of accelerator memory; the largest"),
+        (
+            asking(waiting_job("j"), gib=17),
+            [gpu_node(24, problem="lost", name="a"), gpu_node(16, name="b")],
+            "the largest accelerator that it could use has 16.00 GiB (a larger one: lost)",
+        ),
     ],
 )
 def test_a_job_that_no_node_has_devices_for_is_told_why(waiting: JobView, nodes: list[NodeView], words: str) -> None:
