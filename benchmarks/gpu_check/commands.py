@@ -35,31 +35,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _options(arguments)
     checks = [check for check in CHECKS if not options.only or check.name in options.only]
+    seconds = options.minutes * 60
+    teller, began = Teller(seconds), time.monotonic()
     known = facts.find()
     device = options.device or "cuda"
     if device == "cuda" and known["device"] is None:
         return _show_none(options, known, checks)
-    seconds = options.minutes * 60
-    setting = Setting(device, options.quick, _fresh(options.output), Teller(seconds).tell, known)
-    began = time.monotonic()
+    setting = Setting(device, options.quick, _fresh(options.output), teller.tell, known)
+    title = known["device"]["name"] if device == "cuda" else "CPU, in place of an accelerator"
+    found: dict[str, Findings] = {}
     try:
-        found = asyncio.run(_run(checks, setting, seconds))
+        asyncio.run(_run(checks, setting, seconds - (time.monotonic() - began), found))
     except (KeyboardInterrupt, asyncio.CancelledError):
         sys.stderr.write("Stopped before the end; nothing is left running.\n")
+        _show(options, title, _stopped(checks, found))
         return INTERRUPTED
-    title = known["device"]["name"] if device == "cuda" else "CPU, in place of an accelerator"
-    _write(options, setting, title, found, time.monotonic() - began)
+    # First what nothing can go wrong with.
     _show(options, title, found)
+    _write(options, setting, title, found, time.monotonic() - began)
     verdicts = {row.verdict for findings in found.values() for row in findings.rows}
     return MISSED if "FAILED" in verdicts or ("MISSED" in verdicts and device == "cuda") else 0
 
 
-async def _run(checks: Sequence[Check], setting: Setting, seconds: float) -> dict[str, Findings]:
+async def _run(checks: Sequence[Check], setting: Setting, seconds: float, found: dict[str, Findings]) -> None:
     task = asyncio.current_task()
     if task is not None:
         # As Ctrl-C: end what was started, then end.
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    return await run_checks(checks, setting, seconds)
+    await run_checks(checks, setting, seconds, found)
+
+
+def _stopped(checks: Sequence[Check], found: Mapping[str, Findings]) -> dict[str, Findings]:
+    """What was found until somebody stopped it, and what was not."""
+    told = {check.name: found.get(check.name, Findings()) for check in checks}
+    ended = list(found)[:-1]
+    for check in checks:
+        if check.name not in ended:
+            told[check.name].rows.append(Row(check.about, note="stopped before its end"))
+    return told
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -104,7 +117,11 @@ def _write(options: argparse.Namespace, setting: Setting, title: str, found: dic
     # What a CPU does in its place is no result of an accelerator.
     folder = options.results or (RESULTS if setting.device == "cuda" and not setting.quick else setting.folder)
     bars = [row.bar for row in rows if row.bar is not None]
-    path = write_result(NAME, command=COMMAND, figures=figures, bars=bars, folder=folder)
+    try:
+        path = write_result(NAME, command=COMMAND, figures=figures, bars=bars, folder=folder)
+    except OSError as error:
+        setting.tell(f"no result file could be written ({error}); give another folder with --results")
+        return
     setting.tell(f"written: {path}; logs are in {setting.folder}")
 
 

@@ -148,27 +148,42 @@ WHOLE_SECONDS = 450.0
 """All checks together, on a machine with an accelerator."""
 
 
-async def run_checks(checks: Sequence[Check], setting: Setting, seconds: float) -> dict[str, Findings]:
+async def run_checks(
+    checks: Sequence[Check], setting: Setting, seconds: float, found: dict[str, Findings] | None = None
+) -> dict[str, Findings]:
     """Run checks one after the other; none of them can break another, or take its time.
 
     Args:
         checks: In order.
         setting: For all of them.
         seconds: For all of them; each gets its part, and what those before it left over.
+        found: Where findings go, by check; there as they come, for whoever stops this in the middle.
     """
-    found: dict[str, Findings] = {}
+    found = {} if found is None else found
     end = time.monotonic() + seconds
     for number, check in enumerate(checks):
-        later = sum(other.seconds for other in checks[number + 1 :]) * seconds / sum(each.seconds for each in checks)
-        found[check.name] = await _run(check, setting, end - time.monotonic() - later)
+        later = kept_for(checks[number + 1 :], checks, seconds)
+        findings = found[check.name] = Findings()
+        await _run(check, setting, findings, end - time.monotonic() - later)
     return found
 
 
-async def _run(check: Check, setting: Setting, seconds: float) -> Findings:
-    findings = Findings()
+def kept_for(later: Sequence[Check], checks: Sequence[Check], seconds: float) -> float:
+    """Seconds that are kept for the checks that come later; those that cannot be run need none.
+
+    Args:
+        later: These.
+        checks: All of them.
+        seconds: For all of them.
+    """
+    needed = sum(check.seconds for check in later if not check.missing())
+    return needed * seconds / sum(check.seconds for check in checks)
+
+
+async def _run(check: Check, setting: Setting, findings: Findings, seconds: float) -> None:
     if missing := check.missing():
         findings.rows.append(Row(check.about, note=missing))
-        return findings
+        return
     setting.tell(f"{check.name}: {check.about}")
     limit = asyncio.timeout(seconds)
     try:
@@ -177,7 +192,6 @@ async def _run(check: Check, setting: Setting, seconds: float) -> Findings:
     except Exception as error:  # whatever breaks one check must not hide what the others find
         note = f"cut short after {seconds:.0f} s (--minutes)" if limit.expired() else explain(error)
         findings.rows.append(Row(check.about, note=note, failed=True))
-    return findings
 
 
 def explain(error: BaseException) -> str:

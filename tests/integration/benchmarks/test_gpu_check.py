@@ -81,8 +81,9 @@ async def test_stopping_it_in_the_middle_leaves_nothing_running(tmp_path: Path) 
         children = psutil.Process(process.pid).children(recursive=True)
         assert len(children) == 2
         process.send_signal(signal.SIGTERM)
-        _, errors = await process.communicate()
+        told, errors = await process.communicate()
     assert process.returncode == 130
+    assert b"stopped before its end" in told, "the table of what there is"
     assert b"nothing is left running" in errors
     gone, alive = psutil.wait_procs(children, timeout=30)
     assert (len(gone), alive) == (2, [])

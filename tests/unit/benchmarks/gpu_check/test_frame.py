@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from benchmarks.gpu_check.checks import CHECKS
-from benchmarks.gpu_check.frame import Check, CheckError, Findings, Row, Setting, run_checks
+from benchmarks.gpu_check.frame import Check, CheckError, Findings, Row, Setting, kept_for, run_checks
 
 Run = Callable[[Setting, Findings], Awaitable[None]]
 
@@ -82,6 +82,31 @@ async def test_what_is_not_installed_is_named_and_the_check_is_not_loaded(settin
     found = await run_checks([Check("no_such_check", "something", 1, needs)], setting, 60.0)
     assert found["no_such_check"].rows == [Row("something", note="needs: pip install no-such-package another-package")]
     assert verdicts(found["no_such_check"]) == ["not run"]
+
+
+def test_no_time_is_kept_for_what_cannot_be_run() -> None:
+    missing = Check("missing", "", 30, {"no_such_module": "no-such-package"})
+    checks = [Check("first", "", 20, {}), missing, Check("last", "", 50, {})]
+    assert kept_for(checks[1:], checks, 200.0) == 100.0
+    assert kept_for([missing], checks, 200.0) == 0.0
+
+
+async def test_who_stops_it_has_what_was_found_until_then(monkeypatch: pytest.MonkeyPatch, setting: Setting) -> None:
+    begun = asyncio.Event()
+
+    async def hangs(_setting: Setting, findings: Findings) -> None:
+        findings.add("before", 1.0, "s", "<= 2")
+        begun.set()
+        await asyncio.Event().wait()
+
+    found: dict[str, Findings] = {}
+    checks = [install(monkeypatch, "fine", fine), install(monkeypatch, "hangs", hangs)]
+    running = asyncio.create_task(run_checks(checks, setting, 60.0, found))
+    await begun.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert {name: verdicts(findings) for name, findings in found.items()} == {"fine": ["holds"], "hangs": ["holds"]}
 
 
 def test_a_figure_without_a_goal_is_only_told_and_one_that_is_missing_does_not_hold() -> None:
