@@ -24,6 +24,7 @@ from tiercel.broker.client.info import (
     VersionInfo,
 )
 from tiercel.broker.domain.endpoints import DelayWindow
+from tiercel.broker.domain.errors import InvalidSpecError
 from tiercel.broker.domain.jobs import Direction, JobSpec, JobState, Resources, Script, Tier, TierState
 from tiercel.broker.domain.shares import AcceleratorShare, Share
 from tiercel.v1 import common_pb2, jobs_pb2
@@ -32,7 +33,12 @@ _DIRECTIONS = {Direction.MAX: common_pb2.DIRECTION_MAX, Direction.MIN: common_pb
 
 
 def spec_to_wire(spec: JobSpec) -> common_pb2.JobSpec:
-    """The spec as it is sent."""
+    """The spec as it is sent.
+
+    Raises:
+        InvalidSpecError: A number is 0, which the wire takes for one that was left out; names it.
+    """
+    _refuse_zeros(spec)
     wire = common_pb2.JobSpec(
         name=spec.name,
         endpoint=spec.endpoint,
@@ -62,6 +68,22 @@ def spec_to_wire(spec: JobSpec) -> common_pb2.JobSpec:
     elif spec.module:
         wire.module = spec.module
     return wire
+
+
+def _refuse_zeros(spec: JobSpec) -> None:
+    numbers: dict[str, float | None] = {
+        "resources.cpu_cores": spec.resources.cpu_cores,
+        "resources.memory_bytes": spec.resources.memory_bytes,
+        "max_epochs": spec.max_epochs,
+        "report_timeout_seconds": spec.report_timeout_seconds,
+        "endpoint_objective_seconds": spec.endpoint_objective_seconds,
+    }
+    for index, tier in enumerate(spec.tiers):
+        numbers[f"tiers[{index}].value"] = tier.value
+        numbers[f"tiers[{index}].deadline_seconds"] = tier.deadline_seconds
+    for field, number in numbers.items():
+        if number == 0:
+            raise InvalidSpecError(f"{field}: is 0; give a number above 0, or leave it out", field=field)
 
 
 def job_from_wire(job: jobs_pb2.Job) -> JobInfo:

@@ -106,16 +106,8 @@ def parse_spec(values: Mapping[str, Any]) -> JobSpec:
         max_epochs=spec.max_epochs,
         report_timeout_seconds=spec.report_timeout_seconds,
         continue_after_last_tier=spec.continue_after_last_tier,
-        endpoint_objective_seconds=_objective(spec.endpoint_objective_seconds),
+        endpoint_objective_seconds=spec.endpoint_objective_seconds,
     )
-
-
-def _objective(seconds: float | None) -> float | None:
-    """The objective, unless it is 0: the wire would take that for none."""
-    if seconds == 0:
-        message = "endpoint_objective_seconds: 0 is no delay; give seconds above 0, or leave it out."
-        raise InvalidSpecError(message, field="endpoint_objective_seconds")
-    return seconds
 
 
 def _read(path: Path) -> dict[str, Any]:

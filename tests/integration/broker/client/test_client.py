@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -54,6 +56,28 @@ async def test_a_spec_arrives_as_it_was_given(client: Client, script: Script) ->
     assert sent.direction == common_pb2.DIRECTION_MIN
     assert [(tier.target, tier.value, tier.deadline_seconds) for tier in sent.tiers] == [(0.5, 1, 60), (0.1, 2, 0)]
     assert (await handle.refresh()).spec == SPEC
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"resources": Resources(cpu_cores=0.0)}, "resources.cpu_cores"),
+        ({"resources": Resources(memory_bytes=0)}, "resources.memory_bytes"),
+        ({"max_epochs": 0}, "max_epochs"),
+        ({"report_timeout_seconds": 0.0}, "report_timeout_seconds"),
+        ({"endpoint_objective_seconds": 0.0}, "endpoint_objective_seconds"),
+        ({"tiers": (Tier(0.5), Tier(0.1, value=0.0))}, "tiers[1].value"),
+        ({"tiers": (Tier(0.5, deadline_seconds=0.0),)}, "tiers[0].deadline_seconds"),
+    ],
+)
+async def test_a_number_that_is_0_does_not_pass_for_one_that_was_left_out(
+    client: Client, script: Script, changes: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(InvalidSpecError, match="is 0; give a number above 0") as caught:
+        await client.submit(replace(SPEC, **changes))
+
+    assert caught.value.field == field
+    assert script.submitted == []
 
 
 async def test_submitting_is_repeated_under_one_key(client: Client, script: Script) -> None:

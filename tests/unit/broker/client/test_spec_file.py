@@ -97,7 +97,6 @@ def test_flags_replace_fields_of_the_file(tmp_path: Path) -> None:
         ({"resources": {"accelerators": 1, "accelerator_memory": "half"}}, "resources.accelerator_memory", "byte"),
         ({"resources": {"cpu_cores": "all"}}, "resources.cpu_cores", "number"),
         ({"max_epoch": 3}, "max_epoch", "no field"),
-        ({"endpoint_objective_seconds": 0}, "endpoint_objective_seconds", "0 is no delay"),
         ({"endpoint_objective_seconds": "soon"}, "endpoint_objective_seconds", "number"),
         ({"script": "missing.py"}, "script", "cannot be read"),
         ({"arguments": "--seed 1"}, "arguments", "list"),
