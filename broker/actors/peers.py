@@ -111,7 +111,7 @@ class Peers(Protocol):
         ...
 
     def retire_job(self, job_id: str) -> None:
-        """Tell everybody that a job is over."""
+        """Let the actor of a job that is over end."""
         ...
 
     def observe_node(self, node_id: str, view: NodeView | None) -> None:

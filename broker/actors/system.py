@@ -265,6 +265,13 @@ class System:
         actor = self._jobs.get(run_id.rpartition("-")[0])
         return actor is not None and actor.job.is_moving and (actor.job.node_id, actor.job.run_id) == (node_id, run_id)
 
+    def needs_checkpoint(self, run_id: str) -> bool:
+        """Whether the job of a run may go on from the run's checkpoint: it is being moved, or goes on already."""
+        actor = self._jobs.get(run_id.rpartition("-")[0])
+        return actor is not None and (
+            (actor.job.is_moving and actor.job.run_id == run_id) or actor.job.carried_run == run_id
+        )
+
     def carried_run_of(self, node_id: str, run_id: str) -> str:
         """The earlier run from whose checkpoint a run of the node goes on, or empty."""
         actor = self._jobs.get(run_id.rpartition("-")[0])

@@ -60,6 +60,8 @@ async def take_in(
         while (request := await _next(read)) is not None:
             writer.write(request.data)
         await asyncio.to_thread(writer.finish)
+    if not system.needs_checkpoint(header.run_id):  # its job ended meanwhile, and nobody would ever drop it
+        store.drop(header.run_id.rpartition("-")[0])
 
 
 async def find_for(request: nodes_pb2.FetchCheckpointRequest, system: System, store: CheckpointStore) -> Checkpoint:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, BinaryIO, Self
@@ -133,7 +134,8 @@ class CheckpointWriter:
 
     def __init__(self, folder: Path, job_id: str, checkpoint: Checkpoint) -> None:
         self._target = folder / job_id
-        self._scratch = folder / f".{job_id}.{os.getpid()}.part"
+        # A name of its own: an agent tries again while what it sent before may still be on its way in.
+        self._scratch = folder / f".{job_id}.{secrets.token_hex(4)}.part"
         self._checkpoint = checkpoint
         self._left = list(checkpoint.files)
         self._file: BinaryIO = self._scratch.open("wb")

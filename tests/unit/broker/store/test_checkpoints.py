@@ -56,6 +56,19 @@ def test_a_job_has_one_checkpoint_the_newest(store: CheckpointStore) -> None:
         list(store.read("j1-1"))
 
 
+def test_what_was_given_up_takes_nothing_along_of_what_comes_instead(store: CheckpointStore) -> None:
+    """An agent that waits no longer tries again, while the broker still has what it sent first."""
+    files = [described("a", b"content")]
+    first = store.begin("j1-1", files)
+    with first:
+        first.write(b"con")
+        second = store.begin("j1-1", files)
+    with second:
+        second.write(b"content")
+        second.finish()
+    assert b"".join(store.read("j1-1")) == b"content"
+
+
 @pytest.mark.parametrize(
     ("pieces", "words"),
     [
