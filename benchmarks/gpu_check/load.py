@@ -48,12 +48,11 @@ class EvenLoad(Load):
         await self.run([number / self._rate for number in range(count)])
         return [self.delays.get(number) for number in range(count)]
 
-    def answered(self, status: int, since_due: float, since_sent: float) -> None:
+    def answered(self, status: int, due: float, sent: float, at: float) -> None:
         """See :class:`~benchmarks.serving.open_loop.Load`."""
-        super().answered(status, since_due, since_sent)
+        super().answered(status, due, sent, at)
         if status == 200 and self._first_due is not None:
-            due = time.perf_counter() - since_due
-            self.delays[round((due - self._first_due) * self._rate)] = since_due
+            self.delays[round((due - self._first_due) * self._rate)] = at - due
 
     def _send(self, due: float) -> None:
         if self._first_due is None:

@@ -85,8 +85,7 @@ class Caller(asyncio.Protocol):
         """httptools: the answer is whole."""
         if self._due is None:
             return
-        now = time.perf_counter()
-        self._load.answered(self._parser.get_status_code(), now - self._due, now - self._sent)
+        self._load.answered(self._parser.get_status_code(), self._due, self._sent, time.perf_counter())
         self._due = None
         if not self._parser.should_keep_alive():
             self._close()
@@ -143,14 +142,14 @@ class Load:
                 await asyncio.wait_for(self._idle.wait(), CLOSE_SECONDS)
         return self.tally
 
-    def answered(self, status: int, since_due: float, since_sent: float) -> None:
-        """An answer came, so many seconds after its request was due and sent."""
+    def answered(self, status: int, due: float, sent: float, at: float) -> None:
+        """An answer came: when its request was due and sent, and when that was, in seconds of ``time.perf_counter``."""
         self._ended()
         self.tally.statuses[status] += 1
         if status == 200:
-            self.tally.good.append(since_due)
+            self.tally.good.append(at - due)
         elif status in REFUSALS:
-            self.tally.refused.append(since_sent)
+            self.tally.refused.append(at - sent)
 
     def lost(self, caller: Caller) -> None:
         """A connection is gone; open another one unless all is over."""
