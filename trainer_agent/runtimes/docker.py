@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import math
@@ -33,6 +34,7 @@ _UNPRIVILEGED: Final = 65532
 _CALL: Final = aiohttp.ClientTimeout(total=60, sock_connect=10)
 _GREETING_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = 0.5
+_MOST_REFUSALS: Final = 10
 _FIRST_SIGNAL_CODE: Final = 128
 _LAST_SIGNAL: Final = 64
 _NOT_FOUND: Final = 404
@@ -123,7 +125,8 @@ class DockerRuntime:
         try:
             await container.start()
         except EngineError as error:
-            await _remove(container)
+            with contextlib.suppress(*EngineError):  # what is left of it goes when the agent starts the next time
+                await _remove(container)
             raise RunFailedError(_why_not_started(launch, error)) from error
         pid = await _find_pid(container)
         counters = find_counters(pid) if pid else None
@@ -246,10 +249,22 @@ class DockerRun:
         return self._counters.pids() if self._counters is not None else []
 
     async def close(self) -> None:
-        """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`."""
-        if not self._closed:
-            self._closed = True
-            await _remove(self._container)
+        """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`; an engine that is away is waited for."""
+        if self._closed:
+            return
+        self._closed = True
+        refusals = 0
+        while refusals < _MOST_REFUSALS:
+            try:
+                await _remove(self._container)
+            except EngineError as error:
+                # One that answers, and does not do it, will hardly change its mind.
+                refusals += isinstance(error, DockerError)
+                _log.info("the engine does not remove %s, asking again: %s", self.description, _sentence(error))
+                await asyncio.sleep(_RETRY_SECONDS)
+            else:
+                return
+        _log.error("%s could not be removed; the next start of the agent does it", self.description)
 
     async def _ask_engine(self) -> Usage | None:
         """What the engine measured last; it takes up to a second to say."""
