@@ -88,7 +88,7 @@ class BrokerConnection:
         while True:
             try:
                 await self._stream()
-            except (AgentError, aio.AioRpcError, asyncio.InvalidStateError, OutboxFullError, TimeoutError) as error:
+            except (AgentError, aio.AioRpcError, asyncio.InvalidStateError, OutboxFullError, OSError) as error:
                 self._complain_once(error)
             await asyncio.sleep(self._backoff.next_seconds())
 

@@ -139,8 +139,7 @@ class Deliveries:
                 await asyncio.to_thread(self._repository.list_variants, wanted.endpoint)
                 await self._loader.load(wanted.endpoint)
             await self._loader.load(model)
-        entry = entry.delivered(time.time_ns())
-        await self._enter(entry)
+        await self._enter_outcome(entry.delivered(time.time_ns()))
         _log.info("delivery %s answers as %s version %d", wanted.delivery_id, model, wanted.version)
 
     async def _fetch(self, wanted: nodes_pb2.WantedDelivery) -> LedgerEntry:
@@ -198,16 +197,24 @@ class Deliveries:
         entry = self._ledger.entry(wanted.delivery_id)
         if entry is not None:  # the names were found good, so that they may be used in a path
             await asyncio.to_thread(self._withdraw, wanted)
-        await self._enter(LedgerEntry(wanted.delivery_id, FAILED, reason=reason))
+        await self._enter_outcome(LedgerEntry(wanted.delivery_id, FAILED, reason=reason))
 
     def _withdraw(self, wanted: nodes_pb2.WantedDelivery) -> None:
         self._repository.withdraw(wanted.delivery_id, _place(wanted).model, wanted.version)
         if wanted.variant:
-            with contextlib.suppress(DeliveryFailedError):  # somebody else's file; the server leaves out what is gone
+            # Somebody else's file, or no room for ours; the server leaves out what is gone.
+            with contextlib.suppress(DeliveryFailedError, OSError):
                 self._repository.list_variants(wanted.endpoint)
 
-    async def _enter(self, entry: LedgerEntry) -> None:
-        await asyncio.to_thread(self._ledger.enter, entry)
+    async def _enter_outcome(self, entry: LedgerEntry) -> None:
+        """Remember how a delivery ended, and say so.
+
+        A full disk changes nothing about that: at worst the agent's next life does the work again, under the same id.
+        """
+        try:
+            await asyncio.to_thread(self._ledger.enter, entry)
+        except OSError as error:
+            _log.error("delivery %s is %s, which cannot be written down: %s", entry.delivery_id, entry.stage, error)
         self._report(entry.status())
 
 

@@ -71,9 +71,12 @@ class EndedJobs:
         self._complained: set[str] = set()
 
     def note_ended(self, job_id: str) -> None:
-        """A job is over, and the broker knows."""
+        """A job is over, and the broker knows. Where the disk takes no note of it, its folder is kept."""
         if is_plain(job_id):
-            (self._notes / job_id).touch()
+            try:
+                (self._notes / job_id).touch()
+            except OSError as error:
+                _log.error("it cannot be noted that job %s is over, so that its folder stays: %s", job_id, error)
 
     def note_begun(self, job_id: str) -> None:
         """A run of a job begins."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -13,6 +14,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from tiercel.trainer_agent.errors import SetupError
 from tiercel.trainer_agent.files import write_atomically
 from tiercel.v1 import nodes_pb2
+
+_log = logging.getLogger(__name__)
 
 STAGED: Final = "staged"
 DELIVERED: Final = "delivered"
@@ -104,16 +107,23 @@ class Ledger:
             return list(self._entries.values())
 
     def enter(self, entry: LedgerEntry) -> None:
-        """Remember an entry, in place of an older one of the same delivery; durable on return."""
+        """Remember an entry, in place of an older one of the same delivery; durable on return.
+
+        Raises:
+            OSError: It is not durable, and remembered in this life alone.
+        """
         with self._lock:
             self._entries[entry.delivery_id] = entry
             self._write()
 
     def forget(self, delivery_id: str) -> None:
-        """Drop what is known of a delivery."""
+        """Drop what is known of a delivery; what the disk does not take now is dropped again in the next life."""
         with self._lock:
             if self._entries.pop(delivery_id, None) is not None:
-                self._write()
+                try:
+                    self._write()
+                except OSError as error:
+                    _log.error("the ledger %s cannot be written: %s", self._path, error)
 
     def _write(self) -> None:
         deliveries = {key: asdict(entry) for key, entry in self._entries.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Final
@@ -27,13 +28,13 @@ class RunLog:
         self.size = os.fstat(self._descriptor).st_size
 
     def append(self, data: bytes) -> None:
-        """Keep some output; beyond the limit nothing is kept but a line that says so."""
+        """Keep some output: what the disk takes of it, and of what is beyond the limit only a line that says so."""
         if self.size >= self._limit or self._descriptor < 0:
             return
         if len(data) > self._limit - self.size:
             data = data[: self._limit - self.size] + _NOTICE % self._limit
-        os.write(self._descriptor, data)
-        self.size += len(data)
+        with contextlib.suppress(OSError):  # a run must not end because its output finds no room
+            self.size += os.write(self._descriptor, data)
 
     def read(self, offset: int, limit: int) -> bytes:
         """At most ``limit`` bytes from ``offset`` on; none once the file was let go of."""

@@ -188,7 +188,7 @@ class RunTable:
         return job_id in self._lost_jobs
 
     def live_run_of_job(self, job_id: str) -> Run | None:
-        """The run of a job that has not ended, or None."""
+        """The run of a job that has not ended, the oldest of several, or None."""
         return next((run for run in self._live.values() if run.order.job_id == job_id), None)
 
     def progress_of(self, run_id: str) -> list[nodes_pb2.Progress]:
@@ -203,8 +203,13 @@ class RunTable:
             record = RunRecord(order.run_id, order.job_id, order.spec.runtime, ended=True, reason=error.message)
             self._enter_ended(record)
             return
-        self._ended_jobs.note_begun(order.job_id)
-        log = self._logs[order.run_id] = RunLog(self._places.log(order.run_id))
+        try:
+            self._ended_jobs.note_begun(order.job_id)
+            log = self._logs[order.run_id] = RunLog(self._places.log(order.run_id))
+        except OSError as error:
+            reason = f"The file for its output cannot be made: {error}."
+            self._enter_ended(RunRecord(order.run_id, order.job_id, runtime.name, ended=True, reason=reason))
+            return
         folder = self._places.job(order.job_id)
         run = Run(
             order,
@@ -275,12 +280,21 @@ class RunTable:
         return self._runtimes[wanted]
 
     async def _see_to(self, run: Run) -> None:
+        await self._wait_turn(run)
         record = await run.supervise()
         del self._live[run.run_id]
         self._note_loss(record)
         if not (record.lost or record.moved or run.run_id in self._may_go_on):
             self._over.add(run.run_id)
         self._enter_ended(record)
+
+    async def _wait_turn(self, run: Run) -> None:
+        """Wait until no earlier run of its job lives here, as one that the broker gave up may still do.
+
+        They have the same folder: the socket of one would take the other's place, and so would its checkpoint.
+        """
+        while self.live_run_of_job(run.order.job_id) is not run:
+            await self.changed.wait()
 
     def _enter_ended(self, record: RunRecord) -> None:
         self._ended[record.run_id] = record

@@ -193,6 +193,9 @@ class Run:
             record = await self._run()
         except RunFailedError as error:
             record = replace(self._record, ended=True, reason=error.message, log_tail=self.log.tail())
+        except OSError as error:
+            reason = f"The agent cannot look after it: {error}."
+            record = replace(self._record, ended=True, reason=reason, log_tail=self.log.tail())
         except Exception as error:
             # A defect in here must not take the other runs along.
             _log.exception("run %s was given up", self.run_id)
@@ -202,7 +205,7 @@ class Run:
             await self._let_go()
         if record.moved:
             interrupted = "its agent was restarted while it sent the checkpoint"
-            self._events.recorded(replace(record, carry_error=interrupted))
+            self._remember(replace(record, carry_error=interrupted))
             record = await self._carry(record)
         _log.info("run %s ended: code %s%s", self.run_id, record.exit_code, f", {record.reason}" * bool(record.reason))
         told, seen = self.accelerators.told_seconds, self.accelerators.seen_seconds
@@ -210,12 +213,21 @@ class Run:
             _log.info(
                 "run %s used %.1f s of an accelerator by its own count, %.1f s by samples", self.run_id, told, seen
             )
-        self._events.recorded(record)
+        self._remember(record)
         return record
+
+    def _remember(self, record: RunRecord) -> None:
+        """Have it kept how the run ended; where the disk does not take it, the agent knows it in this life alone."""
+        try:
+            self._events.recorded(record)
+        except OSError as error:
+            _log.error("the end of run %s cannot be written down: %s", self.run_id, error)
 
     async def _run(self) -> RunRecord:
         order = self.order
         check_run(order.run_id, order.job_id, order.spec.script.name)
+        if self._stop_asked.is_set():  # while it waited for its turn
+            raise RunFailedError(self._stop_reason)
         self._events.recorded(self._record)
         owner = self._runtime.owner
         await asyncio.to_thread(self._folder.prepare, token=self._token, script=order.script(), owner=owner)

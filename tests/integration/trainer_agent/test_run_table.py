@@ -1,0 +1,183 @@
+"""Runs of one node among each other, with a runtime that starts nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tests.support.until import until
+from tiercel.trainer_agent import run_records
+from tiercel.trainer_agent.checkpoint_carrier import CheckpointCarrier
+from tiercel.trainer_agent.files import write_atomically
+from tiercel.trainer_agent.job_retention import EndedJobs, Retention
+from tiercel.trainer_agent.limits.contract import CpuShare, Limits, Share, Usage
+from tiercel.trainer_agent.outbox import Reporter
+from tiercel.trainer_agent.reconciler import Phase
+from tiercel.trainer_agent.run_order import RunOrder
+from tiercel.trainer_agent.run_table import RunPlaces, RunTable
+from tiercel.trainer_agent.runs import StopPatience
+from tiercel.trainer_agent.runtimes.contract import Exit, Launch
+from tiercel.trainer_agent.supervision import Supervisor
+from tiercel.v1 import common_pb2
+
+
+class FakeRun:
+    """A run that ends when it is told to."""
+
+    description = "nothing"
+    record: Mapping[str, str | int | float] = {}
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.over = asyncio.Event()
+
+    async def output(self) -> AsyncIterator[bytes]:
+        await self.over.wait()
+        yield b"done\n"
+
+    async def wait(self) -> Exit:
+        await self.over.wait()
+        return Exit(0)
+
+    async def stop(self, grace_seconds: float) -> None:
+        del grace_seconds
+        self.asked.set()
+        await self.over.wait()
+
+    async def apply_share(self, share: CpuShare) -> None:
+        """Nobody uses it."""
+
+    async def usage(self) -> Usage:
+        return Usage()
+
+    def pids(self) -> list[int]:
+        return []
+
+    async def close(self) -> None:
+        self.over.set()
+
+
+class FakeRuntime:
+    """Remembers what it was asked to start."""
+
+    name = "process"
+    owner = None
+
+    def __init__(self) -> None:
+        self.runs: dict[str, FakeRun] = {}
+
+    async def start(self, launch: Launch) -> FakeRun:
+        run = self.runs[launch.run_id] = FakeRun()
+        return run
+
+    async def images(self) -> Sequence[str]:
+        return ()
+
+    async def remove_leftovers(self, records: Sequence[Mapping[str, str | int | float]]) -> None:
+        """There are none."""
+
+    async def close(self) -> None:
+        """There is nothing to let go of."""
+
+
+class FakeLimits:
+    """Paces nobody."""
+
+    def paces(self) -> Mapping[str, float]:
+        return {}
+
+
+def table_in(folder: Path, runtime: FakeRuntime, tasks: Supervisor) -> RunTable:
+    places = RunPlaces(folder)
+    return RunTable(
+        places,
+        {"process": cast("Any", runtime)},
+        cast("Limits", FakeLimits()),
+        Reporter(),
+        tasks,
+        StopPatience(),
+        CheckpointCarrier("n1", str, str, folder / "carried"),
+        EndedJobs(places.jobs, folder / "ended-jobs", Retention()),
+    )
+
+
+def order(run_id: str) -> RunOrder:
+    spec = common_pb2.JobSpec(module="program", metric="accuracy", direction=common_pb2.DIRECTION_MAX)
+    return RunOrder(run_id, run_id.rpartition("-")[0], spec, Share(CpuShare(1.0)))
+
+
+def phase(table: RunTable, run_id: str) -> Phase:
+    return table.actual()[run_id].phase
+
+
+async def test_a_run_waits_until_its_jobs_earlier_run_is_gone_since_they_share_a_folder(tmp_path: Path) -> None:
+    """The broker gave the job up while the node was away, and began it again here while it still runs."""
+    runtime = FakeRuntime()
+    async with Supervisor() as tasks:
+        table = table_in(tmp_path, runtime, tasks)
+        table.start(order("job-1"))
+        await until(lambda: "job-1" in runtime.runs)
+        token = (tmp_path / "jobs" / "job" / "token").read_text()
+
+        table.stop("job-1", "the broker no longer wants it", may_go_on=True)
+        table.start(order("job-2"))
+        await runtime.runs["job-1"].asked.wait()
+        table.start(order("other-1"))
+        await until(lambda: "other-1" in runtime.runs)
+        assert "job-2" not in runtime.runs
+        assert (tmp_path / "jobs" / "job" / "token").read_text() == token
+
+        runtime.runs["job-1"].over.set()
+        await until(lambda: "job-2" in runtime.runs)
+        assert phase(table, "job-1") is Phase.ENDED
+        assert phase(table, "job-2") is Phase.ALIVE
+        tasks.cancel_all()
+
+
+async def test_a_run_that_is_stopped_while_it_waits_is_never_started(tmp_path: Path) -> None:
+    runtime = FakeRuntime()
+    async with Supervisor() as tasks:
+        table = table_in(tmp_path, runtime, tasks)
+        table.start(order("job-1"))
+        await until(lambda: "job-1" in runtime.runs)
+        table.start(order("job-2"))
+        table.stop("job-2", "the broker asked it to stop")
+
+        runtime.runs["job-1"].over.set()
+        await until(lambda: phase(table, "job-2") is Phase.ENDED)
+        assert list(runtime.runs) == ["job-1"]
+        (ended,) = (status for status in table.statuses() if status.run_id == "job-2")
+        assert ended.reason == "the broker asked it to stop"
+        tasks.cancel_all()
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Fills the disk on which the ends of runs are remembered."""
+
+    def write(path: Path, data: bytes) -> None:
+        if b'"ended": true' in data:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write_atomically(path, data)
+
+    return lambda: monkeypatch.setattr(run_records, "write_atomically", write)
+
+
+async def test_a_run_ends_on_a_full_disk_and_takes_nobody_along(tmp_path: Path, full_disk: Callable[[], None]) -> None:
+    runtime = FakeRuntime()
+    async with Supervisor() as tasks:
+        table = table_in(tmp_path, runtime, tasks)
+        for run_id in ("job-1", "other-1"):
+            table.start(order(run_id))
+        await until(lambda: len(runtime.runs) == 2)
+
+        full_disk()
+        runtime.runs["job-1"].over.set()
+        await until(lambda: phase(table, "job-1") is Phase.ENDED)
+        assert phase(table, "other-1") is Phase.ALIVE
+        tasks.cancel_all()

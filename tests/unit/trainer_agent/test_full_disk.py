@@ -1,0 +1,81 @@
+"""A disk without room: what is known stays known in this life of the agent, and nothing else ends."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tests.support.until import until
+from tiercel.trainer_agent import ledger as ledger_module
+from tiercel.trainer_agent.deliveries import Deliveries
+from tiercel.trainer_agent.ledger import DELIVERED, FAILED, STAGED, Ledger, LedgerEntry
+from tiercel.trainer_agent.model_repository import ModelRepository
+from tiercel.trainer_agent.run_log import RunLog
+from tiercel.trainer_agent.supervision import Supervisor
+from tiercel.v1 import nodes_pb2
+
+ENTRY = LedgerEntry("job-tier-1", STAGED, value=0.93, sha256="ab", exported_ns=1)
+WANTED = nodes_pb2.WantedDelivery(delivery_id="job-tier-1", run_id="job-1", endpoint="line", version=1, metric="score")
+
+
+class LoadsNothing:
+    """An inference server that takes whatever it is told to load."""
+
+    async def load(self, model: str) -> None:
+        """It answers."""
+
+
+def fill_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, data: bytes) -> None:
+        del path, data
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(ledger_module, "write_atomically", refuse)
+
+
+def test_a_delivery_is_forgotten_and_the_next_life_forgets_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "deliveries.json"
+    ledger = Ledger(path)
+    ledger.enter(ENTRY)
+    fill_the_disk(monkeypatch)
+    ledger.forget("job-tier-1")
+    assert ledger.entries() == []
+    assert Ledger(path).entries() == [ENTRY]
+
+
+@pytest.mark.parametrize(("files_are_there", "stage"), [(True, DELIVERED), (False, FAILED)])
+async def test_how_a_delivery_ended_is_reported_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files_are_there: bool, stage: str
+) -> None:
+    ledger = Ledger(tmp_path / "deliveries.json")
+    ledger.enter(ENTRY)
+    repository = ModelRepository(tmp_path / "models")
+    if files_are_there:
+        repository.staged("job-tier-1").mkdir(parents=True)
+    heard: list[nodes_pb2.DeliveryStatus] = []
+    async with Supervisor() as tasks:
+        deliveries = Deliveries(
+            ledger=ledger,
+            repository=repository,
+            runs=cast("Any", None),  # the model is here already
+            loader=LoadsNothing(),
+            report=heard.append,
+            tasks=tasks,
+        )
+        fill_the_disk(monkeypatch)
+        deliveries.start(WANTED)
+        await until(lambda: not deliveries.under_way())
+    assert heard[-1].stage == LedgerEntry("", stage).status().stage
+    assert deliveries.ended() == ["job-tier-1"]
+
+
+def test_output_that_finds_no_room_is_not_kept() -> None:
+    log = RunLog(Path("/dev/full"))
+    log.append(b"never")
+    assert log.size == 0
+    log.close()
