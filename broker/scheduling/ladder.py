@@ -23,3 +23,11 @@ def next_tier(job: JobView) -> TierStatus | None:
         if tier.state in _NOT_REACHED:
             return tier
     return None
+
+
+def delivering_tier(job: JobView) -> TierStatus | None:
+    """The easiest tier that is reached and not delivered yet; None when there is none."""
+    for tier in job.tiers:
+        if tier.state is TierState.REACHED:
+            return tier
+    return None

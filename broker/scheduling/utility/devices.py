@@ -119,7 +119,7 @@ def divide_node(
     claims = {entry.job.id: exploration if entry.is_new else 1.0 for entry in rest}
     grants = {entry.job.id: front.cores_of(entry) for entry in ahead}
     weights = _shared(grants, claims, capacity, floor)
-    hopeless = {entry.job.id for entry in standings if entry.record.unreachable}
+    hopeless = {entry.job.id for entry in standings if entry.is_hopeless}
     used = {entry.job.id: front.fraction_of(entry) for entry in ahead}
     fractions = {
         device: _device_shares(names, used, claims, hopeless, floor) for device, names in holders(held).items()
@@ -171,7 +171,7 @@ class _Front:
 
     def choose(self, standings: Sequence[Standing]) -> None:
         """Take in jobs until there is no CPU left, or nobody."""
-        eligible = [entry for entry in standings if not entry.record.unreachable] or list(standings)
+        eligible = [entry for entry in standings if not entry.is_hopeless] or list(standings)
         users = [entry for entry in eligible if self._uses_devices(entry)]
         for entry in sorted(users, key=_device_rank):
             for share in self.held[entry.job.id]:

@@ -7,20 +7,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
+from tiercel.broker.domain.jobs import TierStatus
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.accelerators import holders
 from tiercel.broker.scheduling.devices import Grant, grants
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView
+from tiercel.broker.scheduling.ladder import delivering_tier, next_tier
 from tiercel.broker.scheduling.utility.devices import assignments_of, divide_node
 from tiercel.broker.scheduling.utility.guard import Claimant, late
 from tiercel.broker.scheduling.utility.moves import Move
-from tiercel.broker.scheduling.utility.outlook import JobRecord, delivering_status, next_status
+from tiercel.broker.scheduling.utility.outlook import JobRecord
 from tiercel.broker.scheduling.utility.reasons import Standing, sentence
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 
 _NO_ROOM = 1e-9
 # So much of a node that its endpoints leave is not worth new weights for its jobs, which get it in any case.
 _LEFT_OVER = 0.02
+# Who has used so many times the CPU that a handing-over takes since it reached its tier, and has not handed the model
+# over, waits for something else: a trial of the new version, say, or the inference server.
+_HANDED_OVER_BY_THEN = 10.0
 # By so much of a node the cores that answers leave must differ for another number of jobs to run in front.
 _MOVES_THE_LINE = 0.1
 _ID = attrgetter("id")
@@ -159,8 +164,14 @@ class Pass:
         reserve = max(1.0, self.settings.guard_margin * (due - entry.job.submitted_at))
         return Claimant(entry.job.id, due, entry.record.to_end, min(entry.cores, node.cpu_cores), reserve)
 
+    def _handing_over(self, job: JobView, record: JobRecord, cores: float) -> TierStatus | None:
+        """The job's tier whose model it hands over with the CPU that it gets, if there is one."""
+        takes = self.settings.delivery_cpu_seconds * max(cores, 1.0)
+        used = record.seen_spent - record.reached_spent
+        return delivering_tier(job) if used <= _HANDED_OVER_BY_THEN * takes else None
+
     def _standing(self, job: JobView, record: JobRecord, node: NodeView) -> Standing:
-        status, in_front = next_status(job), job.id in self.front
+        status, in_front = next_tier(job), job.id in self.front
         needs = record.needs
         cores = needs.cores if needs is not None else max(min(record.usable, job.resources.cpu_cores), 1e-3)
         if status is None:
@@ -173,10 +184,11 @@ class Pass:
                 needed = record.outlook.expected / min(cores, node.cpu_cores)
                 if left >= needed > 0:
                     worth *= 1 + self.settings.urgency * needed / left
-        delivering = delivering_status(job)
+        delivering = self._handing_over(job, record, cores)
         if delivering is not None:  # what is left to do for that tier is little, and nobody has anything of it before
             value = delivering.tier.value * job.tenant_weight * self.settings.later_tiers ** (delivering.number - 1)
-            worth = max(worth, value / self.settings.delivery_cpu_seconds)
+            handing_over = value / self.settings.delivery_cpu_seconds
+            worth = handing_over if record.unreachable else max(worth, handing_over)
         if in_front:
             worth *= 1 + self.settings.hysteresis
         return Standing(job, record, status, cores, worth, in_front=in_front, needs=needs, delivering=delivering)
@@ -235,7 +247,7 @@ def _weights(
     standings: Sequence[Standing], capacity: float, cores: float, settings: UtilitySettings
 ) -> tuple[list[float], int]:
     """The weights of jobs in line, and how many of them are in front."""
-    eligible = sum(not entry.record.unreachable for entry in standings) or len(standings)
+    eligible = sum(not entry.is_hopeless for entry in standings) or len(standings)
     granted: list[float] = []
     left = cores
     for entry in standings[:eligible]:

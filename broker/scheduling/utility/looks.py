@@ -9,6 +9,7 @@ from operator import attrgetter, itemgetter
 
 from tiercel.broker.domain.jobs import Direction
 from tiercel.broker.scheduling.interface import JobView, PastRun, Snapshot
+from tiercel.broker.scheduling.ladder import reached_tiers
 from tiercel.broker.scheduling.learning_curves import Forecast, PastCurve, past_curves
 from tiercel.broker.scheduling.utility.outlook import (
     JobRecord,
@@ -17,7 +18,6 @@ from tiercel.broker.scheduling.utility.outlook import (
     prior_of,
     renewed,
     spent_by,
-    stage_of,
     staleness,
 )
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
@@ -74,7 +74,7 @@ def look(snapshot: Snapshot, held: Held, settings: UtilitySettings) -> tuple[Hel
         silent = known is not None and (known is job or _no_news(known, job))
         if silent and record is not None and not (learnt_since and record.rests_on_others):
             continue
-        if record is None or record.stage != stage_of(job):
+        if record is None or record.stage != reached_tiers(job):
             fresh.append(job)
             waiting.pop(name, None)
             continue

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from tiercel.broker.domain.jobs import Direction, TierState, TierStatus
 from tiercel.broker.scheduling.interface import JobView
+from tiercel.broker.scheduling.ladder import next_tier, reached_tiers
 from tiercel.broker.scheduling.learning_curves import (
     MIN_POINTS,
     Forecast,
@@ -26,7 +27,6 @@ from tiercel.broker.scheduling.learning_curves import (
 )
 from tiercel.broker.scheduling.speedup import Needs, needs_of
 
-_NOT_REACHED = frozenset({TierState.PENDING, TierState.UNREACHABLE})
 # From the work to one tier to that of the next, while nothing is known: small and large factors.
 _NEXT_TIER_FACTORS = (1.3, 2.0, 3.5)
 _REACH_MIN_REPORTS = 8
@@ -114,30 +114,6 @@ def spent_by(job: JobView) -> float:
     return min(job.cpu_seconds, 1e12) if job.cpu_seconds > 0 else 0.0
 
 
-def next_status(job: JobView) -> TierStatus | None:
-    """The easiest tier that is not reached, or None."""
-    for status in job.tiers:
-        if status.state in _NOT_REACHED:
-            return status
-    return None
-
-
-def delivering_status(job: JobView) -> TierStatus | None:
-    """The easiest tier that is reached and not delivered yet, or None."""
-    for status in job.tiers:
-        if status.state is TierState.REACHED:
-            return status
-    return None
-
-
-def stage_of(job: JobView) -> int:
-    """How many tiers are reached."""
-    for index, status in enumerate(job.tiers):
-        if status.state in _NOT_REACHED:
-            return index
-    return len(job.tiers)
-
-
 def staleness(job: JobView, record: JobRecord) -> float:
     """By what fraction the work behind a forecast has grown; 0 without a report since."""
     if not job.observations:
@@ -183,10 +159,10 @@ def new_record(
         settings: How forecasts are made.
         fit: Whether its own curve may be fitted now; else that is left for a later pass.
     """
-    stage, spent = stage_of(job), spent_by(job)
+    stage, spent = reached_tiers(job), spent_by(job)
     reached_spent = _spent_at_latest_tier(job, stage)
     forecast = _forecast(job, past, reached_spent, prior, settings, fit=fit)
-    status = next_status(job)
+    status = next_tier(job)
     told_before = ""
     if status is not None and status.state is TierState.UNREACHABLE:
         words = f"tier {status.number} (target {status.tier.target:.4g}) was out of reach before"
@@ -235,7 +211,7 @@ def _forecast(
     *,
     fit: bool,
 ) -> Forecast:
-    status = next_status(job)
+    status = next_tier(job)
     if status is None:
         return Forecast((), (), 1.0, Source.PRIOR)
     sign = 1.0 if job.direction is Direction.MAX else -1.0
@@ -281,18 +257,18 @@ def _end_of(job: JobView, past: Sequence[PastCurve], forecast: Forecast, *, fit:
     """CPU seconds from the start after which the job will be over: at its last tier, or after its last epoch."""
     spent = spent_by(job)
     most = _work_of_all_epochs(job)
-    if job.continues or next_status(job) is None:
+    if job.continues or next_tier(job) is None:
         if most is not None:
             return most
         return max(max((curve.spent[-1] for curve in past), default=0.0), 2 * spent)
     last = job.tiers[-1].tier.target
-    if stage_of(job) < len(job.tiers) - 1:
+    if reached_tiers(job) < len(job.tiers) - 1:
         best, at = _best_report(job)
         later = forecast_from_history(past, _quality(job.direction, last), at, best) if past else None
         if later is None and fit and len(job.observations) >= MIN_POINTS:
             later = forecast_from_curve(job.observations, job.direction, last, spent)
         if later is None:
-            steps = len(job.tiers) - 1 - stage_of(job)
+            steps = len(job.tiers) - 1 - reached_tiers(job)
             guess = spent + look_ahead(forecast, spent).expected * 2.0**steps
             return guess if most is None else min(guess, most)
         forecast = later
@@ -317,7 +293,7 @@ def _work_of_all_epochs(job: JobView) -> float | None:
 
 def _judged(job: JobView, record: JobRecord, settings: OutlookSettings) -> JobRecord:
     """Whether the next tier is within reach, after a new forecast."""
-    status = next_status(job)
+    status = next_tier(job)
     if status is None:
         return record
     if record.unreachable:

@@ -25,7 +25,7 @@ class Standing:
         lifted: Its place among those that are late, or a large number.
         in_front: Whether it ran in front when that was found.
         needs: What it needs of CPU and accelerators, or None for a job that uses none.
-        delivering: Its tier that is reached and not delivered yet, if there is one.
+        delivering: Its tier whose model it is handing over, if there is one.
     """
 
     job: JobView
@@ -54,11 +54,15 @@ class Standing:
         return not self.job.observations
 
     @property
+    def is_hopeless(self) -> bool:
+        """Whether nobody has anything of its work: its next tier is out of reach, and it has no model to hand over."""
+        return bool(self.record.unreachable) and self.delivering is None
+
+    @property
     def rank(self) -> tuple[bool, int, bool, float, float, str]:
         """Smaller comes first: late ones, then those with a tier within reach by worth, then those that are done."""
-        hopeless = bool(self.record.unreachable)
         is_done = self.status is None and self.delivering is None
-        return (hopeless, self.lifted, is_done, -self.worth, self.job.submitted_at, self.job.id)
+        return (self.is_hopeless, self.lifted, is_done, -self.worth, self.job.submitted_at, self.job.id)
 
 
 def sentence(standing: Standing, position: int, ahead: int, weight: float) -> str:
@@ -70,7 +74,7 @@ def sentence(standing: Standing, position: int, ahead: int, weight: float) -> st
         ahead: Jobs that run in front.
         weight: Its weight.
     """
-    if standing.record.unreachable:
+    if standing.is_hopeless:
         return f"{standing.record.unreachable}; goes on with {weight:.1%} of the node until it makes progress"
     what = _outlook(standing)
     if standing.is_late and position < ahead:

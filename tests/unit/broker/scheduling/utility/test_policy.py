@@ -104,6 +104,27 @@ def test_a_later_tier_is_handed_over_after_first_tiers_that_are_near() -> None:
     assert weights(plan_of(done, known("b", "long")))["a"] > 0.9
 
 
+def test_who_does_not_hand_over_with_all_the_cpu_that_it_had_waits_for_something_else_than_cpu() -> None:
+    """A trial of the new version, say, which takes minutes: the others must not wait for that."""
+    reached, waits = tiers(0.5, 0.9, reached=1)
+    seen = (Observation(at=1000.0, epoch=1, value=0.6, cpu_seconds=4.0),)
+    mine = known("a", "long", tiers=(replace(reached, state=TierState.REACHED), waits), observations=seen)
+
+    assert weights(plan_of(replace(mine, cpu_seconds=13.0), known("b", "short")))["a"] > 0.9
+    assert weights(plan_of(replace(mine, cpu_seconds=15.0), known("b", "short")))["b"] > 0.9
+
+
+def test_a_model_is_handed_over_even_where_the_next_tier_is_out_of_reach() -> None:
+    """At the floor of the hopeless the export could take longer than the agent waits for it."""
+    reached, hopeless = tiers(0.5, 0.9, reached=1, unreachable=[2])
+    handing_over = known("a", "short", tiers=(replace(reached, state=TierState.REACHED), hopeless))
+
+    plan = plan_of(handing_over, known("b", "short"))
+    assert weights(plan)["a"] > 0.9
+    assert reasons(plan)["a"].startswith("hands over the model of its tier 1 now")
+    assert weights(plan_of(replace(handing_over, tiers=(reached, hopeless)), known("b", "short")))["b"] > 0.9
+
+
 def test_news_of_a_delivery_alone_moves_the_line() -> None:
     delivered, waits = tiers(0.5, 0.9, reached=1)
     mine, other = known("a", "short", tiers=(delivered, waits)), known("b", "short")
