@@ -372,13 +372,14 @@ class DataPlane:
         """
         if self._endpoints is not None and self._endpoints.knows(model):
             return self._endpoints.metadata(model)
-        loaded = self._registry.live(model, version)
+        found = self._registry.answering(model, version)
+        session = found[0].session
         return {
             "name": model,
-            "versions": [loaded.version_text],
+            "versions": [each.version_text for each in found],
             "platform": "onnxruntime_onnx",
-            "inputs": described(loaded.session.inputs),
-            "outputs": described(loaded.session.outputs),
+            "inputs": described(session.inputs),
+            "outputs": described(session.outputs),
         }
 
 

@@ -34,7 +34,7 @@ class Descriptions:
             NotReadyError: It is being loaded for the first time.
         """
         if model:
-            found = [self._registry.live(model, version)]
+            found = self._registry.answering(model, version)
         else:
             found = [each for record in self._registry.records() for each in record.answering]
         return {"model_stats": [each.statistics.as_json(each.model, each.version_text) for each in found]}
@@ -46,7 +46,7 @@ class Descriptions:
             NotFoundError: It is not loaded, or not in this version.
             NotReadyError: It is being loaded for the first time.
         """
-        session = self._registry.live(model, version).session
+        session = self._registry.answering(model, version)[0].session
         inputs, outputs = list(session.inputs.values()), list(session.outputs.values())
         most = min(self._max_batch_size, session.settings.max_batch_rows or self._max_batch_size)
         batches = session.batching.profile is not None

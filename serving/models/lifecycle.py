@@ -144,6 +144,7 @@ class Lifecycle:
         record = self._registry.known(repository.checked_name(name))
         if record is None:
             raise NotFoundError(f"model '{name}' is not loaded")
+        self._refuse_if_paused()
         if self._endpoints is not None and self._endpoints.unload(name):
             return
         async with self.lock_of(name):
@@ -164,6 +165,11 @@ class Lifecycle:
             raise NotFoundError(f"model '{name}' is not loaded")
         live = record.live.version_text if record.live is not None else None
         return {"name": name, "live": live, "canary": self._trials.described(record)}
+
+    def answers(self, name: str, version: int) -> bool:
+        """Whether this version answers requests, all of them or on trial."""
+        record = self._registry.known(name)
+        return record is not None and any(each.version == version for each in record.answering)
 
     def live_versions(self) -> dict[str, int]:
         """What answers, by model."""

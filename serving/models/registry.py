@@ -290,6 +290,23 @@ class Registry:
             return record.trial.new
         raise self._why_not(name, version, record)
 
+    def answering(self, name: str, version: str = "") -> list[LoadedVersion]:
+        """The versions that answer, the live one first; to ask takes nobody's turn in a trial, unlike :meth:`live`.
+
+        Args:
+            name: Of the model.
+            version: The only version of interest; empty for all of them.
+
+        Raises:
+            ServingError: None does; what :meth:`live` raises.
+        """
+        record = self._records.get(name)
+        answering = record.answering if record is not None else []
+        found = [each for each in answering if version in ("", each.version_text)]
+        if not found:
+            raise self._why_not(name, version, record)
+        return found
+
     def _why_not(
         self, name: str, version: str, record: ModelRecord | None
     ) -> NotFoundError | NotReadyError | InvalidRequestError:

@@ -77,7 +77,8 @@ class Uploads:
             NotAllowedError: There is no operators' token, so that nobody may send files.
             TooLargeError: A file is over its limit.
             ConflictError: The version is on disk with other files, or a higher one is.
-            ServingError: What :meth:`.Lifecycle.load` raises; the version is gone again.
+            ServingError: What :meth:`.Lifecycle.load` raises; the version is gone again, unless it is on trial, which
+                the process that follows goes on with.
         """
         files = {name: value for name, value in parameters.items() if name.startswith(_PREFIX)}
         rest = {name: value for name, value in parameters.items() if name not in files}
@@ -96,7 +97,7 @@ class Uploads:
         try:
             return await self._lifecycle.load(model, wanted)
         except BaseException:
-            if added:
+            if added and not self._lifecycle.answers(model, version):
                 self._remove(model, version)
             raise
 

@@ -22,6 +22,7 @@ from tiercel.serving.errors import (
 )
 from tiercel.serving.models import artefact_file
 from tiercel.serving.models.artefact_file import SealedFile
+from tiercel.serving.models.descriptions import Descriptions
 from tiercel.serving.models.lifecycle import Lifecycle
 from tiercel.serving.models.load_parameters import read_load_parameters
 from tiercel.serving.models.loader import BuildOptions, Loader
@@ -469,3 +470,26 @@ async def test_a_slow_check_of_one_model_holds_up_no_other(bench: Bench) -> None
     bench.verifier.running = 1
     gate.set()
     await slow
+
+
+async def test_telling_of_a_model_takes_nobodys_turn_in_a_trial(bench: Bench) -> None:
+    bench.put(1)
+    await bench.load()
+    bench.put(2)
+    await bench.load(canary_fraction=0.5, canary_seconds=1000)
+    descriptions = Descriptions(bench.registry, 1, 1)
+    told: list[list[str]] = []
+    found: list[str] = []
+    for _ in range(6):
+        told.append(bench.plane.model_metadata("m")["versions"])
+        told.append([each["version"] for each in descriptions.statistics("m")["model_stats"]])
+        assert bench.plane.is_model_ready("m")
+        descriptions.config("m")
+        found.append((await bench.answer())[0])
+    answering = [bench.lifecycle.answers("m", version) for version in (1, 2, 3)]
+    second = bench.plane.model_metadata("m", "2")["versions"]
+    await bench.lifecycle.unload("m")
+    assert told == [["1", "2"]] * 12
+    assert second == ["2"]
+    assert found == ["1", "2"] * 3
+    assert answering == [True, True, False]

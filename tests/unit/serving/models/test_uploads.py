@@ -15,6 +15,7 @@ from tiercel.serving.errors import (
     ConflictError,
     InvalidRequestError,
     NotAllowedError,
+    NotReadyError,
     ServingError,
     TooLargeError,
 )
@@ -34,6 +35,7 @@ class Loading:
         self.found: list[dict[str, bytes]] = []
         self.failure: ServingError | None = None
         self.hangs = False
+        self.answering = False
         self.begun = asyncio.Event()
 
     async def load(self, name: str, wanted: LoadParameters) -> int:
@@ -45,6 +47,9 @@ class Loading:
         if self.failure is not None:
             raise self.failure
         return wanted.version or 0
+
+    def answers(self, name: str, version: int) -> bool:
+        return self.answering
 
 
 def on_disk(root: Path) -> dict[str, bytes]:
@@ -160,3 +165,12 @@ def test_what_killed_servers_left_is_removed_and_what_others_write_is_not(tmp_pa
         (folder / name).mkdir(parents=True)
     clean_up(tmp_path)
     assert [path.name for path in folder.iterdir()] == [f"{os.getppid()}-0"]
+
+
+async def test_a_version_that_a_following_process_goes_on_trying_stays_on_disk(
+    uploads: Uploads, loading: Loading
+) -> None:
+    loading.failure, loading.answering = NotReadyError("the server leaves"), True
+    with pytest.raises(NotReadyError):
+        await uploads.load("m", {"file:1/model.onnx": b"onnx"})
+    assert on_disk(loading.root) == {"m/1/model.onnx": b"onnx"}
