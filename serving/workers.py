@@ -74,6 +74,12 @@ class Workers:
         self._users.append(user)
         return user
 
+    def leave(self, user: WorkerUser) -> None:
+        """Be called no more; doing it twice is doing it once."""
+        user.waiting = False
+        if user in self._users:
+            self._users.remove(user)
+
     def may_run_ahead(self, user: WorkerUser) -> bool:
         """Whether ``user`` may hand over one piece of work more than there are workers.
 
@@ -156,6 +162,6 @@ class Workers:
             if user.waiting and (self._busy < self.count or self.may_run_ahead(user)):
                 busy = self._busy
                 user.on_idle()
-                if self._busy > busy:  # it had its turn
+                if self._busy > busy and user in self._users:  # it had its turn
                     self._users.remove(user)
                     self._users.append(user)

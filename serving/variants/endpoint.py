@@ -168,12 +168,15 @@ class Endpoint:
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-        self._user.waiting = False
+        self._workers.leave(self._user)
         for call in self._waiting.clear():
             self._end(call, NotReadyError(f"endpoint '{self.name}' was unloaded or changed; ask again"))
 
     def cancelled(self, call: VariantCall) -> None:
         """A caller went away; what runs already is not broken off, since others may be in the same batch."""
+        now = time.perf_counter()
+        call.loaded.statistics.canceled(now, now - call.begin)
+        self.account.delays.failed(now)
         self._waiting.discard(call)
 
     def described(self) -> list[dict[str, Any]]:
@@ -252,7 +255,8 @@ class Endpoint:
                 self._user.waiting = True
                 break
             if not self.account.may_run(now):
-                self._wake_at(now + self.account.seconds_until_it_may())
+                # Earlier for the sake of those whose time is up by then.
+                self._wake_at(now + min(self.account.seconds_until_it_may(), self.objective))
                 return
             if not self._start(now, candidates):
                 self._wake_at(now + PATIENCE * self.objective)

@@ -9,7 +9,7 @@ from typing import Any
 
 from tiercel.serving.classified_answers import as_classes
 from tiercel.serving.dataplane import Answered, InferRequest, InferResult, OutputTensor, ParameterValue
-from tiercel.serving.errors import ServingError
+from tiercel.serving.errors import OverloadedError, ServingError
 from tiercel.serving.models import repository
 from tiercel.serving.models.engine import Session
 from tiercel.serving.models.lifecycle import ENDPOINT_VERSION
@@ -115,13 +115,16 @@ class Endpoints:
             now = time.perf_counter()
             account.delays.answered(now - arrived, now)
 
-        account.requests += 1
         try:
-            return endpoint.submit(request, answered, begin)
+            call = endpoint.submit(request, answered, begin)
         except ServingError as error:
-            account.delays.failed(begin)
+            if isinstance(error, OverloadedError):  # others made no sense, or came before anything could answer
+                account.requests += 1
+                account.delays.failed(begin)
             on_answer(error)
             return None
+        account.requests += 1
+        return call
 
     def metadata(self, name: str) -> dict[str, Any]:
         """What the protocol says of a model, and the variants, as parameters.

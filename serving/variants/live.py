@@ -73,7 +73,8 @@ class LiveVariants:
                 for variant, loaded in zip(self._variants, live, strict=True)
                 if loaded is not None
             ]
-            agreed = [each for each in found if each is not None and _agrees(each, found[0])]
+            usable = [each for each in found if each is not None]
+            agreed = [each for each in usable if _agrees(each, usable[0])]
             self._candidates = sorted(agreed, key=lambda each: -each.accuracy)
             self._live = live
             self._renew(time.perf_counter())
@@ -118,10 +119,10 @@ class LiveVariants:
         self._renewed = now
 
 
-def _agrees(one: Candidate, first: Candidate | None) -> bool:
+def _agrees(one: Candidate, first: Candidate) -> bool:
     """Whether a variant takes and gives what the first one does; if not, that is said in the log."""
-    what = _difference(one.loaded.session, first.loaded.session) if first is not None else ""
-    if first is not None and what:
+    what = _difference(one.loaded.session, first.loaded.session)
+    if what:
         _logger.warning("Variant '%s' is left out: its %s differ from those of '%s'", one.name, what, first.name)
     return not what
 

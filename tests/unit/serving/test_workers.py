@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+from tests.support.until import until
 from tiercel.serving.workers import Workers
 
 
@@ -112,3 +113,15 @@ async def test_nothing_comes_back_after_closing() -> None:
     assert results == []
     with pytest.raises(RuntimeError):
         workers.run(work, results.append)
+
+
+async def test_who_left_is_called_no_more(workers: Workers) -> None:
+    called: list[str] = []
+    stays, leaves = workers.join(lambda: called.append("stays")), workers.join(lambda: called.append("left"))
+    stays.waiting = leaves.waiting = True
+    workers.leave(leaves)
+    assert workers.may_run_ahead(stays)
+    await outcome(workers, lambda: None)
+    await until(lambda: bool(called))
+    assert called == ["stays"]
+    workers.leave(leaves)  # once more is once

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from tests.support import onnx_models
+from tiercel.serving.accounting.accounts import Account, ModelShare
+from tiercel.serving.dataplane import InferRequest, InferResult, InputTensor
+from tiercel.serving.errors import InvalidRequestError, NotReadyError, OverloadedError, ServingError
+from tiercel.serving.models.engine import Session
+from tiercel.serving.models.registry import LoadedVersion, Registry
+from tiercel.serving.tensors import BY_NAME
+from tiercel.serving.variants.endpoints import Endpoints
+from tiercel.serving.workers import WorkerUser
+
+
+class BusyWorkers:
+    """Workers that have other things to do, and know who uses them."""
+
+    count = 1
+    idle = 0
+
+    def __init__(self) -> None:
+        self.users: list[WorkerUser] = []
+
+    def join(self, on_idle: Callable[[], None]) -> WorkerUser:
+        self.users.append(WorkerUser(on_idle))
+        return self.users[-1]
+
+    def leave(self, user: WorkerUser) -> None:
+        self.users.remove(user)
+
+
+class Site:
+    """An endpoint with one variant, for whose requests there is no worker; one of them may wait."""
+
+    def __init__(self, root: Path) -> None:
+        self.registry = Registry()
+        self.registry.ready = True
+        self.variant = LoadedVersion("small", 1, Session(onnx_models.plus(1.0)))
+        self.registry.record("small").flip(self.variant)
+        self.workers = BusyWorkers()
+        self.endpoints = Endpoints(root, self.registry, cast("Any", self.workers), 1, 30.0)
+        self.answers: list[InferResult | ServingError] = []
+        (root / "e").mkdir()
+        (root / "e" / "variants.json").write_text(
+            '{"variants": [{"name": "small", "accuracy": 0.5}], "objective_seconds": 20}'
+        )
+
+    @property
+    def account(self) -> Account:
+        return self.registry.record("e").account
+
+    def ask(self, name: str = "x") -> Any:
+        tensor = InputTensor(name, BY_NAME["FP32"], np.zeros((1, 4), np.float32))
+        return self.endpoints.submit(InferRequest("e", "", [tensor]), self.answers.append)
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> Any:
+    site = Site(tmp_path)
+    assert await site.endpoints.load("e")
+    yield site
+    site.endpoints.close()
+
+
+async def test_a_caller_who_leaves_is_counted_as_such(site: Site) -> None:
+    call = site.ask()
+    call.cancel()
+    call.cancel()
+    assert (site.account.requests, site.account.delays.failures) == (1, 1)
+    assert site.variant.statistics.failures["CANCELED"] == 1
+    assert not site.account.changed_since(time.perf_counter())
+    assert site.answers == []
+
+
+async def test_requests_that_make_no_sense_say_nothing_of_how_well_an_endpoint_does(site: Site) -> None:
+    assert site.ask("unknown") is None
+    assert isinstance(site.answers.pop(), InvalidRequestError)
+    assert (site.account.requests, site.account.delays.failures) == (0, 0)
+
+
+async def test_one_for_whom_there_is_no_room_does(site: Site) -> None:
+    site.ask()
+    assert site.ask() is None
+    assert isinstance(site.answers.pop(), OverloadedError)
+    assert (site.account.requests, site.account.delays.failures) == (2, 1)
+
+
+async def test_an_endpoint_that_is_gone_leaves_the_workers_and_fails_what_waits(site: Site) -> None:
+    site.ask()
+    assert len(site.workers.users) == 1
+    assert site.endpoints.unload("e")
+    assert site.workers.users == []
+    assert isinstance(site.answers.pop(), NotReadyError)
+
+
+async def test_whoever_waits_for_a_cap_is_looked_after_meanwhile(site: Site) -> None:
+    site.workers.idle = 1
+    site.account.declare(ModelShare(cpu_cap_cores=0.001), time.perf_counter())
+    site.account.charge(1.0)  # enough for a quarter of an hour
+    site.ask()
+    timer = site.endpoints._endpoints["e"]._timer
+    assert timer is not None
+    assert timer.when() - asyncio.get_running_loop().time() < 21
