@@ -46,13 +46,11 @@ def _row_size(array: Array) -> int:
 
 def _descending(rows: Array) -> Array:
     """Indices of the values of each row, the largest first, equal ones in the order of their indices."""
-    keys = rows
-    if rows.dtype.kind not in "biuO":
-        keys = rows.astype(np.float64)
-        keys = np.where(np.isnan(keys), -np.inf, keys)
+    if rows.dtype.kind not in "biuO":  # of what is not a number NumPy says that it is last
+        return np.argsort(-rows.astype(np.float64), axis=1, kind="stable")
     last = rows.shape[1] - 1
     # Backwards and back again, since what is stable for rising values is to be so for falling ones.
-    order: Array = last - np.argsort(keys[:, ::-1], axis=1, kind="stable")[:, ::-1]
+    order: Array = last - np.argsort(rows[:, ::-1], axis=1, kind="stable")[:, ::-1]
     return order
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from tiercel.serving.canary.judgement import Comparison, Split
 from tiercel.serving.errors import ServingError
 from tiercel.serving.models.engine import Session
-from tiercel.serving.tensors import Array
+from tiercel.serving.tensors import BF16, Array
 
 _logger = logging.getLogger(__name__)
 
@@ -78,6 +78,8 @@ def compared(so_far: Comparison, expected: Sequence[Array], found: Sequence[Arra
             agreed[:] = False
             difference = float("inf")
             continue
+        if old.dtype == BF16:  # scores, too, but of no kind that NumPy knows
+            old, new = old.astype(np.float32), new.astype(np.float32)
         difference = max(difference, _difference(old, new))
         same = _agreement(old, new)
         agreed = agreed & same if same.shape == agreed.shape else agreed & same.all()

@@ -34,6 +34,14 @@ class _Stream:
     end: tuple[Status, str] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """A request that makes no sense, and its id."""
+
+    error: ServingError
+    id: str
+
+
 class StreamedInference:
     """Answers the requests of streams.
 
@@ -51,15 +59,15 @@ class StreamedInference:
         """As the server calls it."""
         return Method(pb.ModelInferRequest, self._handle, self._read, streaming=True, on_end=self._end)
 
-    def _read(self, data: bytes) -> Question | ServingError:
+    def _read(self, data: bytes) -> Question | _Refused:
         try:
             return self._reader.read(data)
         except ServingError as error:
-            return error
+            return _Refused(error, pb.ModelInferRequest.FromString(data).id)
 
-    def _handle(self, question: Question | ServingError, call: Call) -> None:
-        if isinstance(question, ServingError):
-            call.send(_error(question, ""))
+    def _handle(self, question: Question | _Refused, call: Call) -> None:
+        if isinstance(question, _Refused):
+            call.send(_error(question.error, question.id))
             return
         stream = self._streams.get(call)
         if stream is None:

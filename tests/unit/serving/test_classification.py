@@ -42,6 +42,7 @@ def test_the_least_whole_number_is_the_last() -> None:
 def test_what_is_not_a_number_is_last_and_equals_keep_their_order() -> None:
     values = np.array([np.nan, 1.0, np.inf, 1.0], np.float32)
     assert classified(values, 4, batched=False).tolist() == ["inf:2", "1.000000:1", "1.000000:3", "nan:0"]
+    assert classified(np.array([np.nan, -np.inf]), 2, batched=False).tolist() == ["-inf:1", "nan:0"]
 
 
 def test_labels_are_added_where_there_are_some() -> None:

@@ -11,6 +11,7 @@ from tests.support import onnx_models
 from tiercel.serving.canary.judgement import Comparison
 from tiercel.serving.canary.shadow import Shadow, compared
 from tiercel.serving.models.engine import Session
+from tiercel.serving.tensors import BF16
 
 NOTHING = Comparison()
 
@@ -37,6 +38,12 @@ def test_whole_numbers_and_words_agree_where_they_are_equal() -> None:
     assert compared(NOTHING, [np.array([[1, 2], [3, 4]])], [np.array([[1, 2], [3, 5]])]) == Comparison(2, 1, 0, 1.0)
     words = np.array([["a"], ["b"]], np.object_)
     assert compared(NOTHING, [words], [np.array([["a"], ["c"]], np.object_)]) == Comparison(2, 1, 0, 0.0)
+
+
+def test_scores_in_bfloat16_are_scores_too() -> None:
+    old = np.array([[0.125, 0.5], [0.5, 0.25]], BF16)
+    new = np.array([[0.25, 0.5], [0.25, 0.5]], BF16)
+    assert compared(NOTHING, [old], [new]) == Comparison(2, 1, 0, 0.25)
 
 
 def test_all_outputs_of_a_row_have_to_agree() -> None:

@@ -128,6 +128,18 @@ async def test_a_stream_of_inferences_ends_when_all_are_answered() -> None:
     assert asked.plane.pending.cancelled == 0
 
 
+async def test_an_error_on_a_stream_of_inferences_has_the_id_of_its_request() -> None:
+    asked = Asked(method="ModelStreamInfer", ended=False)
+    wrong = pb.ModelInferRequest(model_name="m", id="seven")
+    wrong.inputs.add(name="x", datatype="FP33")
+    message = wrong.SerializeToString()
+    asked.connection.data_received(frames.frame(frames.DATA, 0, 1, b"\0" + len(message).to_bytes(4, "big") + message))
+    (answer,) = (content for kind, _, _, content in asked.wire.take() if kind == frames.DATA)
+    response = pb.ModelStreamInferResponse.FromString(answer[5:])
+    assert "FP33" in response.error_message
+    assert response.infer_response.id == "seven"
+
+
 async def test_the_callers_deadline_is_the_requests() -> None:
     assert Asked(timeout=b"250m").plane.asked[0][0].timeout == pytest.approx(0.25)
 
