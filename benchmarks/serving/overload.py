@@ -35,6 +35,7 @@ CONNECTIONS = 900
 """Below the 1024 that the server takes by default."""
 
 PEAK_CONNECTIONS = 32
+PEAK_SECONDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,9 @@ def summary_in(code: int, output: str, errors: str) -> Json:
 
 
 def run_overload(model: Model, folder: Path, tell: Callable[[str], None], loads: Sequence[float] = LOADS) -> list[Json]:
-    """Measure the peak in a closed loop, then multiples of it in an open one.
+    """Measure the peak in a closed loop and multiples of it in an open one, in turns.
+
+    What came of a load is compared with the peaks right before and after it, since machines have moods.
 
     Args:
         model: What to ask; its requests go as binary tensors, which leave the most time for the server.
@@ -117,15 +120,20 @@ def run_overload(model: Model, folder: Path, tell: Callable[[str], None], loads:
     path = peer.routes[Form.BINARY].format(model=model.name)
     with apart(started(peer, [model], folder.absolute())) as server:
         check(server.launch, path, model, Form.BINARY)
+
+        def peak_now() -> float:
+            return ask(server, peer, model, Form.BINARY, PEAK_CONNECTIONS, PEAK_SECONDS).rate
+
         ask(server, peer, model, Form.BINARY, PEAK_CONNECTIONS, 1)
-        peak = ask(server, peer, model, Form.BINARY, PEAK_CONNECTIONS, 3).rate
-        tell(f"peak: {peak:.0f} a second on {PEAK_CONNECTIONS} connections")
+        peak = peak_now()
         body = with_timeout(body_of(model, Form.BINARY), DEADLINE_SECONDS)
         rows = []
         for load in loads:
             before = server.cpu_seconds()
-            found = load_open_loop(server, OpenLoop(path, body, peak * load, SECONDS, DEADLINE_SECONDS))
-            rows.append(_row(load, peak, found, server.cpu_seconds() - before))
+            wanted = OpenLoop(path, body, peak * load, SECONDS, DEADLINE_SECONDS)
+            found = load_open_loop(server, wanted)
+            used, earlier, peak = server.cpu_seconds() - before, peak, peak_now()
+            rows.append(_row(load, wanted.rate, (earlier + peak) / 2, found, used))
             tell(_line(rows[-1]))
         check(server.launch, path, model, Form.BINARY)
     return rows
@@ -140,11 +148,12 @@ def with_timeout(body: Body, seconds: float) -> Body:
     return Body(head + body.content[length:], headers)
 
 
-def _row(load: float, peak: float, found: Json, cpu_seconds: float) -> Json:
+def _row(load: float, due: float, peak: float, found: Json, cpu_seconds: float) -> Json:
     answered, refused = found["answered"], found["refused"]
     return {
         "load": load,
-        "due_per_second": round(peak * load),
+        "peak_per_second": round(peak),
+        "due_per_second": round(due),
         "goodput": round(found["goodput"]),
         "goodput_over_peak": round(found["goodput"] / peak, 3),
         "answered_in_time": round(found["in_time"] / answered, 4) if answered else None,
