@@ -173,13 +173,17 @@ async def successor(inheritance: Inheritance) -> AsyncIterator[Successor]:
     }
     with theirs:
         # Not asyncio's: that would end the process together with this one's event loop.
-        process = await asyncio.to_thread(
-            subprocess.Popen,
-            [sys.executable, *sys.orig_argv[1:]],
-            env=os.environ | {_VARIABLE: json.dumps(numbers)},
-            pass_fds=tuple(numbers.values()),
-            stdin=subprocess.DEVNULL,
-        )
+        try:
+            process = await asyncio.to_thread(
+                subprocess.Popen,
+                [sys.executable, *sys.orig_argv[1:]],
+                env=os.environ | {_VARIABLE: json.dumps(numbers)},
+                pass_fds=tuple(numbers.values()),
+                stdin=subprocess.DEVNULL,
+            )
+        except OSError as error:
+            ours.close()
+            raise NotReadyError(f"no process can be started to follow this one, which goes on: {error}") from error
     _logger.info("Process %d is to take over", process.pid)
     try:
         async with _conversation(ours) as conversation:
