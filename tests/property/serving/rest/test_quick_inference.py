@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support import onnx_models
+from tests.support.http_transport import Transport
 from tiercel.serving.batching.batcher import Batcher
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.models.engine import Session
@@ -32,31 +33,6 @@ ELEMENTS = st.lists(
     max_size=FEATURES,
 )
 NUMBERS = st.lists(st.floats(-9, 9, width=32), min_size=FEATURES, max_size=FEATURES)
-
-
-class Transport:
-    """Keeps what is written."""
-
-    def __init__(self) -> None:
-        self.written: list[bytes] = []
-
-    def write(self, data: bytes) -> None:
-        self.written.append(data)
-
-    def can_write_eof(self) -> bool:
-        return False
-
-    def is_closing(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        pass
-
-    def resume_reading(self) -> None:
-        pass
-
-    def pause_reading(self) -> None:
-        pass
 
 
 @st.composite

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.support import onnx_models
+from tests.support.http_transport import Transport
 from tiercel.serving.accounting.accounts import ModelShare
 from tiercel.serving.batching.batcher import Batcher
 from tiercel.serving.dataplane import DataPlane
@@ -33,23 +34,6 @@ REQUEST = (
 
 
 LIMITS = HttpLimits(1000, 1000, 10, 60.0, 60.0)
-
-
-class Transport:
-    def __init__(self) -> None:
-        self.written: list[bytes] = []
-
-    def write(self, data: bytes) -> None:
-        self.written.append(data)
-
-    def can_write_eof(self) -> bool:
-        return False
-
-    def is_closing(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        self.written.append(b"closed")
 
 
 class Site:
