@@ -371,7 +371,7 @@ class DataPlane:
             NotReadyError: It is being loaded for the first time.
         """
         if self._endpoints is not None and self._endpoints.knows(model):
-            return self._endpoints.metadata(model)
+            return self._endpoints.metadata(model, version)
         found = self._registry.answering(model, version)
         session = found[0].session
         return {

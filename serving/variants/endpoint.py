@@ -206,10 +206,6 @@ class Endpoint:
         self._recent = ArrivalRate(RECENT_OBJECTIVES * objective)
 
     def _checked(self, request: InferRequest, now: float) -> VariantCall:
-        if request.version:
-            raise InvalidRequestError(
-                f"'{request.model}' is an endpoint with variants and has no versions; ask a variant by its name instead"
-            )
         loaded = self.specifications()
         minimum = request.minimum_accuracy or 0.0
         best = self._variants.current()[0].accuracy

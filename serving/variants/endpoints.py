@@ -9,7 +9,7 @@ from typing import Any
 
 from tiercel.serving.classified_answers import as_classes
 from tiercel.serving.dataplane import Answered, InferRequest, InferResult, OutputTensor, ParameterValue
-from tiercel.serving.errors import OverloadedError, ServingError
+from tiercel.serving.errors import InvalidRequestError, NotFoundError, OverloadedError, ServingError
 from tiercel.serving.models import repository
 from tiercel.serving.models.engine import Session
 from tiercel.serving.models.lifecycle import ENDPOINT_VERSION
@@ -116,6 +116,7 @@ class Endpoints:
             account.delays.answered(now - arrived, now)
 
         try:
+            _check_version(request.model, request.version)
             call = endpoint.submit(request, answered, begin)
         except ServingError as error:
             if isinstance(error, OverloadedError):  # others made no sense, or came before anything could answer
@@ -126,13 +127,16 @@ class Endpoints:
         account.requests += 1
         return call
 
-    def metadata(self, name: str) -> dict[str, Any]:
+    def metadata(self, name: str, version: str = "") -> dict[str, Any]:
         """What the protocol says of a model, and the variants, as parameters.
 
         Raises:
+            InvalidRequestError: ``version`` is no version number.
+            NotFoundError: The endpoint does not have this version.
             NotReadyError: No variant is loaded.
         """
         endpoint = self._endpoints[name]
+        _check_version(name, version)
         session = endpoint.specifications().session
         chosen = endpoint.configuration
         return {
@@ -153,6 +157,18 @@ class Endpoints:
         """The server leaves."""
         for name in tuple(self._endpoints):
             self.unload(name)
+
+
+def _check_version(endpoint: str, version: str) -> None:
+    """Raise unless this is the only version of an endpoint, or empty."""
+    if not version or version == str(ENDPOINT_VERSION):
+        return
+    if not repository.is_version(version):
+        raise InvalidRequestError(f"version {version[:40]!r} is not a number from 1")
+    raise NotFoundError(
+        f"'{endpoint}' is an endpoint with variants, whose only version is {ENDPOINT_VERSION}; "
+        "leave the version out, or ask a variant for one of its own by its own name"
+    )
 
 
 def _result(model: str, call: VariantCall, answer: Answer) -> InferResult:

@@ -74,6 +74,8 @@ def test_the_endpoint_is_there_like_a_model(server: ServingProcess) -> None:
     assert [tensor["name"] for tensor in metadata["inputs"]] == ["x"]
     assert [variant["name"] for variant in metadata["parameters"]["variants"]] == ["large", "small"]
     assert server.index()["digits", "1"] == ("READY", "")
+    assert server.request("POST", "/v2/models/digits/versions/1/infer", body()).status == 200
+    assert server.request("POST", "/v2/models/digits/versions/2/infer", body()).status == 404
     ask(server)
     usage = server.request("GET", "/v2/usage").content["models"]
     (line,) = [line for line in usage if line["name"] == "digits"]
@@ -88,7 +90,6 @@ def test_hints_of_a_request(server: ServingProcess) -> None:
         "minimum_accuracy is 0.95, but the most accurate variant of 'digits' has 0.9",
     )
     assert ask(server, timeout=1).status == 504
-    assert server.request("POST", "/v2/models/digits/versions/1/infer", body()).status == 400
     wrong = body()
     wrong["inputs"][0]["shape"] = [1, 3]
     assert server.request("POST", "/v2/models/digits/infer", wrong).status == 400

@@ -12,7 +12,7 @@ import pytest
 from tests.support import onnx_models
 from tiercel.serving.accounting.accounts import Account, ModelShare
 from tiercel.serving.dataplane import InferRequest, InferResult, InputTensor
-from tiercel.serving.errors import InvalidRequestError, NotReadyError, OverloadedError, ServingError
+from tiercel.serving.errors import InvalidRequestError, NotFoundError, NotReadyError, OverloadedError, ServingError
 from tiercel.serving.models.engine import Session
 from tiercel.serving.models.registry import LoadedVersion, Registry
 from tiercel.serving.tensors import BY_NAME
@@ -57,9 +57,9 @@ class Site:
     def account(self) -> Account:
         return self.registry.record("e").account
 
-    def ask(self, name: str = "x") -> Any:
+    def ask(self, name: str = "x", version: str = "") -> Any:
         tensor = InputTensor(name, BY_NAME["FP32"], np.zeros((1, 4), np.float32))
-        return self.endpoints.submit(InferRequest("e", "", [tensor]), self.answers.append)
+        return self.endpoints.submit(InferRequest("e", version, [tensor]), self.answers.append)
 
 
 @pytest.fixture
@@ -84,6 +84,20 @@ async def test_requests_that_make_no_sense_say_nothing_of_how_well_an_endpoint_d
     assert site.ask("unknown") is None
     assert isinstance(site.answers.pop(), InvalidRequestError)
     assert (site.account.requests, site.account.delays.failures) == (0, 0)
+
+
+async def test_the_version_that_metadata_names_is_the_one_that_can_be_asked(site: Site) -> None:
+    (version,) = site.endpoints.metadata("e")["versions"]
+    assert site.endpoints.metadata("e", version) == site.endpoints.metadata("e")
+    assert site.ask(version=version) is not None
+
+
+@pytest.mark.parametrize(("version", "error"), [("2", NotFoundError), ("one", InvalidRequestError)])
+async def test_an_endpoint_has_no_other_version(site: Site, version: str, error: type[ServingError]) -> None:
+    assert site.ask(version=version) is None
+    assert isinstance(site.answers.pop(), error)
+    with pytest.raises(error):
+        site.endpoints.metadata("e", version)
 
 
 async def test_one_for_whom_there_is_no_room_does(site: Site) -> None:
