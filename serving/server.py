@@ -131,7 +131,7 @@ class Server:
         metrics = Metrics(registry)
         _add_gauges(metrics, http, plane)
         add_metrics(routes, metrics)
-        descriptions = Descriptions(registry, settings.max_batch_rows, settings.workers)
+        descriptions = Descriptions(registry, settings.max_batch_rows, settings.workers, endpoints)
         add_descriptions(routes, descriptions)
         servicer = InferenceServicer(plane, lifecycle, tasks.start, descriptions, uploads, operators)
         grpc = GrpcServer(servicer, grpc_limits(settings), budget)

@@ -131,7 +131,9 @@ class InferenceServicer:
         return pb.ModelReadyResponse(ready=self._plane.is_model_ready(request.name, request.version))
 
     def _model_metadata(self, request: pb.ModelMetadataRequest, _: Call) -> pb.ModelMetadataResponse:
-        return pb.ModelMetadataResponse(**self._plane.model_metadata(request.name, request.version))
+        metadata = self._plane.model_metadata(request.name, request.version)
+        metadata.pop("parameters", None)  # an endpoint's; the protocol has no place for them here
+        return pb.ModelMetadataResponse(**metadata)
 
     def _model_statistics(self, request: pb.ModelStatisticsRequest, _: Call) -> pb.ModelStatisticsResponse:
         return pb.ModelStatisticsResponse(**self._descriptions.statistics(request.name, request.version))

@@ -13,6 +13,8 @@ from tiercel.serving.tensors import TensorSpec
 
 PLATFORM = "onnxruntime_onnx"
 BACKEND = "onnxruntime"
+ENDPOINT_PLATFORM = "tiercel_variants"
+"""What an endpoint with variants is, instead of a file of a model."""
 
 
 def has_batch_axis(inputs: Iterable[TensorSpec], outputs: Iterable[TensorSpec]) -> bool:

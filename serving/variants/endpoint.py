@@ -186,17 +186,21 @@ class Endpoint:
             for each in self._variants.current()
         ]
 
-    def specifications(self) -> LoadedVersion:
-        """A live variant, whose inputs and outputs are those of all.
+    def answering(self) -> list[LoadedVersion]:
+        """The live versions of the variants, the most accurate first; all have the same inputs and outputs.
 
         Raises:
             NotReadyError: None is live.
         """
+        return [each.loaded for each in self._candidates()]
+
+    def _candidates(self) -> Sequence[Candidate]:
+        """The live variants, at least one."""
         candidates = self._variants.current()
         if not candidates:
             models = ", ".join(variant.model for variant in self.configuration.variants)
             raise NotReadyError(f"no variant of endpoint '{self.name}' is loaded; load one of {models}")
-        return candidates[0].loaded
+        return candidates
 
     def _aim(self, objective: float) -> None:
         """This is the objective from now on; requests that wait keep their order."""
@@ -206,9 +210,9 @@ class Endpoint:
         self._recent = ArrivalRate(RECENT_OBJECTIVES * objective)
 
     def _checked(self, request: InferRequest, now: float) -> VariantCall:
-        loaded = self.specifications()
+        first = self._candidates()[0]
+        loaded, best = first.loaded, first.accuracy
         minimum = request.minimum_accuracy or 0.0
-        best = self._variants.current()[0].accuracy
         if minimum > best:
             raise InvalidRequestError(
                 f"minimum_accuracy is {minimum:g}, but the most accurate variant of '{self.name}' has {best:g}"

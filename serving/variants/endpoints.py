@@ -11,9 +11,10 @@ from tiercel.serving.classified_answers import as_classes
 from tiercel.serving.dataplane import Answered, InferRequest, InferResult, OutputTensor, ParameterValue
 from tiercel.serving.errors import InvalidRequestError, NotFoundError, OverloadedError, ServingError
 from tiercel.serving.models import repository
+from tiercel.serving.models.configuration import ENDPOINT_PLATFORM
 from tiercel.serving.models.engine import Session
 from tiercel.serving.models.lifecycle import ENDPOINT_VERSION
-from tiercel.serving.models.registry import Registry, VersionState
+from tiercel.serving.models.registry import LoadedVersion, Registry, VersionState
 from tiercel.serving.tensors import described
 from tiercel.serving.variants import configuration
 from tiercel.serving.variants.configuration import Configuration
@@ -137,12 +138,12 @@ class Endpoints:
         """
         endpoint = self._endpoints[name]
         _check_version(name, version)
-        session = endpoint.specifications().session
+        session = endpoint.answering()[0].session
         chosen = endpoint.configuration
         return {
             "name": name,
             "versions": [str(ENDPOINT_VERSION)],
-            "platform": "tiercel_variants",
+            "platform": ENDPOINT_PLATFORM,
             "inputs": described(session.inputs),
             "outputs": described(session.outputs),
             "parameters": {
@@ -152,6 +153,17 @@ class Endpoints:
                 "scheduler": chosen.scheduler,
             },
         }
+
+    def answering(self, name: str, version: str = "") -> list[LoadedVersion]:
+        """The versions of an endpoint's variants that answer for it, the most accurate first.
+
+        Raises:
+            InvalidRequestError: ``version`` is no version number.
+            NotFoundError: The endpoint does not have this version.
+            NotReadyError: No variant is loaded.
+        """
+        _check_version(name, version)
+        return self._endpoints[name].answering()
 
     def close(self) -> None:
         """The server leaves."""

@@ -10,9 +10,14 @@ import numpy as np
 import pytest
 
 from tests.support import onnx_models
+from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.serving.accounting.accounts import Account, ModelShare
-from tiercel.serving.dataplane import InferRequest, InferResult, InputTensor
+from tiercel.serving.batching.measure import Batching
+from tiercel.serving.batching.profile import LatencyProfile
+from tiercel.serving.dataplane import DataPlane, InferRequest, InferResult, InputTensor
 from tiercel.serving.errors import InvalidRequestError, NotFoundError, NotReadyError, OverloadedError, ServingError
+from tiercel.serving.grpc.adapter import InferenceServicer
+from tiercel.serving.models.descriptions import Descriptions
 from tiercel.serving.models.engine import Session
 from tiercel.serving.models.registry import LoadedVersion, Registry
 from tiercel.serving.tensors import BY_NAME
@@ -52,6 +57,16 @@ class Site:
         (root / "e" / "variants.json").write_text(
             '{"variants": [{"name": "small", "accuracy": 0.5}], "objective_seconds": 20}'
         )
+
+    @property
+    def descriptions(self) -> Descriptions:
+        return Descriptions(self.registry, 8, 2, self.endpoints)
+
+    def grpc(self, method: str, request: Any) -> Any:
+        plane = DataPlane(self.registry, cast("Any", None), 30.0, self.endpoints)
+        nobody: Any = None
+        servicer = InferenceServicer(plane, nobody, nobody, self.descriptions, nobody, nobody)
+        return servicer.handlers()[method](request, nobody)
 
     @property
     def account(self) -> Account:
@@ -98,6 +113,39 @@ async def test_an_endpoint_has_no_other_version(site: Site, version: str, error:
     assert isinstance(site.answers.pop(), error)
     with pytest.raises(error):
         site.endpoints.metadata("e", version)
+
+
+async def test_the_statistics_of_an_endpoint_are_those_of_its_variants(site: Site) -> None:
+    site.ask().cancel()
+    (told,) = site.descriptions.statistics("e")["model_stats"]
+    assert (told["name"], told["version"], told["inference_stats"]["fail"]["count"]) == ("small", "1", 1)
+    assert site.descriptions.statistics("e", "1") == site.descriptions.statistics("small")
+    answer = site.grpc("ModelStatistics", pb.ModelStatisticsRequest(name="e"))
+    assert [each.name for each in answer.model_stats] == ["small"]
+    with pytest.raises(NotFoundError):
+        site.descriptions.statistics("e", "2")
+
+
+async def test_the_configuration_of_an_endpoint_says_what_all_of_its_variants_are(site: Site) -> None:
+    config = site.descriptions.config("e")
+    assert (config["name"], config["platform"], config["max_batch_size"]) == ("e", "tiercel_variants", 0)
+    assert config["input"] == site.descriptions.config("small")["input"]
+    assert site.grpc("ModelConfig", pb.ModelConfigRequest(name="e")).config.platform == "tiercel_variants"
+    site.variant.session.batching = Batching(LatencyProfile((1, 2, 4), (0.001, 0.002, 0.004)), "", 4)
+    assert site.descriptions.config("e")["max_batch_size"] == 8
+
+
+async def test_what_grpc_says_of_an_endpoint_is_what_it_has_a_place_for(site: Site) -> None:
+    metadata = site.grpc("ModelMetadata", pb.ModelMetadataRequest(name="e"))
+    assert (metadata.platform, list(metadata.versions), metadata.inputs[0].name) == ("tiercel_variants", ["1"], "x")
+
+
+async def test_where_no_variant_is_live_there_is_nothing_to_tell(site: Site) -> None:
+    site.registry.record("small").flip(None)
+    with pytest.raises(NotReadyError, match="load one of small"):
+        site.descriptions.statistics("e")
+    with pytest.raises(NotReadyError):
+        site.descriptions.config("e")
 
 
 async def test_one_for_whom_there_is_no_room_does(site: Site) -> None:
