@@ -52,14 +52,14 @@ class Shadow:
 
     def _compare(self, outputs: list[str], feeds: dict[str, Array], expected: list[Array]) -> None:
         try:
-            found = self._session.run(outputs, feeds)
+            self.comparison = compared(self.comparison, expected, self._session.run(outputs, feeds))
         except ServingError:
-            found = None
+            self.comparison = compared(self.comparison, expected, None)
         except Exception:  # whatever it is, the old version could do it
-            _logger.exception("The version on trial failed")
-            found = None
-        self.comparison = compared(self.comparison, expected, found)
-        self._busy = False
+            _logger.exception("The version on trial failed, or what it gave cannot be compared")
+            self.comparison = compared(self.comparison, expected, None)
+        finally:
+            self._busy = False
 
 
 def compared(so_far: Comparison, expected: Sequence[Array], found: Sequence[Array] | None) -> Comparison:

@@ -74,6 +74,25 @@ def test_other_types_count_against_the_new_version_and_comparing_goes_on() -> No
     assert shadow.comparison.failed == 2
 
 
+class Odd(Session):
+    """Gives fewer outputs than were asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(onnx_models.plus(1.0))
+
+    def run(self, outputs: Any, feeds: Any, options: Any = None) -> Any:
+        return []
+
+
+def test_what_cannot_be_compared_counts_against_the_new_version_and_comparing_goes_on() -> None:
+    with ThreadPoolExecutor(1) as threads:
+        shadow = Shadow(Odd(), 1.0, threads)
+        for _ in range(2):
+            shadow(["y"], {}, [np.zeros((1, 1))])
+            threads.submit(int).result()
+    assert shadow.comparison == Comparison(0, 0, 2, 0.0)
+
+
 def test_a_share_of_the_runs_is_done_again_by_the_new_version() -> None:
     old, new = Session(onnx_models.plus(1.0)), Session(onnx_models.plus(1.5))
     with ThreadPoolExecutor(1) as threads:
