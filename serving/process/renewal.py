@@ -46,6 +46,7 @@ class Renewal:
         self._announce = announce
         self._leave = leave
         self._is_under_way = False
+        self._is_leaving = False
         self._following: Successor | None = None
 
     async def hand_over(self) -> int:
@@ -57,6 +58,8 @@ class Renewal:
         Raises:
             NotReadyError: It did not get that far; this one goes on as before.
         """
+        if self._is_leaving:
+            raise NotReadyError("the server is leaving, and nobody is to follow it; start another one")
         if self._is_under_way:
             raise NotReadyError("the server is handing over already; the process that follows answers soon")
         self._is_under_way = True
@@ -72,15 +75,17 @@ class Renewal:
         except BaseException:
             self._is_under_way = False
             self._following = None
-            self._lifecycle.resume()
-            self._announce()
+            if not self._is_leaving:  # else nobody is to load anything here, or to be told of this process
+                self._lifecycle.resume()
+                self._announce()
             raise
         _logger.info("Process %d has taken over", following.pid)
         self._leave()
         return following.pid
 
     def break_off(self) -> None:
-        """This server was asked to leave: nobody is to follow it."""
+        """This server was asked to leave: nobody is to follow it, now or later."""
+        self._is_leaving = True
         if self._following is not None:
             self._following.kill()
 
