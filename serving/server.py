@@ -116,7 +116,7 @@ class Server:
         inflater = Inflater(settings.max_body_bytes, budget)
         operators = read_operators(settings.operator_token_file)
         uploads = Uploads(
-            settings.repository, lifecycle, operators, settings.max_model_bytes, settings.max_reference_bytes
+            settings.repository, lifecycle, loader, operators, settings.max_model_bytes, settings.max_reference_bytes
         )
         clean_up(settings.repository)
         routes = Routes(plane, lifecycle, tasks.start, settings.max_json_bytes, uploads, operators, inflater)

@@ -27,6 +27,7 @@ from tiercel.serving.models import labels, repository
 from tiercel.serving.models.configuration import BACKEND, PLATFORM
 from tiercel.serving.models.lifecycle import Lifecycle
 from tiercel.serving.models.load_parameters import read_load_parameters
+from tiercel.serving.models.loader import Loader
 from tiercel.serving.operators import Operators
 
 _PREFIX = "file:"
@@ -42,16 +43,24 @@ class Uploads:
     Args:
         root: The repository's folder.
         lifecycle: Brings versions up.
+        loader: Has the thread in which files are deleted.
         operators: Who may send files.
         max_model_bytes: Largest ONNX file.
         max_reference_bytes: Largest file with reference inputs and outputs.
     """
 
     def __init__(
-        self, root: Path, lifecycle: Lifecycle, operators: Operators, max_model_bytes: int, max_reference_bytes: int
+        self,
+        root: Path,
+        lifecycle: Lifecycle,
+        loader: Loader,
+        operators: Operators,
+        max_model_bytes: int,
+        max_reference_bytes: int,
     ) -> None:
         self._root = root
         self._lifecycle = lifecycle
+        self._loader = loader
         self._operators = operators
         self._limits = {
             "model.onnx": max_model_bytes,
@@ -98,7 +107,7 @@ class Uploads:
             return await self._lifecycle.load(model, wanted)
         except BaseException:
             if added and not self._lifecycle.answers(model, version):
-                self._remove(model, version)
+                await self._remove(model, version)
             raise
 
     def _add(self, model: str, version: int, files: Mapping[str, Any]) -> bool:
@@ -132,15 +141,18 @@ class Uploads:
             raise
         return True
 
-    def _remove(self, model: str, version: int) -> None:
-        """Take a version out again: out of sight at once, then for good."""
+    async def _remove(self, model: str, version: int) -> None:
+        """Take a version out again: out of sight at once, so that no later load finds it, then for good."""
         target = self._root / model / str(version)
-        with contextlib.suppress(FileNotFoundError):
+        try:
             stage = self._stage()
             target.rename(stage)
-            shutil.rmtree(stage, ignore_errors=True)
+        except FileNotFoundError:
+            return
         with contextlib.suppress(OSError):  # other versions are in it
             target.parent.rmdir()
+        with contextlib.suppress(RuntimeError):  # the server leaves, and the next one cleans up
+            await self._loader.look_up(shutil.rmtree, stage, True)  # errors ignored
 
     def _stage(self) -> Path:
         """A new private folder on the repository's file system."""

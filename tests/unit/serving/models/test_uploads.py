@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -52,6 +54,23 @@ class Loading:
         return self.answering
 
 
+class Files:
+    """The loader's thread for files, as a real one; notes which threads it worked in, unless the server leaves."""
+
+    def __init__(self) -> None:
+        self.threads: set[int] = set()
+        self.closed = False
+
+    async def look_up(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        def work() -> Any:
+            self.threads.add(threading.get_ident())
+            return function(*arguments)
+
+        if self.closed:
+            raise RuntimeError("cannot schedule new futures after shutdown")
+        return await asyncio.to_thread(work)
+
+
 def on_disk(root: Path) -> dict[str, bytes]:
     """Files by path, those being written left out."""
     files = [path for path in root.rglob("*") if path.is_file()]
@@ -64,8 +83,13 @@ def loading(tmp_path: Path) -> Loading:
 
 
 @pytest.fixture
-def uploads(loading: Loading) -> Uploads:
-    return Uploads(loading.root, cast("Any", loading), OPERATORS, 100, 50)
+def files() -> Files:
+    return Files()
+
+
+@pytest.fixture
+def uploads(loading: Loading, files: Files) -> Uploads:
+    return Uploads(loading.root, cast("Any", loading), cast("Any", files), OPERATORS, 100, 50)
 
 
 def text(content: bytes) -> str:
@@ -118,6 +142,24 @@ async def test_a_load_that_is_broken_off_leaves_nothing(uploads: Uploads, loadin
     assert on_disk(loading.root) == {}
 
 
+async def test_files_are_deleted_in_another_thread(uploads: Uploads, loading: Loading, files: Files) -> None:
+    loading.failure = ArtefactRefusedError("no")
+    with pytest.raises(ArtefactRefusedError):
+        await uploads.load("m", {"file:1/model.onnx": b"bad"})
+    assert on_disk(loading.root) == {}
+    assert files.threads
+    assert threading.get_ident() not in files.threads
+
+
+async def test_a_server_that_leaves_takes_them_out_of_sight_for_the_next_one_to_delete(
+    uploads: Uploads, loading: Loading, files: Files
+) -> None:
+    loading.failure, files.closed = NotReadyError("the server leaves"), True
+    with pytest.raises(NotReadyError, match="leaves"):
+        await uploads.load("m", {"file:1/model.onnx": b"onnx"})
+    assert list(on_disk(loading.root)) == [f".uploads/{os.getpid()}-1/model.onnx"]
+
+
 @pytest.mark.parametrize(
     ("parameters", "error", "message"),
     [
@@ -151,7 +193,7 @@ async def test_what_cannot_be_writes_nothing(
 
 
 async def test_without_a_token_nobody_sends_files_but_loads_go_on(loading: Loading) -> None:
-    uploads = Uploads(loading.root, cast("Any", loading), Operators(), 100, 50)
+    uploads = Uploads(loading.root, cast("Any", loading), cast("Any", Files()), Operators(), 100, 50)
     with pytest.raises(NotAllowedError):
         await uploads.load("m", {"file:1/model.onnx": b"x"})
     await uploads.load("m", {"version": 7})
