@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from tiercel.inference import open_inference_grpc_pb2 as pb
+from tiercel.serving import request_parameters as given
 from tiercel.serving.dataplane import InferRequest, InferResult, InputTensor, ParameterValue
 from tiercel.serving.errors import InvalidRequestError
 from tiercel.serving.tensors import (
@@ -21,10 +22,6 @@ from tiercel.serving.tensors import (
     numbers_from,
     strings_array,
 )
-
-_MAX_PRIORITY = 2**32 - 1
-_MAX_CLASSES = 2**31 - 1
-_SEQUENCE = ("sequence_id", "sequence_start", "sequence_end")
 
 Parameters = Mapping[str, pb.InferParameter]
 
@@ -46,8 +43,8 @@ def decode_request(message: pb.ModelInferRequest) -> InferRequest:
         name = tensor.name
         data_type = data_type_named(tensor.datatype, name)
         shape = checked_shape(list(tensor.shape), name)
-        if tensor.parameters and any(key.startswith("shared_memory") for key in tensor.parameters):
-            raise InvalidRequestError(f"input '{name}': shared memory is not supported; send the data")
+        if tensor.parameters:
+            given.refuse_shared_memory(tensor.parameters, f"input '{name}'", "send")
         if not raw:
             array = _decode_typed(tensor, data_type, shape)
         elif tensor.HasField("contents"):
@@ -68,14 +65,10 @@ def _outputs(message: pb.ModelInferRequest) -> tuple[list[str], dict[str, int] |
     for output in message.outputs:
         if not output.parameters:
             continue
-        if any(key.startswith("shared_memory") for key in output.parameters):
-            raise InvalidRequestError(f"output '{output.name}': shared memory is not supported; take the data")
-        count = _value(output.parameters, "classification")
-        if count is None:
-            continue
-        if type(count) is not int or not 0 < count <= _MAX_CLASSES:
-            raise InvalidRequestError(f"output '{output.name}': parameter classification must be a whole number from 1")
-        classes[output.name] = count
+        given.refuse_shared_memory(output.parameters, f"output '{output.name}'", "take")
+        count = given.classification(_value(output.parameters, "classification"), output.name)
+        if count is not None:
+            classes[output.name] = count
     return [output.name for output in message.outputs], classes or None
 
 
@@ -87,25 +80,11 @@ def _value(parameters: Parameters, name: str) -> ParameterValue | None:
 
 
 def _read_parameters(parameters: Parameters, request: InferRequest) -> None:
-    """Triton's ``timeout`` in microseconds, where 0 is none; its ``priority``; and ``minimum_accuracy``."""
-    for key in _SEQUENCE:
-        if _value(parameters, key):
-            raise InvalidRequestError(f"parameter {key}: models keep nothing between requests here; leave it out")
-    timeout = _value(parameters, "timeout")
-    if timeout is not None:
-        if type(timeout) is not int or timeout < 0:
-            raise InvalidRequestError("parameter timeout must be a whole number of microseconds")
-        request.timeout = timeout / 1e6 if timeout else None
-    priority = _value(parameters, "priority")
-    if priority is not None:
-        if type(priority) is not int or not 0 <= priority <= _MAX_PRIORITY:
-            raise InvalidRequestError("parameter priority must be a whole number from 0; 1 is served first")
-        request.priority = priority
-    accuracy = _value(parameters, "minimum_accuracy")
-    if accuracy is not None:
-        if type(accuracy) not in (int, float) or not 0 <= float(accuracy) <= 1:
-            raise InvalidRequestError("parameter minimum_accuracy must be a number from 0 to 1")
-        request.minimum_accuracy = float(accuracy)
+    for key in given.SEQUENCE:
+        given.refuse_sequence(key, _value(parameters, key))
+    request.timeout = given.timeout(_value(parameters, "timeout"))
+    request.priority = given.priority(_value(parameters, "priority"))
+    request.minimum_accuracy = given.minimum_accuracy(_value(parameters, "minimum_accuracy"))
 
 
 def _decode_typed(tensor: pb.ModelInferRequest.InferInputTensor, data_type: DataType, shape: tuple[int, ...]) -> Array:

@@ -8,12 +8,10 @@ from typing import Any
 
 import orjson
 
+from tiercel.serving import request_parameters as given
 from tiercel.serving.errors import InvalidRequestError
 from tiercel.serving.rest.encoding import AnswerForm
 from tiercel.serving.tensors import Buffer, DataType, checked_shape, data_type_named
-
-_MAX_CLASSES = 2**31 - 1
-_MAX_PRIORITY = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +75,15 @@ def read_form(text: Buffer) -> RequestForm:
         raise InvalidRequestError("the body must be a JSON object")
     inputs = tuple(_input(item) for item in _objects(content, "inputs", required=True))
     parameters = _parameters(content, "the request")
-    _refuse_sequence(parameters)
+    for key in given.SEQUENCE:
+        given.refuse_sequence(key, parameters.get(key))
     outputs, classes, answer = _outputs(content, parameters)
     return RequestForm(
         inputs,
         outputs,
-        _timeout(parameters),
-        _priority(parameters),
-        _minimum_accuracy(parameters),
+        given.timeout(parameters.get("timeout")),
+        given.priority(parameters.get("priority")),
+        given.minimum_accuracy(parameters.get("minimum_accuracy")),
         classes or None,
         answer,
     )
@@ -116,8 +115,7 @@ def _input(item: dict[str, Any]) -> InputForm:
     data_type = data_type_named(item.get("datatype"), name)
     shape = checked_shape(item.get("shape"), name)
     parameters = _parameters(item, f"input '{name}'")
-    if any(key.startswith("shared_memory") for key in parameters):
-        raise InvalidRequestError(f"input '{name}': shared memory is not supported; send the data")
+    given.refuse_shared_memory(parameters, f"input '{name}'", "send")
     size = parameters.get("binary_data_size")
     if size is not None and (type(size) is not int or size < 0):
         raise InvalidRequestError(f"input '{name}': binary_data_size must be a whole number from 0")
@@ -137,12 +135,9 @@ def _outputs(content: dict[str, Any], parameters: dict[str, Any]) -> tuple[list[
     for item in _objects(content, "outputs"):
         name = item["name"]
         asked = _parameters(item, f"output '{name}'")
-        if any(key.startswith("shared_memory") for key in asked):
-            raise InvalidRequestError(f"output '{name}': shared memory is not supported; take the data")
-        count = asked.get("classification")
+        given.refuse_shared_memory(asked, f"output '{name}'", "take")
+        count = given.classification(asked.get("classification"), name)
         if count is not None:
-            if type(count) is not int or not 0 < count <= _MAX_CLASSES:
-                raise InvalidRequestError(f"output '{name}': parameter classification must be a whole number from 1")
             classes[name] = count
         binary = asked.get("binary_data", by_default)
         if type(binary) is not bool:
@@ -151,38 +146,3 @@ def _outputs(content: dict[str, Any], parameters: dict[str, Any]) -> tuple[list[
         if binary is not by_default:
             exceptions.add(name)
     return names, classes, AnswerForm(request_id, frozenset(exceptions), by_default)
-
-
-def _refuse_sequence(parameters: dict[str, Any]) -> None:
-    """Triton's sequences are for models that remember; 0, the empty string and false say that there is none."""
-    for key in ("sequence_id", "sequence_start", "sequence_end"):
-        if parameters.get(key):
-            raise InvalidRequestError(f"parameter {key}: models keep nothing between requests here; leave it out")
-
-
-def _timeout(parameters: dict[str, Any]) -> float | None:
-    """Triton's ``timeout`` in microseconds as seconds; 0 is none."""
-    timeout = parameters.get("timeout")
-    if timeout is None:
-        return None
-    if type(timeout) is not int or timeout < 0:
-        raise InvalidRequestError("parameter timeout must be a whole number of microseconds")
-    return timeout / 1e6 if timeout else None
-
-
-def _priority(parameters: dict[str, Any]) -> int:
-    priority = parameters.get("priority")
-    if priority is None:
-        return 0
-    if type(priority) is not int or not 0 <= priority <= _MAX_PRIORITY:
-        raise InvalidRequestError("parameter priority must be a whole number from 0; 1 is served first")
-    return priority
-
-
-def _minimum_accuracy(parameters: dict[str, Any]) -> float | None:
-    accuracy = parameters.get("minimum_accuracy")
-    if accuracy is None:
-        return None
-    if type(accuracy) not in (int, float) or not 0 <= accuracy <= 1:
-        raise InvalidRequestError("parameter minimum_accuracy must be a number from 0 to 1")
-    return float(accuracy)
