@@ -13,6 +13,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from tiercel.broker.actors.clock import SystemClock
+from tiercel.broker.actors.directory import Directory
 from tiercel.broker.actors.journal import Journal
 from tiercel.broker.actors.supervisor import Supervisor
 from tiercel.broker.actors.system import System
@@ -136,8 +137,7 @@ class Broker:
         self, policy: AnyPolicy, store: Store, journal: Journal, tenancy: Tenancy, carried: CheckpointStore
     ) -> System:
         settings = self._settings
-        return System(
-            store,
+        directory = Directory(
             journal,
             policy,
             LoopSettings(interval_seconds=settings.interval_seconds),
@@ -147,6 +147,7 @@ class Broker:
             {tenant.name: tenant.weight for tenant in tenancy.tenants.values()},
             carried,
         )
+        return System(store, journal, directory, self._supervisor, self._clock, carried)
 
     async def _open_mqtt(self, stack: contextlib.AsyncExitStack) -> MqttPublisher:
         settings = self._settings

@@ -1,4 +1,4 @@
-"""What actors may say to each other; :mod:`.system` connects them."""
+"""What actors may say to each other; :mod:`.directory` connects them."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from typing import Any
 from tests.support.clock import ManualClock
 from tests.support.jobs import make_spec
 from tests.support.until import until
+from tiercel.broker.actors.directory import Directory
 from tiercel.broker.actors.endpoint import DeliveryHeard
 from tiercel.broker.actors.journal import Journal
 from tiercel.broker.actors.mailbox import Actor
@@ -46,6 +47,7 @@ class Actors:
     """The actors of one broker and what they announced."""
 
     system: System
+    directory: Directory
     journal: Journal
     store: Store
     clock: ManualClock
@@ -54,9 +56,9 @@ class Actors:
 
     def everybody(self) -> list[Actor[Any]]:
         """Every actor that is alive."""
-        system = self.system
-        groups: Sequence[Any] = (system._jobs, system._endpoints, system._nodes)
-        return [system._scheduler, *itertools.chain.from_iterable(list(group.values()) for group in groups)]
+        directory = self.directory
+        groups: Sequence[Any] = (directory.jobs, directory.endpoints, directory.nodes)
+        return [directory.scheduler, *itertools.chain.from_iterable(list(group.values()) for group in groups)]
 
     async def settle(self) -> None:
         """Wait until nobody has anything left to do."""
@@ -132,10 +134,11 @@ async def running_actors(
     async with Supervisor() as supervisor:
         journal = Journal(store, clock, await store.last_sequence(), [events.append])
         chosen = policy if policy is not None else FairPolicy()
-        system = System(store, journal, chosen, LoopSettings(), supervisor, clock, LEASES)
+        directory = Directory(journal, chosen, LoopSettings(), supervisor, clock, LEASES)
+        system = System(store, journal, directory, supervisor, clock)
         supervisor.start(journal.run(), name="journal")
         await system.start()
-        actors = Actors(system, journal, store, clock, supervisor, events)
+        actors = Actors(system, directory, journal, store, clock, supervisor, events)
         await actors.settle()
         yield actors
 

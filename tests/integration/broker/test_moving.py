@@ -125,7 +125,7 @@ async def moving(tmp_path: Path) -> AsyncIterator[Moving]:
         await tenant.wait(job_id, lambda job: job.epoch == 1)
         system = broker._system
         assert system is not None
-        system.tell_job(job_id, MoveOrdered("n2", Share(1.0, None, "moved"), 2))
+        system._directory.tell_job(job_id, MoveOrdered("n2", Share(1.0, None, "moved"), 2))
         await agents["n1"].until(lambda: agents["n1"].runs[f"{job_id}-1"].wanted.carry)
         yield Moving(broker, tmp_path, agents, tenant, channel, job_id)
 

@@ -58,7 +58,7 @@ async def test_an_objective_belongs_to_the_endpoint_and_outlives_jobs_and_restar
     async with running_actors(store) as actors:
         (endpoint,) = actors.system.endpoints_of("alice")
         assert (endpoint.objective_seconds, endpoint.live_version) == (0.02, 3)
-        (view,) = actors.system._scheduler.endpoints.views(["n1"])
+        (view,) = actors.directory.scheduler.endpoints.views(["n1"])
         assert (view.name, view.objective_seconds, view.quality) == ("digits", 0.02, 0.9)
 
 

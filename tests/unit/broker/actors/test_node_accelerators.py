@@ -45,7 +45,7 @@ async def test_a_problem_comes_and_goes(actors: Actors) -> None:
 async def test_the_scheduler_hears_of_problems(actors: Actors) -> None:
     actor, epoch = await actors.connect(make_node(accelerators=DEVICES))
     await hear(actors, actor, epoch, AcceleratorHeard("GPU-2", problem="lost"))
-    view = actors.system._scheduler._nodes["n1"]
+    view = actors.directory.scheduler._nodes["n1"]
     assert [device.problem for device in view.accelerators] == ["", "lost"]
 
 

@@ -67,8 +67,8 @@ async def test_a_job_that_is_over_leaves_no_actor_behind(actors: Actors) -> None
     await actors.connect()
     job = await running(actors)
     await actors.exit(job.run_id, 1)
-    assert actors.system._jobs == {}
-    assert actors.system._scheduler._jobs == {}
+    assert actors.directory.jobs == {}
+    assert actors.directory.scheduler._jobs == {}
     assert (await actors.job(job.id)).state is JobState.FAILED, "it is found in the store"
 
 
@@ -248,7 +248,7 @@ async def test_a_client_that_vanishes_leaves_a_whole_job_or_none(actors: Actors)
         await asyncio.gather(call, return_exceptions=True)
         await actors.wait_admitted()
     stored = await actors.store.load_jobs()
-    assert {job.id for job in stored} == set(actors.system._jobs)
+    assert {job.id for job in stored} == set(actors.directory.jobs)
     assert len(stored) > 1, "an admission that has begun is seen through"
     assert {job.state for job in stored} == {JobState.STARTING}
 

@@ -1,0 +1,214 @@
+"""Every actor of the broker by what it stands for, and how they find each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tiercel.broker.actors.endpoint import DeliverTier, DeliveryAbandoned, EndpointActor
+from tiercel.broker.actors.endpoint_book import EndpointObserved
+from tiercel.broker.actors.job import JobActor
+from tiercel.broker.actors.mailbox import Actor, ActorFailedError, MessageT
+from tiercel.broker.actors.node import DeliveryWithdrawn, EndpointSharesDeclared, NodeActor, RunWithdrawn
+from tiercel.broker.actors.scheduler import (
+    JobObserved,
+    MoveRefused,
+    NodeObserved,
+    RunsRemembered,
+    SchedulerActor,
+    SomethingHappened,
+)
+from tiercel.broker.domain.endpoints import delivery_id
+from tiercel.broker.domain.errors import OverloadedError
+from tiercel.broker.domain.nodes import Node
+from tiercel.broker.domain.tenants import DEFAULT_WEIGHT
+from tiercel.broker.scheduling.interface import Trigger
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping, Sequence
+
+    from tiercel.broker.actors.clock import Clock
+    from tiercel.broker.actors.journal import Journal
+    from tiercel.broker.actors.peers import WantedDelivery, WantedRun
+    from tiercel.broker.actors.supervisor import Supervisor
+    from tiercel.broker.domain.endpoints import Delivery, Endpoint
+    from tiercel.broker.domain.jobs import Job, Observation, TierStatus
+    from tiercel.broker.domain.run_records import RunRecord
+    from tiercel.broker.domain.shares import Share
+    from tiercel.broker.lifecycle.job_events import JobInput
+    from tiercel.broker.lifecycle.node import LeaseSettings
+    from tiercel.broker.scheduling.interface import EndpointView, JobView, NodeView, Policy
+    from tiercel.broker.scheduling.loop import LoopSettings
+    from tiercel.broker.store.checkpoints import CheckpointStore
+
+
+class Directory:
+    """Makes actors, starts them, and passes on what they say: :class:`~tiercel.broker.actors.peers.Peers` for them.
+
+    Args:
+        journal: Makes steps durable.
+        policy: Decides who gets what.
+        loop: How often it is asked.
+        supervisor: Starts tasks.
+        clock: The time.
+        leases: How long a node's silence is borne.
+        tenant_weights: What the jobs of tenants are worth, by tenant; 1 where nothing is said.
+        checkpoints: Checkpoints of jobs that are moved; None where nobody asks for any.
+
+    Attributes:
+        scheduler: The one there is.
+        jobs: Those that are not over, by id.
+        endpoints: By name.
+        nodes: Every one that has ever connected, by id.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        policy: Policy[Any],
+        loop: LoopSettings,
+        supervisor: Supervisor,
+        clock: Clock,
+        leases: LeaseSettings,
+        tenant_weights: Mapping[str, float] | None = None,
+        checkpoints: CheckpointStore | None = None,
+    ) -> None:
+        self._journal = journal
+        self._supervisor = supervisor
+        self._clock = clock
+        self._leases = leases
+        self._tenant_weights = dict(tenant_weights or {})
+        self._checkpoints = checkpoints
+        self.scheduler = SchedulerActor(policy, loop, journal, clock, self.tell_job, self.declare_endpoint_shares)
+        self.jobs: dict[str, JobActor] = {}
+        self.endpoints: dict[str, EndpointActor] = {}
+        self.nodes: dict[str, NodeActor] = {}
+
+    def job_of(self, run_id: str) -> JobActor | None:
+        """The job of a run; None for one that is over, or that nobody knows."""
+        return self.jobs.get(run_id.rpartition("-")[0])
+
+    def make_job(self, job: Job, observations: Sequence[Observation] = ()) -> JobActor:
+        """The actor of a job, which nobody finds yet."""
+        weight = self._tenant_weights.get(job.tenant, DEFAULT_WEIGHT)
+        return JobActor(job, self._journal, self._clock, self, observations, tenant_weight=weight)
+
+    def start_job(self, actor: JobActor) -> None:
+        """Let it take in messages."""
+        self.jobs[actor.job.id] = actor
+        self._supervisor.start(actor.run(), name=actor.name)
+
+    def start_endpoint(self, endpoint: Endpoint, deliveries: Sequence[Delivery] = ()) -> None:
+        """Make the actor of an endpoint and let it take in messages."""
+        weight = self._tenant_weights.get(endpoint.tenant, DEFAULT_WEIGHT)
+        actor = EndpointActor(endpoint, deliveries, self._journal, self._clock, self, tenant_weight=weight)
+        self.endpoints[endpoint.name] = actor
+        self._supervisor.start(actor.run(), name=actor.name)
+
+    def open_node(self, node_id: str) -> NodeActor:
+        """A node's actor, which is made where there is none."""
+        actor = self.nodes.get(node_id)
+        if actor is None:
+            unknown = Node(node_id, cpu_cores=0.0, memory_bytes=0, online=False)
+            actor = NodeActor(unknown, self._leases, self._journal, self._clock, self)
+            self.nodes[node_id] = actor
+            self._supervisor.start(actor.run(), name=actor.name)
+        return actor
+
+    # --- Peers --------------------------------------------------------------------------------------------------------
+
+    def tell_job(self, job_id: str, message: JobInput) -> None:
+        """Tell a job; a job that is over is not told."""
+        actor = self.jobs.get(job_id)
+        if actor is not None:
+            tell(actor, message)
+
+    def request_delivery(self, job: Job, tier: TierStatus) -> None:
+        """Ask the job's endpoint to have the tier's model delivered from where the job is now."""
+        tell(self.endpoints[job.spec.endpoint], DeliverTier(job, tier))
+
+    def abandon_delivery(self, job: Job, tier: TierStatus, reason: str) -> None:
+        """Tell the job's endpoint that nobody can deliver the tier's model any more."""
+        tell(self.endpoints[job.spec.endpoint], DeliveryAbandoned(delivery_id(job.id, tier.number), reason))
+
+    def declare_run(self, run: WantedRun) -> None:
+        """Tell the run's node what is wanted."""
+        tell(self.open_node(run.job.node_id), run)
+
+    def withdraw_run(self, node_id: str, run_id: str) -> None:
+        """Tell the node that the run is no longer wanted."""
+        tell(self.open_node(node_id), RunWithdrawn(run_id))
+
+    def declare_delivery(self, node_id: str, wanted: WantedDelivery) -> None:
+        """Tell the node to carry out a delivery."""
+        tell(self.open_node(node_id), wanted)
+
+    def withdraw_delivery(self, node_id: str, delivery_id: str) -> None:
+        """Tell the node that it may forget a delivery."""
+        tell(self.open_node(node_id), DeliveryWithdrawn(delivery_id))
+
+    def observe_job(
+        self,
+        job_id: str,
+        view: JobView | None,
+        attempts: int,
+        *,
+        leaving: str = "",
+        leaving_devices: tuple[str, ...] = (),
+    ) -> None:
+        """Show the scheduler a job as it is now, or (None) that it needs nothing of any node."""
+        tell_latest(self.scheduler, ("job", job_id), JobObserved(job_id, view, attempts, leaving, leaving_devices))
+
+    def refuse_move(self, job_id: str) -> None:
+        """Tell the scheduler that the job cannot be moved now."""
+        tell(self.scheduler, MoveRefused(job_id))
+
+    def drop_checkpoint(self, job_id: str) -> None:
+        """Remove the checkpoint that the broker may hold for the job."""
+        if self._checkpoints is not None:
+            self._checkpoints.drop(job_id)
+
+    def remember_run(self, record: RunRecord) -> None:
+        """Show the scheduler what became of a job, for the next one that trains the same thing."""
+        tell(self.scheduler, RunsRemembered((record,)))
+
+    def retire_job(self, job_id: str) -> None:
+        """Let the actor of a job that is over end."""
+        actor = self.jobs.pop(job_id, None)
+        if actor is not None:
+            actor.finish()
+
+    def observe_node(self, node_id: str, view: NodeView | None) -> None:
+        """Show the scheduler a node, or (None) that it is offline."""
+        tell_latest(self.scheduler, ("node", node_id), NodeObserved(node_id, view))
+
+    def observe_endpoint(self, name: str, view: EndpointView | None) -> None:
+        """Show the scheduler an endpoint, or (None) that no version of it is live."""
+        tell_latest(self.scheduler, ("endpoint", name), EndpointObserved(name, view))
+
+    def declare_endpoint_shares(
+        self, node_id: str, shares: Mapping[str, Share], objectives: Mapping[str, float]
+    ) -> None:
+        """Tell a node what its endpoints may use; those that are not named are not limited."""
+        declared = EndpointSharesDeclared(tuple(sorted(shares.items())), tuple(sorted(objectives.items())))
+        tell(self.open_node(node_id), declared)
+
+    def reschedule(self, trigger: str) -> None:
+        """Have the scheduler look at once."""
+        happened = SomethingHappened(Trigger(trigger))
+        tell_latest(self.scheduler, happened, happened)
+
+
+def tell(actor: Actor[MessageT], message: MessageT) -> None:
+    """Leave an actor a message; raises ActorFailedError where it does not take any more."""
+    try:
+        actor.tell_nowait(message)
+    except OverloadedError as error:
+        raise ActorFailedError(f"{actor.name} is stuck: {error.message}") from error
+
+
+def tell_latest(actor: Actor[MessageT], key: Hashable, message: MessageT) -> None:
+    """The same for a message that takes the place of an earlier one of its key, which was not read yet."""
+    try:
+        actor.tell_latest_nowait(key, message)
+    except OverloadedError as error:
+        raise ActorFailedError(f"{actor.name} is stuck: {error.message}") from error
