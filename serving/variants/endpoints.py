@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tiercel.serving.batching.call import seconds_behind
 from tiercel.serving.classified_answers import as_classes
 from tiercel.serving.dataplane import Answered, InferRequest, InferResult, OutputTensor, ParameterValue
 from tiercel.serving.errors import InvalidRequestError, NotFoundError, OverloadedError, ServingError
@@ -118,6 +119,7 @@ class Endpoints:
 
         try:
             _check_version(request.model, request.version)
+            _check_priority(request)
             call = endpoint.submit(request, answered, begin)
         except ServingError as error:
             if isinstance(error, OverloadedError):  # others made no sense, or came before anything could answer
@@ -181,6 +183,15 @@ def _check_version(endpoint: str, version: str) -> None:
         f"'{endpoint}' is an endpoint with variants, whose only version is {ENDPOINT_VERSION}; "
         "leave the version out, or ask a variant for one of its own by its own name"
     )
+
+
+def _check_priority(request: InferRequest) -> None:
+    """Raise unless it is that of those who say none: who is first by another order than the time is late by that one."""
+    if request.priority and seconds_behind(request.priority):
+        raise InvalidRequestError(
+            f"priority is {request.priority}, but '{request.model}' answers requests in the order in which they are "
+            "due; leave it out, and give a timeout to be due earlier"
+        )
 
 
 def _result(model: str, call: VariantCall, answer: Answer) -> InferResult:

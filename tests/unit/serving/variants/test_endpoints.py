@@ -72,9 +72,9 @@ class Site:
     def account(self) -> Account:
         return self.registry.record("e").account
 
-    def ask(self, name: str = "x", version: str = "") -> Any:
+    def ask(self, name: str = "x", version: str = "", **hints: Any) -> Any:
         tensor = InputTensor(name, BY_NAME["FP32"], np.zeros((1, 4), np.float32))
-        return self.endpoints.submit(InferRequest("e", version, [tensor]), self.answers.append)
+        return self.endpoints.submit(InferRequest("e", version, [tensor], **hints), self.answers.append)
 
 
 @pytest.fixture
@@ -146,6 +146,19 @@ async def test_where_no_variant_is_live_there_is_nothing_to_tell(site: Site) -> 
         site.descriptions.statistics("e")
     with pytest.raises(NotReadyError):
         site.descriptions.config("e")
+
+
+@pytest.mark.parametrize("priority", [1, 3])
+async def test_a_priority_is_refused_since_requests_are_answered_as_they_are_due(site: Site, priority: int) -> None:
+    assert site.ask(priority=priority) is None
+    (error,) = site.answers
+    assert isinstance(error, InvalidRequestError)
+    assert f"priority is {priority}" in error.message
+
+
+@pytest.mark.parametrize("priority", [0, 2])
+async def test_the_priority_of_those_who_say_none_may_be_said(site: Site, priority: int) -> None:
+    assert site.ask(priority=priority) is not None
 
 
 async def test_one_for_whom_there_is_no_room_does(site: Site) -> None:
