@@ -186,7 +186,7 @@ def _check_version(endpoint: str, version: str) -> None:
 
 
 def _check_priority(request: InferRequest) -> None:
-    """Raise unless it is that of those who say none: who is first by another order than the time is late by that one."""
+    """Raise unless it is that of those who say none: who is first by another order than time is late by that one."""
     if request.priority and seconds_behind(request.priority):
         raise InvalidRequestError(
             f"priority is {request.priority}, but '{request.model}' answers requests in the order in which they are "
