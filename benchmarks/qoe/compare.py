@@ -52,9 +52,9 @@ class Point:
         """Name of the best variant alone."""
         return max((name for name in self.means if name.startswith("static ")), key=self.mean)
 
-    def difference(self, name: str, other: str) -> tuple[float, float]:
-        """Mean of the paired differences, and half of the width of its 95 % confidence interval."""
-        return paired(self.means[name], self.means[other])
+    def difference(self, name: str, other: str, confidence: float = 0.95) -> tuple[float, float]:
+        """Mean of the paired differences, and half of the width of its confidence interval."""
+        return paired(self.means[name], self.means[other], confidence)
 
     def to_json(self) -> dict[str, Any]:
         """As it stands in the result file."""
@@ -74,12 +74,12 @@ class Point:
         }
 
 
-def paired(one: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
-    """Mean of the differences, and half of the width of its 95 % confidence interval (Student's t)."""
+def paired(one: Sequence[float], other: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
+    """Mean of the differences, and half of the width of its confidence interval (Student's t)."""
     differences = [a - b for a, b in zip(one, other, strict=True)]
     mean = sum(differences) / len(differences)
     variance = sum((each - mean) ** 2 for each in differences) / max(1, len(differences) - 1)
-    quantile = float(student_t.ppf(0.975, max(1, len(differences) - 1)))
+    quantile = float(student_t.ppf((1.0 + confidence) / 2.0, max(1, len(differences) - 1)))
     return mean, quantile * math.sqrt(variance / len(differences))
 
 
