@@ -14,7 +14,7 @@ from tiercel.serving.accounting.accounts import ModelShare
 from tiercel.serving.accounting.loop_lag import LoopLag
 from tiercel.serving.batching.batcher import Executor
 from tiercel.serving.batching.call import Call, QueuedCall
-from tiercel.serving.checks import Checked, checked
+from tiercel.serving.checks import Checked, accurate_enough, checked
 from tiercel.serving.classified_answers import as_classes
 from tiercel.serving.errors import OverloadedError, ServingError
 from tiercel.serving.models.registry import LoadedVersion, Registry
@@ -71,10 +71,9 @@ class InferRequest:
         outputs: Names of the outputs that are wanted; empty for all.
         timeout: Seconds in which the answer is of use, or None for the server's default.
         priority: 1 is served first; 0 is the model's default (Triton's convention).
-        minimum_accuracy: The least accuracy, a fraction, that a variant must have to answer, or None for any.
+        minimum_accuracy: The least accuracy, a fraction, that who answers must have, as far as known; None for any.
         classes: Outputs wanted as their largest classes, and how many (classification extension); None for none.
-        form: What it has in common with requests of the same inputs, types, shapes and wanted outputs, if a transport
-            recognises those; its next ones may then be asked by :meth:`DataPlane.ask`.
+        form: What it has in common with others, if a transport recognises that; :meth:`DataPlane.ask` takes the next.
         arrived: When its first byte was read, as ``time.perf_counter`` has it; 0 for when it is submitted. What a
             caller is held to wait is counted from here.
     """
@@ -183,6 +182,8 @@ class DataPlane:
         """
         try:
             loaded = self._registry.live(request.model, request.version)
+            if request.minimum_accuracy is not None:
+                loaded = accurate_enough(request, loaded, self._registry)
             session = loaded.session
             if loaded.account.waiting and request.priority != 1:  # those of priority 1 are not behind all that wait
                 self._check_wait(loaded, request.timeout)
@@ -388,7 +389,7 @@ def _answer_in_full(on_answer: Answered, loaded: LoadedVersion, names: tuple[str
         on_answer(outcome)
         return
     tensors = [OutputTensor(loaded.outputs[name], array) for name, array in zip(names, outcome, strict=True)]
-    on_answer(InferResult(loaded.model, loaded.version_text, tensors))
+    on_answer(InferResult(loaded.model, loaded.version_text, tensors, loaded.parameters))
 
 
 def _count_refusal(loaded: LoadedVersion, error: ServingError) -> None:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tiercel.inference import open_inference_grpc_pb2 as pb
-from tiercel.serving.dataplane import InferRequest, InferResult, InputTensor
-from tiercel.serving.grpc.codec import decode_request, encode_result
+from tiercel.serving.dataplane import InferRequest, InferResult, InputTensor, ParameterValue
+from tiercel.serving.grpc.codec import decode_request, encode_result, set_parameter
 from tiercel.serving.tensors import DataType, decode_raw, encode_raw
 
 _REMEMBERED = 1024
@@ -145,12 +145,13 @@ def _varint(value: int) -> bytes:
 def write_answer(result: InferResult, question: Question) -> bytes:
     """The octets of the ``ModelInferResponse`` that answers a question."""
     if question.message is None:
-        if len(result.outputs) == 1 and not result.parameters:
+        if len(result.outputs) == 1:
             (output,) = result.outputs
             spec, array = output.spec, output.array
             data = encode_raw(array)
-            before = _before_data(result.model, result.version, spec.name, spec.data_type.name, array.shape, len(data))
-            return before + data
+            said = tuple(result.parameters.items()) if result.parameters else ()
+            what = (spec.name, spec.data_type.name, array.shape)
+            return _before_data(result.model, result.version, said, *what, len(data)) + data
         return encode_result(result, _RAW).SerializeToString()
     return encode_result(result, question.message).SerializeToString()
 
@@ -159,8 +160,18 @@ _RAW = pb.ModelInferRequest(raw_input_contents=[b""])
 
 
 @lru_cache(_REMEMBERED)
-def _before_data(model: str, version: str, name: str, data_type: str, shape: tuple[int, ...], size: int) -> bytes:
+def _before_data(
+    model: str,
+    version: str,
+    parameters: tuple[tuple[str, ParameterValue], ...],
+    name: str,
+    data_type: str,
+    shape: tuple[int, ...],
+    size: int,
+) -> bytes:
     """An answer with one raw output, up to its contents."""
     message = pb.ModelInferResponse(model_name=model, model_version=version)
+    for key, value in parameters:
+        set_parameter(message.parameters[key], value)
     message.outputs.add(name=name, datatype=data_type, shape=shape)
     return message.SerializeToString() + _RAW_OUTPUT_TAG + _varint(size)

@@ -85,6 +85,7 @@ class Session:
         inline_elements: Input elements up to which it is cheaper to run on the event loop than to change threads.
         threads: Threads that one run may use.
         labels: What classes are called, by index.
+        accuracy: What was measured of the version, a fraction; None where nobody knows.
         settings: What is set for the model.
         observer: Called with outputs' names, inputs and results after each run that went well, in its thread; or None.
 
@@ -93,9 +94,9 @@ class Session:
     """
 
     __slots__ = (
-        "_run", "_runner", "_take_seconds", "batch_rows", "batching", "device", "full_batch_rows", "holding",
-        "inline_elements", "inputs", "is_uniform", "labels", "observer", "output_names", "outputs", "provider",
-        "settings", "threads",
+        "_run", "_runner", "_take_seconds", "accuracy", "batch_rows", "batching", "device", "full_batch_rows",
+        "holding", "inline_elements", "inputs", "is_uniform", "labels", "observer", "output_names", "outputs",
+        "provider", "settings", "threads",
     )  # fmt: skip
 
     def __init__(self, model: bytes | str, threads: int = 1, open_session: Open = open_on_cpu) -> None:
@@ -113,6 +114,7 @@ class Session:
         self.batching = Batching(None, "it was not measured")
         self.batch_rows = self.full_batch_rows = 1
         self.labels: tuple[str, ...] = ()
+        self.accuracy: float | None = None
         self.settings = NOTHING_SET
         self.inline_elements = -1
         self.threads = threads

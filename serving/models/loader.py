@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar, TypeVarTuple
 from tiercel.serving.execution.placement import MakeRoom, NoRoomError, Placement, on_the_cpu
 from tiercel.serving.execution.providers import CPU_ONLY, Order, Provider, order_for
 from tiercel.serving.models import artefact_file, engine
+from tiercel.serving.models.accuracy import accuracy_of
 from tiercel.serving.models.artefact_file import SealedFile
 from tiercel.serving.models.labels import read_labels
 from tiercel.serving.models.model_settings import ModelSettings, read_model_settings
@@ -143,6 +144,7 @@ class Loader:
     async def _load(self, artefact: Artefact, order: Order, replaced: Replaced | None = None) -> engine.Session:
         settings = await self.look_up(read_model_settings, artefact.path)
         labels = await self.look_up(read_labels, artefact.path)
+        accuracy = await self.look_up(accuracy_of, artefact.path.parent)
         copy = await self._build(artefact_file.sealed_copy, artefact.path, self._options.max_model_bytes)
         try:
             verdict = await self._verifier.verify(artefact, copy)
@@ -156,7 +158,7 @@ class Loader:
             session = await self._accelerated(checked, providers, replaced)
         else:
             session, _ = await self._build(self._session, checked, providers, 0)
-        session.labels = labels
+        session.labels, session.accuracy = labels, accuracy
         session.heed(settings)
         if session.batching.reason and self._options.max_batch_rows > 1:
             what = (artefact.version, artefact.model, session.batching.reason)

@@ -59,11 +59,13 @@ class LoadedVersion:
         "_retired",
         "_session",
         "account",
+        "accuracy",
         "checked",
         "in_flight",
         "labels",
         "model",
         "outputs",
+        "parameters",
         "statistics",
         "version",
         "version_text",
@@ -85,6 +87,9 @@ class LoadedVersion:
         self.in_flight = 0
         self.checked: dict[object, Checked] = {}  # by form, of requests that are recognised; filled by the data plane
         self.labels = session.labels
+        self.accuracy = session.accuracy
+        # What each of its answers says beside the outputs; one for all, so that none costs anything.
+        self.parameters = None if session.accuracy is None else {"accuracy": session.accuracy}
         self.outputs = session.outputs  # also of use after the session is gone
         self._session: Session | None = session
         self._retired = False

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import orjson
 
-from tiercel.serving.dataplane import InferResult, OutputTensor
+from tiercel.serving.dataplane import InferResult, OutputTensor, ParameterValue
 from tiercel.serving.models.registry import LoadedVersion
 from tiercel.serving.rest.messages import OCTETS, HttpResponse
 from tiercel.serving.tensors import encode_json, encode_raw
@@ -46,37 +47,34 @@ def encode_result(result: InferResult, form: AnswerForm) -> HttpResponse:
 def _encode_one(result: InferResult, output: OutputTensor, form: AnswerForm) -> HttpResponse:
     """The answer that most get: one output. Only its contents differ from the last one's."""
     array, spec = output.array, output.spec
-    end = b"]}" if not form.id and not result.parameters else _end(result, form)
+    end = b"]}" if not form.id else b"]," + orjson.dumps({"id": form.id})[1:]
+    said = _dumped(result.parameters)
     if not form.is_binary(spec.name):
-        before = _before_data(result.model, result.version, spec.name, spec.data_type.name, array.shape)
+        before = _before_data(result.model, result.version, said, spec.name, spec.data_type.name, array.shape)
         return HttpResponse(200, before + orjson.dumps(encode_json(array), option=_NUMPY) + b"}" + end)
     data = encode_raw(array)
-    text = _before_end(result.model, result.version, spec.name, spec.data_type.name, array.shape, len(data)) + end
+    text = _before_end(result.model, result.version, said, spec.name, spec.data_type.name, array.shape, len(data)) + end
     return HttpResponse(200, text + data, OCTETS, _length_header(text))
 
 
 def before_contents(loaded: LoadedVersion, name: str, shape: tuple[int, ...]) -> bytes:
     """The body of an answer with this output alone in JSON, up to its contents; "}]}" is what comes after them."""
     spec = loaded.outputs[name]
-    return _before_data(loaded.model, loaded.version_text, name, spec.data_type.name, shape)
+    said = _dumped(loaded.parameters)
+    return _before_data(loaded.model, loaded.version_text, said, name, spec.data_type.name, shape)
 
 
 def before_binary(loaded: LoadedVersion, name: str, shape: tuple[int, ...], size: int) -> bytes:
     """A whole answer with this output alone in binary, head and JSON, up to its contents of ``size`` bytes."""
     spec = loaded.outputs[name]
-    text = _before_end(loaded.model, loaded.version_text, name, spec.data_type.name, shape, size) + b"]}"
+    said = _dumped(loaded.parameters)
+    text = _before_end(loaded.model, loaded.version_text, said, name, spec.data_type.name, shape, size) + b"]}"
     whole = HttpResponse(200, text + bytes(size), OCTETS, _length_header(text)).encode(None, keep_alive=True)
     return whole[: len(whole) - size]
 
 
-def _end(result: InferResult, form: AnswerForm) -> bytes:
-    """What comes after the outputs."""
-    more: dict[str, Any] = {}
-    if form.id:
-        more["id"] = form.id
-    if result.parameters:
-        more["parameters"] = dict(result.parameters)
-    return b"]," + orjson.dumps(more)[1:]
+def _dumped(parameters: Mapping[str, ParameterValue] | None) -> bytes:
+    return orjson.dumps(dict(parameters)) if parameters else b""
 
 
 def _encode_any(result: InferResult, form: AnswerForm) -> HttpResponse:
@@ -92,11 +90,12 @@ def _encode_any(result: InferResult, form: AnswerForm) -> HttpResponse:
         else:
             described["data"] = encode_json(array)
         outputs.append(described)
-    content: dict[str, Any] = {"model_name": result.model, "model_version": result.version, "outputs": outputs}
-    if form.id:
-        content["id"] = form.id
+    content: dict[str, Any] = {"model_name": result.model, "model_version": result.version}
     if result.parameters:
         content["parameters"] = dict(result.parameters)
+    content["outputs"] = outputs
+    if form.id:
+        content["id"] = form.id
     text = orjson.dumps(content, option=_NUMPY)
     if not binary:
         return HttpResponse(200, text)
@@ -108,17 +107,28 @@ def _described(name: str, data_type: str, shape: tuple[int, ...]) -> dict[str, A
 
 
 @lru_cache(_REMEMBERED)
-def _before_data(model: str, version: str, name: str, data_type: str, shape: tuple[int, ...]) -> bytes:
+def _before_data(
+    model: str, version: str, parameters: bytes, name: str, data_type: str, shape: tuple[int, ...]
+) -> bytes:
     """An answer with one output in JSON, up to its contents."""
-    content = {"model_name": model, "model_version": version, "outputs": [_described(name, data_type, shape)]}
-    return orjson.dumps(content).removesuffix(b"}]}") + b',"data":'
+    return _begun(model, version, parameters, _described(name, data_type, shape)).removesuffix(b"}") + b',"data":'
 
 
 @lru_cache(_REMEMBERED)
-def _before_end(model: str, version: str, name: str, data_type: str, shape: tuple[int, ...], size: int) -> bytes:
+def _before_end(
+    model: str, version: str, parameters: bytes, name: str, data_type: str, shape: tuple[int, ...], size: int
+) -> bytes:
     """The JSON of an answer with one output in binary, up to the end of the outputs."""
     described = _described(name, data_type, shape) | {"parameters": {"binary_data_size": size}}
-    return orjson.dumps({"model_name": model, "model_version": version, "outputs": [described]}).removesuffix(b"]}")
+    return _begun(model, version, parameters, described)
+
+
+def _begun(model: str, version: str, parameters: bytes, output: dict[str, Any]) -> bytes:
+    """An answer up to the end of its only output, without the end of the outputs."""
+    content: dict[str, Any] = {"model_name": model, "model_version": version}
+    if parameters:
+        content["parameters"] = orjson.Fragment(parameters)
+    return orjson.dumps(content | {"outputs": [output]}).removesuffix(b"]}")
 
 
 def _length_header(text: bytes) -> bytes:

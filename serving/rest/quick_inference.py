@@ -83,7 +83,7 @@ def _encoded(
     name = known.outputs[0]
     if array.nbytes > _SMALL_BYTES:
         tensor = OutputTensor(loaded.outputs[name], array)
-        return encode_result(InferResult(loaded.model, loaded.version_text, [tensor]), form.answer)
+        return encode_result(InferResult(loaded.model, loaded.version_text, [tensor], loaded.parameters), form.answer)
     if form.answer.is_binary(name):
         data = encode_raw(array)
         before = recent.before_answer(known, array.shape, len(data))

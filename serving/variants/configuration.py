@@ -13,7 +13,6 @@ takes.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,15 +20,14 @@ from typing import Any, TypeGuard
 
 from tiercel.serving.errors import ArtefactRefusedError, InvalidRequestError
 from tiercel.serving.models import repository
+from tiercel.serving.models.accuracy import is_fraction, read_object
 from tiercel.serving.scheduling.interface import Scheduler
 from tiercel.serving.scheduling.registry import DEFAULT, SCHEDULERS
 from tiercel.serving.scheduling.static import StaticScheduler
 from tiercel.serving.scheduling.utility import FORMS, Utility, utility
 
 FILE = "variants.json"
-ACCURACY_FILE = "accuracy.json"
 MAX_VARIANTS = 16
-_MAX_BYTES = 64 * 1024
 _FIELDS = {"variants", "objective_seconds", "utility", "steepness", "scheduler", "static_variant"}
 
 
@@ -84,21 +82,12 @@ def read(folder: Path) -> Configuration | None:
         ArtefactRefusedError: It is wrong; the message names the field.
     """
     try:
-        content = _content(folder / FILE)
+        content = read_object(folder / FILE)
     except FileNotFoundError:
         return None
     if any(repository.is_version(entry.name) for entry in folder.iterdir()):
         raise _wrong("it lies beside versions; a name is either a model's, with versions, or an endpoint's")
     return checked(content)
-
-
-def accuracy_of(folder: Path) -> float | None:
-    """The measured accuracy of the version in ``folder``; None when it has none that makes sense."""
-    try:
-        accuracy = _content(folder / ACCURACY_FILE).get("accuracy")
-    except (FileNotFoundError, ArtefactRefusedError):
-        return None
-    return float(accuracy) if _is_fraction(accuracy) else None
 
 
 def checked(content: Mapping[str, Any]) -> Configuration:
@@ -154,36 +143,13 @@ def _variant(entry: object, where: str) -> Variant:
             repository.checked_name(each)
         except InvalidRequestError as error:
             raise _wrong(f"{where}: {error.message}") from error
-    if accuracy is not None and not _is_fraction(accuracy):
+    if accuracy is not None and not is_fraction(accuracy):
         raise _wrong(f"{where}.accuracy must be a fraction above 0 and at most 1")
     return Variant(name, model, accuracy if accuracy is None else float(accuracy))
 
 
-def _content(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_BYTES + 1)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise FileNotFoundError(path.name) from error
-    except OSError as error:
-        raise ArtefactRefusedError(f"{path.name} cannot be read: {error.strerror}") from error
-    if len(data) > _MAX_BYTES:
-        raise ArtefactRefusedError(f"{path.name} has more than {_MAX_BYTES} bytes")
-    try:
-        content = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise ArtefactRefusedError(f"{path.name} is not JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise ArtefactRefusedError(f"{path.name} must hold a JSON object")
-    return content
-
-
 def _is_number(value: object) -> TypeGuard[float]:
     return type(value) in {int, float}
-
-
-def _is_fraction(value: object) -> TypeGuard[float]:
-    return _is_number(value) and 0.0 < value <= 1.0
 
 
 def _wrong(message: str) -> ArtefactRefusedError:

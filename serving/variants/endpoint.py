@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import onnxruntime as ort
@@ -87,7 +86,6 @@ class Endpoint:
             takes the place of the one in it.
         registry: What is live.
         workers: Where batches run; shared with others.
-        root: The repository's folder, for the accuracy of versions.
         max_pending: Requests that may wait.
         timeout: Seconds in which a request is answered at the latest.
     """
@@ -98,7 +96,6 @@ class Endpoint:
         configuration: Configuration,
         registry: Registry,
         workers: Workers,
-        root: Path,
         max_pending: int,
         timeout: float,
     ) -> None:
@@ -111,7 +108,7 @@ class Endpoint:
         self._timeout = timeout
         self._user = workers.join(self._dispatch)
         self._scheduler = configuration.make_scheduler()
-        self._variants = LiveVariants(name, configuration.variants, registry, root)
+        self._variants = LiveVariants(name, configuration.variants, registry)
         self._waiting: Waiting[VariantCall] = Waiting(configuration.objective)
         self._aim(self.objective_wanted)
         self._runs: dict[int, float] = {}

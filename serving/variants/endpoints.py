@@ -80,9 +80,7 @@ class Endpoints:
         if endpoint is not None:
             endpoint.configure(chosen)
             return
-        self._endpoints[name] = Endpoint(
-            name, chosen, self._registry, self._workers, self._root, self._max_pending, self._timeout
-        )
+        self._endpoints[name] = Endpoint(name, chosen, self._registry, self._workers, self._max_pending, self._timeout)
         self._registry.record(name).set_status(ENDPOINT_VERSION, VersionState.READY)
 
     def unload(self, name: str) -> bool:

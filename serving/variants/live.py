@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from pathlib import Path
 from typing import Any
 
 from tiercel.serving.errors import ArtefactRefusedError
@@ -12,7 +11,7 @@ from tiercel.serving.models.engine import Session
 from tiercel.serving.models.registry import LoadedVersion, Registry
 from tiercel.serving.scheduling.interface import Profile
 from tiercel.serving.tensors import TensorSpec
-from tiercel.serving.variants.configuration import Variant, accuracy_of
+from tiercel.serving.variants.configuration import Variant
 from tiercel.serving.variants.live_profile import LiveProfile
 
 _logger = logging.getLogger(__name__)
@@ -40,17 +39,15 @@ class LiveVariants:
         endpoint: Name of the endpoint, for the log.
         variants: As configured.
         registry: What is live.
-        root: The repository's folder, for the accuracy of versions.
 
     Attributes:
         prefixes: By length: the profiles of so many of :meth:`current`, the most accurate first.
     """
 
-    def __init__(self, endpoint: str, variants: tuple[Variant, ...], registry: Registry, root: Path) -> None:
+    def __init__(self, endpoint: str, variants: tuple[Variant, ...], registry: Registry) -> None:
         self._endpoint = endpoint
         self._variants = variants
         self._registry = registry
-        self._root = root
         self._live: tuple[LoadedVersion | None, ...] = ()
         self._candidates: list[Candidate] = []
         self._renewed = 0.0
@@ -102,9 +99,7 @@ class LiveVariants:
                 )
 
     def _candidate(self, variant: Variant, loaded: LoadedVersion) -> Candidate | None:
-        accuracy = accuracy_of(self._root / loaded.model / loaded.version_text)
-        if accuracy is None:
-            accuracy = variant.accuracy
+        accuracy = variant.accuracy if loaded.accuracy is None else loaded.accuracy
         if accuracy is None:
             _logger.warning(
                 "Variant '%s' of endpoint '%s' is left out: its version %s has no accuracy.json, and variants.json "

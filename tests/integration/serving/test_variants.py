@@ -125,6 +125,10 @@ def test_variants_that_are_not_loaded_or_do_not_fit_are_left_out(server: Serving
     variant = content["parameters"].pop("variant")
     assert variant in {"choosy-small", "choosy-large"}, "they are alike, but what is measured of them differs a little"
     assert content["parameters"] == {"version": "3", "accuracy": 0.7}
+    alone = ask(server, endpoint="choosy-small").content
+    assert (alone["model_version"], alone["parameters"]) == ("3", {"accuracy": 0.7})
+    assert ask(server, endpoint="choosy-small", minimum_accuracy=0.7).status == 200
+    assert ask(server, endpoint="choosy-small", minimum_accuracy=0.9).status == 400
     assert server.load("wider").status == 422
     for name in ("choosy-small", "choosy-large"):
         assert server.request("POST", f"/v2/repository/models/{name}/unload").status == 200

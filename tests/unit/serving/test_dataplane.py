@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -11,6 +11,8 @@ import pytest
 from tests.support import onnx_models
 from tiercel.serving.accounting.accounts import ModelShare
 from tiercel.serving.batching.batcher import Batcher
+from tiercel.serving.canary.plan import CanaryPlan
+from tiercel.serving.canary.trials import Trial
 from tiercel.serving.dataplane import DataPlane, InferRequest, InputTensor
 from tiercel.serving.errors import (
     DeadlineExceededError,
@@ -108,6 +110,34 @@ async def test_an_input_given_twice_is_refused(plane: Plane) -> None:
     tensor = InputTensor("x", *f32(1, 4))
     with pytest.raises(InvalidRequestError, match="given twice"):
         await plane.plane.infer(InferRequest("plus", "", [tensor, tensor]))
+
+
+def zeros(minimum_accuracy: float) -> InferRequest:
+    return InferRequest("plus", "", [InputTensor("x", *f32(1, 4))], minimum_accuracy=minimum_accuracy)
+
+
+async def test_a_model_that_is_known_to_be_less_accurate_than_wanted_does_not_answer(plane: Plane) -> None:
+    record = plane.registry.record("plus")
+    assert (await plane.plane.infer(zeros(0.9))).parameters is None  # nobody knows how accurate it is
+    measured = Session(onnx_models.plus(1.0))
+    measured.accuracy = 0.8
+    record.flip(LoadedVersion("plus", 4, measured, record.account))
+    assert (await plane.plane.infer(zeros(0.8))).parameters == {"accuracy": 0.8}
+    with pytest.raises(InvalidRequestError, match=r"minimum_accuracy is 0\.9, but version 4 of 'plus' has 0\.8"):
+        await plane.plane.infer(zeros(0.9))
+
+
+async def test_who_wants_more_than_the_version_whose_turn_it_is_in_a_trial_has_gets_the_other(plane: Plane) -> None:
+    record = plane.registry.record("plus")
+    versions: dict[int, LoadedVersion] = {}
+    for version, accuracy in ((4, 0.9), (5, 0.7)):
+        session = Session(onnx_models.plus(1.0))
+        session.accuracy = accuracy
+        versions[version] = LoadedVersion("plus", version, session, record.account)
+    record.flip(versions[4])
+    record.trial = Trial(CanaryPlan(1.0, 60.0), versions[4], versions[5], cast("Any", None), 0.0)
+    assert (await plane.plane.infer(zeros(0.5))).version == "5"
+    assert (await plane.plane.infer(zeros(0.8))).version == "4"
 
 
 async def test_other_versions_and_models_are_not_found(plane: Plane) -> None:

@@ -77,10 +77,11 @@ def requests(draw: st.DrawFn) -> bytes:
     return f"{head}Content-Length: {len(text) + len(tail)}\r\n\r\n".encode() + text + tail
 
 
-async def answers(stream: list[bytes], anew: bool = False) -> list[bytes]:
+async def answers(stream: list[bytes], accuracy: float | None, anew: bool = False) -> list[bytes]:
     """What requests get, one after the other, on one connection or each on its own."""
     session = Session(MODEL)
     session.inline_elements = 1000
+    session.accuracy = accuracy
     registry = Registry()
     registry.ready = True
     record = registry.record("m")
@@ -107,8 +108,14 @@ async def answers(stream: list[bytes], anew: bool = False) -> list[bytes]:
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(requests(), min_size=1, max_size=3), st.lists(st.integers(0, 2), min_size=1, max_size=6))
-def test_both_ways_give_the_same_bytes(different: list[bytes], order: list[int]) -> None:
+@given(
+    st.lists(requests(), min_size=1, max_size=3),
+    st.lists(st.integers(0, 2), min_size=1, max_size=6),
+    st.sampled_from([None, 0.5]),
+)
+def test_both_ways_give_the_same_bytes(different: list[bytes], order: list[int], accuracy: float | None) -> None:
     stream = [different[index % len(different)] for index in order]
     # A connection remembers nothing before its first request, which goes the long way.
-    assert asyncio.run(answers(stream)) == asyncio.run(answers(stream, anew=True))
+    told = asyncio.run(answers(stream, accuracy))
+    assert told == asyncio.run(answers(stream, accuracy, anew=True))
+    assert all((b'"accuracy":0.5' in each) is (accuracy is not None) for each in told if b" 200 " in each[:20])

@@ -51,9 +51,10 @@ class Site:
         self._handle = routes.handle
         self._connections: Connections[HttpConnection] = Connections()
 
-    def live(self, version: int) -> None:
-        session = Session(onnx_models.mlp((3, 4, 2), seed=version))
+    def live(self, version: int, outputs: int = 2, accuracy: float | None = None) -> None:
+        session = Session(onnx_models.mlp((3, 4, outputs), seed=version))
         session.inline_elements = 100
+        session.accuracy = accuracy
         self.record.flip(LoadedVersion("m", version, session, self.record.account, self.record.statistics_of(version)))
 
     def connection(self) -> tuple[HttpConnection, Transport]:
@@ -68,6 +69,16 @@ async def asked(connection: HttpConnection, times: int = 1) -> None:
         connection.data_received(REQUEST)
         for _ in range(3):
             await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("outputs", [2, 700])
+async def test_an_answer_says_how_accurate_its_version_is_on_both_ways(outputs: int) -> None:
+    site = Site()
+    site.live(2, outputs, accuracy=0.5)
+    connection, transport = site.connection()
+    await asked(connection, 2)
+    assert b'"parameters":{"accuracy":0.5}' in transport.written[0]
+    assert transport.written[0] == transport.written[1]
 
 
 async def test_a_swap_is_seen_by_the_next_request_of_a_connection_that_keeps_asking() -> None:

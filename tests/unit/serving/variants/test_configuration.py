@@ -91,13 +91,3 @@ def test_a_file_that_is_no_configuration_is_refused(tmp_path: Path, content: str
     (tmp_path / "variants.json").write_text(content)
     with pytest.raises(ArtefactRefusedError, match=message):
         configuration.read(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("content", "accuracy"),
-    [('{"accuracy": 0.9}', 0.9), ('{"accuracy": 2}', None), ('{"accuracy": "0.9"}', None), ("no", None), (None, None)],
-)
-def test_the_measured_accuracy_of_a_version(tmp_path: Path, content: str | None, accuracy: float | None) -> None:
-    if content is not None:
-        (tmp_path / "accuracy.json").write_text(content)
-    assert configuration.accuracy_of(tmp_path) == accuracy
