@@ -9,11 +9,15 @@ times as often.
 from __future__ import annotations
 
 import math
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tiercel.serving.scheduling.heuristic import HeuristicScheduler
 from tiercel.serving.scheduling.interface import BATCHES, Decision, Ended, Profile, View
 from tiercel.serving.scheduling.utility import Utility
 
@@ -25,37 +29,74 @@ LOADS = (0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95, 1.1, 1.3)
 # What comes after so many objectives counts 1/e of what comes at once.
 _FORESIGHT = 30.0
 _ITERATIONS = 150
+# Requests that want some accuracy see fewer variants than others, and have a table of their own.
+_REMEMBERED = 16
 
 
-class TableScheduler:
-    """Looks decisions up; solves the table, about a second of CPU, when it sees variants for the first time."""
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """What was solved.
 
-    def __init__(self) -> None:
-        self._key: tuple[Any, ...] = ()
-        self._table: npt.NDArray[np.int64] = np.zeros((0, 0, 0), np.int64)
-        self._capacity = 0.0
+    Attributes:
+        capacity: Rows per second that all workers manage; loads are fractions of it.
+        settings: By load, count and age; see :func:`solve`.
+    """
 
-    def decide(self, view: View) -> Decision | None:
-        """See :meth:`Scheduler.decide`."""
-        workers = len(view.busy)
-        key = (tuple(profile.name for profile in view.profiles), view.objective, view.utility, workers)
-        if key != self._key:
-            self._capacity = workers * max(
-                profile.capacity(profile.largest_within(view.objective)) for profile in view.profiles
-            )
-            self._table = np.stack(
-                [solve(view.profiles, view.objective, view.utility, workers, load * self._capacity) for load in LOADS]
-            )
-            self._key = key
-        load = max(view.rate, 1e-9) / self._capacity
+    capacity: float
+    settings: npt.NDArray[np.int64]
+
+    def decision(self, view: View) -> Decision:
+        load = max(view.rate, 1e-9) / self.capacity
         level = min(range(len(LOADS)), key=lambda index: abs(math.log(LOADS[index] / load)))
         count = max(index for index, value in enumerate(COUNTS) if value <= view.count)
         age = min(range(len(AGES)), key=lambda index: abs(AGES[index] - view.oldest / view.objective))
-        variant, batch = divmod(int(self._table[level, count, age]), len(BATCHES))
+        variant, batch = divmod(int(self.settings[level, count, age]), len(BATCHES))
         return Decision(variant, BATCHES[batch])
+
+
+class TableScheduler:
+    """Looks decisions up; solves the table, about a second of CPU, when it sees variants for the first time.
+
+    Args:
+        solver: Where tables are solved, while the heuristic decides; None to solve them before the first decision, so
+            that all decisions are the table's, as simulations want it.
+    """
+
+    def __init__(self, solver: Executor | None = None) -> None:
+        self._solver = solver
+        self._meanwhile = HeuristicScheduler()
+        self._tables: dict[tuple[Any, ...], _Table | Future[_Table]] = {}
+
+    def decide(self, view: View) -> Decision | None:
+        """See :meth:`Scheduler.decide`."""
+        table = self._table_for(view)
+        return self._meanwhile.decide(view) if table is None else table.decision(view)
 
     def ended(self, run: Ended) -> None:
         """Changes nothing."""
+
+    def _table_for(self, view: View) -> _Table | None:
+        """The table for a view; None while it is being solved."""
+        workers = len(view.busy)
+        key = (tuple(profile.name for profile in view.profiles), view.objective, view.utility, workers)
+        found = self._tables.get(key)
+        if found is None:
+            if len(self._tables) >= _REMEMBERED:
+                oldest = self._tables.pop(next(iter(self._tables)))
+                if isinstance(oldest, Future):
+                    oldest.cancel()
+            work = partial(_solved, view.profiles, view.objective, view.utility, workers)
+            found = self._tables[key] = work() if self._solver is None else self._solver.submit(work)
+        if isinstance(found, Future):
+            if not found.done():
+                return None
+            found = self._tables[key] = found.result()
+        return found
+
+
+def _solved(profiles: tuple[Profile, ...], objective: float, utility: Utility, workers: int) -> _Table:
+    capacity = workers * max(profile.capacity(profile.largest_within(objective)) for profile in profiles)
+    return _Table(capacity, np.stack([solve(profiles, objective, utility, workers, load * capacity) for load in LOADS]))
 
 
 def solve(

@@ -14,6 +14,7 @@ takes.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -24,6 +25,7 @@ from tiercel.serving.models.accuracy import is_fraction, read_object
 from tiercel.serving.scheduling.interface import Scheduler
 from tiercel.serving.scheduling.registry import DEFAULT, SCHEDULERS
 from tiercel.serving.scheduling.static import StaticScheduler
+from tiercel.serving.scheduling.table import TableScheduler
 from tiercel.serving.scheduling.utility import FORMS, Utility, utility
 
 FILE = "variants.json"
@@ -68,10 +70,16 @@ class Configuration:
         """Whether a scheduler that was made for one will do for the other."""
         return (self.scheduler, self.static_variant) == (other.scheduler, other.static_variant)
 
-    def make_scheduler(self) -> Scheduler:
-        """A new scheduler for the endpoint."""
+    def make_scheduler(self, solver: Executor) -> Scheduler:
+        """A new scheduler for the endpoint.
+
+        Args:
+            solver: Where it may work out what takes longer than a decision may.
+        """
         if self.scheduler == "static":
             return StaticScheduler(self.static_variant)
+        if self.scheduler == "table":
+            return TableScheduler(solver)
         return SCHEDULERS[self.scheduler]()
 
 

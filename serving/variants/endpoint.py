@@ -7,6 +7,7 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +87,7 @@ class Endpoint:
             takes the place of the one in it.
         registry: What is live.
         workers: Where batches run; shared with others.
+        solver: Where a scheduler may work out what takes long.
         max_pending: Requests that may wait.
         timeout: Seconds in which a request is answered at the latest.
     """
@@ -96,6 +98,7 @@ class Endpoint:
         configuration: Configuration,
         registry: Registry,
         workers: Workers,
+        solver: Executor,
         max_pending: int,
         timeout: float,
     ) -> None:
@@ -104,10 +107,11 @@ class Endpoint:
         self.account: Account = registry.record(name).account
         self.decisions = 0
         self._workers = workers
+        self._solver = solver
         self._max_pending = max_pending
         self._timeout = timeout
         self._user = workers.join(self._dispatch)
-        self._scheduler = configuration.make_scheduler()
+        self._scheduler = configuration.make_scheduler(solver)
         self._variants = LiveVariants(name, configuration.variants, registry)
         self._waiting: Waiting[VariantCall] = Waiting(configuration.objective)
         self._aim(self.objective_wanted)
@@ -125,7 +129,7 @@ class Endpoint:
     def configure(self, configuration: Configuration) -> None:
         """Go on with another configuration; requests that wait go on waiting, and runs under way end."""
         if not configuration.decides_like(self.configuration):
-            self._scheduler = configuration.make_scheduler()
+            self._scheduler = configuration.make_scheduler(self._solver)
         self.configuration = configuration
         self._variants.configure(configuration.variants)
         self._aim(self.objective_wanted)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ class Endpoints:
         self._root = root
         self._registry = registry
         self._workers = workers
+        # A table takes a second to solve; a thread for that is there once an endpoint wants one.
+        self._solver = ThreadPoolExecutor(1, "solver")
         self._max_pending = max_pending
         self._timeout = timeout
         self._endpoints: dict[str, Endpoint] = {}
@@ -80,7 +83,9 @@ class Endpoints:
         if endpoint is not None:
             endpoint.configure(chosen)
             return
-        self._endpoints[name] = Endpoint(name, chosen, self._registry, self._workers, self._max_pending, self._timeout)
+        self._endpoints[name] = Endpoint(
+            name, chosen, self._registry, self._workers, self._solver, self._max_pending, self._timeout
+        )
         self._registry.record(name).set_status(ENDPOINT_VERSION, VersionState.READY)
 
     def unload(self, name: str) -> bool:
@@ -169,6 +174,7 @@ class Endpoints:
         """The server leaves."""
         for name in tuple(self._endpoints):
             self.unload(name)
+        self._solver.shutdown(wait=False, cancel_futures=True)
 
 
 def _check_version(endpoint: str, version: str) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 
+from tiercel.serving.scheduling import table
 from tiercel.serving.scheduling.aimd import AimdScheduler
 from tiercel.serving.scheduling.heuristic import HeuristicScheduler
 from tiercel.serving.scheduling.interface import BATCHES, Decision, Ended, Profile, View
@@ -99,6 +104,37 @@ def test_table_is_accurate_when_there_is_time_and_fast_when_there_is_none() -> N
     decision = scheduler.decide(replace(CALM, rate=180.0, recent_rate=180.0, count=16, oldest=0.3))
     assert decision is not None
     assert decision.variant == 1
+
+
+class Solver(Executor):
+    """Solves nothing before it is let go on."""
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[Future[Any], Callable[..., Any]]] = []
+
+    def submit(self, work: Callable[..., Any], /, *_: Any, **__: Any) -> Future[Any]:
+        self.begun.append((Future(), work))
+        return self.begun[-1][0]
+
+    def go_on(self) -> None:
+        for future, work in self.begun:
+            if not future.done():
+                future.set_result(work())
+
+
+def test_the_heuristic_decides_while_a_table_is_solved_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    always_fast = np.full((len(table.COUNTS), len(table.AGES)), len(BATCHES))
+    monkeypatch.setattr(table, "solve", lambda *_: always_fast)
+    solver = Solver()
+    scheduler = TableScheduler(solver)
+    only_slow = replace(CALM, profiles=(SLOW,))
+    for _ in range(2):
+        assert scheduler.decide(CALM) == HeuristicScheduler().decide(CALM) == Decision(0, 1)
+        assert scheduler.decide(only_slow) == Decision(0, 1)
+    assert len(solver.begun) == 2, "each is solved once"
+    solver.go_on()
+    assert [scheduler.decide(view) for view in (CALM, only_slow, CALM)] == [Decision(1, 1)] * 3
+    assert len(solver.begun) == 2
 
 
 @pytest.mark.parametrize("rows", [1, 3])

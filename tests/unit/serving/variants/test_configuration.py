@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tiercel.serving.scheduling.utility import Utility
 from tiercel.serving.variants import configuration
 
 GOOD: dict[str, Any] = {"variants": ["small", {"name": "large", "accuracy": 0.97}], "objective_seconds": 0.05}
+SOLVER = ThreadPoolExecutor(1)  # starts no thread before it is asked for something
 
 
 def test_what_is_left_out_has_the_usual_value() -> None:
@@ -41,8 +43,10 @@ def test_everything_can_be_said() -> None:
         GOOD | {"utility": "linear", "steepness": 0.3, "scheduler": "static", "static_variant": "small"}
     )
     assert chosen.utility == Utility("linear", 0.3)
-    assert isinstance(chosen.make_scheduler(), StaticScheduler)
-    assert isinstance(configuration.checked(GOOD | {"scheduler": "heuristic"}).make_scheduler(), HeuristicScheduler)
+    assert isinstance(chosen.make_scheduler(SOLVER), StaticScheduler)
+    assert isinstance(
+        configuration.checked(GOOD | {"scheduler": "heuristic"}).make_scheduler(SOLVER), HeuristicScheduler
+    )
 
 
 @pytest.mark.parametrize(
