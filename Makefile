@@ -103,7 +103,7 @@ bench-serving: $(STAMP) ## Measure the inference server beside its peers (about 
 	@$(BIN)/python -m benchmarks.serving run $(BENCH_FLAGS)
 
 .PHONY: bench-variants
-bench-variants: $(STAMP) ## Compare the schedulers of endpoints with variants, simulated over measured profiles (2 minutes)
+bench-variants: $(STAMP) ## Compare the schedulers of endpoints with variants, simulated over measured profiles (5 minutes)
 	@$(BIN)/python -m benchmarks.qoe run
 
 .PHONY: fuzz
