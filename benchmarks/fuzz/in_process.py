@@ -23,7 +23,7 @@ from onnx import TensorProto
 from benchmarks.fuzz.answers import MalformedAnswerError, grpc_statuses, http_statuses
 from benchmarks.fuzz.calls import grpc_case
 from benchmarks.fuzz.mutation import Case
-from benchmarks.fuzz.requests import rest_case
+from benchmarks.fuzz.requests import OK, rest_case
 from tests.support import onnx_models
 from tiercel.serving.main import main
 from tiercel.serving.models.registry import LoadedVersion
@@ -69,6 +69,11 @@ class MemoryTransport(asyncio.Transport):
     def writelines(self, data: Any) -> None:
         """asyncio: octets to the peer."""
         self.written += b"".join(data)
+
+    def take(self) -> bytes:
+        """What was written since the last time."""
+        written, self.written = bytes(self.written), bytearray()
+        return written
 
     def close(self) -> None:
         """asyncio: no more of it."""
@@ -257,17 +262,22 @@ class _Fuzzer:
             transport.protocol.data_received(wire)
 
     async def _batch(self, cases: list[Case], factory: Callable[[], asyncio.Protocol]) -> None:
-        transports = []
-        for case in cases:
-            transport = self._open(factory)
-            transports.append(transport)
+        transports = [self._open(factory) for _ in cases]
+        asked = list(zip(cases, transports, strict=True))
+        greeted = [(case, transport) for case, transport in asked if case.before]
+        for case, transport in greeted:
+            self._feed(transport, case.before)
+        await self._wait([transport for _, transport in greeted])
+        for case, transport in greeted:
+            self._judge(Case(case.before, OK), transport.take())
+        for case, transport in asked:
             try:
                 self._send(transport, case.wire)
             except Exception as error:  # whatever comes out of a protocol is a finding
                 self._found.add(f"escaped: {error!r}", case.wire)
-        await self._wait(cases, transports)
-        for case, transport in zip(cases, transports, strict=True):
-            self._judge(case, bytes(transport.written))
+        await self._wait([transport for case, transport in asked if case.statuses])
+        for case, transport in asked:
+            self._judge(case, transport.take())
             transport.close()
         await asyncio.sleep(0)
         if self._log.errors:
@@ -285,9 +295,8 @@ class _Fuzzer:
         if not transport.closed:
             self._feed(transport, wire[cut:])
 
-    async def _wait(self, cases: list[Case], transports: list[MemoryTransport]) -> None:
+    async def _wait(self, expected: list[MemoryTransport]) -> None:
         """Let the server work until everything has an answer that has to have one."""
-        expected = [each for case, each in zip(cases, transports, strict=True) if case.statuses]
         give_up = self._loop.time() + ANSWER_SECONDS
         turns = 0
         while turns < 3 or (self._loop.time() < give_up and not all(self._has_answer(each) for each in expected)):

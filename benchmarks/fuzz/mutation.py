@@ -28,10 +28,12 @@ class Case:
     Attributes:
         wire: Octets on the connection.
         statuses: Statuses one of which has to come; empty when any refusal, answer or silence will do.
+        before: A good request that is answered on the same connection first, so that the server expects more like it.
     """
 
     wire: bytes
     statuses: frozenset[int] = frozenset()
+    before: bytes = b""
 
 
 def flip(source: random.Random, data: bytes) -> bytes:
