@@ -227,7 +227,8 @@ def main() -> None:
     given = parser.parse_args()
     figures = {name: measure(name, given.swaps, given.connections, given.seconds) for name in given.models}
     bars = [bar for name, found in figures.items() for bar in bars_of(name, found)]
-    command = f"python -m benchmarks.serving.swaps --swaps {given.swaps} --connections {given.connections}"
+    options = f"--swaps {given.swaps} --connections {given.connections} --seconds {given.seconds:g}"
+    command = f"python -m benchmarks.serving.swaps {options}"
     path = write_result("serving-swaps", command=command, figures=figures, bars=bars, folder=given.results)
     print(json.dumps(figures, indent=2))
     for bar in bars:
