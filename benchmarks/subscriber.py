@@ -36,8 +36,7 @@ class Subscriber:
         with self.path.open("w", encoding="utf-8") as file:
             while True:
                 try:
-                    async with _connected(host, int(port)) as client:
-                        await client.subscribe(TOPICS, qos=1)
+                    async with _subscribed(host, int(port)) as client:
                         async for message in client.messages:
                             self.messages += 1
                             file.write(_line(message))
@@ -46,21 +45,30 @@ class Subscriber:
 
 
 @contextlib.asynccontextmanager
-async def _connected(host: str, port: int) -> AsyncIterator[aiomqtt.Client]:
-    """A client that is connected; connecting is seen through first, for aiomqtt does not bear its cancellation."""
+async def _subscribed(host: str, port: int) -> AsyncIterator[aiomqtt.Client]:
+    """A client that is connected and subscribed; that is seen through, for aiomqtt does not bear its cancellation."""
     client = aiomqtt.Client(host, port, timeout=CONNECT_SECONDS)
-    connecting = asyncio.ensure_future(client.__aenter__())
+    subscribing = asyncio.ensure_future(_subscribe(client))
     try:
-        await asyncio.shield(connecting)
+        await asyncio.shield(subscribing)
     except asyncio.CancelledError:
         with contextlib.suppress(aiomqtt.MqttError):
-            await connecting
+            await subscribing
             await client.__aexit__(None, None, None)
         raise
     try:
         yield client
     finally:
         await client.__aexit__(None, None, None)
+
+
+async def _subscribe(client: aiomqtt.Client) -> None:
+    await client.__aenter__()
+    try:
+        await client.subscribe(TOPICS, qos=1)
+    except aiomqtt.MqttError:
+        await client.__aexit__(None, None, None)
+        raise
 
 
 def _line(message: aiomqtt.Message) -> str:
