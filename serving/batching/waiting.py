@@ -59,12 +59,12 @@ class WaitingCalls:
         return min(heads, key=_rank) if heads else None
 
     def most_rows(self, first: QueuedCall) -> int:
-        """Rows of the next batch with ``first`` at most: more in a queue that is longer than the largest batch."""
+        """Rows of the next batch with ``first`` at most: more of them where a full batch's worth of rows waits."""
         full = first.session.full_batch_rows
         return full if self.rows >= full > first.max_rows else first.max_rows
 
     def is_full(self, first: QueuedCall) -> bool:
-        """Whether as many rows wait as the next batch with ``first`` has, so that waiting would not add to it."""
+        """Whether as many rows wait as a batch with ``first`` usually has, so that there is no more to wait for."""
         return first.key is None or self.rows >= first.max_rows
 
     def take(self, first: QueuedCall, now: float, estimate: Callable[[int], float]) -> list[QueuedCall]:
