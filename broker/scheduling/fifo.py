@@ -38,5 +38,5 @@ class FifoPolicy:
         return plan_in_line(snapshot, state, _place, self.settings)
 
 
-def _place(job: JobView, stage: int) -> Place:
+def _place(job: JobView) -> Place:
     return _PLACE

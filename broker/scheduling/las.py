@@ -58,7 +58,7 @@ class LasPolicy:
         """Line the jobs of each node up by queue."""
         return plan_in_line(snapshot, state, self._place, self.settings)
 
-    def _place(self, job: JobView, stage: int) -> Place:
+    def _place(self, job: JobView) -> Place:
         used = f"has used {job.cpu_seconds:.3g} CPU seconds"
         if not self._bounds:
             return Place(job.cpu_seconds, used)

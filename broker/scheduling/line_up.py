@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot
-from tiercel.broker.scheduling.ladder import reached_tiers
+from tiercel.broker.scheduling.ladder import delivering_tier, reached_tiers
 from tiercel.broker.scheduling.node_memory import NodeMemories, NodeMemory, recall
 from tiercel.broker.scheduling.placement import jobs_by_node, place
 
@@ -24,6 +24,9 @@ FLOOR = 0.02
 _NO_ROOM = 1e-9
 # The stage of a job that has reached every tier: behind all others.
 _ALL_REACHED = 1_000_000_000
+# Whoever is in front and has not handed its model over after so long waits for something else: a trial of the new
+# version, say, or the inference server.
+_HANDED_OVER_BY_THEN_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,22 +127,48 @@ class Place:
 
     Attributes:
         rank: What the line is sorted by, the smallest first; the order of submission settles ties.
-        why: What that follows from, in words for its tenant; they come after :func:`stage_words` and a comma.
+        why: What that follows from, in words for its tenant; see :func:`stage_words`.
     """
 
     rank: Any
     why: str
 
 
-def stage_of(job: JobView) -> int:
-    """Where a job belongs in a tier-aware line: how many tiers it has reached, and behind all others if all of them."""
+class Stage(NamedTuple):
+    """How far a job is in a tier-aware line; the smallest goes first.
+
+    Attributes:
+        tiers: Tiers that it has behind it, or a large number if that is all of them.
+        trains: Whether it works for the next one; False while it still hands over the model of the one that it works
+            for no more, which takes little CPU and somebody waits for.
+    """
+
+    tiers: int
+    trains: bool
+
+
+def stage_of(job: JobView, now: float) -> Stage:
+    """Where a job belongs in a tier-aware line: how many tiers it has behind it, and behind all others if all of them.
+
+    Args:
+        job: The job.
+        now: Seconds since the Unix epoch.
+    """
     reached = reached_tiers(job)
-    return reached if reached < len(job.tiers) else _ALL_REACHED
+    tier = delivering_tier(job) if reached else None
+    if tier is not None and tier.reached_seconds is not None:
+        since = now - job.submitted_at - tier.reached_seconds
+        if since <= _HANDED_OVER_BY_THEN_SECONDS:
+            return Stage(tier.number - 1, trains=False)
+    return Stage(reached if reached < len(job.tiers) else _ALL_REACHED, trains=True)
 
 
-def stage_words(stage: int) -> str:
-    """What a job at this stage works for."""
-    return "all its tiers are reached" if stage == _ALL_REACHED else f"works for its tier {stage + 1}"
+def stage_words(stage: Stage, why: str) -> str:
+    """What a job at this stage does, and ``why`` it stands where it does among those that do the same."""
+    if not stage.trains:
+        return f"hands over the model of its tier {stage.tiers + 1}"
+    work = "all its tiers are reached" if stage.tiers == _ALL_REACHED else f"works for its tier {stage.tiers + 1}"
+    return f"{work}, {why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,14 +179,14 @@ class LineState:
 
 
 def plan_in_line(
-    snapshot: Snapshot, state: LineState, place_in_line: Callable[[JobView, int], Place], settings: LineSettings
+    snapshot: Snapshot, state: LineState, place_in_line: Callable[[JobView], Place], settings: LineSettings
 ) -> tuple[Plan, LineState]:
     """Place every job, put those of each node in a line, and share it by their places.
 
     Args:
         snapshot: What is.
         state: What was decided before.
-        place_in_line: The place of a job at a stage (see :func:`stage_of`).
+        place_in_line: The place of a job among those at the same stage (see :func:`stage_of`).
         settings: How many at a time, and what the others keep.
     """
     placement = place(snapshot)
@@ -165,7 +194,7 @@ def plan_in_line(
     kept: dict[str, NodeMemory] = {}
     assignments: list[Assignment] = []
     for node_id, jobs in jobs_by_node(snapshot, placement).items():
-        node, line = nodes[node_id], _line(jobs, place_in_line, tier_first=settings.tier_first)
+        node, line = nodes[node_id], _line(jobs, snapshot.now, place_in_line, tier_first=settings.tier_first)
         memory = recall(state.nodes, node, line)
         if memory is None:
             memory = NodeMemory(node, line, _share(node, line, settings))
@@ -174,19 +203,19 @@ def plan_in_line(
     return Plan(assignments=tuple(assignments), waiting=placement.waiting), LineState(kept)
 
 
-# Stage, rank, index by submission, job id, cores, stage again where it is not what the line is sorted by, why.
-_Entry = tuple[int, Any, int, str, float, int, str]
+# Stage or a part of it, rank, index by submission, job id, cores, stage, why.
+_Entry = tuple[Stage, Any, int, str, float, Stage, str]
 
 
 def _line(
-    jobs: Sequence[JobView], place_in_line: Callable[[JobView, int], Place], *, tier_first: bool
+    jobs: Sequence[JobView], now: float, place_in_line: Callable[[JobView], Place], *, tier_first: bool
 ) -> tuple[_Entry, ...]:
     """The line of a node; ``jobs`` come in the order of submission."""
     line = []
     for index, job in enumerate(jobs):
-        stage = stage_of(job)
-        standing = place_in_line(job, stage)
-        first = stage if tier_first else 0
+        stage = stage_of(job, now)
+        standing = place_in_line(job)
+        first = stage if tier_first else Stage(0, stage.trains)
         # The index settles ties, and nothing after it is compared.
         line.append((first, standing.rank, index, job.id, job.resources.cpu_cores, stage, standing.why))
     line.sort()
@@ -199,6 +228,6 @@ def _share(node: NodeView, line: Sequence[_Entry], settings: LineSettings) -> tu
     assignments = []
     for position, (_, _, _, job_id, _, stage, why) in enumerate(line):
         weight = shares.weights[position]
-        reason = reason_for(f"{stage_words(stage)}, {why}", weight, position, shares.front)
+        reason = reason_for(stage_words(stage, why), weight, position, shares.front)
         assignments.append(Assignment(job_id, node.id, Share(weight, reason=reason)))
     return tuple(assignments)

@@ -41,6 +41,6 @@ class RandomOrderPolicy:
         """Line the jobs of each node up by lot."""
         return plan_in_line(snapshot, state, self._place, self.settings)
 
-    def _place(self, job: JobView, stage: int) -> Place:
+    def _place(self, job: JobView) -> Place:
         # Python's own hash of a text differs from process to process.
         return Place(hashlib.sha256(self._seed + job.id.encode()).digest(), "in an order drawn by lot")

@@ -59,7 +59,7 @@ class SrptOraclePolicy:
         """Line the jobs of each node up by what they truly still need."""
         return plan_in_line(snapshot, state, self._place, self.settings)
 
-    def _place(self, job: JobView, stage: int) -> Place:
+    def _place(self, job: JobView) -> Place:
         works = job.true_work or self._works.get(job.name, ())
         reached = reached_tiers(job)
         if reached >= len(works) or not math.isfinite(works[reached]):

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot
-from tiercel.broker.scheduling.line_up import FLOOR, line_up, reason_for, stage_of, stage_words
+from tiercel.broker.scheduling.line_up import FLOOR, Stage, line_up, reason_for, stage_of, stage_words
 from tiercel.broker.scheduling.node_memory import NodeMemories, NodeMemory, recall
 from tiercel.broker.scheduling.placement import jobs_by_node, place
 from tiercel.broker.scheduling.slaq.prediction import predicted_gains
@@ -97,7 +97,7 @@ class SlaqPolicy:
         kept: dict[str, NodeMemory] = {}
         assignments: list[Assignment] = []
         for node_id, jobs in jobs_by_node(snapshot, placement).items():
-            here = tuple([(job.id, stage_of(job), predictions[job.id]) for job in jobs])
+            here = tuple([(job.id, stage_of(job, snapshot.now), predictions[job.id]) for job in jobs])
             memory = recall(state.nodes, nodes[node_id], here)
             if memory is None:
                 memory = NodeMemory(nodes[node_id], here, self._share(nodes[node_id], jobs, here))
@@ -123,12 +123,12 @@ class SlaqPolicy:
         )
 
     def _share(
-        self, node: NodeView, jobs: Sequence[JobView], here: Sequence[tuple[str, int, Prediction]]
+        self, node: NodeView, jobs: Sequence[JobView], here: Sequence[tuple[str, Stage, Prediction]]
     ) -> tuple[Assignment, ...]:
         granted = hand_out(
             [min(job.resources.cpu_cores, node.cpu_cores) for job in jobs],
             [prediction.gains for _, _, prediction in here],
-            [stage if self.settings.tier_first else 0 for _, stage, _ in here],
+            [stage if self.settings.tier_first else Stage(0, stage.trains) for _, stage, _ in here],
             node.cpu_cores,
         )
         # Those with cores in the order in which they got their first one, then the others by submission.
@@ -142,14 +142,14 @@ class SlaqPolicy:
         assignments = []
         for position, (index, weight) in enumerate(zip(line, shares.weights, strict=True)):
             job_id, stage, prediction = here[index]
-            why = f"{stage_words(stage)}, {prediction.why}"
+            why = stage_words(stage, prediction.why)
             share = Share(weight, reason=reason_for(why, weight, position, shares.front))
             assignments.append(Assignment(job_id, node.id, share))
         return tuple(assignments)
 
 
 def hand_out(
-    cores: Sequence[float], gains: Sequence[Sequence[float]], stages: Sequence[int], node_cores: float
+    cores: Sequence[float], gains: Sequence[Sequence[float]], stages: Sequence[Stage], node_cores: float
 ) -> dict[int, float]:
     """Give each core of a node to whom it gains the most.
 

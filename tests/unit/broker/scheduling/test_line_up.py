@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.support.scheduling import job, node, snapshot, tiers, waiting_job
+from tiercel.broker.domain.jobs import TierState, TierStatus
 from tiercel.broker.scheduling.interface import JobView, Plan
 from tiercel.broker.scheduling.line_up import LineSettings, LineState, LineUp, Place, line_up, plan_in_line
 
@@ -46,7 +49,7 @@ def test_all_weights_add_up_to_the_capacity() -> None:
     assert shares.weights == pytest.approx((0.49, 0.005, 0.005))
 
 
-def by_name(view: JobView, stage: int) -> Place:
+def by_name(view: JobView) -> Place:
     return Place(view.id, f"called {view.id}")
 
 
@@ -84,7 +87,7 @@ def test_without_tiers_first_only_the_rank_counts() -> None:
 
 def test_submission_settles_ties() -> None:
     jobs = [job("b", submitted_at=2), job("c", submitted_at=1), job("a", submitted_at=2)]
-    plan, _ = plan_in_line(snapshot(jobs), LineState(), lambda view, stage: Place(0, "like all"), LineSettings())
+    plan, _ = plan_in_line(snapshot(jobs), LineState(), lambda view: Place(0, "like all"), LineSettings())
     assert [name for name, _ in shares_of(plan)] == ["c", "a", "b"]
 
 
@@ -110,3 +113,52 @@ def test_a_node_without_news_keeps_what_it_has() -> None:
 def test_settings_that_make_no_sense_are_refused(fields: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="must be"):
         LineSettings(**fields)  # type: ignore[arg-type] # by name
+
+
+def handing_over(tier: TierStatus, since: float) -> TierStatus:
+    """The tier, reached so many seconds ago; jobs of these tests were submitted at second 0, and it is 1000 now."""
+    return replace(tier, state=TierState.REACHED, reached_seconds=1000.0 - since)
+
+
+def test_a_job_keeps_its_place_until_its_model_is_handed_over() -> None:
+    """At its floor it would export for seconds, while somebody waits for what takes little CPU."""
+    reached, waits = tiers(0.5, 0.9, reached=1)
+    jobs = [
+        job("a", cpu_cores=1),
+        job("b", ladder=(handing_over(reached, 0.5), waits), cpu_cores=1),
+        job("c", ladder=tiers(0.5, 0.9, reached=1), cpu_cores=1),
+    ]
+    plan, _ = plan_in_line(snapshot(jobs, [node(cpu_cores=1)]), LineState(), by_name, LineSettings())
+    assert shares_of(plan) == [
+        ("b", "hands over the model of its tier 1: the one that runs now, with 98 % of the node"),
+        ("a", "works for its tier 1, called a: 1 go before it; keeps 1 % of the node until its turn"),
+        ("c", "works for its tier 2, called c: 2 go before it; keeps 1 % of the node until its turn"),
+    ]
+
+
+def test_a_later_tier_is_handed_over_after_first_tiers_and_before_others() -> None:
+    first, second = tiers(0.5, 0.9, reached=2)
+    jobs = [
+        job("a", ladder=tiers(0.5, 0.9, 0.95, reached=2)),
+        job("b", ladder=(first, handing_over(second, 0.5))),
+        job("c", ladder=tiers(0.5, 0.9, reached=1)),
+        job("d"),
+    ]
+    plan, _ = plan_in_line(snapshot(jobs), LineState(), by_name, LineSettings())
+    assert [name for name, _ in shares_of(plan)] == ["d", "b", "c", "a"]
+
+
+def test_without_tiers_first_a_model_is_handed_over_first_all_the_same() -> None:
+    reached, waits = tiers(0.5, 0.9, reached=1)
+    jobs = [job("a"), job("b", ladder=(handing_over(reached, 0.5), waits))]
+    plan, _ = plan_in_line(snapshot(jobs), LineState(), by_name, LineSettings(tier_first=False))
+    assert [name for name, _ in shares_of(plan)] == ["b", "a"]
+
+
+def test_whoever_does_not_hand_over_for_long_waits_for_something_else_than_cpu() -> None:
+    """A trial of the new version, say, which takes minutes: the others must not wait for that."""
+    reached, waits = tiers(0.5, 0.9, reached=1)
+    soon, late = (job("b", ladder=(handing_over(reached, since), waits)) for since in (10.0, 10.1))
+    for mine, order in ((soon, ["b", "a"]), (late, ["a", "b"])):
+        plan, _ = plan_in_line(snapshot([job("a"), mine]), LineState(), by_name, LineSettings())
+        assert [name for name, _ in shares_of(plan)] == order

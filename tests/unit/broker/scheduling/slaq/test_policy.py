@@ -6,22 +6,25 @@ import pytest
 
 from tests.support.scheduling import job, node, reports, snapshot, tiers, waiting_job
 from tiercel.broker.scheduling.interface import JobView, Plan
+from tiercel.broker.scheduling.line_up import Stage
 from tiercel.broker.scheduling.slaq.policy import SlaqPolicy, SlaqSettings, hand_out
+
+FIRST, SECOND = Stage(0, trains=True), Stage(1, trains=True)
 
 
 def test_cores_go_one_by_one_to_whom_they_gain_the_most() -> None:
     # 0.5 (a), 0.4 (b), 0.3 (a), 0.2 (c), then 0.1 (b) of which half a core is left
     gains = [(0.5, 0.3), (0.4, 0.1), (0.2,)]
-    assert hand_out([2.0, 2.0, 1.0], gains, [0, 0, 0], 4.5) == pytest.approx({0: 2.0, 1: 1.5, 2: 1.0})
-    assert hand_out([2.0, 2.0, 1.0], gains, [0, 0, 0], 3.0) == {0: 2.0, 1: 1.0}
+    assert hand_out([2.0, 2.0, 1.0], gains, [FIRST, FIRST, FIRST], 4.5) == pytest.approx({0: 2.0, 1: 1.5, 2: 1.0})
+    assert hand_out([2.0, 2.0, 1.0], gains, [FIRST, FIRST, FIRST], 3.0) == {0: 2.0, 1: 1.0}
 
 
 def test_a_stage_counts_more_than_any_gain() -> None:
-    assert list(hand_out([1.0, 1.0], [(0.9,), (0.1,)], [1, 0], 2.0)) == [1, 0]
+    assert list(hand_out([1.0, 1.0], [(0.9,), (0.1,)], [SECOND, FIRST], 2.0)) == [1, 0]
 
 
 def test_a_job_gets_no_more_than_it_can_use() -> None:
-    assert hand_out([0.5, 1.5], [(0.9,), (0.5, 0.4)], [0, 0], 8.0) == {0: 0.5, 1: 1.5}
+    assert hand_out([0.5, 1.5], [(0.9,), (0.5, 0.4)], [FIRST, FIRST], 8.0) == {0: 0.5, 1: 1.5}
 
 
 def learner(job_id: str, decay: float, *, reached: int = 0) -> JobView:
@@ -81,4 +84,4 @@ def test_settings_that_make_no_sense_are_refused(fields: dict[str, float]) -> No
 
 
 def test_the_last_gain_that_is_known_stands_for_all_further_cores() -> None:
-    assert hand_out([100.0, 1.0], [(0.5, 0.2), (0.3,)], [0, 0], 64.0) == {0: 63.0, 1: 1.0}
+    assert hand_out([100.0, 1.0], [(0.5, 0.2), (0.3,)], [FIRST, FIRST], 64.0) == {0: 63.0, 1: 1.0}
