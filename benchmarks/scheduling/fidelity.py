@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from benchmarks.scheduling.arms import ARMS, Arm, oracle_options
-from benchmarks.scheduling.kinds import KINDS
+from benchmarks.scheduling.kinds import KINDS, Kind
 from benchmarks.scheduling.outcome import JobOutcome, RunOutcome
 from benchmarks.scheduling.recordings import Recordings
 from benchmarks.scheduling.schedules import SCHEDULES
@@ -25,7 +25,7 @@ from tiercel.broker.simulation import MachineSettings, Scenario, Workload, equal
 from tiercel.broker.simulation.cluster import SLICED, Colocation
 from tiercel.broker.simulation.curves import RecordedCurve
 from tiercel.broker.simulation.result import Result
-from tiercel.broker.simulation.workload import ListedJobs, PlannedJob
+from tiercel.broker.simulation.workload import ListedJobs, PlannedJob, exports_cpu_seconds
 
 DISTURBED = 0.05
 """A run is left out in which other programs used more of the machine's CPU than this fraction."""
@@ -159,17 +159,32 @@ def _lived(job: JobOutcome) -> Workload:
 
 def _workload(job: JobOutcome, curve: Curve, startup_cpu_seconds: float, cpu_seconds: float) -> Workload:
     kind = KINDS[job.kind]
+    training, exports = _without_exports(curve, kind)
     return Workload(
         name=job.kind,
-        curve=RecordedCurve(_points(curve)),
+        curve=RecordedCurve(_points(training)),
         tiers=tuple(Tier(target) for target in kind.targets),
         direction=kind.direction,
         startup_cpu_seconds=startup_cpu_seconds,
-        closing_cpu_seconds=max(cpu_seconds - curve[-1][0], 0.0),
-        max_epochs=len(curve),
+        closing_cpu_seconds=max(cpu_seconds - training[-1][0] - exports, 0.0),
+        max_epochs=len(training),
         continue_after_last_tier=True,
         resources=kind.spec(job.kind, job.training_seed, "process").resources,
     )
+
+
+def _without_exports(curve: Curve, kind: Kind) -> tuple[Curve, float]:
+    """A recorded curve without the CPU seconds of exports, which the simulator adds, and how many those are."""
+    reports = [
+        next((index for index, (_, value) in enumerate(curve) if kind.direction.reaches(value, target)), None)
+        for target in kind.targets
+    ]
+    reached = [index for index in reports if index is not None]
+    trained: list[tuple[float, float]] = []
+    for index, (cpu, value) in enumerate(curve):
+        least = trained[-1][0] + _CLOCK_TICK if trained else 0.0
+        trained.append((max(cpu - exports_cpu_seconds(sum(report < index for report in reached)), least), value))
+    return trained, exports_cpu_seconds(len(reached))
 
 
 def _points(curve: Curve) -> tuple[CurvePoint, ...]:

@@ -14,7 +14,7 @@ def outcome_of(sim: SimulatedJob) -> JobOutcome:
             target=tier.tier.target,
             reached_seconds=tier.reached_seconds,
             delivered_seconds=tier.delivered_seconds,
-            true_work=None if index is None else workload.startup_cpu_seconds + sim.trajectory.work[index],
+            true_work=None if index is None else _work_until(sim, index),
         )
         for tier, index in zip(job.tiers, sim.tier_reports, strict=True)
     )
@@ -32,10 +32,17 @@ def outcome_of(sim: SimulatedJob) -> JobOutcome:
         tiers=tiers,
         nodes=tuple(sim.nodes),
         cpu_seconds=job.cpu_seconds,
-        alone_seconds=(workload.startup_cpu_seconds + sim.trained) / workload.alone_speed,
+        alone_seconds=(workload.startup_cpu_seconds + sim.trained + sim.exported_cpu) / workload.alone_speed,
         cpu_cores=cores,
         migrations=job.migrations,
         usage=tuple(sim.usage),
         accelerators=workload.resources.accelerators,
         accelerator_seconds=sim.accelerator_seconds,
     )
+
+
+def _work_until(sim: SimulatedJob, report: int) -> float:
+    """CPU seconds that its run would need until a report if it were alone: start-up, training, the exports before."""
+    workload = sim.planned.workload
+    exports = sum(index is not None and index < report for index in sim.tier_reports)
+    return workload.startup_cpu_seconds + sim.trajectory.work[report] + workload.exports(exports)

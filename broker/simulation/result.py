@@ -19,7 +19,8 @@ class TierOutcome:
         target: The target.
         reached_seconds: Until the report that reached it, or None.
         delivered_seconds: Until its version answered, or None.
-        true_work: CPU seconds that a run alone on a node needs to reach it, start-up included; None: it never would.
+        true_work: CPU seconds that a run alone on a node needs to reach it, start-up and the exports of tiers before it
+            included; None: it never would.
     """
 
     target: float
@@ -45,7 +46,7 @@ class JobOutcome:
         tiers: Its ladder.
         nodes: Where its runs were, in order.
         cpu_seconds: CPU seconds that it used, of all its runs.
-        alone_seconds: Seconds that what it trained would have taken on a node of its own, start-up included.
+        alone_seconds: Seconds that what it trained and exported would have taken on a node of its own, with start-up.
         cpu_cores: Cores that it could use.
         migrations: How often it was sent to another node.
         usage: What it got over time, if that was recorded.
@@ -85,6 +86,10 @@ class JobOutcome:
     def time_to_tier(self, number: int) -> float | None:
         """Seconds from arrival to tier ``number`` (1 is the first), or None when it was not reached."""
         return self.tiers[number - 1].reached_seconds if number <= len(self.tiers) else None
+
+    def time_to_answer(self, number: int) -> float | None:
+        """Seconds from arrival until the model of tier ``number`` answers, or None when it never did."""
+        return self.tiers[number - 1].delivered_seconds if number <= len(self.tiers) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +187,11 @@ class Result:
         Tiers that no CPU could have reached are missing for every policy alike; see :meth:`missed_tiers` for others.
         """
         return mean(self.times_to_tier(number))
+
+    def mean_time_to_answer(self, number: int) -> float:
+        """Mean over the jobs whose model of tier ``number`` came to answer; NaN when none did."""
+        times = (job.time_to_answer(number) for job in self.jobs)
+        return mean(time for time in times if time is not None)
 
     def missed_tiers(self) -> int:
         """Tiers that a run of the job would have reached, and that were not."""

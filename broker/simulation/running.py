@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import dataclass, field
 
 from tiercel.broker.domain.jobs import Job, JobState, Observation, TierState
@@ -57,7 +58,11 @@ class SimulatedJob:
         synced_at: When all of that was true.
         next_report: Index of the next report.
         told: Reports of the present run that were told.
-        due_at: When the next report comes if nothing changes.
+        exports: Numbers of the tiers whose models its run exports now, one after the other; training waits meanwhile.
+        export_left: CPU seconds left of the first of them.
+        exported: Models that the present run has exported.
+        exported_cpu: CPU seconds of work that all its exports took.
+        due_at: When the next report comes, or the export under way is done, if nothing changes.
         halted: Whether the run trains no more: it stops, or is checkpointed.
         nodes: Where it ran, in order.
     """
@@ -78,6 +83,10 @@ class SimulatedJob:
     synced_at: float = 0.0
     next_report: int = 0
     told: int = 0
+    exports: deque[int] = field(default_factory=deque)
+    export_left: float = 0.0
+    exported: int = 0
+    exported_cpu: float = 0.0
     due_at: float = math.inf
     halted: bool = False
     nodes: list[str] = field(default_factory=list)
@@ -121,9 +130,16 @@ class SimulatedJob:
         """A new run starts up; it goes on where the last one was."""
         self.startup_left = self.planned.workload.startup_cpu_seconds
         self.run_cpu = 0.0
-        self.told = 0
+        self.told = self.exported = 0
         self.synced_at = now
         self.halted = False
+
+    def halt(self, now: float) -> None:
+        """It trains no more, and what it has not handed over stays here."""
+        self.advance(now)
+        self.halted = True
+        self.exports.clear()
+        self.export_left, self.due_at = 0.0, math.inf
 
     def advance(self, now: float) -> None:
         """Let time pass at the present speed."""
@@ -137,7 +153,34 @@ class SimulatedJob:
         self.accelerator_seconds += work * self.planned.workload.accelerator_intensity
         startup = min(work, self.startup_left)
         self.startup_left -= startup
-        self.trained += work - startup
+        export = min(work - startup, self.export_left)
+        self.export_left -= export
+        self.exported_cpu += export
+        self.trained += work - startup - export
+
+    def begin_export(self, tier_number: int, now: float) -> None:
+        """Its run is asked for the model of a tier that it reached."""
+        if self.halted or tier_number in self.exports:
+            return
+        self.advance(now)
+        self.exports.append(tier_number)
+        if len(self.exports) == 1:
+            self.export_left = self._next_export()
+        self.find_due()
+
+    def end_export(self, now: float) -> int:
+        """It has exported the first model that it was asked for; returns the number of that tier."""
+        self.advance(now)
+        self.exported += 1
+        done = self.exports.popleft()
+        self.export_left = self._next_export() if self.exports else 0.0
+        self.find_due()
+        return done
+
+    def _next_export(self) -> float:
+        """CPU seconds that its run needs for the next model that it exports."""
+        workload = self.planned.workload
+        return workload.export_cpu_seconds if self.exported else workload.first_export_cpu_seconds
 
     def arrive_at_report(self) -> None:
         """The run is exactly where it reports; sums of many small steps are not."""
@@ -155,12 +198,12 @@ class SimulatedJob:
         self.next_report = told
 
     def find_due(self) -> None:
-        """Work out when the next report comes at the present speed."""
+        """Work out when the next report comes, or the export is done, at the present speed."""
         speed = self.cores * self.efficiency
         if speed <= 0:
             self.due_at = math.inf
             return
-        left = self.startup_left + self._work_until_due() - self.trained
+        left = self.startup_left + (self.export_left if self.exports else self._work_until_due() - self.trained)
         self.due_at = self.synced_at + max(left, 0.0) / speed
 
     @property
@@ -224,16 +267,31 @@ class SimulatedJob:
 
     def _true_work(self) -> tuple[float, ...]:
         """CPU seconds at which each tier will be reached, if the job has cores to itself from now on."""
-        used = self.cpu_seconds
         before = self.startup_left if self.job.run_active else self.planned.workload.startup_cpu_seconds
+        start = self.cpu_seconds + before - self.trained
         return tuple(
             math.inf
             if index is None
             else self._cpu_when_reached(number)
-            if self.job.tiers[number].state not in {TierState.PENDING, TierState.UNREACHABLE}
-            else used + before + self.trajectory.work[index] - self.trained
+            if self._is_reached(number)
+            else start + self.trajectory.work[index] + self._exports_until(index)
             for number, index in enumerate(self.tier_reports)
         )
+
+    def _is_reached(self, number: int) -> bool:
+        return self.job.tiers[number].state not in {TierState.PENDING, TierState.UNREACHABLE}
+
+    def _exports_until(self, report: int) -> float:
+        """CPU seconds of the exports that are left before a report: those under way and those of tiers before it."""
+        before = [
+            number
+            for number, index in enumerate(self.tier_reports)
+            if index is not None and index < report and not self._is_reached(number)
+        ]
+        begun = self.exported + len(self.exports)
+        exports = self.planned.workload.exports
+        waiting = exports(begun) - exports(self.exported + bool(self.exports))
+        return self.export_left + waiting + exports(begun + len(before)) - exports(begun)
 
     def _cpu_when_reached(self, number: int) -> float:
         target = self.job.tiers[number].tier.target

@@ -30,7 +30,8 @@ class MachineSettings:
         colocation: What sharing cores costs.
         spawn_seconds: From an assignment until the run exists.
         stop_seconds: From asking a run to stop until it is gone; it trains no more meanwhile.
-        delivery_seconds: From reaching a tier until its version answers (export, verify, load, warm).
+        delivery_seconds: From the end of an export until its version answers (verify, load, warm, flip); the export
+            itself takes the run's CPU, see :class:`.Workload`.
         checkpoint_seconds: From the decision to migrate until the run is gone from its node; on the other one it starts
             up anew and goes on where it was.
         overhead_cores: What everything else on a node uses of it (broker, agent, verification, other programs); runs
@@ -42,7 +43,7 @@ class MachineSettings:
     colocation: Colocation = field(default_factory=Colocation)
     spawn_seconds: float = 0.0
     stop_seconds: float = 0.1
-    delivery_seconds: float = 0.5
+    delivery_seconds: float = 0.1
     checkpoint_seconds: float = 1.0
     overhead_cores: float = 0.0
     usage_seconds: float = 1.0

@@ -7,12 +7,11 @@ the shares of few nodes; only those are worked out anew.
 from __future__ import annotations
 
 import math
-import signal
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
 
-from tiercel.broker.domain.jobs import Job, JobState, Observation, TierState
+from tiercel.broker.domain.jobs import Job, Observation, TierState
 from tiercel.broker.lifecycle import job as machine
 from tiercel.broker.lifecycle.job_events import (
     AbandonDelivery,
@@ -28,20 +27,18 @@ from tiercel.broker.lifecycle.job_events import (
     RequestDelivery,
     Reschedule,
     Reshared,
-    RunExited,
-    RunIsAlive,
-    Ticked,
 )
 from tiercel.broker.scheduling.devices import without_leaving
 from tiercel.broker.scheduling.interface import Assignment, NodeView, Snapshot, Trigger
 from tiercel.broker.scheduling.registry import AnyPolicy, Options, create_policy
+from tiercel.broker.simulation.agents import SimulatedAgents
 from tiercel.broker.simulation.events import EventQueue
 from tiercel.broker.simulation.incoming import Incoming
 from tiercel.broker.simulation.memory import Memory, best_so_far
 from tiercel.broker.simulation.nodes import SimulatedNode
 from tiercel.broker.simulation.outcomes import outcome_of
 from tiercel.broker.simulation.result import JobOutcome, Result
-from tiercel.broker.simulation.running import SimulatedJob, Usage
+from tiercel.broker.simulation.running import SimulatedJob
 from tiercel.broker.simulation.scenario import Scenario, SimulationError
 from tiercel.broker.simulation.scheduler import Decided, SimulatedScheduler
 from tiercel.broker.simulation.serving import Serving
@@ -82,26 +79,25 @@ class Simulation:
 
     def __init__(self, scenario: Scenario, policy: AnyPolicy, seed: int) -> None:
         self._scenario = scenario
-        self._machines = machines = scenario.machines
         self._policy_name = policy.name
         self._seed = seed
         self._events = EventQueue()
         self._letters: deque[tuple[SimulatedJob, JobInput]] = deque()
-        self._nodes = {
+        machines = scenario.machines
+        nodes = {
             view.id: SimulatedNode(view, machines.colocation, machines.overhead_cores, scenario.record_usage)
             for view in scenario.nodes
         }
         self._node_views = tuple(sorted(scenario.nodes, key=lambda view: view.id))
-        self._stirred: dict[str, SimulatedNode] = {}
         self._incoming = Incoming(scenario, seed, self._node_views)
         self._active: dict[str, SimulatedJob] = {}
         self._leaving: dict[str, SimulatedJob] = {}
         self._outcomes: list[JobOutcome] = []
         self._memory = Memory(scenario.history)
-        self._serving = Serving(scenario, self._nodes, seed)
+        self._serving = Serving(scenario, nodes, seed)
+        self._agents = SimulatedAgents(scenario, nodes, self._events, self._serving, self._post)
         self._scheduler = SimulatedScheduler(policy, scenario.loop, check_plans=scenario.check_plans)
         self._wakes_at = math.inf
-        self._runs = 0
         self._idle_passes = 0
 
     def run(self) -> Result:
@@ -137,11 +133,11 @@ class Simulation:
         while (action := self._events.pop()) is not None:
             action()
             self._deliver_letters()
-        self._settle_nodes()
+        self._agents.settle()
         decided = self._scheduler.decide(self._events.now, self._observe)
         if decided is not None:
             self._carry_out(decided)
-            self._settle_nodes()
+            self._agents.settle()
 
     def _wake_scheduler(self) -> None:
         when = max(self._scheduler.next_at, self._events.now)
@@ -154,22 +150,6 @@ class Simulation:
         if when == self._wakes_at:
             self._wakes_at = math.inf
 
-    def _settle_nodes(self) -> None:
-        """Divide anew what was stirred, and foretell when something happens there next."""
-        stirred, self._stirred = self._stirred, {}
-        for node in stirred.values():
-            node.reallocate(self._events.now)
-            self._foretell(node)
-
-    def _foretell(self, node: SimulatedNode) -> None:
-        node.version += 1
-        when = node.next_at
-        if when < math.inf:
-            self._events.at(when, partial(self._node_is_due, node, node.version))
-
-    def _stir(self, node_id: str) -> None:
-        self._stirred[node_id] = self._nodes[node_id]
-
     # --- Jobs ---------------------------------------------------------------------------------------------------------
 
     def _arrive(self) -> None:
@@ -178,6 +158,9 @@ class Simulation:
             self._events.at(self._incoming.next_at, self._arrive)
         self._active[sim.job.id] = sim
         self._carry_out_effects(sim, effects)
+
+    def _post(self, sim: SimulatedJob, letter: JobInput) -> None:
+        self._letters.append((sim, letter))
 
     def _deliver_letters(self) -> None:
         while self._letters:
@@ -222,117 +205,19 @@ class Simulation:
                 case Reschedule(trigger):
                     self._scheduler.trigger(Trigger(trigger), self._events.now)
                 case DeclareRun():
-                    self._declare_run(sim)
+                    self._agents.declare_run(sim)
                 case RequestDelivery(tier) if sim.job.run_active:
-                    when = self._events.now + self._machines.delivery_seconds
-                    self._events.at(when, partial(self._delivered, sim, tier.number, sim.job.attempts))
+                    self._agents.request_delivery(sim, tier.number)
                 case AbandonDelivery(tier, reason):
-                    self._letters.append((sim, DeliveryEnded(tier.number, None, None, self._events.now, reason)))
+                    self._post(sim, DeliveryEnded(tier.number, None, None, self._events.now, reason))
                 case _:
                     pass  # news for people, and runs that are gone already
-
-    # --- Runs ---------------------------------------------------------------------------------------------------------
-
-    def _declare_run(self, sim: SimulatedJob) -> None:
-        """The node hears what is wanted of the job's run."""
-        job = sim.job
-        if job.stop_outcome is not None:
-            self._halt(sim)
-            self._events.at(self._events.now + self._machines.stop_seconds, partial(self._run_is_gone, sim, job.run_id))
-        elif job.is_moving:
-            if not sim.halted:
-                self._halt(sim)
-                gone = partial(self._run_is_gone, sim, job.run_id, carried=True)
-                self._events.at(self._events.now + self._machines.checkpoint_seconds, gone)
-        elif job.state is JobState.STARTING and job.last_heard_at is None and len(sim.nodes) < job.attempts:
-            sim.nodes.append(job.node_id)
-            self._events.at(self._events.now + self._machines.spawn_seconds, partial(self._run_begins, sim, job.run_id))
-        else:
-            self._stir(job.node_id)
-
-    def _run_begins(self, sim: SimulatedJob, run_id: str) -> None:
-        if sim.job.run_id != run_id or not sim.job.run_active or sim.job.stop_outcome is not None:
-            return
-        sim.begin_run(self._events.now)
-        self._nodes[sim.job.node_id].runs.append(sim)
-        self._runs += 1
-        self._stir(sim.job.node_id)
-        self._letters.append((sim, RunIsAlive(run_id)))
-
-    def _halt(self, sim: SimulatedJob) -> None:
-        sim.advance(self._events.now)
-        sim.halted = True
-        sim.due_at = math.inf
-        self._stir(sim.job.node_id)
-
-    def _run_is_gone(self, sim: SimulatedJob, run_id: str, *, carried: bool = False) -> None:
-        """The run has ended: by itself, when asked to, or (``carried``) to go on on another node."""
-        job = sim.job
-        if job.run_id != run_id or not job.run_active:
-            return
-        node = self._nodes[job.node_id]
-        if sim in node.runs:
-            node.runs.remove(sim)
-            self._runs -= 1
-        if self._scenario.record_usage:
-            sim.usage.append(Usage(self._events.now, 0.0, 0.0, node.view.id))
-        sim.cores, sim.due_at = 0.0, math.inf
-        self._stir(node.view.id)
-        code = -signal.SIGTERM if carried else 0
-        self._letters.append((sim, RunExited(run_id, code, cpu_seconds=sim.run_cpu, carried=carried)))
-
-    def _node_is_due(self, node: SimulatedNode, version: int) -> None:
-        """A run of the node reports, or hangs."""
-        if node.version != version:
-            return
-        for sim in list(node.runs):
-            if sim.due_at <= self._events.now and sim.is_closing:
-                self._leave(sim)
-            elif sim.due_at <= self._events.now:
-                self._report(sim)
-            elif sim.hangs_at <= self._events.now:
-                self._letters.append((sim, Ticked()))
-                self._stir(node.view.id)
-        self._deliver_letters()
-        if node.view.id not in self._stirred:
-            self._foretell(node)
-
-    def _report(self, sim: SimulatedJob) -> None:
-        sim.advance(self._events.now)
-        sim.arrive_at_report()
-        index = sim.next_report
-        sim.told += 1
-        metrics = {sim.job.spec.metric: sim.trajectory.values[index]}
-        report = Reported(sim.job.run_id, sim.told, index + 1, metrics, self._events.now, sim.run_cpu)
-        self._letters.append((sim, report))
-        sim.next_report = index + 1
-        if not sim.is_closing:
-            sim.plan_report()
-        elif not sim.planned.workload.closing_cpu_seconds:
-            self._leave(sim)
-            return
-        sim.find_due()
-
-    def _leave(self, sim: SimulatedJob) -> None:
-        """Its process ends by itself."""
-        self._halt(sim)
-        self._events.at(self._events.now, partial(self._run_is_gone, sim, sim.job.run_id))
-
-    def _delivered(self, sim: SimulatedJob, number: int, attempt: int) -> None:
-        """A tier's version answers, unless the run that should hand it over is gone from its node."""
-        job = sim.job
-        tier = job.tiers[number - 1]
-        if job.attempts != attempt or not job.node_id or tier.state is not TierState.REACHED:
-            return
-        version = self._serving.deliver(job, tier, self._events.now)
-        self._step(sim, DeliveryEnded(number, version, tier.reached_value, self._events.now))
-        self._stir(job.node_id)
 
     # --- Decisions ----------------------------------------------------------------------------------------------------
 
     def _observe(self, trigger: Trigger) -> Snapshot:
         now = self._events.now
-        period = self._machines.usage_seconds
+        period = self._scenario.machines.usage_seconds
         jobs = tuple([sim.present(now, period) for sim in self._active.values() if sim.visible])
         endpoints = self._serving.views(now)
         nodes = self._views_without_leaving() if self._leaving else self._node_views
@@ -340,8 +225,8 @@ class Simulation:
 
     def _views_without_leaving(self) -> tuple[NodeView, ...]:
         """The nodes without what jobs still hold which are on their way to another one."""
-        held = dict.fromkeys(self._nodes, 0)
-        devices: dict[str, list[str]] = {node_id: [] for node_id in self._nodes}
+        held = dict.fromkeys((view.id for view in self._node_views), 0)
+        devices: dict[str, list[str]] = {node_id: [] for node_id in held}
         for sim in self._leaving.values():
             job = sim.job
             held[job.node_id] += job.spec.resources.memory_bytes
@@ -352,7 +237,7 @@ class Simulation:
         for assignment in decided.changed:
             self._assign(assignment)
         for name in self._serving.reshare(decided.plan.endpoint_shares):
-            self._stir(name)
+            self._agents.stir(name)
         for job_id, reason in decided.plan.waiting.items():
             self._tell(job_id, KeptWaiting(reason))
         self._tell_verdicts(decided)
@@ -372,7 +257,7 @@ class Simulation:
     def _tell(self, job_id: str, letter: JobInput) -> None:
         sim = self._active.get(job_id)
         if sim is not None:
-            self._letters.append((sim, letter))
+            self._post(sim, letter)
 
     def _tell_verdicts(self, decided: Decided) -> None:
         unreachable = decided.plan.unreachable
@@ -383,7 +268,7 @@ class Simulation:
                 self._tell(view.id, ReachJudged(reason))
 
     def _watch_for_standstill(self, decided: Decided) -> None:
-        stands = bool(decided.snapshot.jobs) and not (self._runs or self._incoming or decided.changed)
+        stands = bool(decided.snapshot.jobs) and not (self._agents.runs or self._incoming or decided.changed)
         self._idle_passes = self._idle_passes + 1 if stands else 0
         if self._idle_passes > _IDLE_PASSES:
             waiting = ", ".join(list(self._active)[:5])
@@ -393,7 +278,7 @@ class Simulation:
 
     def _step_endpoints(self) -> None:
         for node_id in self._serving.step(self._events.now):
-            self._stir(node_id)
+            self._agents.stir(node_id)
         if self._events.now < self._scenario.duration_seconds:
             following = min(self._events.now + self._scenario.step_seconds, self._scenario.duration_seconds)
             self._events.at(following, self._step_endpoints)

@@ -15,6 +15,20 @@ from tiercel.broker.simulation.randomness import Random, log_normal, stream
 # No simulated run hangs unless a scenario says what counts as hanging.
 _NO_TIMEOUT_SECONDS = 1e9
 
+FIRST_EXPORT_CPU_SECONDS = 0.16
+"""CPU seconds that handing over the model of its first tier took a run, beyond its training: the median of 336 live
+jobs, most of it for loading the exporter."""
+
+EXPORT_CPU_SECONDS = 0.07
+"""The same for a later tier."""
+
+
+def exports_cpu_seconds(
+    count: int, first: float = FIRST_EXPORT_CPU_SECONDS, further: float = EXPORT_CPU_SECONDS
+) -> float:
+    """CPU seconds of a run's first ``count`` exports."""
+    return first + further * (count - 1) if count else 0.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
@@ -28,6 +42,9 @@ class Workload:
         startup_cpu_seconds: CPU seconds before training begins (imports, data), in every run anew.
         closing_cpu_seconds: CPU seconds from the last report until the process is gone (last checkpoint and exports,
             the interpreter's end); nothing where a job is stopped at its last tier.
+        first_export_cpu_seconds: CPU seconds that it takes its run to hand over the first model of a tier: the exporter
+            is loaded, the export is compared with the model and measured again. Training waits meanwhile.
+        export_cpu_seconds: The same for each further model of a run.
         epoch_cpu_seconds: CPU seconds of training between two reports; recorded curves have their own.
         max_epochs: Reports it makes at most.
         continue_after_last_tier: Whether it trains on until ``max_epochs``.
@@ -36,8 +53,8 @@ class Workload:
             for small values is the coefficient of variation (live §1: 0.01 to 0.21).
         resources: What it may use at most; it has as many threads as cores, rounded up.
         report_timeout_seconds: Silence after which a run counts as hung.
-        accelerator_intensity: Seconds of each of its accelerators that a CPU second of work takes, start-up included; 0
-            for one that uses none. Above 1 a job with a core of its own waits for its device.
+        accelerator_intensity: Seconds of each of its accelerators that a CPU second of work takes, start-up and exports
+            included; 0 for one that uses none. Above 1 a job with a core of its own waits for its device.
     """
 
     name: str
@@ -46,6 +63,8 @@ class Workload:
     direction: Direction = Direction.MAX
     startup_cpu_seconds: float = 2.0
     closing_cpu_seconds: float = 0.0
+    first_export_cpu_seconds: float = FIRST_EXPORT_CPU_SECONDS
+    export_cpu_seconds: float = EXPORT_CPU_SECONDS
     epoch_cpu_seconds: float = 1.0
     max_epochs: int = 100
     continue_after_last_tier: bool = False
@@ -60,8 +79,9 @@ class Workload:
         if not self.tiers or self.max_epochs < 1 or self.epoch_cpu_seconds <= 0:
             msg = f"workload {self.name}: it needs a tier, at least one epoch, and epochs that take CPU time"
             raise ValueError(msg)
-        if min(self.startup_cpu_seconds, self.closing_cpu_seconds, self.noise, self.speed_spread) < 0:
-            msg = f"workload {self.name}: start-up, closing, noise and spread cannot be negative"
+        costs = (self.startup_cpu_seconds, self.closing_cpu_seconds, self.first_export_cpu_seconds)
+        if min(*costs, self.export_cpu_seconds, self.noise, self.speed_spread) < 0:
+            msg = f"workload {self.name}: start-up, closing, exports, noise and spread cannot be negative"
             raise ValueError(msg)
         if self.accelerator_intensity < 0 or (self.accelerator_intensity > 0 and not self.resources.accelerators):
             msg = f"workload {self.name}: an accelerator intensity is at least 0, and above 0 it needs an accelerator"
@@ -72,6 +92,10 @@ class Workload:
         """CPU seconds of work per second that a run does on a node of its own."""
         cores = self.resources.cpu_cores
         return min(cores, 1.0 / self.accelerator_intensity) if self.accelerator_intensity > 0 else cores
+
+    def exports(self, count: int) -> float:
+        """CPU seconds that a run needs to hand over its first ``count`` models."""
+        return exports_cpu_seconds(count, self.first_export_cpu_seconds, self.export_cpu_seconds)
 
     def spec(self, name: str, endpoint: str) -> JobSpec:
         """What a tenant would submit."""

@@ -24,8 +24,12 @@ def steps(
     trains_on: bool = False,
     direction: Direction = Direction.MAX,
     timeout: float = 1e9,
+    exports: tuple[float, float] = (0.0, 0.0),
 ) -> Workload:
-    """A run that reports these values, one after each CPU second of training."""
+    """A run that reports these values, one after each CPU second of training.
+
+    ``exports``: CPU seconds of its first and of each further export.
+    """
     points = tuple(CurvePoint(startup + number, value) for number, value in enumerate(values, start=1))
     return Workload(
         name=name,
@@ -33,6 +37,8 @@ def steps(
         tiers=tuple(Tier(target) for target in tiers),
         direction=direction,
         startup_cpu_seconds=startup,
+        first_export_cpu_seconds=exports[0],
+        export_cpu_seconds=exports[1],
         max_epochs=len(points),
         continue_after_last_tier=trains_on,
         resources=Resources(cores, memory_bytes),
@@ -47,5 +53,5 @@ def scenario(
     return Scenario(
         nodes=equal_nodes(nodes, cores),
         jobs=ListedJobs(tuple(PlannedJob(at, workload) for at, workload in jobs)),
-        machines=MachineSettings(colocation=colocation),
+        machines=MachineSettings(colocation=colocation, delivery_seconds=0.5),
     )
