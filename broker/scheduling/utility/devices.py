@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from tiercel.broker.domain.shares import Share
-from tiercel.broker.scheduling.accelerators import holders, with_fractions
+from tiercel.broker.scheduling.accelerators import divide_device, holders, with_fractions
 from tiercel.broker.scheduling.allocation import Claim, divide
 from tiercel.broker.scheduling.devices import Grant, held_by
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Snapshot
@@ -250,10 +250,15 @@ def _device_shares(
     hopeless: set[str],
     floor: float,
 ) -> dict[str, float]:
-    """Fractions of one device; where none of its jobs is in front, those that may get somewhere share it alike."""
+    """Fractions of one device; where none of its jobs is in front, those that may get somewhere share it alike.
+
+    Nobody gets less than the floor of devices, however little it seems to use: it could not show that it needs more.
+    """
     first = {name: used[name] for name in names if used.get(name, 0.0) > 0}
     if not first:
         first = {name: claims.get(name, 1.0) for name in names if name not in hopeless}
     if not first:
         first = dict.fromkeys(names, 1.0)
-    return _shared(first, {name: claims.get(name, 1.0) for name in names if name not in first}, 1.0, floor)
+    return divide_device(
+        _shared(first, {name: claims.get(name, 1.0) for name in names if name not in first}, 1.0, floor)
+    )

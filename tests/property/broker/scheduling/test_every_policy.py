@@ -211,7 +211,7 @@ def assert_devices_fit(plan: Plan, snapshot: Snapshot) -> None:
     for found in holders.values():
         shares = [each for _, each in found]
         assert math.fsum(each.fraction for each in shares) == pytest.approx(1.0)
-        assert all(each.fraction >= min(FLOOR, 1 / len(shares)) / len(shares) - 1e-12 for each in shares)
+        assert all(each.fraction >= min(FLOOR, 1 / len(shares)) - 1e-12 for each in shares)
         view = devices.get(shares[0].id)
         new = [job for job, _ in found if job.movable]
         if new and view is not None:

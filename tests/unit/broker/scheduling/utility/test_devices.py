@@ -97,9 +97,9 @@ def test_a_device_goes_to_who_makes_most_of_it_and_the_others_keep_a_floor() -> 
         on_device("short", "short", "node-0", intensity=4.0),
         nodes=[gpu_node(16, cpu_cores=4.0)],
     )
-    assert fractions(plan) == pytest.approx({"short": 0.98, "long": 0.02})
+    assert fractions(plan) == pytest.approx({"short": 0.99, "long": 0.01})
     assert reasons(plan)["long"].startswith("its turn comes after 1 other: ")
-    assert reasons(plan)["long"].endswith("2 % of accelerator 0 beside 1 other job")
+    assert reasons(plan)["long"].endswith("1 % of accelerator 0 beside 1 other job")
 
 
 def test_value_per_device_second_decides_and_not_value_per_cpu_second() -> None:
@@ -135,13 +135,23 @@ def test_a_device_does_not_idle_for_want_of_a_little_cpu() -> None:
     assert weights(plan)["cpu"] == pytest.approx(0.9 / 1.02)
 
 
+def test_who_seems_to_use_hardly_anything_of_a_device_keeps_the_floor_all_the_same() -> None:
+    """A job that is paced to what it once used could never show that it needs more."""
+    plan = plan_of(
+        on_device("sips", "short", "node-0", intensity=0.001),
+        on_device("gulps", "long", "node-0", intensity=4.0),
+        nodes=[gpu_node(16, cpu_cores=4.0)],
+    )
+    assert fractions(plan) == pytest.approx({"sips": 0.01, "gulps": 0.99})
+
+
 def test_who_finds_no_cpu_passes_its_turn_on_the_device_on() -> None:
     # The CPU is gone but for a twentieth of a core: too little for the first one in line, enough for the second.
     first = on_device("a", "long", "node-0", intensity=0.5)
     second = on_device("b", "long", "node-0", intensity=50.0)
     ahead = on_cpu("cpu", "short", 0.95)
     plan = plan_of(ahead, first, second, nodes=[gpu_node(16, cpu_cores=1.0)])
-    assert fractions(plan)["b"] == pytest.approx(0.98)
+    assert fractions(plan)["b"] == pytest.approx(0.99)
 
 
 def test_without_a_job_in_front_a_device_is_shared_alike_but_for_those_out_of_reach() -> None:
@@ -153,7 +163,7 @@ def test_without_a_job_in_front_a_device_is_shared_alike_but_for_those_out_of_re
         on_device("c", "long", "node-0", intensity=1.0, tiers=lost),
         nodes=[gpu_node(16, cpu_cores=1.0)],
     )
-    assert fractions(plan) == pytest.approx({"a": 0.49, "b": 0.49, "c": 0.02})
+    assert fractions(plan) == pytest.approx({"a": 0.495, "b": 0.495, "c": 0.01})
 
 
 def test_several_devices_at_once() -> None:
@@ -163,8 +173,8 @@ def test_several_devices_at_once() -> None:
         nodes=[gpu_node(16, 16, cpu_cores=4.0)],
     )
     shares = {entry.job_id: entry.share.accelerators for entry in plan.assignments}
-    assert [each.fraction for each in shares["both"]] == pytest.approx([1.0, 0.98])
-    assert [each.fraction for each in shares["one"]] == pytest.approx([0.02])
+    assert [each.fraction for each in shares["both"]] == pytest.approx([1.0, 0.99])
+    assert [each.fraction for each in shares["one"]] == pytest.approx([0.01])
 
 
 def test_a_job_that_waits_gets_its_devices_in_the_same_plan() -> None:
