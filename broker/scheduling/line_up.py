@@ -19,7 +19,7 @@ from tiercel.broker.scheduling.ladder import delivering_tier, reached_tiers
 from tiercel.broker.scheduling.node_memory import NodeMemories, NodeMemory, recall
 from tiercel.broker.scheduling.placement import jobs_by_node, place
 
-FLOOR = 0.02
+FLOOR = 0.01
 # Less room than this (cores) is a rounding error and not worth a place in front.
 _NO_ROOM = 1e-9
 # The stage of a job that has reached every tier: behind all others.

@@ -43,8 +43,8 @@ class UtilitySettings:
         training_floor: See :class:`.ServingSettings`.
     """
 
-    later_tiers: float = 0.05
-    floor: float = 0.02
+    later_tiers: float = 0.02
+    floor: float = 0.01
     exploration: float = 2.0
     hysteresis: float = 0.3
     urgency: float = 1.0

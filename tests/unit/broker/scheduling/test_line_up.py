@@ -11,19 +11,19 @@ from tiercel.broker.scheduling.line_up import LineSettings, LineState, LineUp, P
 
 
 def test_as_many_as_there_are_cores_share_all_but_the_floor() -> None:
-    assert line_up([1, 1, 1, 1, 1], 2).weights == pytest.approx((0.49, 0.49, 0.02 / 3, 0.02 / 3, 0.02 / 3))
+    assert line_up([1, 1, 1, 1, 1], 2).weights == pytest.approx((0.495, 0.495, 0.01 / 3, 0.01 / 3, 0.01 / 3))
     assert line_up([1, 1, 1, 1, 1], 2).front == 2
 
 
 def test_the_last_one_in_front_gets_the_cores_that_are_left() -> None:
-    # 1, then 3 of the 4 that it asks for: 0.98 as 1 : 3
+    # 1, then 3 of the 4 that it asks for: 0.99 as 1 : 3
     shares = line_up([1, 4, 1], 4)
-    assert shares.weights == pytest.approx((0.245, 0.735, 0.02))
+    assert shares.weights == pytest.approx((0.2475, 0.7425, 0.01))
     assert shares.front == 2
 
 
 def test_a_job_that_can_use_more_than_the_node_counts_as_the_node() -> None:
-    assert line_up([8, 1], 4) == LineUp((0.98, 0.02), front=1)
+    assert line_up([8, 1], 4) == LineUp((0.99, 0.01), front=1)
 
 
 def test_without_others_there_is_no_floor() -> None:
@@ -39,14 +39,14 @@ def test_so_many_at_a_time_share_by_the_cores_that_they_can_use() -> None:
 
 def test_only_the_eligible_come_to_the_front_unless_nobody_is() -> None:
     shares = line_up([1, 1, 1], 2, eligible=1)
-    assert shares.weights == pytest.approx((0.98, 0.01, 0.01))
+    assert shares.weights == pytest.approx((0.99, 0.005, 0.005))
     assert shares.front == 1
     assert line_up([1, 1, 1], 2, eligible=0).front == 2
 
 
 def test_all_weights_add_up_to_the_capacity() -> None:
     shares = line_up([1, 1, 1], 1, capacity=0.5)
-    assert shares.weights == pytest.approx((0.49, 0.005, 0.005))
+    assert shares.weights == pytest.approx((0.495, 0.0025, 0.0025))
 
 
 def by_name(view: JobView) -> Place:
@@ -66,15 +66,15 @@ def test_fewer_tiers_go_first_and_jobs_that_reached_all_last() -> None:
     ]
     plan, _ = plan_in_line(snapshot(jobs, [node(cpu_cores=2)]), LineState(), by_name, LineSettings())
     assert shares_of(plan) == [
-        ("c-first", "works for its tier 1, called c-first: one of 2 that run now, with 49 % of the node"),
-        ("d-first", "works for its tier 1, called d-first: one of 2 that run now, with 49 % of the node"),
+        ("c-first", "works for its tier 1, called c-first: one of 2 that run now, with 49.5 % of the node"),
+        ("d-first", "works for its tier 1, called d-first: one of 2 that run now, with 49.5 % of the node"),
         (
             "b-second",
-            "works for its tier 2, called b-second: 2 go before it; keeps 1 % of the node until its turn",
+            "works for its tier 2, called b-second: 2 go before it; keeps 0.5 % of the node until its turn",
         ),
         (
             "a-done",
-            "all its tiers are reached, called a-done: 3 go before it; keeps 1 % of the node until its turn",
+            "all its tiers are reached, called a-done: 3 go before it; keeps 0.5 % of the node until its turn",
         ),
     ]
 
@@ -130,9 +130,9 @@ def test_a_job_keeps_its_place_until_its_model_is_handed_over() -> None:
     ]
     plan, _ = plan_in_line(snapshot(jobs, [node(cpu_cores=1)]), LineState(), by_name, LineSettings())
     assert shares_of(plan) == [
-        ("b", "hands over the model of its tier 1: the one that runs now, with 98 % of the node"),
-        ("a", "works for its tier 1, called a: 1 go before it; keeps 1 % of the node until its turn"),
-        ("c", "works for its tier 2, called c: 2 go before it; keeps 1 % of the node until its turn"),
+        ("b", "hands over the model of its tier 1: the one that runs now, with 99 % of the node"),
+        ("a", "works for its tier 1, called a: 1 go before it; keeps 0.5 % of the node until its turn"),
+        ("c", "works for its tier 2, called c: 2 go before it; keeps 0.5 % of the node until its turn"),
     ]
 
 

@@ -59,9 +59,9 @@ def test_exports_take_as_long_as_the_share_of_the_cpu_makes_them() -> None:
 
 def test_who_keeps_its_place_hands_over_at_full_speed() -> None:
     first, _ = simulate(scenario((0, EXPORTING), (0, EXPORTING)), "fifo").jobs
-    # 98 % of the core until tier 1 answers; at the floor of 2 % the export alone would have taken 25 seconds.
-    assert first.time_to_tier(1) == pytest.approx(2 / 0.98)
-    assert first.time_to_answer(1) == pytest.approx(2.5 / 0.98 + 0.5)
+    # 99 % of the core until tier 1 answers; at the floor of 1 % the export alone would have taken 50 seconds.
+    assert first.time_to_tier(1) == pytest.approx(2 / 0.99)
+    assert first.time_to_answer(1) == pytest.approx(2.5 / 0.99 + 0.5)
 
 
 class Watcher(FifoPolicy):
