@@ -251,9 +251,11 @@ class Batcher:
                     self._wake = asyncio.get_running_loop().call_later(wait, self._dispatch)
                 break
             account, first = chosen
-            if not idle and not (account.waiting.is_full(first) and _is_short(first, account.waiting.most_rows(first))):
+            waiting = account.waiting
+            most = waiting.most_rows(first, workers.count)
+            if not idle and not (waiting.is_full(first) and _is_short(first, most)):
                 break
-            calls = account.waiting.take(first, now, first.session.estimate)
+            calls = waiting.take(first, now, first.session.estimate, workers.count)
             turns.taken(account)
             calls = self._without_late(calls, now)
             if calls:

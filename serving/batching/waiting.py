@@ -58,16 +58,22 @@ class WaitingCalls:
         heads = [next(iter(line)) for lines in self._groups.values() for line in lines.values()]
         return min(heads, key=_rank) if heads else None
 
-    def most_rows(self, first: QueuedCall) -> int:
-        """Rows of the next batch with ``first`` at most: more of them where a full batch's worth of rows waits."""
-        full = first.session.full_batch_rows
-        return full if self.rows >= full > first.max_rows else first.max_rows
+    def most_rows(self, first: QueuedCall, workers: int = 1) -> int:
+        """Rows of the next batch with ``first`` at most: more of them where each worker would find as many to run."""
+        most = first.max_rows
+        for rows in first.session.queue_rows:
+            if rows * workers > self.rows:
+                break
+            most = rows
+        return most
 
     def is_full(self, first: QueuedCall) -> bool:
         """Whether as many rows wait as a batch with ``first`` usually has, so that there is no more to wait for."""
         return first.key is None or self.rows >= first.max_rows
 
-    def take(self, first: QueuedCall, now: float, estimate: Callable[[int], float]) -> list[QueuedCall]:
+    def take(
+        self, first: QueuedCall, now: float, estimate: Callable[[int], float], workers: int = 1
+    ) -> list[QueuedCall]:
         """The call that is next and those that run with it, in order of rank; they wait no more.
 
         Args:
@@ -75,11 +81,12 @@ class WaitingCalls:
             now: The clock of the calls' deadlines.
             estimate: Seconds that a batch of so many rows takes. The batch ends where one more call would make it miss
                 the deadline of one that is in it.
+            workers: How many run batches at the same time.
         """
         key = (id(first.loaded), first.key)
         lines = self._groups[key]
         batch: list[QueuedCall] = []
-        rows, tightest, call, most = 0, first.deadline, first, self.most_rows(first)
+        rows, tightest, call, most = 0, first.deadline, first, self.most_rows(first, workers)
         relaxed = now + estimate(most)
         while True:
             del lines[call.behind][call]

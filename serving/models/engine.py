@@ -81,7 +81,7 @@ class Session:
         is_uniform: Whether all rows that pass the checks have the same shape: no axis but the first is free.
         batching: What batching does to it; nothing good unless that was measured.
         batch_rows: Rows that are run together at most; 1 where calls must not run together.
-        full_batch_rows: The same while at least so many wait; as many as ``batch_rows`` or more.
+        queue_rows: Larger ones, rising; each while at least so many wait.
         inline_elements: Input elements up to which it is cheaper to run on the event loop than to change threads.
         threads: Threads that one run may use.
         labels: What classes are called, by index.
@@ -94,9 +94,9 @@ class Session:
     """
 
     __slots__ = (
-        "_run", "_runner", "_take_seconds", "accuracy", "batch_rows", "batching", "device", "full_batch_rows",
-        "holding", "inline_elements", "inputs", "is_uniform", "labels", "observer", "output_names", "outputs",
-        "provider", "settings", "threads",
+        "_run", "_runner", "_take_seconds", "accuracy", "batch_rows", "batching", "device", "holding",
+        "inline_elements", "inputs", "is_uniform", "labels", "observer", "output_names", "outputs", "provider",
+        "queue_rows", "settings", "threads",
     )  # fmt: skip
 
     def __init__(self, model: bytes | str, threads: int = 1, open_session: Open = open_on_cpu) -> None:
@@ -112,7 +112,8 @@ class Session:
         self.output_names = tuple(self.outputs)
         self.is_uniform = all(-1 not in spec.shape[1:] for spec in self.inputs.values())
         self.batching = Batching(None, "it was not measured")
-        self.batch_rows = self.full_batch_rows = 1
+        self.batch_rows = 1
+        self.queue_rows: tuple[int, ...] = ()
         self.labels: tuple[str, ...] = ()
         self.accuracy: float | None = None
         self.settings = NOTHING_SET
@@ -146,7 +147,7 @@ class Session:
             return
         self.batch_rows = profile.best_rows()
         # A model that is run row by row gains next to nothing in a queue, either.
-        self.full_batch_rows = profile.full_rows() if self.batch_rows > 1 else 1
+        self.queue_rows = profile.queue_rows() if self.batch_rows > 1 else ()
         if self.inline_elements >= 0:
             inline_rows = profile.rows_within(inline_budget)
             self.inline_elements = max(self.inline_elements, inline_rows * batching.elements)
@@ -156,7 +157,7 @@ class Session:
         self.settings = settings
         if settings.max_batch_rows is not None:
             self.batch_rows = min(self.batch_rows, settings.max_batch_rows)
-            self.full_batch_rows = min(self.full_batch_rows, settings.max_batch_rows)
+            self.queue_rows = tuple(min(rows, settings.max_batch_rows) for rows in self.queue_rows)
         if settings.max_queue_delay:
             self.inline_elements = -1  # what waits for company is not run on the event loop
 

@@ -22,9 +22,14 @@ def test_a_small_gain_is_not_worth_a_larger_batch() -> None:
     assert LatencyProfile((1, 2, 4), (0.010, 0.014, 0.0275)).best_rows() == 2
 
 
-def test_a_queue_is_worth_a_larger_batch_for_a_smaller_gain() -> None:
-    profile = LatencyProfile((1, 2, 4, 8), (0.010, 0.016, 0.0315, 0.0628))
-    assert (profile.best_rows(), profile.full_rows()) == (2, 4)
+def test_a_queue_is_worth_larger_batches_for_smaller_gains() -> None:
+    profile = LatencyProfile((1, 2, 4, 8, 16), (0.100, 0.160, 0.314, 0.627, 1.230))
+    assert (profile.best_rows(), profile.queue_rows()) == (2, (4, 16))
+
+
+def test_a_batch_that_empties_a_queue_more_slowly_than_a_smaller_one_is_left_out() -> None:
+    profile = LatencyProfile((1, 2, 4, 8, 16), (0.100, 0.160, 0.340, 0.630, 1.400))
+    assert (profile.best_rows(), profile.queue_rows()) == (2, (8,))
 
 
 def test_handing_over_counts_so_that_tiny_models_get_batches() -> None:

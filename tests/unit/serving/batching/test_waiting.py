@@ -46,14 +46,24 @@ def test_a_call_of_more_rows_than_a_batch_has_runs_by_itself() -> None:
     assert taken(waiting) == [small]
 
 
-def test_a_queue_longer_than_the_largest_batch_is_run_in_largest_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = [call_of("m", max_rows=2, begin=index) for index in range(7)]
-    monkeypatch.setattr(calls[0].session, "full_batch_rows", 4)  # shared by all calls made like this
+def test_a_queue_is_run_in_the_largest_batches_that_it_fills(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = [call_of("m", max_rows=2, begin=index) for index in range(15)]
+    monkeypatch.setattr(calls[0].session, "queue_rows", (4, 8))  # shared by all calls made like this
     waiting = filled(*calls)
-    assert waiting.most_rows(calls[0]) == 4
-    assert taken(waiting) == calls[:4]
-    assert waiting.most_rows(calls[4]) == 2  # three are left
-    assert taken(waiting) == calls[4:6]
+    assert waiting.most_rows(calls[0]) == 8
+    assert taken(waiting) == calls[:8]
+    assert taken(waiting) == calls[8:12]  # of seven that are left, since half of a larger batch is not worth the wait
+    assert taken(waiting) == calls[12:14]
+    assert waiting.most_rows(calls[14]) == 2
+
+
+def test_a_larger_batch_has_to_leave_as_much_to_the_other_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = [call_of("m", max_rows=2, begin=index) for index in range(15)]
+    monkeypatch.setattr(calls[0].session, "queue_rows", (4, 8))
+    waiting = filled(*calls)
+    first = calls[0]
+    assert [waiting.most_rows(first, workers) for workers in (1, 2, 3, 4)] == [8, 4, 4, 2]
+    assert waiting.take(first, 0.0, float, workers=2) == calls[:4]
 
 
 def test_only_calls_of_one_version_and_one_key_run_together() -> None:
