@@ -22,8 +22,8 @@ class UtilitySettings:
         guard_ratio: Nobody shall need longer than this times what equal sharing would take; 0 switches that off.
         guard_margin: A job counts as late when it has less than this part of all its time to spare (or less than a
             second), >= 0.
-        delivery_cpu_seconds: What handing over the model of a tier takes, CPU seconds, > 0: about so many in a first
-            export, which loads the exporter. A job keeps its place for it until it has used ten times as much.
+        delivery_cpu_seconds: What handing over the model of a tier may take, CPU seconds, > 0; small models need a
+            sixth of the default. A job keeps its place for it until it has used ten times as much.
         review_seconds: Fair shares and migrations are looked at when jobs come or go, else this often, >= 0.
         migrate: Whether running jobs may be sent to other nodes.
         migration_seconds: What a migration costs besides the job's start-up, CPU seconds, >= 0.
