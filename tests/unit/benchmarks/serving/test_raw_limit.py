@@ -3,12 +3,15 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from benchmarks.serving import cores
-from benchmarks.serving.raw_limit import raw_limit_bars
+from benchmarks.serving import cores, raw_limit
+from benchmarks.serving.models import KINDS, Model
+from benchmarks.serving.raw_limit import raw_limit_bars, run_raw_limit
 
 
 def row(form: str, rate: float, cpu: float = 0.95) -> dict[str, Any]:
@@ -23,6 +26,26 @@ def test_each_form_has_its_own_bars_from_the_median_of_its_rounds() -> None:
         ("json", False),
         ("json: ", True),
     ]
+
+
+def test_each_run_is_held_against_the_raw_runs_before_and_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine slows down from 100 to 80 and 60 rows a second; what is served keeps pace with it."""
+    speeds = iter((100.0, 80.0, 60.0))
+
+    def raw(_: Model) -> list[dict[str, Any]]:
+        speed = next(speeds)
+        return [{"batch": batch, "rate": speed * part, "cpu_us": 1e6 / speed} for batch, part in ((1, 0.5), (8, 1.0))]
+
+    served = iter((81.0, 63.0))
+    monkeypatch.setattr(raw_limit, "_raw", raw)
+    monkeypatch.setattr(raw_limit, "_served", lambda *_: {"rate": next(served), "cpu_us": 2e4})
+    row = np.zeros((1, 3, 32, 32), np.float32)
+    rows = run_raw_limit(Model(KINDS["resnet"], Path(), row, row), Path(), lambda _: None, rounds=1)
+    assert [(each["form"], each["raw_batch"], each["raw_rate"]) for each in rows] == [
+        ("binary", 8, 90.0),
+        ("json", 8, 70.0),
+    ]
+    assert [each["rate_over_raw"] for each in rows] == [0.9, 0.9]
 
 
 @pytest.mark.parametrize(("own", "others"), [({3, 5, 7}, {5, 7}), ({3}, {3})])
