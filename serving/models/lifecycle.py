@@ -98,7 +98,8 @@ class Lifecycle:
         self._refuse_if_paused()
         if self._endpoints is not None and await self._endpoints.load(name):
             return ENDPOINT_VERSION
-        await self._wanted_version(name, wanted)  # a name that is not on disk gets no lock
+        if name not in self._locks:
+            await self._wanted_version(name, wanted)  # a name that is not on disk gets no lock
         async with self.lock_of(name):
             self._refuse_if_paused()
             version = await self._wanted_version(name, wanted)
@@ -122,7 +123,8 @@ class Lifecycle:
             return
         # A trial compares both versions, so neither may move for the other.
         new = await self._bring_up(record, version, may_move=not plan.is_trial)
-        await self._loader.look_up(marks.unmark, self._folder(record.name, version))
+        if wanted.version is not None:  # else it bears no mark, or it would not have been wanted
+            await self._loader.look_up(marks.unmark, self._folder(record.name, version))
         self._trials.begin(record, new, plan)
 
     async def _plan(self, record: ModelRecord, version: int, wanted: LoadParameters) -> CanaryPlan:
@@ -276,7 +278,11 @@ class Lifecycle:
                 return
 
     async def _wanted_version(self, name: str, wanted: LoadParameters) -> int:
-        versions = await self._loader.look_up(repository.versions_on_disk, self._root, name)
+        return await self._loader.look_up(self._look_for, name, wanted)
+
+    def _look_for(self, name: str, wanted: LoadParameters) -> int:
+        """The version that is wanted; blocks, in one go: a change of threads costs requests more than a small file."""
+        versions = repository.versions_on_disk(self._root, name)
         if not versions:
             raise NotFoundError(f"model '{name}' has no version on disk; put one at {name}/1/model.onnx")
         if wanted.version is not None and wanted.version not in versions:
@@ -285,7 +291,7 @@ class Lifecycle:
         if wanted.version is not None:
             return wanted.version
         newest = versions[0]
-        rolled_back = await self._loader.look_up(marks.why_rolled_back, self._folder(name, newest))
+        rolled_back = marks.why_rolled_back(self._folder(name, newest))
         if rolled_back is not None:
             raise was_rolled_back(name, newest, rolled_back)
         return newest

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Protocol, TypeVar, TypeVarTuple
 
 from tiercel.serving.execution.placement import MakeRoom, NoRoomError, Placement, on_the_cpu
@@ -67,6 +68,25 @@ class Replaced:
 
     session: engine.Session
     make_room: MakeRoom | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a version has on disk, not checked yet.
+
+    Attributes:
+        copy: Its ONNX file.
+        settings: What is set for its model.
+        labels: What its classes are called.
+        accuracy: What was measured of it, a fraction; None where nobody knows.
+        providers: What may run it, the first choice first.
+    """
+
+    copy: SealedFile
+    settings: ModelSettings
+    labels: tuple[str, ...]
+    accuracy: float | None
+    providers: tuple[Provider, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,28 +162,32 @@ class Loader:
             return await self._load(artefact, CPU_ONLY)
 
     async def _load(self, artefact: Artefact, order: Order, replaced: Replaced | None = None) -> engine.Session:
-        settings = await self.look_up(read_model_settings, artefact.path)
-        labels = await self.look_up(read_labels, artefact.path)
-        accuracy = await self.look_up(accuracy_of, artefact.path.parent)
-        copy = await self._build(artefact_file.sealed_copy, artefact.path, self._options.max_model_bytes)
+        found = await self._build(self._find, artefact.path, order)
         try:
-            verdict = await self._verifier.verify(artefact, copy)
-            providers = await self._build(self._placement.devices.usable, order_for(order, settings.provider))
+            verdict = await self._verifier.verify(artefact, found.copy)
         except BaseException:
-            self._discard(copy)
+            self._discard(found.copy)
             raise
         name = f"version {artefact.version} of model '{artefact.model}'"
-        checked = _Checked(name, copy, verdict, settings)
-        if providers[0].is_accelerator:
-            session = await self._accelerated(checked, providers, replaced)
+        checked = _Checked(name, found.copy, verdict, found.settings)
+        if found.providers[0].is_accelerator:
+            session = await self._accelerated(checked, found.providers, replaced)
         else:
-            session, _ = await self._build(self._session, checked, providers, 0)
-        session.labels, session.accuracy = labels, accuracy
-        session.heed(settings)
+            session, _ = await self._build(self._session, checked, found.providers, 0)
+        session.labels, session.accuracy = found.labels, found.accuracy
+        session.heed(found.settings)
         if session.batching.reason and self._options.max_batch_rows > 1:
             what = (artefact.version, artefact.model, session.batching.reason)
             _logger.info("Requests to version %d of model '%s' run one by one: %s", *what)
         return session
+
+    def _find(self, model: Path, order: Order) -> _Found:
+        """Read all that a version has, in one go: a change of threads costs requests more than a small file."""
+        settings = read_model_settings(model)
+        labels, accuracy = read_labels(model), accuracy_of(model.parent)
+        providers = self._placement.devices.usable(order_for(order, settings.provider))
+        copy = artefact_file.sealed_copy(model, self._options.max_model_bytes)
+        return _Found(copy, settings, labels, accuracy, providers)
 
     async def _accelerated(
         self, checked: _Checked, providers: tuple[Provider, ...], replaced: Replaced | None

@@ -6,6 +6,7 @@ outputs that belong to them. What is read of ``config.pbtxt`` stands in :mod:`.m
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,10 +64,11 @@ def model_names(root: Path) -> list[str]:
 def versions_on_disk(root: Path, model: str) -> list[int]:
     """Version numbers of a model, the newest first; empty when it has none or no folder."""
     try:
-        entries = list((root / checked_name(model)).iterdir())
+        with os.scandir(root / checked_name(model)) as entries:
+            versions = [int(entry.name) for entry in entries if is_version(entry.name) and entry.is_dir()]
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted((int(entry.name) for entry in entries if is_version(entry.name) and entry.is_dir()), reverse=True)
+    return sorted(versions, reverse=True)
 
 
 def artefact(root: Path, model: str, version: int) -> Artefact:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -258,6 +259,35 @@ async def test_names_that_are_not_there(bench: Bench, name: str, error: Any) -> 
     with pytest.raises(error):
         await bench.lifecycle.unload(name)
     assert bench.registry.known(name) is None
+
+
+async def test_a_model_whose_folder_is_gone_stays_live_and_is_not_loaded_again(bench: Bench) -> None:
+    bench.put(1)
+    await bench.lifecycle.load("m")
+    shutil.rmtree(bench.root / "m")
+    with pytest.raises(NotFoundError, match="'m' has no version on disk"):
+        await bench.lifecycle.load("m")
+    assert await bench.answer() == ("1", 1.0)
+
+
+async def test_a_swap_changes_threads_a_few_times_only(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each change has requests wait for Python's lock."""
+    bench.put(1)
+    await bench.lifecycle.load("m")
+    old = bench.registry.live("m").session
+    bench.put(2)
+    changes: list[object] = []
+    loop = asyncio.get_running_loop()
+    in_thread = loop.run_in_executor
+
+    def counted(executor: Any, function: Any, *arguments: Any) -> Any:
+        changes.append(function)
+        return in_thread(executor, function, *arguments)
+
+    monkeypatch.setattr(loop, "run_in_executor", counted)
+    await bench.lifecycle.load("m")
+    await until(lambda: old.close in changes)
+    assert len(changes) == 5  # which version, how to try it, read it, build it, free the old one
 
 
 async def test_a_load_goes_back_to_an_earlier_version_by_its_number(bench: Bench) -> None:
