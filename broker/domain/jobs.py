@@ -89,7 +89,7 @@ class JobSpec:
         resources: What it may use at most.
         runtime: ``process``, ``docker`` or empty for whatever the node prefers.
         max_epochs: Epochs it may train at most.
-        report_timeout_seconds: Silence after which a run counts as hung.
+        report_timeout_seconds: Silence after which a run counts as hung; only time at full speed counts.
         continue_after_last_tier: Keep training until ``max_epochs`` instead of stopping at the last tier.
         endpoint_objective_seconds: Delay that the tenant wants from the endpoint (QoE objective), or None to leave the
             endpoint's as it is.
@@ -231,6 +231,8 @@ class Job:
         log_tail: Last lines of output of a run that failed.
         run_active: Whether its present run may exist; what it holds is free only once this is False.
         last_heard_at: When its present run last showed progress, or None.
+        share_since: When it was last given another share, or heard; or None.
+        uncounted_seconds: Of the time from then it was last heard to ``share_since``, how much is not held against it.
         idempotency_key: The client's key, or empty.
         lost_runs: How many of its runs were lost through no fault of its own; being moved is not being lost.
         move: Where it is being moved, or None.
@@ -265,6 +267,8 @@ class Job:
     log_tail: str = ""
     run_active: bool = False
     last_heard_at: float | None = None
+    share_since: float | None = None
+    uncounted_seconds: float = 0.0
     idempotency_key: str = ""
     lost_runs: int = 0
     move: Move | None = None

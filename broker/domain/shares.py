@@ -24,6 +24,10 @@ class AcceleratorShare:
     cap: float | None = None
 
 
+LEAST_SPEED = 1e-4
+"""Part of its full speed that every run has, however small its weight: it still is a process."""
+
+
 @dataclass(frozen=True, slots=True)
 class Share:
     """What a workload may use, and why.
@@ -33,20 +37,26 @@ class Share:
         cpu_cap_cores: Hard ceiling in cores, or None. Only for policies that ask for one.
         reason: Why, in a sentence that a tenant can read.
         accelerators: What it holds of the node's accelerators; empty for a job that cannot use any.
+        speed: Part of its full speed that a job has with that at least, however many compete, in (0, 1].
     """
 
     cpu_weight: float
     cpu_cap_cores: float | None = None
     reason: str = ""
     accelerators: tuple[AcceleratorShare, ...] = ()
+    speed: float = 1.0
 
-    def same_limits(self, other: Share | None, *, tolerance: float = 0.0) -> bool:
-        """Whether ``other`` grants the same: an equal cap, the same devices, fractions that differ by ``tolerance``.
+    def same_limits(
+        self, other: Share | None, *, tolerance: float = 0.0, device_tolerance: float | None = None
+    ) -> bool:
+        """Whether ``other`` grants the same: an equal cap, the same devices, fractions that hardly differ.
 
         Args:
             other: What to compare with.
-            tolerance: By how much the CPU's weight and each device's fraction may differ, absolute.
+            tolerance: By how much the CPU's weight may differ, absolute.
+            device_tolerance: By how much each device's fraction may; as much as the CPU's weight when left out.
         """
+        for_devices = tolerance if device_tolerance is None else device_tolerance
         return (
             other is not None
             and self.cpu_cap_cores == other.cpu_cap_cores
@@ -54,7 +64,7 @@ class Share:
             and len(self.accelerators) == len(other.accelerators)
             and all(
                 (mine.id, mine.memory_bytes, mine.cap) == (theirs.id, theirs.memory_bytes, theirs.cap)
-                and abs(mine.fraction - theirs.fraction) <= tolerance
+                and abs(mine.fraction - theirs.fraction) <= for_devices
                 for mine, theirs in zip(self.accelerators, other.accelerators, strict=True)
             )
         )

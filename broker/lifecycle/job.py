@@ -36,6 +36,7 @@ from tiercel.broker.lifecycle.job_events import (
     Ticked,
     UsageMeasured,
 )
+from tiercel.broker.lifecycle.job_silence import with_share
 from tiercel.broker.lifecycle.job_steps import Step, enter, request_deliveries, with_tier
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def handle(job: Job, event: JobInput, now: float) -> Step:  # noqa: C901 - one c
         case MoveOrdered():
             return job_move.move_ordered(job, event)
         case Reshared(run_id, share):
-            return _reshared(job, run_id, share)
+            return _reshared(job, run_id, share, now)
         case KeptWaiting(reason):
             return _kept_waiting(job, reason)
         case ReachJudged(reason):
@@ -143,14 +144,14 @@ def _from_what(job: Job, node_id: str) -> str:
     return ""
 
 
-def _reshared(job: Job, run_id: str, share: Share) -> Step:
+def _reshared(job: Job, run_id: str, share: Share, now: float) -> Step:
     if run_id != job.run_id or not job.run_active:
         return job, ()
     if job.move is not None and job.is_moving:  # the scheduler sees it where it goes
         return (job if share == job.move.share else replace(job, move=Move(job.move.node_id, share))), ()
     if share.same_limits(job.share):
         return job, ()
-    return replace(job, share=share), (Announce(ShareChanged(job.node_id, share)), DeclareRun())
+    return with_share(job, share, now), (Announce(ShareChanged(job.node_id, share)), DeclareRun())
 
 
 def _kept_waiting(job: Job, reason: str) -> Step:

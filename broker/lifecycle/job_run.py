@@ -18,6 +18,7 @@ from tiercel.broker.lifecycle.job_events import (
     RunExited,
 )
 from tiercel.broker.lifecycle.job_move import moving_words
+from tiercel.broker.lifecycle.job_silence import heard, silent_seconds
 from tiercel.broker.lifecycle.job_steps import Step, enter, with_tier, with_work
 
 if TYPE_CHECKING:
@@ -33,11 +34,7 @@ def run_is_alive(job: Job, run_id: str, now: float) -> Step:
     """The node says that the run exists."""
     if run_id != job.run_id or job.state not in {JobState.STARTING, JobState.DISCONNECTED}:
         return job, ()
-    started = replace(
-        job,
-        started_at=job.started_at if job.started_at is not None else now,
-        last_heard_at=now,
-    )
+    started = replace(heard(job, now), started_at=job.started_at if job.started_at is not None else now)
     effects: tuple[JobEffect, ...] = ()
     if started.carried_run:  # it has what it goes on from
         started, effects = replace(started, carried_run=""), (DropCheckpoint(),)
@@ -73,7 +70,7 @@ def reported(job: Job, event: Reported, now: float) -> Step:
     if event.run_id != job.run_id or not job.run_active or event.sequence <= job.last_sequence:
         return job, ()
     job, effects = run_is_alive(job, event.run_id, now)
-    job = replace(job, last_sequence=event.sequence, epoch=event.epoch, last_heard_at=now)
+    job = replace(heard(job, now), last_sequence=event.sequence, epoch=event.epoch)
     job = with_work(job, event.cpu_seconds, event.accelerator_seconds)
     value = event.metrics.get(job.spec.metric)
     if value is None or not math.isfinite(value):
@@ -130,11 +127,13 @@ def ticked(job: Job, now: float) -> Step:
         return job, ()
     if job.move is not None:  # it was told to stop, and its node sees to it that it does
         return job, ()
-    silent_seconds = now - job.last_heard_at
-    if silent_seconds <= job.spec.report_timeout_seconds:
+    silent = silent_seconds(job, now)
+    if silent <= job.spec.report_timeout_seconds:
         return job, ()
+    since = now - job.last_heard_at
+    slowed = f", which is as long as {silent:.0f} s at full speed" if round(silent) < round(since) else ""
     return fail_running(
         job,
-        f"the script reported nothing for {silent_seconds:.0f} s (report_timeout_seconds is "
+        f"the script reported nothing for {since:.0f} s{slowed} (report_timeout_seconds is "
         f"{job.spec.report_timeout_seconds:g}); it hangs, or needs a longer timeout",
     )

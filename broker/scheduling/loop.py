@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tiercel.broker.scheduling.interface import Assignment, Plan, Snapshot, Trigger
+from tiercel.broker.domain.shares import LEAST_SPEED, Share
+from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot, Trigger
 
 _STRENGTH = {trigger: rank for rank, trigger in enumerate(Trigger)}
 
@@ -98,18 +99,51 @@ def ran(
 
 
 def changed_assignments(plan: Plan, snapshot: Snapshot, *, tolerance: float = 0.02) -> tuple[Assignment, ...]:
-    """The assignments worth carrying out.
+    """The assignments worth carrying out, with the speed that each share gives its job.
 
-    All of a node's or none: as soon as one of its jobs is new or moves by more than ``tolerance`` of weight, every
-    share of the node that differs at all is renewed, so that the weights still fit together.
+    All of a node's or none: as soon as one of its jobs is new or moves by more than ``tolerance``, every share of the
+    node that differs at all is renewed, so that the weights still fit together.
+
+    Args:
+        plan: What the policy wants.
+        snapshot: What it was made of.
+        tolerance: A part of a job's full speed, and of its devices. No part of the node: on one of 64 cores, all that
+            makes a job of one core wait or run is a 64th of it.
     """
     jobs = {job.id: job for job in snapshot.jobs}
-
-    def differs(assignment: Assignment, margin: float) -> bool:
-        job = jobs[assignment.job_id]
-        return job.node_id != assignment.node_id or not assignment.share.same_limits(job.share, tolerance=margin)
-
-    stirred = {assignment.node_id for assignment in plan.assignments if differs(assignment, tolerance)}
+    nodes = {node.id: node for node in snapshot.nodes}
+    differing = [entry for entry in plan.assignments if not _is_as_before(entry, jobs[entry.job_id])]
+    stirred = {
+        entry.node_id for entry in differing if _moves(entry, jobs[entry.job_id], nodes[entry.node_id], tolerance)
+    }
     return tuple(
-        assignment for assignment in plan.assignments if assignment.node_id in stirred and differs(assignment, 0.0)
+        replace(entry, share=_with_speed(entry.share, jobs[entry.job_id], nodes[entry.node_id]))
+        for entry in differing
+        if entry.node_id in stirred
     )
+
+
+def _is_as_before(entry: Assignment, job: JobView) -> bool:
+    return job.node_id == entry.node_id and entry.share.same_limits(job.share)
+
+
+def _moves(entry: Assignment, job: JobView, node: NodeView, tolerance: float) -> bool:
+    """Whether a job goes elsewhere, or at another speed."""
+    if job.node_id != entry.node_id:
+        return True
+    weight = tolerance / _speed_of_whole_node(job, node)
+    return not entry.share.same_limits(job.share, tolerance=weight, device_tolerance=tolerance)
+
+
+def _speed_of_whole_node(job: JobView, node: NodeView) -> float:
+    """How many times as fast as it can go a job would be with all of a node's weight, if more cores made it faster."""
+    return node.cpu_cores / min(job.resources.cpu_cores, node.cpu_cores)
+
+
+def _with_speed(share: Share, job: JobView, node: NodeView) -> Share:
+    """The share with the part of its full speed that the job has at least, by what it gets least of."""
+    parts = [share.cpu_weight * _speed_of_whole_node(job, node)]
+    if share.cpu_cap_cores is not None:
+        parts.append(share.cpu_cap_cores / min(job.resources.cpu_cores, node.cpu_cores))
+    parts += [device.fraction for device in share.accelerators]
+    return replace(share, speed=max(min(*parts, 1.0), LEAST_SPEED))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from tiercel.broker.domain.jobs import Job, JobState, Observation, TierState
 from tiercel.broker.lifecycle.job_move import may_move
+from tiercel.broker.lifecycle.job_silence import hangs_at
 from tiercel.broker.scheduling.interface import JobView
 from tiercel.broker.simulation.curves import Trajectory
 from tiercel.broker.simulation.workload import PlannedJob
@@ -222,7 +223,7 @@ class SimulatedJob:
         job = self.job
         if job.state is not JobState.RUNNING or job.last_heard_at is None or job.stop_outcome is not None:
             return math.inf
-        return job.last_heard_at + job.spec.report_timeout_seconds + _A_MOMENT_SECONDS
+        return hangs_at(job) + _A_MOMENT_SECONDS
 
     def present(self, now: float, usage_seconds: float = 0.0) -> JobView:
         """What policies see of it; kept until something changes, and of a run for so many seconds."""

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.scheduling import job, node, snapshot
-from tiercel.broker.domain.shares import Share
+from tiercel.broker.domain.shares import LEAST_SPEED, AcceleratorShare, Share
 from tiercel.broker.scheduling.interface import Assignment, Plan, Trigger
 from tiercel.broker.scheduling.loop import (
     LoopSettings,
@@ -105,3 +105,42 @@ def test_a_new_place_or_cap_is_a_change() -> None:
     )
     view = snapshot(jobs, [node("x"), node("y")])
     assert len(changed_assignments(plan, view)) == 2
+
+
+def test_on_a_large_node_a_job_of_one_core_comes_to_the_front_all_the_same() -> None:
+    """All that makes it wait or run is a 64th of the node, which was less than what was worth telling."""
+    front, floor = Share(0.99 / 64), Share(0.01 / 16)
+    jobs = [
+        job("done", cpu_cores=1.0, share=front),
+        job("next", cpu_cores=1.0, share=floor),
+        job("other", cpu_cores=1.0, share=front),
+    ]
+    plan = Plan(
+        assignments=(
+            Assignment("done", "node", floor),
+            Assignment("next", "node", front),
+            Assignment("other", "node", front),
+        )
+    )
+    changed = changed_assignments(plan, snapshot(jobs, [node(cpu_cores=64.0)]))
+    assert [entry.job_id for entry in changed] == ["done", "next"]
+
+
+@pytest.mark.parametrize(
+    ("share", "cores", "node_cores", "speed"),
+    [
+        (Share(0.5), 1.0, 4.0, 1.0),
+        (Share(0.01), 1.0, 4.0, 0.04),
+        (Share(0.25), 8.0, 4.0, 0.25),
+        (Share(0.5, cpu_cap_cores=0.5), 2.0, 4.0, 0.25),
+        (Share(1.0, accelerators=(AcceleratorShare("gpu", 0.1, 1),)), 1.0, 4.0, 0.1),
+        (Share(1e-9), 1.0, 4.0, LEAST_SPEED),
+    ],
+)
+def test_a_share_that_is_told_says_how_fast_the_job_goes_at_least(
+    share: Share, cores: float, node_cores: float, speed: float
+) -> None:
+    view = snapshot([job("a", cpu_cores=cores)], [node(cpu_cores=node_cores)])
+    (changed,) = changed_assignments(Plan(assignments=(Assignment("a", "node", share),)), view)
+    assert changed.share.speed == pytest.approx(speed)
+    assert changed.share.same_limits(share)

@@ -107,12 +107,20 @@ def test_a_job_that_fits_on_no_node_is_refused_at_once() -> None:
 
 
 def test_a_run_that_is_silent_for_too_long_fails_as_it_would_live() -> None:
-    # Sharing the core, the start-up and the first report take four seconds.
-    impatient = steps(0.5, 0.9, timeout=3.0)
+    # Sharing the core, the start-up and the first report take four seconds, which count as two.
+    impatient = steps(0.5, 0.9, timeout=1.5)
     jobs = simulate(scenario((0, impatient), (0, SMALL)), "fair").jobs
     assert [job.state for job in jobs] == [JobState.FAILED, JobState.COMPLETED]
     assert "it hangs" in jobs[0].reason
     assert jobs[0].finished_at == pytest.approx(3.1, abs=1e-3)
+
+
+def test_a_run_that_waits_for_its_turn_does_not_hang() -> None:
+    """At the floor its first report takes minutes; it was asked for one within three seconds."""
+    patient, waiting = steps(*[0.1] * 60, 0.9, startup=1.0), steps(0.5, 0.9, timeout=3.0)
+    result = simulate(scenario((0, patient), (0, waiting)), "fifo")
+    assert [job.state for job in result.jobs] == [JobState.COMPLETED, JobState.COMPLETED]
+    assert result.jobs[1].time_to_tier(1) == pytest.approx(62.0, rel=0.05)
 
 
 def test_an_unknown_policy_is_named() -> None:
