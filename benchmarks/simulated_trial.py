@@ -31,8 +31,9 @@ LIVE_TIER_1_SECONDS = {
 
 def simulated(policy: str, arrivals: Arrivals) -> list[Result]:
     """The trial under a policy, once for each seed; its programs exported nothing."""
-    kinds = [replace(kind, first_export_cpu_seconds=0.0, export_cpu_seconds=0.0) for kind in measured_kinds(trains_on=True)]
-    planned = training(kinds, JOBS, 1, arrivals=arrivals, name="trial")
+    kinds = measured_kinds(trains_on=True)
+    silent = [replace(kind, first_export_cpu_seconds=0.0, export_cpu_seconds=0.0) for kind in kinds]
+    planned = training(silent, JOBS, 1, arrivals=arrivals, name="trial")
     planned = replace(planned, machines=replace(planned.machines, delivery_seconds=0.0))
     return [simulate(planned, policy, seed) for seed in SEEDS]
 
