@@ -34,6 +34,11 @@ from tiercel.v1 import common_pb2, trainer_pb2
 EXIT_WAIT_VARIABLE = "TIERCEL_EXIT_WAIT_SECONDS"
 # An agent that is being started again needs a few seconds.
 WELCOME_WAIT_SECONDS = 60.0
+# A run that waits for its turn may get so little CPU that it has not even dialled by then. So it waits on until it has
+# used this much, or for so long.
+WELCOME_CPU_SECONDS = 0.05
+LONGEST_WELCOME_WAIT_SECONDS = 1800.0
+_POLL_SECONDS = 1.0
 EXPORTS_FOLDER = "exports"
 CHECKPOINTS_FOLDER = "checkpoints"
 
@@ -80,16 +85,30 @@ def attach(run_directory: Path, training: Training) -> AttachedJob:
 
 
 def _wait_welcome(channel: AgentChannel, run_directory: Path) -> trainer_pb2.TrainerWelcome:
-    deadline = time.monotonic() + WELCOME_WAIT_SECONDS
-    while (remaining := deadline - time.monotonic()) > 0:
+    started, used_before, waited = time.monotonic(), time.process_time(), 0.0
+    while has_patience(waited, time.process_time() - used_before):
         # A stream begins with the welcome, so nothing that matters comes before the first.
-        if isinstance(request := channel.wait_request(remaining), trainer_pb2.TrainerWelcome):
+        request = channel.wait_request(min(_POLL_SECONDS, WELCOME_WAIT_SECONDS))
+        if isinstance(request, trainer_pb2.TrainerWelcome):
             return request
+        waited = time.monotonic() - started
     message = (
-        f"the node's agent did not answer at {run_directory / SOCKET_FILE} for {WELCOME_WAIT_SECONDS:g} s; "
+        f"the node's agent did not answer at {run_directory / SOCKET_FILE} for {waited:.1f} s; "
         "see the agent's log, or unset TIERCEL_RUN_DIR to run the script on its own"
     )
     raise AgentUnreachableError(message)
+
+
+def has_patience(waited_seconds: float, used_seconds: float) -> bool:
+    """Whether to wait on for the agent.
+
+    Args:
+        waited_seconds: For how long that was done.
+        used_seconds: CPU seconds that the process has used meanwhile.
+    """
+    if waited_seconds < WELCOME_WAIT_SECONDS:
+        return True
+    return used_seconds < WELCOME_CPU_SECONDS and waited_seconds < LONGEST_WELCOME_WAIT_SECONDS
 
 
 def _job(

@@ -43,3 +43,17 @@ def test_at_the_interpreters_end_the_job_is_closed_and_nothing_is_searched_for_g
 
     assert job.closed == 1
     assert gc.get_freeze_count() > 0
+
+
+@pytest.mark.parametrize(
+    ("waited", "used", "on"),
+    [
+        (59.0, 10.0, True),
+        (61.0, 0.06, False),
+        (61.0, 0.01, True),  # at its floor it has not dialled yet
+        (1799.0, 0.01, True),
+        (1801.0, 0.01, False),
+    ],
+)
+def test_a_run_that_gets_hardly_any_cpu_waits_longer_for_its_agent(waited: float, used: float, on: bool) -> None:
+    assert attaching.has_patience(waited, used) is on
