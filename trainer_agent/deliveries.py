@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from tiercel.trainer_agent.errors import DeliveryFailedError
+from tiercel.trainer_agent.errors import DeliveryFailedError, FallsShortError
 from tiercel.trainer_agent.ledger import DELIVERED, FAILED, STAGED, Ledger, LedgerEntry
 from tiercel.trainer_agent.model_repository import ModelRepository
 from tiercel.trainer_agent.names import check_delivery
@@ -160,17 +161,27 @@ class Deliveries:
         return entry
 
     async def _export(self, wanted: nodes_pb2.WantedDelivery) -> tuple[Run, trainer_pb2.ExportDone]:
-        """Have the model handed over, by the run that has it or, when that is lost or moved meanwhile, by the next."""
-        request = trainer_pb2.ExportRequest(delivery_id=wanted.delivery_id, tier=wanted.tier, target=wanted.target)
+        """Have the model handed over, by the run that has it or, when that is lost or moved meanwhile, by the next.
+
+        A run whose model falls short of the target is asked again whenever it has reported better than ever.
+        """
+        number = 0
         while True:
             run = await self._wait_run(wanted)
+            best, number = self._best(run, wanted), number + 1
             try:
-                return run, await run.gateway.export(request, self._export_seconds)
+                return run, await run.gateway.export(_export_request(wanted, number), self._export_seconds)
+            except FallsShortError as error:
+                _log.info("delivery %s waits for a better report: %s", wanted.delivery_id, error.message)
+                if await self._wait_better(run, wanted, best):
+                    continue
+                if not run.has_successor:
+                    raise DeliveryFailedError(f"{error.message}; no later report was better") from error
             except DeliveryFailedError:
                 if not run.has_successor:
                     raise
-                while self._runs.live(run.run_id) is run:
-                    await self._runs.changed.wait()
+            while self._runs.live(run.run_id) is run:
+                await self._runs.changed.wait()
 
     async def _wait_run(self, wanted: nodes_pb2.WantedDelivery) -> Run:
         """The run that has the model.
@@ -186,11 +197,22 @@ class Deliveries:
                 raise DeliveryFailedError("The run ended before it handed over the model.")
             await self._runs.changed.wait()
 
+    async def _wait_better(self, run: Run, wanted: nodes_pb2.WantedDelivery, best: float) -> bool:
+        """Wait until the run has reported better than ``best``, for as long as it lives; False if it never does."""
+        while self._runs.live(run.run_id) is run:
+            if self._best(run, wanted) > best:
+                return True
+            await self._runs.changed.wait()
+        return False
+
     def _has_reached(self, run: Run, wanted: nodes_pb2.WantedDelivery) -> bool:
-        values = [p.metrics[wanted.metric] for p in self._runs.progress_of(run.run_id) if wanted.metric in p.metrics]
-        if wanted.direction == common_pb2.DIRECTION_MIN:
-            return any(value <= wanted.target for value in values)
-        return any(value >= wanted.target for value in values)
+        return self._best(run, wanted) >= _sign(wanted) * wanted.target
+
+    def _best(self, run: Run, wanted: nodes_pb2.WantedDelivery) -> float:
+        """The best that a run has reported, negated where less is better; -inf before it has reported a number."""
+        metrics = (progress.metrics for progress in self._runs.progress_of(run.run_id))
+        values = (_sign(wanted) * reported[wanted.metric] for reported in metrics if wanted.metric in reported)
+        return max((value for value in values if not math.isnan(value)), default=-math.inf)
 
     async def _fail(self, wanted: nodes_pb2.WantedDelivery, reason: str) -> None:
         _log.warning("delivery %s failed: %s", wanted.delivery_id, reason)
@@ -224,6 +246,17 @@ def _exporting(delivery_id: str) -> nodes_pb2.DeliveryStatus:
 
 def _place(wanted: nodes_pb2.WantedDelivery) -> Place:
     return Place(wanted.endpoint, wanted.variant)
+
+
+def _sign(wanted: nodes_pb2.WantedDelivery) -> float:
+    """What to multiply the metric with, so that more is better."""
+    return -1.0 if wanted.direction == common_pb2.DIRECTION_MIN else 1.0
+
+
+def _export_request(wanted: nodes_pb2.WantedDelivery, number: int) -> trainer_pb2.ExportRequest:
+    return trainer_pb2.ExportRequest(
+        delivery_id=wanted.delivery_id, tier=wanted.tier, target=wanted.target, request_number=number
+    )
 
 
 def _job_of(run_id: str) -> str:

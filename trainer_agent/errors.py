@@ -6,6 +6,7 @@
     ├── SetupError                    the agent cannot start like this; says what to do
     ├── RunFailedError                a run cannot be started or goes no further; becomes the run's reason
     ├── DeliveryFailedError           a model cannot be delivered; becomes the delivery's reason
+    │   └── FallsShortError           it misses the target, which better weights may not
     └── CheckpointError               a checkpoint cannot go to another node; becomes the reason of a move that failed
 """
 
@@ -34,6 +35,10 @@ class RunFailedError(AgentError):
 
 class DeliveryFailedError(AgentError):
     """A model cannot be delivered."""
+
+
+class FallsShortError(DeliveryFailedError):
+    """The exported model misses the target that the script reported; a later one may reach it."""
 
 
 class CheckpointError(AgentError):

@@ -20,7 +20,7 @@ from typing import Any, Final
 import grpc
 from grpc import aio
 
-from tiercel.trainer_agent.errors import DeliveryFailedError
+from tiercel.trainer_agent.errors import DeliveryFailedError, FallsShortError
 from tiercel.trainer_agent.job_folder import SOCKET
 from tiercel.trainer_agent.supervision import run_until_first_ends
 from tiercel.v1 import trainer_pb2, trainer_pb2_grpc
@@ -127,6 +127,7 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
         """Ask the trainer for its model and wait until it has handed it over.
 
         Raises:
+            FallsShortError: The model misses the target.
             DeliveryFailedError: It did not, in time or at all; says why.
         """
         if self._closed:
@@ -144,7 +145,7 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
         finally:
             self._exports.pop(request.delivery_id, None)
         if done.error:
-            raise DeliveryFailedError(done.error)
+            raise (FallsShortError if done.falls_short else DeliveryFailedError)(done.error)
         return done
 
     async def Attach(  # type: ignore[override]  # noqa: N802 - the contract's name; a coroutine may serve a stream too
@@ -212,8 +213,11 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
 
     def _export_done(self, done: trainer_pb2.ExportDone) -> None:
         export = self._exports.get(done.delivery_id)
-        if export is not None:  # else nobody waits for it any more
-            export.succeed(done)
+        if export is None:  # nobody waits for it any more
+            return
+        if done.falls_short and done.request_number != export.request.request_number:
+            return  # a new stream repeats what was answered to an earlier request
+        export.succeed(done)
 
     def _send(self, message: trainer_pb2.AttachResponse) -> None:
         if self._attachment is not None:

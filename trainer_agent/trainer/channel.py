@@ -105,16 +105,17 @@ class AgentChannel:
         """Hand the answer to a request for a model to the connection; each new stream repeats it."""
         self._outbox.add_export_done(done)
 
-    def repeat_export_done(self, delivery_id: str) -> bool:
+    def repeat_export_done(self, request: trainer_pb2.ExportRequest) -> bool:
         """Answer again what was answered before.
 
         Returns:
-            False if it was not.
+            False if it was not, or only that an earlier request's model falls short.
         """
-        known = self._outbox.export_done(delivery_id) is not None
-        if known:
-            self._outbox.repeat_export_done(delivery_id, self._cursor)
-        return known
+        known = self._outbox.export_done(request.delivery_id)
+        if known is None or (known.falls_short and known.request_number != request.request_number):
+            return False
+        self._outbox.repeat_export_done(request.delivery_id, self._cursor)
+        return True
 
     def put_request(self, request: Request) -> None:
         """Add a request as if the agent had sent it. Safe in a signal handler."""

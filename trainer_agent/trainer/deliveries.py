@@ -18,7 +18,8 @@ class Deliveries:
     """Keeps the best weights that reached a tier, and hands them over on request.
 
     A request for a target that no report has reached waits for one that does: it may have been made because of an
-    earlier run of the job, whose weights are lost.
+    earlier run of the job, whose weights are lost. A target that a model fell short of stays open; the agent asks again
+    once a report is better.
 
     Args:
         model: The model in training.
@@ -38,7 +39,7 @@ class Deliveries:
 
     @property
     def expected(self) -> tuple[float, ...]:
-        """Targets that were reached and whose model nobody has asked for yet."""
+        """Targets whose model can be had and that nobody has asked for yet."""
         return self._tiers.expected
 
     @property
@@ -61,7 +62,7 @@ class Deliveries:
         """Take in a report, and keep a copy of the weights if they are the ones to hand over.
 
         Returns:
-            Targets that are reached for the first time.
+            Targets whose model can be had from now on.
         """
         observation = self._tiers.observe(report.metrics[self._metric])
         if observation.is_best:
@@ -74,7 +75,7 @@ class Deliveries:
 
     def ask(self, request: trainer_pb2.ExportRequest) -> None:
         """The agent wants a model, or wants to hear the answer again."""
-        if not self._channel.repeat_export_done(request.delivery_id):
+        if request.target in self.expected or not self._channel.repeat_export_done(request):
             self._wanted[request.delivery_id] = request
 
     def serve(self) -> None:
@@ -91,5 +92,9 @@ class Deliveries:
 
     def _answer(self, request: trainer_pb2.ExportRequest, done: trainer_pb2.ExportDone) -> None:
         del self._wanted[request.delivery_id]
-        self._tiers.mark_handed_over(request.target)
+        if done.falls_short:
+            self._tiers.mark_fallen_short(request.target)
+        else:
+            self._tiers.mark_handed_over(request.target)
+        done.request_number = request.request_number
         self._channel.send_export_done(done)

@@ -7,6 +7,7 @@
     ├── MissingMetricError        a report lacks the metric that the job's tiers are about
     ├── CheckpointError           a checkpoint does not fit the model or the optimizer
     └── ExportError               there is no model to hand over, and why
+        └── FallsShortError       it misses the target, and that is all
 """
 
 from __future__ import annotations
@@ -30,3 +31,7 @@ class CheckpointError(TrainerError):
 
 class ExportError(TrainerError):
     """The model cannot be handed over; the message says why, for the tenant."""
+
+
+class FallsShortError(ExportError):
+    """The exported model misses the target that was reported; better weights may reach it."""

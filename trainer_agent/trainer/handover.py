@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from tiercel.trainer_agent.trainer.errors import ExportError
+from tiercel.trainer_agent.trainer.errors import ExportError, FallsShortError
 from tiercel.trainer_agent.trainer.exporting import export_model
 from tiercel.trainer_agent.trainer.models import Weights, copy_model, preserved_random_state
 from tiercel.trainer_agent.trainer.samples import Samples
@@ -75,7 +75,7 @@ class Handover:
             digest = _sha256(scratch / MODEL_FILE)
             self._put_in_place(scratch, request.delivery_id)
         except ExportError as error:
-            return _failure(request, str(error))
+            return _failure(request, str(error), falls_short=isinstance(error, FallsShortError))
         except OSError as error:
             return _failure(request, f"the files of the model could not be written: {error}")
         except Exception as error:  # training goes on whatever happens to an export; the agent and the log hear of it
@@ -120,13 +120,19 @@ class Handover:
             raise ExportError(message) from error
 
     def _check_value(self, value: float, target: float, tiers: TierTracker) -> None:
-        if not math.isfinite(value) or tiers.falls_short(value, target, relative_tolerance=METRIC_RELATIVE_TOLERANCE):
+        if not math.isfinite(value):
+            message = (
+                f"the exported model was measured again and has {self._metric}={value:g}; "
+                "evaluate() must return a finite number"
+            )
+            raise ExportError(message)
+        if tiers.falls_short(value, target, relative_tolerance=METRIC_RELATIVE_TOLERANCE):
             message = (
                 f"the exported model was measured again and has {self._metric}={value:.6g}, which misses the target "
                 f"{target:g} although {tiers.kept_value:.6g} had been reported; "
                 "evaluate() must measure what report() tells"
             )
-            raise ExportError(message)
+            raise FallsShortError(message)
 
     def _put_in_place(self, scratch: Path, delivery_id: str) -> None:
         folder = self._exports / delivery_id
@@ -144,9 +150,9 @@ def measure(evaluate: Evaluate, predict: Predict, metric: str) -> float:
     return float(measured[metric] if isinstance(measured, Mapping) else measured)
 
 
-def _failure(request: trainer_pb2.ExportRequest, reason: str) -> trainer_pb2.ExportDone:
+def _failure(request: trainer_pb2.ExportRequest, reason: str, *, falls_short: bool = False) -> trainer_pb2.ExportDone:
     logger.warning("%s: %s", request.delivery_id, reason)
-    return trainer_pb2.ExportDone(delivery_id=request.delivery_id, error=reason)
+    return trainer_pb2.ExportDone(delivery_id=request.delivery_id, error=reason, falls_short=falls_short)
 
 
 def _sha256(path: Path) -> str:

@@ -22,7 +22,7 @@ class StreamCursor:
 
     def __init__(self) -> None:
         self.last_report = 0
-        self.exports_sent: set[str] = set()
+        self.exports_sent: dict[str, trainer_pb2.ExportDone] = {}
         self.use_sent: trainer_pb2.AcceleratorUse | None = None
         self.welcomed = False
         self.over = False
@@ -62,7 +62,7 @@ class Outbox:
             self._changed.notify_all()
 
     def add_export_done(self, done: trainer_pb2.ExportDone) -> None:
-        """Send the answer to a request for a model, once on every stream."""
+        """Send the answer to a request for a model, once on every stream, in place of an earlier one."""
         with self._changed:
             self._exports[done.delivery_id] = done
             if len(self._exports) > EXPORT_LIMIT:
@@ -77,7 +77,7 @@ class Outbox:
     def repeat_export_done(self, delivery_id: str, cursor: StreamCursor) -> None:
         """Send the answer again on a stream that has had it."""
         with self._changed:
-            cursor.exports_sent.discard(delivery_id)
+            cursor.exports_sent.pop(delivery_id, None)
             self._changed.notify_all()
 
     def acknowledge(self, sequence: int) -> bool:
@@ -139,7 +139,7 @@ class Outbox:
                 cursor.last_report = number
                 return trainer_pb2.AttachRequest(report=report)
         for delivery_id, done in self._exports.items():
-            if delivery_id not in cursor.exports_sent:
-                cursor.exports_sent.add(delivery_id)
+            if cursor.exports_sent.get(delivery_id) is not done:
+                cursor.exports_sent[delivery_id] = done
                 return trainer_pb2.AttachRequest(export_done=done)
         return None

@@ -11,7 +11,7 @@ class Observation:
     """What one report means for the tiers.
 
     Attributes:
-        reached: Targets that no earlier report had reached, easiest first.
+        reached: Targets that no earlier report had reached, or only with a model that fell short, easiest first.
         is_best: Whether the weights of this moment are the ones to keep for whoever asks for a model.
     """
 
@@ -34,6 +34,7 @@ class TierTracker:
         self._sign = -1.0 if smaller_is_better else 1.0
         self._targets = tuple(targets)
         self._handed_over: set[float] = set()
+        self._fallen_short: dict[float, float | None] = {}  # by target, the report whose model missed it
         self._kept_value: float | None = None
 
     @property
@@ -48,8 +49,15 @@ class TierTracker:
 
     @property
     def expected(self) -> tuple[float, ...]:
-        """Targets that were reached and whose model nobody has asked for yet."""
-        return tuple(target for target in self._open_targets() if self.has_reached(target))
+        """Targets that were reached and whose model nobody has asked for yet.
+
+        One that the kept weights fell short of is among them again when better ones are kept.
+        """
+        return tuple(
+            target
+            for target in self._open_targets()
+            if self.has_reached(target) and self._fallen_short.get(target) != self._kept_value
+        )
 
     def has_reached(self, target: float) -> bool:
         """Whether the weights that are kept reach ``target``."""
@@ -57,17 +65,20 @@ class TierTracker:
 
     def observe(self, value: float) -> Observation:
         """Take in a report. NaN reaches nothing."""
-        open_targets = self._open_targets()
-        reached = tuple(t for t in open_targets if self._reaches(value, t) and not self.has_reached(t))
+        before = self.expected
         improves = self._kept_value is None or self._sign * value > self._sign * self._kept_value
-        is_best = improves and any(self._reaches(value, target) for target in open_targets)
+        is_best = improves and any(self._reaches(value, target) for target in self._open_targets())
         if is_best:
             self._kept_value = value
-        return Observation(reached, is_best)
+        return Observation(tuple(target for target in self.expected if target not in before), is_best)
 
     def mark_handed_over(self, target: float) -> None:
         """The request for this target was answered."""
         self._handed_over.add(target)
+
+    def mark_fallen_short(self, target: float) -> None:
+        """The model of the kept weights misses this target, whatever was reported."""
+        self._fallen_short[target] = self._kept_value
 
     def update_targets(self, targets: Iterable[float]) -> None:
         """Replace the tiers not delivered yet, as a new welcome lists them."""

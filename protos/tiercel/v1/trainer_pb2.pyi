@@ -239,19 +239,23 @@ class ExportRequest(_message.Message):
     DELIVERY_ID_FIELD_NUMBER: _builtins.int
     TIER_FIELD_NUMBER: _builtins.int
     TARGET_FIELD_NUMBER: _builtins.int
+    REQUEST_NUMBER_FIELD_NUMBER: _builtins.int
     delivery_id: _builtins.str
     tier: _builtins.int
     target: _builtins.float
+    request_number: _builtins.int
+    """Counts the requests for this delivery: a model that fell short is asked for again once a report is better."""
     def __init__(
         self,
         *,
         delivery_id: _builtins.str = ...,
         tier: _builtins.int = ...,
         target: _builtins.float = ...,
+        request_number: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_id", b"delivery_id", "target", b"target", "tier", b"tier"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_id", b"delivery_id", "request_number", b"request_number", "target", b"target", "tier", b"tier"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -269,12 +273,20 @@ class ExportDone(_message.Message):
     VALUE_FIELD_NUMBER: _builtins.int
     SHA256_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    FALLS_SHORT_FIELD_NUMBER: _builtins.int
+    REQUEST_NUMBER_FIELD_NUMBER: _builtins.int
     delivery_id: _builtins.str
     value: _builtins.float
     """The spec's metric, re-measured on the exported model with ONNX Runtime."""
     sha256: _builtins.str
     error: _builtins.str
     """Plain words when there is no model to hand over; the other fields are then empty."""
+    falls_short: _builtins.bool
+    """All that is wrong is that the re-measured value misses the target: the target stays open, and better weights may
+    do. False makes an error final.
+    """
+    request_number: _builtins.int
+    """Of the request that this answers."""
     def __init__(
         self,
         *,
@@ -282,10 +294,12 @@ class ExportDone(_message.Message):
         value: _builtins.float = ...,
         sha256: _builtins.str = ...,
         error: _builtins.str = ...,
+        falls_short: _builtins.bool = ...,
+        request_number: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_id", b"delivery_id", "error", b"error", "sha256", b"sha256", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_id", b"delivery_id", "error", b"error", "falls_short", b"falls_short", "request_number", b"request_number", "sha256", b"sha256", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

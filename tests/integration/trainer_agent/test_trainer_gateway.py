@@ -13,7 +13,7 @@ import pytest
 from grpc import aio
 
 from tests.support.until import until
-from tiercel.trainer_agent.errors import DeliveryFailedError
+from tiercel.trainer_agent.errors import DeliveryFailedError, FallsShortError
 from tiercel.trainer_agent.supervision import Supervisor
 from tiercel.trainer_agent.trainer_gateway import TrainerGateway, socket_address
 from tiercel.v1 import trainer_pb2, trainer_pb2_grpc
@@ -188,6 +188,24 @@ async def test_a_model_that_does_not_come(served: Gateway) -> None:
         assert (await trainer.receive()).HasField("welcome")
         served.gateway.pace(1.0)
         assert (await trainer.receive()).HasField("pace")  # the request was forgotten
+
+
+async def test_what_fell_short_at_an_earlier_request_is_no_answer_to_a_later_one(served: Gateway) -> None:
+    async def ask() -> None:
+        request = trainer_pb2.ExportRequest(delivery_id="job-tier-1", tier=1, target=0.9, request_number=2)
+        with pytest.raises(FallsShortError, match=r"misses it with 0\.8997"):
+            await served.gateway.export(request, 60)
+
+    async with attached(served) as trainer, Supervisor() as tasks:
+        await trainer.receive()
+        tasks.start("export", ask())
+        assert (await trainer.receive()).export.request_number == 2
+        for number, value in ((1, 0.8995), (2, 0.8997)):  # a new stream repeats the last answer
+            words = f"misses it with {value}"
+            done = trainer_pb2.ExportDone(
+                delivery_id="job-tier-1", error=words, falls_short=True, request_number=number
+            )
+            await trainer.send(export_done=done)
 
 
 async def test_the_end_of_the_run_ends_open_requests(served: Gateway) -> None:

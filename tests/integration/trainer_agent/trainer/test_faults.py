@@ -34,6 +34,7 @@ def test_a_model_that_cannot_be_handed_over_is_refused_in_words_and_training_goe
     assert finished.returncode == 0, finished.output
     (done,) = server.recorded.export_done
     assert done.sha256 == ""
+    assert done.falls_short == (fault == "lying"), "only better weights may make up for what went wrong"
     assert re.search(reason, done.error), done.error
     assert [report.epoch for report in server.recorded.reports] == [1, 2, 3, 4]
     assert list((run_directory / "exports").iterdir()) == []

@@ -52,6 +52,18 @@ def test_an_answer_is_repeated_when_asked_for_again() -> None:
     assert outbox.export_done("job-tier-2") is None
 
 
+def test_a_newer_answer_replaces_the_older_one_also_on_a_stream_that_has_had_that() -> None:
+    outbox, cursor = Outbox(), StreamCursor()
+    outbox.add_export_done(trainer_pb2.ExportDone(delivery_id="job-tier-1", falls_short=True))
+    assert sent(outbox, cursor) == ["job-tier-1"]
+    outbox.add_export_done(trainer_pb2.ExportDone(delivery_id="job-tier-1", value=0.9))
+    assert sent(outbox, cursor) == ["job-tier-1"]
+    assert sent(outbox) == ["job-tier-1"]
+    known = outbox.export_done("job-tier-1")
+    assert known is not None
+    assert known.value == 0.9
+
+
 def test_when_full_the_oldest_report_goes() -> None:
     outbox = Outbox(report_limit=3)
     for number in range(1, 6):

@@ -41,6 +41,17 @@ def test_once_a_tier_is_handed_over_only_the_next_one_is_worth_a_copy() -> None:
     assert tiers.expected == (0.97,)
 
 
+def test_a_tier_that_the_kept_weights_fall_short_of_is_reached_anew_by_better_ones() -> None:
+    tiers = make_tracker(0.9, 0.97)
+    tiers.observe(0.91)
+    tiers.mark_fallen_short(0.9)
+    assert not tiers.expected
+    assert tiers.observe(0.905) == Observation(reached=(), is_best=False)
+    assert not tiers.expected
+    assert tiers.observe(0.98) == Observation(reached=(0.9, 0.97), is_best=True)
+    assert tiers.expected == (0.9, 0.97)
+
+
 def test_with_a_loss_smaller_is_better() -> None:
     tiers = make_tracker(150.0, 115.0, smaller_is_better=True)
     assert tiers.observe(151.0).reached == ()
