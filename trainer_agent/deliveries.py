@@ -26,7 +26,9 @@ from tiercel.v1 import common_pb2, nodes_pb2, trainer_pb2
 
 _log = logging.getLogger(__name__)
 
-EXPORT_SECONDS: Final = 120.0
+# A script hands over at its boundaries, which may be an epoch apart, and with the CPU that it gets while others run. One
+# that hangs is found out by its silence (`report_timeout_seconds`), not by this.
+EXPORT_SECONDS: Final = 1800.0
 
 
 class Loader(Protocol):
