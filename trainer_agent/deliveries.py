@@ -26,8 +26,8 @@ from tiercel.v1 import common_pb2, nodes_pb2, trainer_pb2
 
 _log = logging.getLogger(__name__)
 
-# A script hands over at its boundaries, which may be an epoch apart, and with the CPU that it gets while others run. One
-# that hangs is found out by its silence (`report_timeout_seconds`), not by this.
+# A script hands over at its boundaries, which may be an epoch apart, and with the CPU that it gets while others run.
+# Whether it hangs is told by its silence (`report_timeout_seconds`), not by this.
 EXPORT_SECONDS: Final = 1800.0
 
 
