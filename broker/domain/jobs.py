@@ -232,7 +232,7 @@ class Job:
         run_active: Whether its present run may exist; what it holds is free only once this is False.
         last_heard_at: When its present run last showed progress, or None.
         share_since: When it was last given another share, or heard; or None.
-        uncounted_seconds: Of the time from then it was last heard to ``share_since``, how much is not held against it.
+        uncounted_seconds: Of the time from when it was last heard to ``share_since``, how much is not held against it.
         idempotency_key: The client's key, or empty.
         lost_runs: How many of its runs were lost through no fault of its own; being moved is not being lost.
         move: Where it is being moved, or None.
