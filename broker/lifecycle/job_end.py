@@ -163,6 +163,8 @@ def delivery_ended(job: Job, event: DeliveryEnded, now: float) -> Step:
         ended = replace(tier, state=TierState.FAILED, reason=event.reason)
     job = with_tier(job, ended)
     effects: list[JobEffect] = [Announce(TierChanged(ended))]
+    if job.run_active:
+        effects.append(Reschedule("tier"))  # it kept its place for that, which others wait for
     if not job.state.is_final:
         job, more = _after_delivery(job, ended, now)
         effects.extend(more)

@@ -268,7 +268,8 @@ def test_a_delivered_tier_says_when_and_as_what() -> None:
         0.84,
         8.0,
     )
-    assert effects == [Announce(TierChanged(tier))]
+    # It kept its place for the hand-over, which others wait for.
+    assert effects == [Announce(TierChanged(tier)), Reschedule("tier")]
     assert told(job, delivered(1, value=0.1)) == (job, [])
     assert told(job, failed(1)) == (job, [])
 
