@@ -289,10 +289,8 @@ class SimulatedJob:
             for number, index in enumerate(self.tier_reports)
             if index is not None and index < report and not self._is_reached(number)
         ]
-        begun = self.exported + len(self.exports)
-        exports = self.planned.workload.exports
-        waiting = exports(begun) - exports(self.exported + bool(self.exports))
-        return self.export_left + waiting + exports(begun + len(before)) - exports(begun)
+        exports, begun = self.planned.workload.exports, self.exported + bool(self.exports)
+        return self.export_left + exports(self.exported + len(self.exports) + len(before)) - exports(begun)
 
     def _cpu_when_reached(self, number: int) -> float:
         target = self.job.tiers[number].tier.target
