@@ -5,7 +5,7 @@ fewest jobs per core and all jobs of a node share it equally: what would happen 
 when each job would be over there (as the virtual time of fair queueing does; Friedman and Henderson's fair sojourn
 protocol orders jobs by it). A job must be over within ``ratio`` times that, counted from its submission (Themis' finish
 time fairness, papers §7). While everybody can still make it, the order is left to what is worth most; once the jobs
-that are due next need all that is left of their time, they go first, the earliest due first.
+that are due by some moment need all the time until then, they go before those that are due later, and again by worth.
 """
 
 from __future__ import annotations
@@ -137,8 +137,12 @@ def _moment(start: float, end: float, part: float) -> float:
     return start + (end - start) * part
 
 
-def late(claimants: Sequence[Claimant], now: float, cores: float) -> tuple[list[str], float]:
-    """The jobs of a node that must go first now, the earliest due first, and the least time that others have to spare.
+def late(claimants: Sequence[Claimant], now: float, cores: float) -> tuple[dict[str, float], float]:
+    """The jobs of a node that must go before the others now, and the least time that these have to spare.
+
+    A job goes first by itself if it is late even alone. Where the jobs that are due by some moment need all the time
+    that the node has until then, they go before those that are due later; who of them runs is open as long as those due
+    earlier still have time.
 
     Args:
         claimants: Its jobs.
@@ -146,20 +150,26 @@ def late(claimants: Sequence[Claimant], now: float, cores: float) -> tuple[list[
         cores: Its cores.
 
     Returns:
-        The late ones, and the seconds until somebody is late, infinite without jobs.
+        By job, the moment (seconds since the Unix epoch) for the sake of which it goes first, smaller ones first; and
+        the seconds until somebody else is late, infinite without jobs.
     """
-    ordered = sorted(claimants, key=lambda claimant: (claimant.due, claimant.job_id))
     demand = 0.0
     spare = math.inf
-    last = -1
-    for index, claimant in enumerate(ordered):
+    hurried: dict[str, float] = {}
+    waiting: list[Claimant] = []
+    for claimant in sorted(claimants, key=lambda claimant: (claimant.due, claimant.job_id)):
         demand += claimant.remaining
-        alone = claimant.remaining / claimant.cores
-        left = claimant.due - now - max(demand / cores, alone) - claimant.reserve
-        spare = min(spare, left)
-        if left < 0:
-            last = index
-    return [claimant.job_id for claimant in ordered[: last + 1]], spare
+        left = claimant.due - now - claimant.reserve
+        by_itself, with_all_before = left - claimant.remaining / claimant.cores, left - demand / cores
+        spare = min(spare, by_itself, with_all_before)
+        waiting.append(claimant)
+        if with_all_before < 0:
+            hurried.update((each.job_id, claimant.due) for each in waiting)
+            waiting.clear()
+        elif by_itself < 0:
+            hurried[claimant.job_id] = claimant.due
+            waiting.pop()
+    return hurried, spare
 
 
 def _equal_shares(clock: FairClock, cores: Mapping[str, float]) -> dict[str, float]:

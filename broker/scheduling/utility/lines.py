@@ -114,15 +114,15 @@ class Pass:
             if entry is None or not same_tiers or not entry.holds(record, in_front=job.id in self.front):
                 entry = self._standing(job, record, node)
             standings.append(entry)
-        names, spare = late(self._claimants(standings, node), self.now, cores)
+        hurried, spare = late(self._claimants(standings, node), self.now, cores)
         held = grants(node, jobs) if any(job.resources.accelerators for job in jobs) else {}
         if held:
-            names, spare = self._late_on_devices(standings, held, names, spare)
+            hurried, spare = self._late_on_devices(standings, held, hurried, spare)
         holds_until = self.now + spare / 2
-        if names:
-            lifted = {name: place for place, name in enumerate(names)}
+        if hurried:
             standings = [
-                replace(entry, lifted=lifted[entry.job.id]) if entry.job.id in lifted else entry for entry in standings
+                replace(entry, hurried_for=hurried[entry.job.id]) if entry.job.id in hurried else entry
+                for entry in standings
             ]
         if any(entry.status is not None and entry.status.tier.deadline_seconds is not None for entry in standings):
             holds_until = self.now
@@ -130,19 +130,20 @@ class Pass:
         return Line(node, frozenset(map(_ID, jobs)), tuple(standings), holds_until, held=held)
 
     def _late_on_devices(
-        self, standings: Sequence[Standing], held: Mapping[str, Grant], names: list[str], spare: float
-    ) -> tuple[list[str], float]:
-        """Those who are late on the CPU or on one of their devices, the earliest due first; see :func:`.late`."""
+        self, standings: Sequence[Standing], held: Mapping[str, Grant], hurried: Mapping[str, float], spare: float
+    ) -> tuple[dict[str, float], float]:
+        """Those who must go first on the CPU or on one of their devices, and for whose sake; see :func:`.late`."""
         entries = {entry.job.id: entry for entry in standings}
-        found = set(names)
+        found = dict(hurried)
         for on_device in holders(held).values():
             claimants = [
                 claimant for name in on_device if (claimant := self._claimant_of_device(entries[name])) is not None
             ]
-            late_there, spare_there = late(claimants, self.now, 1.0)
-            found.update(late_there)
+            there, spare_there = late(claimants, self.now, 1.0)
+            for name, moment in there.items():
+                found[name] = min(found.get(name, math.inf), moment)
             spare = min(spare, spare_there)
-        return sorted(found, key=lambda name: (self.due[name], name)), spare
+        return found, spare
 
     def _claimant_of_device(self, entry: Standing) -> Claimant | None:
         """A job's right to be over in time, in seconds of each of its devices."""

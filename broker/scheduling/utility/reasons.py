@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from tiercel.broker.domain.jobs import TierStatus
 from tiercel.broker.scheduling.interface import JobView
 from tiercel.broker.scheduling.speedup import Needs
 from tiercel.broker.scheduling.utility.outlook import JobRecord
-
-_NOT_LIFTED = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +21,8 @@ class Standing:
         status: Its next tier, or None when it has reached all.
         cores: Cores that it can use.
         worth: Value per CPU second of working on it.
-        lifted: Its place among those that are late, or a large number.
+        hurried_for: The moment for the sake of which it goes before others that are worth more, when it or a job due
+            later must be over (seconds since the Unix epoch); else infinite.
         in_front: Whether it ran in front when that was found.
         needs: What it needs of CPU and accelerators, or None for a job that uses none.
         delivering: Its tier whose model it is handing over, if there is one.
@@ -33,7 +33,7 @@ class Standing:
     status: TierStatus | None
     cores: float
     worth: float
-    lifted: int = _NOT_LIFTED
+    hurried_for: float = math.inf
     in_front: bool = False
     needs: Needs | None = None
     delivering: TierStatus | None = None
@@ -46,7 +46,7 @@ class Standing:
     @property
     def is_late(self) -> bool:
         """Whether it goes first since it would be over too late."""
-        return self.lifted < _NOT_LIFTED
+        return self.hurried_for < math.inf
 
     @property
     def is_new(self) -> bool:
@@ -59,10 +59,10 @@ class Standing:
         return bool(self.record.unreachable) and self.delivering is None
 
     @property
-    def rank(self) -> tuple[bool, int, bool, float, float, str]:
+    def rank(self) -> tuple[bool, float, bool, float, float, str]:
         """Smaller comes first: late ones, then those with a tier within reach by worth, then those that are done."""
         is_done = self.status is None and self.delivering is None
-        return (self.is_hopeless, self.lifted, is_done, -self.worth, self.job.submitted_at, self.job.id)
+        return (self.is_hopeless, self.hurried_for, is_done, -self.worth, self.job.submitted_at, self.job.id)
 
 
 def sentence(standing: Standing, position: int, ahead: int, weight: float) -> str:
