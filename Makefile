@@ -82,9 +82,10 @@ bench-scheduling: $(STAMP) ## Run the schedulers against each other with real tr
 	@$(BIN)/python -m benchmarks.scheduling run $(or $(BENCH_FLAGS),--minutes 25)
 
 .PHONY: bench-simulated
-bench-simulated: $(STAMP) ## Simulate every policy: many seeds, all tuned alike, endpoints, accelerators, the live trial, large clusters
+bench-simulated: $(STAMP) ## Simulate every policy: many seeds, the papers' own experiments, all tuned alike, endpoints, accelerators, the live trial, large clusters
 	@$(BIN)/python -m benchmarks.simulated_trial
 	@$(BIN)/python -m benchmarks.simulated_policies
+	@$(BIN)/python -m benchmarks.simulated_papers
 	@$(BIN)/python -m benchmarks.simulated_endpoints
 	@$(BIN)/python -m benchmarks.simulated_accelerators
 	@$(BIN)/python -m benchmarks.simulated_tuning

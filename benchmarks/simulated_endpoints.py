@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import random
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,11 +151,24 @@ def compare(seeds: Sequence[int]) -> tuple[dict[str, Any], list[Bar]]:
             for policy, by_measure in found.items()
         }
         if case.objectives == "varied":
-            ours, baseline = (sum(found[policy]["satisfied"]) for policy in ("dqoes", "fair"))
-            ratio = ours / baseline if baseline else float("inf")
-            bars.append(Bar(f"{case.name}: satisfied, dqoes over fair", min(ratio, 1e6), ">= 8"))
+            bars += bars_of(case, {policy: sum(measured["satisfied"]) for policy, measured in found.items()})
     figures["over_time"] = {policy: over_time(CASES[3], policy, seeds[0]) for policy in POLICIES}
     return figures, bars
+
+
+def bars_of(case: Case, satisfied: Mapping[str, float]) -> list[Bar]:
+    """The paper's claim for ``dqoes``, and ``utility`` by the same measure.
+
+    Args:
+        case: What was compared.
+        satisfied: Services satisfied, summed over seeds, by policy.
+    """
+    bars = []
+    for policy in ("dqoes", "utility"):
+        ratio = satisfied[policy] / satisfied["fair"] if satisfied["fair"] else 1e6
+        bars.append(Bar(f"{case.name}: satisfied, {policy} over fair", ratio, ">= 8"))
+    bars.append(Bar(f"{case.name}: satisfied, utility over dqoes", satisfied["utility"] / satisfied["dqoes"], ">= 1"))
+    return bars
 
 
 def tell(figures: dict[str, Any], bars: Sequence[Bar]) -> None:

@@ -79,9 +79,9 @@ def past_runs(workload: Workload, count: int = PAST_RUNS) -> tuple[PastRun, ...]
     runs = []
     for _ in range(count):
         trajectory = workload.run(source)
-        best, points = -math.inf, list[CurvePoint]()
+        best, points = trajectory.values[0], list[CurvePoint]()
         for work, value in zip(trajectory.work, trajectory.values, strict=True):
-            if value > best:
+            if not points or not workload.direction.reaches(best, value):
                 best = value
                 points.append(CurvePoint(workload.startup_cpu_seconds + work, value))
         points.append(CurvePoint(workload.startup_cpu_seconds + trajectory.work[-1], best))
