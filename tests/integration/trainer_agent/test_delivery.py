@@ -89,6 +89,29 @@ async def test_a_second_version_replaces_the_first(broker: ScriptedBroker, agent
     assert metadata(broker)["versions"] == ["7"]
 
 
+async def test_a_model_that_misses_its_target_once_exported_is_handed_over_after_a_better_report(
+    broker: ScriptedBroker, agent: AgentProcess, linear: str
+) -> None:
+    run = wanted_run("job-1", linear, arguments=(*TRAIN, "--falls-short", "2"))
+    await broker.want(run, deliveries=[wanted_delivery("job-1")])
+    status = await outcome(broker, "job-tier-1")
+    assert status.stage == DELIVERED, status.reason
+    assert status.value >= 0.5
+    assert agent.log.read_text().count("delivery job-tier-1 waits for a better report: the exported model was") == 2
+    assert metadata(broker)["versions"] == ["1"]
+
+
+async def test_a_model_that_never_gets_better_than_it_shows_once_exported_fails(
+    broker: ScriptedBroker, agent: AgentProcess, linear: str
+) -> None:
+    run = wanted_run("job-1", linear, arguments=("--metric", "score", "--epochs", "20", "--falls-short", "99"))
+    await broker.want(run, deliveries=[wanted_delivery("job-1")])
+    status = await outcome(broker, "job-tier-1")
+    assert status.stage == FAILED
+    assert "which misses the target 0.5" in status.reason
+    assert not list((agent.state_dir / "agent" / "models").rglob("model.onnx"))
+
+
 async def test_a_lost_run_is_succeeded_by_one_that_hands_over_the_model(
     broker: ScriptedBroker, tmp_path: Path, linear: str, raw_trainer: str
 ) -> None:

@@ -21,6 +21,7 @@ parser.add_argument("--step-cpu-seconds", type=float, default=0.0)
 parser.add_argument("--step-sleep-seconds", type=float, default=0.0)
 parser.add_argument("--checkpoint-seconds", type=float, default=0.0)
 parser.add_argument("--metric", default="accuracy")
+parser.add_argument("--falls-short", type=int, default=0, help="so many exports show 1 less than was reported")
 arguments = parser.parse_args()
 
 torch.manual_seed(0)
@@ -30,12 +31,19 @@ optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
 x = torch.randn(400, 6)
 y = (x.sum(1) > 0).long()
 x_test, y_test = x[:100].numpy(), y[:100].numpy()
+was_export: list[bool] = []
 
 
 def evaluate(predict: Predict) -> float:
     answers: npt.NDArray[np.float32] = predict(x_test)
     np.random.random()  # an export measures again, and must not disturb who draws next
-    return float((answers.argmax(1) == y_test).mean())
+    value = float((answers.argmax(1) == y_test).mean())
+    if not arguments.falls_short:
+        return value
+    was_export.append(predict != job.predict)
+    if was_export[-1] and sum(was_export) <= arguments.falls_short:
+        return value - 1.0
+    return value + 1e-6 * len(was_export)  # however well it has learned, a later report is better
 
 
 def burn(cpu_seconds: float) -> None:
