@@ -90,6 +90,7 @@ bench-simulated: $(STAMP) ## Simulate every policy: many seeds, the papers' own 
 	@$(BIN)/python -m benchmarks.simulated_accelerators
 	@$(BIN)/python -m benchmarks.simulated_tuning
 	@$(BIN)/python -m benchmarks.simulated_scale
+	@$(BIN)/python -m benchmarks.simulated_report
 
 .PHONY: gpu-check
 gpu-check: ## Measure training and serving on this machine's GPU, with its own python and torch (under 8 minutes)

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.qoe import compare
-from benchmarks.qoe.tables import draw, make_section, write_section
+from benchmarks.qoe.tables import SECTION, draw, make_section
 from benchmarks.qoe.variants import kept_variants, measured_profiles
 from benchmarks.results import Bar, write_result
+from benchmarks.sections import write_section
 from tiercel.serving.scheduling.aimd import AimdScheduler
 from tiercel.serving.scheduling.heuristic import HeuristicScheduler
 from tiercel.serving.scheduling.interface import Profile
@@ -116,7 +117,7 @@ def run(arguments: argparse.Namespace) -> None:
     path = write_result("qoe", command=command, figures=figures, bars=found)
     draw(figures["points"], _PLOT)
     result = json.loads(path.read_text(encoding="utf-8"))
-    write_section(_DOCUMENT, make_section(result, _PLOT.relative_to(_DOCUMENT.parent).as_posix()))
+    write_section(_DOCUMENT, SECTION, make_section(result, _PLOT.relative_to(_DOCUMENT.parent).as_posix()))
     _say(began, "written")
 
 

@@ -16,27 +16,10 @@ from benchmarks.results import Bar
 from tiercel.serving.scheduling.simulation.arrivals import SHAPES
 from tiercel.serving.scheduling.utility import FORMS
 
-BEGIN, END = "<!-- qoe: begin -->", "<!-- qoe: end -->"
+SECTION = "qoe"
+"""Its name in ``docs/results.md``."""
 
 Json = Mapping[str, Any]
-
-
-def write_section(document: Path, text: str) -> None:
-    """Put a text between the markers of a document, or at its end when there are none.
-
-    Raises:
-        ValueError: There is one marker without the other.
-    """
-    content = document.read_text(encoding="utf-8")
-    if (BEGIN in content) != (END in content):
-        raise ValueError(f"{document.name} has one of the markers {BEGIN} and {END} without the other")
-    section = f"{BEGIN}\n{text.strip()}\n{END}"
-    if BEGIN in content:
-        before, _, rest = content.partition(BEGIN)
-        content = before + section + rest.partition(END)[2]
-    else:
-        content = f"{content.rstrip()}\n\n{section}\n"
-    document.write_text(content, encoding="utf-8")
 
 
 def make_section(result: Json, plot: str) -> str:

@@ -43,7 +43,8 @@ from benchmarks.scheduling.progress import Teller
 from benchmarks.scheduling.record import record, runs_to_record
 from benchmarks.scheduling.recordings import FOLDER, Recording, RecordingError, Recordings
 from benchmarks.scheduling.schedules import SCHEDULES
-from benchmarks.scheduling.tables import make_section, write_section
+from benchmarks.scheduling.tables import SECTION, make_section
+from benchmarks.sections import write_section
 from tiercel import TiercelError
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False)
@@ -165,7 +166,7 @@ def write_live(
     if results == RESULTS and name == name_of(Runtime.PROCESS):
         plots = [f"plots/{each.name}" for each in draw_all(outcomes, PLOTS)]
         section = make_section(figures, bars, command=command, machine=describe_machine(), plots=plots)
-        write_section(DOCUMENT, section)
+        write_section(DOCUMENT, SECTION, section)
     _tell_bars(name, bars, console)
     console.print(f"Result: {path}", markup=False, highlight=False, soft_wrap=True)
 

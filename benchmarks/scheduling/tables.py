@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from benchmarks.bars import shown_goal, shown_value
@@ -10,26 +9,9 @@ from benchmarks.results import Bar
 from benchmarks.scheduling.schedules import SCHEDULES
 
 Json = dict[str, Any]
-BEGIN, END = "<!-- scheduling-live: begin -->", "<!-- scheduling-live: end -->"
+SECTION = "scheduling-live"
+"""Its name in ``docs/results.md``."""
 MEASURES = ("tier 1", "tier 2", "finish", "makespan")
-
-
-def write_section(document: Path, text: str) -> None:
-    """Put a text between the markers of a document, or at its end when there are none.
-
-    Raises:
-        ValueError: There is one marker without the other.
-    """
-    content = document.read_text(encoding="utf-8")
-    if (BEGIN in content) != (END in content):
-        raise ValueError(f"{document.name} has one of the markers {BEGIN} and {END} without the other")
-    section = f"{BEGIN}\n{text.strip()}\n{END}"
-    if BEGIN in content:
-        before, _, rest = content.partition(BEGIN)
-        content = before + section + rest.partition(END)[2]
-    else:
-        content = f"{content.rstrip()}\n\n{section}\n"
-    document.write_text(content, encoding="utf-8")
 
 
 def make_section(figures: Json, bars: list[Bar], *, command: str, machine: Json, plots: list[str]) -> str:

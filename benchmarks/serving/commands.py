@@ -18,6 +18,7 @@ from rich.console import Console
 from benchmarks.bars import plain_line
 from benchmarks.product import ProductError
 from benchmarks.results import RESULTS, Bar, Result, write_result
+from benchmarks.sections import write_section
 from benchmarks.serving.colocation import Wanted, colocation_bars, run_colocation
 from benchmarks.serving.comparison import FULL, QUICK, Comparison, Plan, seconds_of
 from benchmarks.serving.environments import UnavailableError, install, is_installed
@@ -29,7 +30,7 @@ from benchmarks.serving.peers import OURS, PEERS
 from benchmarks.serving.peers.contract import Peer
 from benchmarks.serving.raw_limit import raw_limit_bars, run_raw_limit
 from benchmarks.serving.samples import Json, Samples
-from benchmarks.serving.tables import make_section, write_section
+from benchmarks.serving.tables import SECTION, make_section
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False)
 BUILD = Path("build/serving")
@@ -219,7 +220,7 @@ def _keep(name: str, command: str, figures: Json, bars: Sequence[Bar], results: 
     if results == RESULTS and name in NAMES:
         files = [results / f"{each}.json" for each in NAMES]
         contents = [json.loads(file.read_text(encoding="utf-8")) for file in files if file.exists()]
-        write_section(DOCUMENT, make_section(contents))
+        write_section(DOCUMENT, SECTION, make_section(contents))
 
 
 def _say(console: Console, line: str) -> None:

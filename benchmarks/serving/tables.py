@@ -3,33 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from benchmarks.bars import shown_goal, shown_value
 from benchmarks.results import Bar
 from benchmarks.serving.models import KINDS
 from benchmarks.serving.samples import Json
 
-BEGIN, END = "<!-- serving: begin -->", "<!-- serving: end -->"
+SECTION = "serving"
+"""Its name in ``docs/results.md``."""
 TITLES = {"json": "JSON", "binary": "binary tensors", "grpc": "gRPC"}
-
-
-def write_section(document: Path, text: str) -> None:
-    """Put a text between the markers of a document, or at its end when there are none.
-
-    Raises:
-        ValueError: There is one marker without the other.
-    """
-    content = document.read_text(encoding="utf-8")
-    if (BEGIN in content) != (END in content):
-        raise ValueError(f"{document.name} has one of the markers {BEGIN} and {END} without the other")
-    section = f"{BEGIN}\n{text.strip()}\n{END}"
-    if BEGIN in content:
-        before, _, rest = content.partition(BEGIN)
-        content = before + section + rest.partition(END)[2]
-    else:
-        content = f"{content.rstrip()}\n\n{section}\n"
-    document.write_text(content, encoding="utf-8")
 
 
 def make_section(results: Sequence[Json]) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.qoe import compare
 from benchmarks.qoe.__main__ import bars
-from benchmarks.qoe.tables import BEGIN, END, draw, make_section, write_section
+from benchmarks.qoe.tables import draw, make_section
 from benchmarks.results import Bar
 from tiercel.serving.scheduling.simulation.arrivals import SHAPES, Shape
 from tiercel.serving.scheduling.utility import FORMS, Form
@@ -71,18 +71,10 @@ def result() -> dict[str, Any]:
     }
 
 
-def test_the_section_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
-    document = tmp_path / "results.md"
-    document.write_text("before\n", encoding="utf-8")
-    for _ in range(2):
-        write_section(document, make_section(result(), "plots/qoe.png"))
-    content = document.read_text(encoding="utf-8")
-    assert content.count(BEGIN) == content.count(END) == 1
-    assert content.startswith("before\n")
+def test_the_section_has_every_scheduler() -> None:
+    content = make_section(result(), "plots/qoe.png")
     assert "| soft | bursty | 0.7100 | 0.5100 | 0.6000 | 0.7100 |" in content
-    document.write_text(BEGIN, encoding="utf-8")
-    with pytest.raises(ValueError, match="one of the markers"):
-        write_section(document, "text")
+    assert "(plots/qoe.png)" in content
 
 
 def test_the_plot_is_drawn(tmp_path: Path) -> None:

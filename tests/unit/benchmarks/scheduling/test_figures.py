@@ -11,7 +11,7 @@ from benchmarks.scheduling.figures import make_bars, make_figures, sanity_bars
 from benchmarks.scheduling.outcome import RunOutcome, Served
 from benchmarks.scheduling.plots import comparable, draw_all, share_at, stage_at, way_to_last_tier
 from benchmarks.scheduling.recordings import Recordings
-from benchmarks.scheduling.tables import BEGIN, END, make_section, write_section
+from benchmarks.scheduling.tables import make_section
 from tests.support.scheduling_runs import job_outcome, recording, run_outcome
 
 KNOWN = Recordings({("cnn-small", seed): recording(training_seed=seed) for seed in range(3)})
@@ -86,18 +86,6 @@ def test_the_section_shows_bars_policies_and_what_was_left_out() -> None:
     ):
         assert part in text
     assert max(len(line) for line in text.splitlines() if not line.startswith("|")) < 500
-
-
-def test_a_section_is_put_between_its_markers_again_and_again(tmp_path: Path) -> None:
-    document = tmp_path / "results.md"
-    document.write_text("# Results\n\nBefore.\n")
-    write_section(document, "first\n")
-    document.write_text(document.read_text() + "\nAfter.\n")
-    write_section(document, "second")
-    assert document.read_text() == f"# Results\n\nBefore.\n\n{BEGIN}\nsecond\n{END}\n\nAfter.\n"
-    document.write_text(f"{END}\n")
-    with pytest.raises(ValueError, match=r"results\.md"):
-        write_section(document, "third")
 
 
 def test_a_job_has_its_last_share_until_its_end() -> None:

@@ -1,0 +1,41 @@
+"""Sections of ``docs/results.md`` that benchmarks write: text between two markers that everything else stays around."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+
+def write_section(document: Path, name: str, text: str) -> None:
+    """Put a text between the markers of a section, or at the document's end when there are none.
+
+    Args:
+        document: A Markdown file.
+        name: The section's, as it stands in its markers.
+        text: Its new content.
+
+    Raises:
+        ValueError: There is one marker without the other.
+    """
+    begin, end = markers(name)
+    content = document.read_text(encoding="utf-8")
+    if (begin in content) != (end in content):
+        raise ValueError(f"{document.name} has one of the markers {begin} and {end} without the other")
+    section = f"{begin}\n{text.strip()}\n{end}"
+    if begin in content:
+        before, _, rest = content.partition(begin)
+        content = before + section + rest.partition(end)[2]
+    else:
+        content = f"{content.rstrip()}\n\n{section}\n"
+    document.write_text(content, encoding="utf-8")
+
+
+def markers(name: str) -> tuple[str, str]:
+    """What begins and what ends a section."""
+    return f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from benchmarks.simulated_report import (
+    KINDS,
+    OURS,
+    POLICIES,
+    draw_classes,
+    draw_papers,
+    endpoints_section,
+    papers_section,
+    policies_section,
+)
+
+Json = dict[str, Any]
+
+
+def summary(mean: float) -> Json:
+    return {"mean": mean, "interval": [mean - 0.01, mean + 0.02], "median": mean, "least": mean, "most": mean}
+
+
+def policies() -> Json:
+    row = {"time_to_tier_1": summary(0.5), "worst_finish": summary(2.0), "makespan": summary(0.9)}
+    best = {**row, "time_to_tier_1": summary(0.25)}
+    return {"tables": {kind: {arm: best if arm == "utility" else row for arm in POLICIES} for kind in KINDS}}
+
+
+def papers() -> Json:
+    def arms(policy: str) -> Json:
+        names = (f"{policy}, defaults", policy, *OURS)
+        measures = ("best_finish", "best_tier_1", "makespan")
+        return {arm: {name: summary(0.1 * place) for name in measures} for place, arm in enumerate(names, 1)}
+
+    return {
+        "seeds": 20,
+        **{
+            policy: {"headline": "up to 42 %", "measure": measure, "schedules": {"3 jobs": arms(policy)}}
+            for policy, measure in (("flowcon", "best_finish"), ("tradl", "best_tier_1"), ("specon", "makespan"))
+        },
+    }
+
+
+def endpoints() -> Json:
+    counts = {"satisfied": {"median": 9.7}, "in_time": {"median": 10.0}}
+    return {
+        "cases": {"10 on 1, varied, burst": {"fair": counts, "dqoes": counts, "utility": counts}},
+        "over_time": {
+            policy: [[0.0, 1, 2, 7], [25.0, 0, 10, 0]] for policy in ("fair", "dqoes", "utility", "dqoes, literal")
+        },
+    }
+
+
+def test_policies_are_shown_with_what_they_cost() -> None:
+    text = policies_section(policies())
+    assert "| **`utility`** | 0.250 | 0.250 | 0.250 | 0.250 |" in text
+    assert "| `fifo` | 0.500 | 0.500 | 0.500 | 0.500 |" in text
+    assert "| `fifo` | 2.0, 0.90 | 2.0, 0.90 | 2.0, 0.90 | 2.0, 0.90 |" in text
+
+
+def test_a_paper_is_shown_by_its_own_measure() -> None:
+    text = papers_section(papers())
+    assert "`flowcon`: completion of the job that gains most (the paper: up to 42 %)" in text
+    row = "| 3 jobs | 10.0 % (9.0 … 12.0) | 20.0 % (19.0 … 22.0) | 30.0 % (29.0 … 32.0) | 40.0 % (39.0 … 42.0) |"
+    assert text.count(row) == 3
+
+
+def test_endpoints_are_shown_satisfied_and_in_time() -> None:
+    assert "| 10 on 1, varied, burst | 9.7 (10.0) | 9.7 (10.0) | 9.7 (10.0) |" in endpoints_section(endpoints())
+
+
+def test_plots_are_drawn(tmp_path: Path) -> None:
+    draw_papers(papers(), tmp_path / "papers.png")
+    draw_classes(endpoints(), tmp_path / "classes.png")
+    for path in tmp_path.iterdir():
+        assert path.read_bytes().startswith(b"\x89PNG")
+    assert len(list(tmp_path.iterdir())) == 2
