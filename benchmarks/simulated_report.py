@@ -107,6 +107,18 @@ def _satisfied(row: Json) -> str:
     return f"{row['satisfied']['median']:.1f} ({row['in_time']['median']:.1f})"
 
 
+def served_section(figures: Json) -> str:
+    """Served quality against ``fair``, and the part of requests in time, by load; from ``simulated-served``."""
+    loads = figures["loads"]
+    arms = next(iter(loads.values()))
+    rows = [[f"`{arm}`", *(_served(by_arm[arm]) for by_arm in loads.values())] for arm in arms]
+    return table(["requests want, of the nodes' CPU", *(f"{float(load):.0%}" for load in loads)], rows)
+
+
+def _served(row: Json) -> str:
+    return f"{row['served_quality']['mean']:.3f} ({row['in_objective']:.2f})"
+
+
 def draw_papers(figures: Json, path: Path) -> None:
     """Bars: how far each paper's scheduler and ``utility`` are below ``fair`` by the paper's own measure."""
     papers = _papers(figures)
@@ -165,13 +177,14 @@ def _draw_counts(panel: Axes, counts: Sequence[Sequence[float]]) -> None:
 
 def main() -> None:
     """Read the results, write the tables, draw the plots."""
-    policies, papers, endpoints = (
+    policies, papers, endpoints, served = (
         json.loads((RESULTS / f"simulated-{name}.json").read_text(encoding="utf-8"))["figures"]
-        for name in ("policies", "papers", "endpoints")
+        for name in ("policies", "papers", "endpoints", "served")
     )
     write_section(DOCUMENT, "simulated-policies", policies_section(policies))
     write_section(DOCUMENT, "simulated-papers", papers_section(papers))
     write_section(DOCUMENT, "simulated-endpoints", endpoints_section(endpoints))
+    write_section(DOCUMENT, "simulated-served", served_section(served))
     draw_papers(papers, PLOTS / "papers.png")
     draw_classes(endpoints, PLOTS / "endpoint-classes.png")
     print(f"Written into docs/{DOCUMENT.name} and docs/{PLOTS.name}")

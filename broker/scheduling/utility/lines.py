@@ -19,6 +19,7 @@ from tiercel.broker.scheduling.utility.moves import Move
 from tiercel.broker.scheduling.utility.outlook import JobRecord
 from tiercel.broker.scheduling.utility.reasons import Standing, sentence
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
+from tiercel.broker.scheduling.utility.traffic import Traffic
 
 _NO_ROOM = 1e-9
 # So much of a node that its endpoints leave is not worth new weights for its jobs, which get it in any case.
@@ -45,6 +46,7 @@ class Line:
         assignments: What they get.
         front: Those that run in front.
         held: The accelerators of each job that holds any.
+        is_asked: Whether applications ask the endpoint of any of the jobs already.
     """
 
     node: NodeView
@@ -56,6 +58,7 @@ class Line:
     assignments: tuple[Assignment, ...] = ()
     front: frozenset[str] = frozenset()
     held: Mapping[str, Grant] = field(default_factory=dict)
+    is_asked: bool = False
 
     def holds(self, node: NodeView, jobs: Sequence[JobView], changed: Sequence[str], now: float) -> bool:
         """Whether the order need not be decided again, ``changed`` being the jobs of the node that have news."""
@@ -74,8 +77,11 @@ class Line:
 
     @property
     def worth(self) -> float:
-        """Value per CPU second of the best of the jobs that work for a tier; a little for those that only go on."""
-        worth = max((entry.worth for entry in self.standings if entry.status is not None), default=0.0)
+        """Value per CPU second of the best of the jobs that work for a tier; a little for those that only go on.
+
+        What applications will have of a better version does not count: it is weighed against answers now.
+        """
+        worth = max((entry.worth_to_tenant for entry in self.standings if entry.status is not None), default=0.0)
         return max(worth, 1e-9) if self.standings else 0.0
 
 
@@ -89,6 +95,7 @@ class Pass:
         due: When each job must be over.
         front: Jobs that ran in front.
         settings: Of the policy.
+        traffic: How endpoints are asked, by name.
     """
 
     now: float
@@ -96,6 +103,7 @@ class Pass:
     due: Mapping[str, float]
     front: frozenset[str]
     settings: UtilitySettings
+    traffic: Mapping[str, Traffic] = field(default_factory=dict)
 
     def line_up(self, node: NodeView, jobs: Sequence[JobView], cores: float, before: Line | None) -> Line:
         """The jobs of a node, those first that shall run.
@@ -111,8 +119,9 @@ class Pass:
         for job in jobs:
             entry, record = kept.get(job.id), self.records[job.id]
             same_tiers = entry is not None and entry.job.tiers is job.tiers
-            if entry is None or not same_tiers or not entry.holds(record, in_front=job.id in self.front):
-                entry = self._standing(job, record, node)
+            traffic_value = self._traffic_value(job)
+            if entry is None or not same_tiers or not entry.holds(record, traffic_value, in_front=job.id in self.front):
+                entry = self._standing(job, record, node, traffic_value)
             standings.append(entry)
         hurried, spare = late(self._claimants(standings, node), self.now, cores)
         held = grants(node, jobs) if any(job.resources.accelerators for job in jobs) else {}
@@ -127,7 +136,8 @@ class Pass:
         if any(entry.status is not None and entry.status.tier.deadline_seconds is not None for entry in standings):
             holds_until = self.now
         standings.sort(key=attrgetter("rank"))
-        return Line(node, frozenset(map(_ID, jobs)), tuple(standings), holds_until, held=held)
+        is_asked = any(entry.traffic_value for entry in standings)
+        return Line(node, frozenset(map(_ID, jobs)), tuple(standings), holds_until, held=held, is_asked=is_asked)
 
     def _late_on_devices(
         self, standings: Sequence[Standing], held: Mapping[str, Grant], hurried: Mapping[str, float], spare: float
@@ -171,28 +181,55 @@ class Pass:
         used = record.seen_spent - record.reached_spent
         return delivering_tier(job) if used <= _HANDED_OVER_BY_THEN * takes else None
 
-    def _standing(self, job: JobView, record: JobRecord, node: NodeView) -> Standing:
+    def is_asked_as(self, line: Line) -> bool:
+        """Whether applications have about as much of the next tiers of a node's jobs as was found."""
+        if not self.traffic and not line.is_asked:
+            return True
+        return all(entry.is_asked_as(self._traffic_value(entry.job)) for entry in line.standings)
+
+    def _traffic_value(self, job: JobView) -> float:
+        """What applications have of the job's next tier who ask its endpoint already."""
+        traffic = self.traffic.get(job.endpoint)
+        status = next_tier(job) if traffic is not None else None
+        return traffic.value_of(job, status.tier.target) if traffic is not None and status is not None else 0.0
+
+    def _standing(self, job: JobView, record: JobRecord, node: NodeView, traffic_value: float) -> Standing:
         status, in_front = next_tier(job), job.id in self.front
         needs = record.needs
         cores = needs.cores if needs is not None else max(min(record.usable, job.resources.cpu_cores), 1e-3)
+        delivering = self._handing_over(job, record, cores)
+        standing = Standing(
+            job,
+            record,
+            status,
+            cores,
+            0.0,
+            in_front=in_front,
+            needs=needs,
+            delivering=delivering,
+            traffic_value=traffic_value,
+        )
+        to_tenant, in_all = self._worth(standing, node, 0.0), self._worth(standing, node, traffic_value)
+        return replace(standing, worth=in_all, worth_to_tenant=to_tenant)
+
+    def _worth(self, entry: Standing, node: NodeView, traffic_value: float) -> float:
+        """Value per CPU second of working on a job."""
+        job, record, status, delivering = entry.job, entry.record, entry.status, entry.delivering
         if status is None:
             worth = job.tenant_weight / record.to_end
         else:
-            worth = status.tier.value * job.tenant_weight * self.settings.later_tiers**record.stage
+            worth = status.tier.value * job.tenant_weight * self.settings.later_tiers**record.stage + traffic_value
             worth *= record.outlook.rate
             if status.tier.deadline_seconds is not None:
                 left = job.submitted_at + status.tier.deadline_seconds - self.now
-                needed = record.outlook.expected / min(cores, node.cpu_cores)
+                needed = record.outlook.expected / min(entry.cores, node.cpu_cores)
                 if left >= needed > 0:
                     worth *= 1 + self.settings.urgency * needed / left
-        delivering = self._handing_over(job, record, cores)
         if delivering is not None:  # what is left to do for that tier is little, and nobody has anything of it before
             value = delivering.tier.value * job.tenant_weight * self.settings.later_tiers ** (delivering.number - 1)
             handing_over = value / self.settings.delivery_cpu_seconds
             worth = handing_over if record.unreachable else max(worth, handing_over)
-        if in_front:
-            worth *= 1 + self.settings.hysteresis
-        return Standing(job, record, status, cores, worth, in_front=in_front, needs=needs, delivering=delivering)
+        return worth * (1 + self.settings.hysteresis) if entry.in_front else worth
 
 
 def share_out(

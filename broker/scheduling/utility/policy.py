@@ -5,7 +5,8 @@ second that it gets there: the Gittins index of a forecast that comes from earli
 own curve or from what other jobs needed (:mod:`.learning_curves`). With forecasts that are sure this is shortest
 remaining work first, with none it is close to least attained service, and a job that may never get there is worth
 little without being given up. Tiers beyond the first are discounted, so that a first usable model comes before a
-better one.
+better one, unless applications ask its endpoint already: what they have of a better version is added
+(:mod:`.utility.traffic`).
 
 Who is worth most runs, as many at a time as there are cores, and everybody else keeps a small floor: a live trial
 showed that this is where most of the gain lies, whatever the order (live §3). Around that:
@@ -43,6 +44,7 @@ from tiercel.broker.scheduling.utility.outlook import JobRecord, spent_by
 from tiercel.broker.scheduling.utility.relief import NONE, Relief, capped, relieve
 from tiercel.broker.scheduling.utility.serving import Answering, EndpointRecord, cores_left, observe
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
+from tiercel.broker.scheduling.utility.traffic import traffic_of
 
 # Fewer jobs than this part that came or went since do not change what fair sharing would give to the others.
 _FEW = 0.01
@@ -135,7 +137,8 @@ class UtilityPolicy:
         review = self._review(snapshot, state.review, held, serving.left)
         groups = jobs_by_node(snapshot, placement)
         move = self._move(snapshot, groups, held, serving, state, waited=review.at > state.review.at)
-        this = Pass(snapshot.now, held.records, review.due, state.front, self.settings)
+        traffic = traffic_of(snapshot.endpoints, self.settings.serving)
+        this = Pass(snapshot.now, held.records, review.due, state.front, self.settings, traffic)
         news = _by_node(changed, placement)
         lines = {
             node.id: self._share(this, node, groups.get(node.id, []), news.get(node.id, ()), serving, state, move)
@@ -218,7 +221,7 @@ class UtilityPolicy:
     ) -> Line:
         """Divide a node between its endpoints and its jobs, or leave it as it is where nothing is new."""
         line = before = state.lines.get(node.id)
-        if line is None or not line.holds(node, jobs, changed, this.now):
+        if line is None or not line.holds(node, jobs, changed, this.now) or not this.is_asked_as(line):
             line = this.line_up(node, jobs, serving.cores_of(node), before)
         capacity = 1.0
         asked = serving.by_node.get(node.id, ())

@@ -10,6 +10,9 @@ from tiercel.broker.scheduling.interface import JobView
 from tiercel.broker.scheduling.speedup import Needs
 from tiercel.broker.scheduling.utility.outlook import JobRecord
 
+# What applications have of a tier is looked at anew when it changed by this part of the tier's value.
+_SAME_TRAFFIC = 0.1
+
 
 @dataclass(frozen=True, slots=True)
 class Standing:
@@ -21,6 +24,8 @@ class Standing:
         status: Its next tier, or None when it has reached all.
         cores: Cores that it can use.
         worth: Value per CPU second of working on it.
+        worth_to_tenant: The same if nobody asked its endpoint.
+        traffic_value: What its next tier is worth to applications that ask its endpoint already, beside its own value.
         hurried_for: The moment for the sake of which it goes before others that are worth more, when it or a job due
             later must be over (seconds since the Unix epoch); else infinite.
         in_front: Whether it ran in front when that was found.
@@ -37,16 +42,36 @@ class Standing:
     in_front: bool = False
     needs: Needs | None = None
     delivering: TierStatus | None = None
+    worth_to_tenant: float = 0.0
+    traffic_value: float = 0.0
 
-    def holds(self, record: JobRecord, *, in_front: bool) -> bool:
-        """Whether it would be found the same again: nothing new is held of the job, and time alone changes nothing."""
+    def holds(self, record: JobRecord, traffic_value: float, *, in_front: bool) -> bool:
+        """Whether it would be found much the same again.
+
+        That is so while nothing new is held of the job and of who asks its endpoint, and time alone changes nothing.
+        """
         timeless = self.status is None or self.status.tier.deadline_seconds is None
-        return self.record is record and self.in_front is in_front and timeless and not self.is_late
+        return (
+            self.record is record
+            and self.in_front is in_front
+            and timeless
+            and not self.is_late
+            and self.is_asked_as(traffic_value)
+        )
+
+    def is_asked_as(self, traffic_value: float) -> bool:
+        """Whether applications have about as much of its next tier as was found."""
+        return abs(traffic_value - self.traffic_value) <= _SAME_TRAFFIC * max(traffic_value, 1.0)
 
     @property
     def is_late(self) -> bool:
         """Whether it goes first since it would be over too late."""
         return self.hurried_for < math.inf
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether applications that ask its endpoint already would notice its next tier."""
+        return self.traffic_value >= _SAME_TRAFFIC
 
     @property
     def is_new(self) -> bool:
@@ -100,7 +125,8 @@ def _outlook(standing: Standing) -> str:
     outlook, forecast = standing.record.outlook, standing.record.forecast
     span = f"{_seconds(outlook.low)} to {_seconds(outlook.high)}"
     doubt = f", if ever ({1 - outlook.never:.0%})" if outlook.never >= 0.05 else ""
-    return f"tier {standing.status.number} in about {span} of CPU time{doubt}, going by {forecast.source.value}"
+    asked = f"; to those who ask its endpoint worth {standing.traffic_value:.2g} more" if standing.is_asked else ""
+    return f"tier {standing.status.number} in about {span} of CPU time{doubt}, going by {forecast.source.value}{asked}"
 
 
 def _seconds(value: float) -> str:

@@ -32,7 +32,7 @@ _MEMORY_SECONDS = 15.0
 # What requests want at most is forgotten with this one.
 _PEAK_SECONDS = 120.0
 # A node answers well for endpoints that want this part of it at most.
-_ANSWERS_WELL = 0.6
+_ANSWERS_WELL = 0.4
 # What is given changes by no more than this factor, or one over it, at a measurement.
 _SLOWEST_STEP = 0.5
 # As long as answers come in time, smaller changes than this part are left alone.
@@ -47,6 +47,7 @@ class ServingSettings:
 
     Attributes:
         answers_per_value: Good answers in time that are worth as much as a tier of value 1, > 0.
+        window_seconds: A better version is worth what it makes answers better within so many seconds, >= 0.
         headroom: Endpoints that compete get this times what they are held to need, >= 1.
         training_floor: Fraction of a node that its jobs keep beside endpoints that compete, in (0, 1).
         idle_share: Fraction of a node that an endpoint with a share keeps in any case, > 0.
@@ -54,6 +55,7 @@ class ServingSettings:
     """
 
     answers_per_value: float = 100.0
+    window_seconds: float = 60.0
     headroom: float = 1.1
     training_floor: float = 0.1
     idle_share: float = 0.02

@@ -39,6 +39,7 @@ class UtilitySettings:
         use_history: See :class:`.OutlookSettings`.
         use_curve: See :class:`.OutlookSettings`.
         answers_per_value: See :class:`.ServingSettings`.
+        window_seconds: See :class:`.ServingSettings`.
         headroom: See :class:`.ServingSettings`.
         training_floor: See :class:`.ServingSettings`.
     """
@@ -66,6 +67,7 @@ class UtilitySettings:
     use_history: bool = OutlookSettings().use_history
     use_curve: bool = OutlookSettings().use_curve
     answers_per_value: float = ServingSettings().answers_per_value
+    window_seconds: float = ServingSettings().window_seconds
     headroom: float = ServingSettings().headroom
     training_floor: float = ServingSettings().training_floor
 
@@ -86,6 +88,7 @@ class UtilitySettings:
             self.guard_margin,
             self.prior_spread,
             self.review_seconds,
+            self.window_seconds,
         )
         if min(*least, self.migration_seconds, self.cooldown_seconds, self.max_migrations) < 0:
             msg = "no option may be negative"
@@ -111,7 +114,7 @@ class UtilitySettings:
     @property
     def serving(self) -> ServingSettings:
         """The part about endpoints."""
-        return ServingSettings(self.answers_per_value, self.headroom, self.training_floor)
+        return ServingSettings(self.answers_per_value, self.window_seconds, self.headroom, self.training_floor)
 
     @property
     def moves(self) -> MoveSettings:

@@ -12,6 +12,7 @@ from benchmarks.simulated_report import (
     endpoints_section,
     papers_section,
     policies_section,
+    served_section,
 )
 
 Json = dict[str, Any]
@@ -68,6 +69,13 @@ def test_a_paper_is_shown_by_its_own_measure() -> None:
 
 def test_endpoints_are_shown_satisfied_and_in_time() -> None:
     assert "| 10 on 1, varied, burst | 9.7 (10.0) | 9.7 (10.0) | 9.7 (10.0) |" in endpoints_section(endpoints())
+
+
+def test_served_quality_is_shown_by_load() -> None:
+    row = {"served_quality": summary(1.2), "in_objective": 0.5}
+    text = served_section({"loads": {load: {"fair": row, "utility": row} for load in ("0.3", "1.1")}})
+    assert text.splitlines()[0] == "| requests want, of the nodes' CPU | 30% | 110% |"
+    assert text.splitlines()[-1] == "| `utility` | 1.200 (0.50) | 1.200 (0.50) |"
 
 
 def test_plots_are_drawn(tmp_path: Path) -> None:

@@ -1,0 +1,43 @@
+"""What a better version of an asked endpoint is worth to the applications that ask it (DESIGN §5).
+
+A tier is worth what its tenant says, whether anybody asks or not. Where an endpoint is asked already, every answer in
+time from a better version is worth more by what the version is better, from the moment on at which it is there. That
+is counted for a window ahead and has the same currency as late answers: so many good ones are worth a tier of value 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tiercel.broker.domain.jobs import Direction
+from tiercel.broker.scheduling.interface import EndpointView, JobView
+from tiercel.broker.scheduling.utility.serving import ServingSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """How an endpoint is asked.
+
+    Attributes:
+        answers: Answers in time that the next window will see, times its tenant's weight, in tiers of value 1.
+        quality: Metric of the live version where larger is better and 1 is perfect.
+    """
+
+    answers: float
+    quality: float
+
+    def value_of(self, job: JobView, target: float) -> float:
+        """What it is worth that the endpoint's version meets ``target`` for the window, as a tier's value; >= 0."""
+        return self.answers * max(min(target, 1.0) - self.quality, 0.0) if job.direction is Direction.MAX else 0.0
+
+
+def traffic_of(endpoints: Iterable[EndpointView], settings: ServingSettings) -> Mapping[str, Traffic]:
+    """How endpoints are asked whose version's metric is an accuracy, by name; others are left out."""
+    found = {}
+    for view in endpoints:
+        if view.quality is not None and view.requests_per_second > 0:
+            in_time = 1.0 if view.in_objective is None else view.in_objective
+            answers = view.tenant_weight * view.requests_per_second * in_time * settings.window_seconds
+            found[view.name] = Traffic(answers / settings.answers_per_value, view.quality)
+    return found

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.simulated_served import ARMS, LOADS, OURS, RIVALS, Served, bars_of, measure, scenario, table_of
+from tiercel.broker.scheduling.registry import create_policy
+
+
+def test_every_policy_exists_and_ours_are_no_rivals() -> None:
+    for policy in ARMS.values():
+        create_policy(policy, {})
+    assert set(ARMS) == {*RIVALS, *OURS}
+    assert set(RIVALS).isdisjoint(OURS)
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_each_node_has_an_endpoint_and_earlier_runs_are_known_where_they_should_be(load: float) -> None:
+    found = scenario(load, history=True)
+    assert len(found.endpoints) == len(found.nodes)
+    assert set(found.history) == {planned.workload.name for planned in found.jobs.draw(1)}
+    assert not scenario(load, history=False).history
+
+
+def test_fair_is_what_others_are_measured_by() -> None:
+    found = measure((0.3, 1))
+    assert found["fair"][0] == 1.0
+    assert all(0 < quality < 2 and 0 < in_time <= 1 for quality, in_time in found.values())
+
+
+def _found(ours: float, fifo: float) -> list[dict[str, Served]]:
+    quality = {**dict.fromkeys(ARMS, 1.0), **dict.fromkeys(OURS, ours), "fifo": fifo}
+    return [{arm: (value, 0.9) for arm, value in quality.items()}] * 3
+
+
+def test_a_bar_is_missed_where_any_other_policy_serves_better() -> None:
+    assert all(bar.holds for bar in bars_of(0.5, _found(1.2, 1.1)))
+    missed = bars_of(0.5, _found(1.1, 1.2))
+    assert not any(bar.holds for bar in missed)
+    assert "(fifo)" in missed[0].name
+
+
+def test_the_table_has_every_policy() -> None:
+    table = table_of(_found(1.2, 1.1))
+    assert table["utility"]["served_quality"]["mean"] == pytest.approx(1.2)
+    assert table["fair"]["in_objective"] == pytest.approx(0.9)
