@@ -32,7 +32,10 @@ def papers() -> Json:
     def arms(policy: str) -> Json:
         names = (f"{policy}, defaults", policy, *OURS)
         measures = ("best_finish", "best_tier_1", "makespan")
-        return {arm: {name: summary(0.1 * place) for name in measures} for place, arm in enumerate(names, 1)}
+        means = {"mean_finish": summary(0.05), "mean_tier_1": summary(0.05)}
+        return {
+            arm: {**means, **{name: summary(0.1 * place) for name in measures}} for place, arm in enumerate(names, 1)
+        }
 
     return {
         "seeds": 20,
@@ -62,9 +65,8 @@ def test_policies_are_shown_with_what_they_cost() -> None:
 
 def test_a_paper_is_shown_by_its_own_measure() -> None:
     text = papers_section(papers())
-    assert "`flowcon`: completion of the job that gains most (the paper: up to 42 %)" in text
-    row = "| 3 jobs | 10.0 % (9.0 … 12.0) | 20.0 % (19.0 … 22.0) | 30.0 % (29.0 … 32.0) | 40.0 % (39.0 … 42.0) |"
-    assert text.count(row) == 3
+    assert "`flowcon`: completion of the job that gains most (the paper: up to 42 %), and the mean over jobs" in text
+    assert text.count("| 3 jobs | 10.0 % (9.0 … 12.0); 5.0 % | 20.0 % (19.0 … 22.0); 5.0 % | 30.0 % (29.0") == 3
 
 
 def test_endpoints_are_shown_satisfied_and_in_time() -> None:
