@@ -218,8 +218,8 @@ class Pass:
         if status is None:
             worth = job.tenant_weight / record.to_end
         else:
-            worth = status.tier.value * job.tenant_weight * self.settings.later_tiers**record.stage + traffic_value
-            worth *= record.outlook.rate
+            worth = status.tier.value * job.tenant_weight + traffic_value
+            worth *= self.settings.later_tiers**record.stage * record.outlook.rate
             if status.tier.deadline_seconds is not None:
                 left = job.submitted_at + status.tier.deadline_seconds - self.now
                 needed = record.outlook.expected / min(entry.cores, node.cpu_cores)
