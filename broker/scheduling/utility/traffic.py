@@ -3,6 +3,7 @@
 A tier is worth what its tenant says, whether anybody asks or not. Where an endpoint is asked already, every answer in
 time from a better version is worth more by what the version is better, from the moment on at which it is there. That
 is counted for a window ahead and has the same currency as late answers: so many good ones are worth a tier of value 1.
+Further tiers are discounted with it: nobody can ask yet for what has no version, and that must not count against it.
 """
 
 from __future__ import annotations

@@ -92,9 +92,10 @@ def test_the_reason_says_so() -> None:
     assert "who ask" not in plan.assignments[1].share.reason
 
 
-def test_a_better_version_of_what_is_asked_may_come_before_a_first_tier_that_nobody_waits_for() -> None:
+def test_a_first_version_comes_before_a_better_one_that_is_asked_and_this_before_others() -> None:
     seen = tuple(Observation(at, int(at), value, at) for at, value in ((1.0, 0.1), (4.0, 0.9)))
-    second = replace(SHORT, tiers=tiers(0.9, 0.95, reached=1), observations=seen, cpu_seconds=4.0, endpoint="asked")
-    first = replace(LONG, endpoint="nobody asks this")
-    assert plan_of(second, first, endpoint=asked("asked", 1.0, quality=0.9)).assignments[0].job_id == "long"
-    assert plan_of(second, first, endpoint=asked("asked", 100.0, quality=0.9)).assignments[0].job_id == "short"
+    second = replace(SHORT, tiers=tiers(0.9, 0.95, reached=1), observations=seen, cpu_seconds=4.0)
+    better = replace(second, id="better", endpoint="asked")
+    first = replace(LONG, id="first", endpoint="cannot be asked yet")
+    plan = plan_of(second, better, first, endpoint=asked("asked", 60.0, quality=0.9))
+    assert [entry.job_id for entry in plan.assignments] == ["first", "better", "short"]
