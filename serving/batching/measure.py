@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tiercel.serving.batching.profile import LatencyProfile, pays_to_go_on
+from tiercel.serving.batching.profile import HAND_OVER_SECONDS, LatencyProfile, pays_to_go_on
 from tiercel.serving.errors import ServingError
 
 if TYPE_CHECKING:
@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 # So that a model of 5 ms a row is tried in batches of up to 16. None is found to pay that takes longer than half of it,
 # which bounds how long other models' calls may have to wait for a worker.
 _MEASURE_SECONDS = 0.25
-_MEASURE_WALL_SECONDS = 1.0
+MEASURE_WALL_SECONDS = 1.0
+"""After so long larger batches are not tried, whatever CPU there was."""
 _RUNS_PER_SIZE = 5
 # The first two runs of a size make room for what is in between, which takes up to a tenth longer: as much as a larger
 # batch may save.
 _SECONDS_PER_SIZE = 0.015
+# What another process measured may be off by this much: it had caches of its own.
+_MOST_OVER = 3.0
 _MAX_ELEMENTS = 4 * 1024**2
 # Other sizes are computed by other kernels, which add up in another order.
 _RELATIVE, _ABSOLUTE = 1e-2, 1e-4
@@ -46,6 +49,14 @@ class Batching:
 
 
 def measured_batching(session: Session, shapes: Mapping[str, Sequence[int]], max_rows: int) -> Batching:
+    """The same as :func:`tried_batching`; a model that cannot be tried is run call by call."""
+    try:
+        return tried_batching(session, shapes, max_rows)
+    except ServingError as error:
+        return Batching(None, f"it could not be tried: {error.message}")
+
+
+def tried_batching(session: Session, shapes: Mapping[str, Sequence[int]], max_rows: int) -> Batching:
     """Whether calls of this model may run together, and how long batches take.
 
     Rows must not influence each other: two different rows must give the same alone, together, and in another order.
@@ -55,6 +66,10 @@ def measured_batching(session: Session, shapes: Mapping[str, Sequence[int]], max
         session: The model, warm.
         shapes: Shapes by input that are known to work; others are made up.
         max_rows: The largest batch that is of interest.
+
+    Raises:
+        InvalidRequestError: The model does not take the rows that were made up.
+        InferenceFailedError: The model failed.
     """
     reason = _why_not(session, max_rows)
     if reason:
@@ -65,14 +80,38 @@ def measured_batching(session: Session, shapes: Mapping[str, Sequence[int]], max
         return Batching(None, "a row is too large to try it")
     random = np.random.default_rng(0)
     first, second = (_row(session.inputs, row_shapes, random) for _ in range(2))
-    try:
-        reason = _mixed_up(session, first, second)
-        if reason:
-            return Batching(None, reason)
-        profile = _profile(session, first, max(1, min(max_rows, _MAX_ELEMENTS // max(1, elements))))
-    except ServingError as error:
-        return Batching(None, f"it could not be tried: {error.message}")
+    reason = _mixed_up(session, first, second)
+    if reason:
+        return Batching(None, reason)
+    profile = _profile(session, first, max(1, min(max_rows, _MAX_ELEMENTS // max(1, elements))))
     return Batching(profile, "", elements)
+
+
+def is_borne_out(session: Session, said: Batching, shapes: Mapping[str, Sequence[int]]) -> bool:
+    """Whether runs of the largest batch that would be made bear out what another process said that they take.
+
+    They also make room for such a batch, so that no request has to wait for that.
+
+    Args:
+        session: The model, warm.
+        said: What was said.
+        shapes: As they were when that was measured.
+    """
+    profile = said.profile
+    if profile is None:
+        return True
+    row_shapes = {name: _row_shape(spec, shapes) for name, spec in session.inputs.items()}
+    elements = sum(math.prod(shape) for shape in row_shapes.values())
+    rows = profile.rows[-1]
+    if _why_not(session, rows) or elements != said.elements or rows * elements > max(_MAX_ELEMENTS, elements):
+        return False
+    row = _row(session.inputs, row_shapes, np.random.default_rng(0))
+    feeds = {name: np.repeat(value, rows, axis=0) for name, value in row.items()}
+    bound = _MOST_OVER * profile.seconds[-1] + HAND_OVER_SECONDS
+    try:
+        return any(_seconds_of_run(session, feeds) <= bound for _ in range(2))  # the first one makes room
+    except ServingError:
+        return False
 
 
 def _why_not(session: Session, max_rows: int) -> str:
@@ -136,7 +175,7 @@ def _alike(one: Array, other: Array) -> bool:
 
 def _profile(session: Session, row: Mapping[str, Array], max_rows: int) -> LatencyProfile:
     clock = session.busy_clock
-    give_up, give_up_anyway = clock() + _MEASURE_SECONDS, time.perf_counter() + _MEASURE_WALL_SECONDS
+    give_up, give_up_anyway = clock() + _MEASURE_SECONDS, time.perf_counter() + MEASURE_WALL_SECONDS
     sizes: list[int] = []
     seconds: list[float] = []
     size = 1
@@ -154,10 +193,14 @@ def _fastest(session: Session, feeds: Mapping[str, Array], clock: Callable[[], f
     best = float("inf")
     enough = clock() + _SECONDS_PER_SIZE
     for _ in range(_RUNS_PER_SIZE):
-        begin = clock()
-        session.run(session.output_names, feeds)
-        end = clock()
-        best = min(best, end - begin)
-        if end > enough:
+        best = min(best, _seconds_of_run(session, feeds))
+        if clock() > enough:
             break
     return best
+
+
+def _seconds_of_run(session: Session, feeds: Mapping[str, Array]) -> float:
+    clock = session.busy_clock
+    begin = clock()
+    session.run(session.output_names, feeds)
+    return clock() - begin

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
-from tiercel.serving.batching.measure import Batching, measured_batching
+from tiercel.serving.batching.measure import Batching, is_borne_out, measured_batching
 from tiercel.serving.errors import InferenceFailedError, InvalidRequestError
 from tiercel.serving.execution.admission import Holding
 from tiercel.serving.execution.sessions import Open, open_on_cpu
@@ -22,6 +22,9 @@ from tiercel.serving.tensors import Array, TensorSpec
 Observer = Callable[[Sequence[str], Mapping[str, Array], Sequence[Array]], None]
 
 _WARM_UP_SECONDS = 0.2
+_WARM_UP_RUNS = 8
+# Where another process has measured the same model, so that these only have to make room.
+_FEW_WARM_UP_RUNS = 3
 _WARM_UP_ELEMENTS = 4 * 1024**2
 _MAX_INLINE_FACTOR = 64
 
@@ -161,23 +164,24 @@ class Session:
         if settings.max_queue_delay:
             self.inline_elements = -1  # what waits for company is not run on the event loop
 
-    def warm_up(self, shapes: Mapping[str, Sequence[int]]) -> WarmUp:
+    def warm_up(self, shapes: Mapping[str, Sequence[int]], runs: int = _WARM_UP_RUNS) -> WarmUp:
         """Run a few times, so that no request pays for first-run allocations, and measure the fastest run."""
         feeds = synthesised(self.inputs, shapes)
         if feeds is None:
             return WarmUp(None, 0)
         names = list(self.outputs)
         best: float | None = None
+        clock = self.busy_clock
         give_up = time.perf_counter() + _WARM_UP_SECONDS
-        for _ in range(8):
-            begin = time.perf_counter()
+        for _ in range(runs):
+            begin = clock()
             try:
                 self.run(names, feeds)
             except (InvalidRequestError, InferenceFailedError):  # zeros need not make sense to a model
                 return WarmUp(None, 0)
-            end = time.perf_counter()
-            best = end - begin if best is None else min(best, end - begin)
-            if end > give_up:
+            seconds = clock() - begin
+            best = seconds if best is None else min(best, seconds)
+            if time.perf_counter() > give_up:
                 break
         return WarmUp(best, sum(feed.size for feed in feeds.values()))
 
@@ -216,6 +220,7 @@ def build_session(
     inline_budget: float,
     max_batch_rows: int = 1,
     open_session: Open = open_on_cpu,
+    said: Batching | None = None,
 ) -> Session:
     """A warm session that knows whether it is fast enough for the event loop.
 
@@ -227,6 +232,8 @@ def build_session(
             always threads: the event loop would wait for a device that others may keep busy.
         max_batch_rows: Rows that may run together at most; 1 to run each request by itself.
         open_session: Decides which provider runs it.
+        said: What somebody else found batching to do to it on one thread of a CPU; None where nobody did. It is
+            believed as far as a run bears it out.
 
     Raises:
         ArtefactRefusedError: The model cannot be served.
@@ -234,7 +241,11 @@ def build_session(
     session = Session(model, threads, open_session)
     if session.provider.is_accelerator:
         inline_budget = 0.0
-    session.inline_elements = session.warm_up(shapes).inline_elements(inline_budget)
-    session.batch_by(measured_batching(session, shapes, max_batch_rows), inline_budget)
+        said = None
+    runs = _WARM_UP_RUNS if said is None else _FEW_WARM_UP_RUNS
+    session.inline_elements = session.warm_up(shapes, runs).inline_elements(inline_budget)
+    if said is None or max_batch_rows == 1 or not is_borne_out(session, said, shapes):
+        said = measured_batching(session, shapes, max_batch_rows)
+    session.batch_by(said, inline_budget)
     session.take_accelerator_seconds()  # no request's
     return session

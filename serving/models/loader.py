@@ -34,8 +34,11 @@ _BUILDS = 2
 class ArtefactVerifier(Protocol):
     """Whoever says whether an artefact is fit to be served."""
 
-    def verify(self, artefact: Artefact, model: SealedFile) -> Awaitable[Verdict]:
-        """Check it; raises ArtefactRefusedError."""
+    def verify(self, artefact: Artefact, model: SealedFile, batch_rows: int) -> Awaitable[Verdict]:
+        """Check it, and find out what batches of up to so many rows take, if more than 1.
+
+        Raises ArtefactRefusedError.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +167,7 @@ class Loader:
     async def _load(self, artefact: Artefact, order: Order, replaced: Replaced | None = None) -> engine.Session:
         found = await self._build(self._find, artefact.path, order)
         try:
-            verdict = await self._verifier.verify(artefact, found.copy)
+            verdict = await self._verifier.verify(artefact, found.copy, self._rows_to_try(found))
         except BaseException:
             self._discard(found.copy)
             raise
@@ -188,6 +191,11 @@ class Loader:
         providers = self._placement.devices.usable(order_for(order, settings.provider))
         copy = artefact_file.sealed_copy(model, self._options.max_model_bytes)
         return _Found(copy, settings, labels, accuracy, providers)
+
+    def _rows_to_try(self, found: _Found) -> int:
+        """The largest batch that is of interest to the checks, which run a model on one thread of the CPU."""
+        is_alike = self._options.threads == 1 and not found.providers[0].is_accelerator
+        return self._options.max_batch_rows if is_alike else 1
 
     async def _accelerated(
         self, checked: _Checked, providers: tuple[Provider, ...], replaced: Replaced | None
@@ -233,7 +241,7 @@ class Loader:
         opener = partial(devices.open, providers=providers, memory_limit=memory_limit, name=checked.name)
         with contextlib.closing(checked.copy) as copy:
             session = engine.build_session(
-                copy.path, verdict.shapes, options.threads, inline_budget, batch_rows, opener
+                copy.path, verdict.shapes, options.threads, inline_budget, batch_rows, opener, verdict.batching
             )
         after = devices.free_bytes() if session.provider.is_accelerator else before
         return session, max(0, before - after)

@@ -6,6 +6,7 @@ import hashlib
 import io
 import math
 import os
+import time
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
+from tiercel.serving.batching.measure import MEASURE_WALL_SECONDS, Batching, tried_batching
 from tiercel.serving.errors import ArtefactRefusedError, InferenceFailedError, InvalidRequestError
 from tiercel.serving.execution.specs import first_line
 from tiercel.serving.models import artefact_file, engine
@@ -23,17 +25,20 @@ from tiercel.serving.verification.verdict import Verdict
 ALLOWED_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})
 RELATIVE_TOLERANCE = 1e-3
 ABSOLUTE_TOLERANCE = 1e-4
+# A model that is slower is measured by the server, so that a check takes little longer than it has to.
+_MEASURED_SECONDS = 0.02
 _LOOPS = frozenset({"Loop", "Scan"})
 _TENSOR_TYPES = frozenset(onnx.helper.get_all_tensor_dtypes())
 
 
-def verify(data: bytes, reference: Path, max_reference_bytes: int) -> Verdict:
+def verify(data: bytes, reference: Path, max_reference_bytes: int, batch_rows: int = 1) -> Verdict:
     """Check an artefact: form, no external data, standard operators, loads, and answers as its reference says.
 
     Args:
         data: The ONNX file's content.
         reference: An ``.npz`` with ``input_NAME`` and ``output_NAME``; it may be missing.
         max_reference_bytes: Largest reference, unpacked.
+        batch_rows: The largest batch of which to find out how long it takes; 1 for none.
 
     Raises:
         ArtefactRefusedError: It failed a check; the message says which.
@@ -56,7 +61,25 @@ def verify(data: bytes, reference: Path, max_reference_bytes: int) -> Verdict:
     if reference.exists() or reference.is_symlink():
         arrays = _read_reference(reference, max_reference_bytes)
         shapes = _check_reference(session, arrays)
-    return Verdict(hashlib.sha256(data).hexdigest(), shapes, has_loop, weight_bytes)
+    batching = _batching(session, shapes, batch_rows) if batch_rows > 1 and not has_loop else None
+    return Verdict(hashlib.sha256(data).hexdigest(), shapes, has_loop, weight_bytes, batching)
+
+
+def _batching(session: engine.Session, shapes: dict[str, list[int]], batch_rows: int) -> Batching | None:
+    """What batching does to it; None where it is slow or fails here: nothing it may be refused for.
+
+    Measured here, since in the server each of the 50 runs would have requests wait for Python's lock.
+    """
+    begin = time.perf_counter()
+    try:
+        seconds = session.warm_up(shapes).seconds
+        if seconds is None or seconds > _MEASURED_SECONDS:
+            return None
+        found = tried_batching(session, shapes, batch_rows)
+    except Exception:  # memory above all, of which there is less than in the server
+        return None
+    # Where it got hardly any CPU, larger batches are missing.
+    return found if time.perf_counter() - begin < MEASURE_WALL_SECONDS else None
 
 
 def _parse(data: bytes) -> onnx.ModelProto:

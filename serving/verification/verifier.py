@@ -18,13 +18,14 @@ from tiercel.serving.errors import ArtefactRefusedError, NotReadyError
 from tiercel.serving.models.artefact_file import SealedFile
 from tiercel.serving.models.repository import Artefact
 from tiercel.serving.process import memory
-from tiercel.serving.verification.verdict import MAX_MESSAGE_BYTES, Verdict
+from tiercel.serving.verification.verdict import MAX_MESSAGE_BYTES, Verdict, read_verdict
 
 _logger = logging.getLogger(__name__)
 
 _START_SECONDS = 60.0
 _GRACE_SECONDS = 5.0
 _DIED = "the verifier died while it checked the artefact, and was renewed; load it again"
+_NO_VERDICT = "the process that checked it said what no honest one says; the file is hostile"
 # No secret in the server's environment reaches a process that reads hostile files.
 _ENVIRONMENT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV", "GLIBC_TUNABLES")
 
@@ -110,26 +111,30 @@ class Verifier:
         if worker is not None:
             await _end(worker)
 
-    async def verify(self, artefact: Artefact, model: SealedFile) -> Verdict:
+    async def verify(self, artefact: Artefact, model: SealedFile, batch_rows: int = 1) -> Verdict:
         """Check an artefact.
 
         Args:
             artefact: Where it lies, for its reference.
             model: Its ONNX file.
+            batch_rows: The largest batch of which to find out how long it takes; 1 for none.
 
         Raises:
             ArtefactRefusedError: It failed a check, or the process died of it.
             NotReadyError: The verifier cannot be started.
         """
         worker = await self._warm_worker()
-        answer = await self._ask(worker, artefact, model)
+        answer = await self._ask(worker, artefact, model, batch_rows)
         if answer is None:
             _logger.error("The verifier died over %s and is renewed", artefact.path)
             await self._renew(worker)
             raise ArtefactRefusedError(_DIED)
         if "refused" in answer:
             raise ArtefactRefusedError(str(answer["refused"]))
-        return Verdict(answer["sha256"], answer["shapes"], answer["has_loop"], answer["weight_bytes"])
+        try:
+            return read_verdict(answer, batch_rows)
+        except ValueError as error:
+            raise ArtefactRefusedError(_NO_VERDICT) from error
 
     async def _start(self) -> _Worker:
         environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
@@ -170,7 +175,7 @@ class Verifier:
                 self._worker = await self._start()
             return self._worker
 
-    async def _ask(self, worker: _Worker, artefact: Artefact, model: SealedFile) -> Answer | None:
+    async def _ask(self, worker: _Worker, artefact: Artefact, model: SealedFile, batch_rows: int) -> Answer | None:
         """What the process says of an artefact; None when it died or is mute."""
         limits = self._limits
         key = next(self._keys)
@@ -180,6 +185,7 @@ class Verifier:
             "timeout": limits.timeout,
             "memory_bytes": limits.memory_bytes,
             "max_reference_bytes": limits.max_reference_bytes,
+            "batch_rows": batch_rows,
         }
         future: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
         worker.waiting[key] = future

@@ -1,7 +1,8 @@
 """The process that looks at artefacts nobody trusts yet: ``python -m tiercel.serving.verification.verifier_process``.
 
-It imports what a check needs once, and forks for each artefact: a check begins in milliseconds, and whatever an
-artefact does to the process that reads it ends with that process. Several checks may run side by side.
+It imports what a check needs once, and a process is forked for each artefact, see :mod:`.reader`: a check begins in
+milliseconds, and whatever an artefact does to the process that reads it ends with that process. Several checks may run
+side by side.
 
 It talks over the socket that is its stdin (``SOCK_SEQPACKET``, one JSON object a message). A request brings the model
 along as a descriptor: a sealed file in memory, so that nobody can change it between the check and the load. It leaves
@@ -10,13 +11,10 @@ when the socket ends, so it cannot outlive the server.
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import dataclasses
+import itertools
 import json
 import math
 import os
-import resource
 import selectors
 import signal
 import socket
@@ -24,11 +22,10 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from tiercel.serving.errors import ArtefactRefusedError
-from tiercel.serving.models import artefact_file
-from tiercel.serving.verification import checks as verification
+from tiercel.serving.verification import reader
+from tiercel.serving.verification.modest_forks import Begun, ModestForks
 from tiercel.serving.verification.verdict import MAX_MESSAGE_BYTES
 
 # Requests come first: a check takes CPU that nobody wants, so that neither the server nor its callers lose a slice of
@@ -38,7 +35,8 @@ _NICENESS = 5
 _LOOK_SECONDS = 0.2
 _LEAST_CORES = 0.1
 _REAP_SECONDS = 0.05
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+# A process may not be allowed to give way, or not to name another one.
+_TRIES = 3
 
 
 @dataclass(slots=True)
@@ -47,19 +45,21 @@ class _Check:
 
     Attributes:
         key: Names the request.
-        child: Process that reads the artefact.
-        answers: Where it writes what it found.
+        number: Of this attempt.
+        answers: Where its reader writes what it found.
         deadline: Seconds of ``time.monotonic`` at which it is given up.
         timeout: Seconds it had in all.
         request: What was asked.
         model: The artefact, open.
-        begun: Seconds of ``time.monotonic`` when the process began.
+        begun: Seconds of ``time.monotonic`` when the attempt began.
         look_at: Seconds of ``time.monotonic`` at which to see whether it gets on; never for one with a claim to CPU.
+        child: The reader with a claim to CPU, which this process forked itself; 0 where there is none.
+        modest: The reader with none, once it has begun.
         parts: What it wrote so far.
     """
 
     key: int
-    child: int
+    number: int
     answers: int
     deadline: float
     timeout: float
@@ -67,13 +67,22 @@ class _Check:
     model: int
     begun: float
     look_at: float
+    child: int = 0
+    modest: Begun | None = None
     parts: list[bytes] = field(default_factory=list)
 
+    def gets_on(self, now: float) -> bool:
+        """Whether a modest reader gets a little CPU."""
+        return self.modest is not None and cpu_seconds(self.modest.pid) >= _LEAST_CORES * (now - self.begun)
+
     def end(self) -> None:
-        """End the process if it has not ended by itself; it has to be reaped."""
+        """End its reader if it has not ended by itself; a child has to be reaped."""
         os.close(self.answers)
         os.close(self.model)
-        os.kill(self.child, signal.SIGKILL)
+        if self.child:
+            os.kill(self.child, signal.SIGKILL)
+        if self.modest is not None:
+            self.modest.kill()
 
 
 class Checks:
@@ -82,9 +91,13 @@ class Checks:
     def __init__(self, server: socket.socket) -> None:
         self._server = server
         self._running: dict[int, _Check] = {}
-        self._unreaped: list[int] = []  # on their way out, which takes long where they get no CPU
+        self._unreaped: list[int] = []  # children on their way out, which takes long where they get no CPU
         self._selector = selectors.DefaultSelector()
         self._selector.register(server, selectors.EVENT_READ)
+        self._numbers = itertools.count(1)
+        self._modest_forks: ModestForks | None = None
+        self._tries = _TRIES
+        self._have_modest_forks()
 
     def run(self) -> None:
         """Answer until the server is gone."""
@@ -97,7 +110,8 @@ class Checks:
         finally:
             for check in self._running.values():
                 check.end()
-                os.waitpid(check.child, 0)
+                if check.child:
+                    os.waitpid(check.child, 0)
 
     def _turn(self) -> bool:
         """Wait for something and look after it; False when the server is gone."""
@@ -109,6 +123,8 @@ class Checks:
             if ready.fileobj is self._server:
                 if not self._take_request():
                     return False
+            elif ready.data is None:
+                self._hear_who_began()
             elif ready.data in self._running:  # else a request of this turn has broken it off
                 self._read(self._running[ready.data])
         self._unreaped = [child for child in self._unreaped if os.waitpid(child, os.WNOHANG) == (0, 0)]
@@ -117,10 +133,10 @@ class Checks:
             self._abandon(check)
             self._say({"key": check.key, "refused": f"checking it took longer than {check.timeout:g} seconds"})
         for check in [each for each in self._running.values() if each.look_at <= now]:
-            if cpu_seconds(check.child) < _LEAST_CORES * (now - check.begun):
-                self._begin_anew(check)
-            else:
+            if check.gets_on(now):
                 check.look_at = now + _LOOK_SECONDS
+            else:
+                self._begin_anew(check)
         return True
 
     def _take_request(self) -> bool:
@@ -150,37 +166,75 @@ class Checks:
 
     def _begin(self, request: dict[str, Any], model: int, deadline: float | None = None) -> None:
         """Check it; what has a deadline already has a claim to CPU, too."""
+        now, timeout, number = time.monotonic(), float(request["timeout"]), next(self._numbers)
+        is_modest = deadline is None and self._have_modest_forks()
         read_from, answer_to = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.close(read_from)
-            self._selector.close()
-            _in_child(request, model, answer_to, self._server, modest=deadline is None)
+        child = 0
+        if not (is_modest and self._order(number, request, model, answer_to)):
+            is_modest, child = False, self._fork(request, model, answer_to)
         os.close(answer_to)
-        now, timeout = time.monotonic(), float(request["timeout"])
-        look_at = now + _LOOK_SECONDS if deadline is None else math.inf
+        look_at = now + _LOOK_SECONDS if is_modest else math.inf
         deadline = now + timeout if deadline is None else deadline
         key = int(request["key"])
-        check = _Check(key, child, read_from, deadline, timeout, request, os.dup(model), now, look_at)
+        check = _Check(key, number, read_from, deadline, timeout, request, os.dup(model), now, look_at, child)
         self._running[check.key] = check
         self._selector.register(read_from, selectors.EVENT_READ, check.key)
+
+    def _order(self, number: int, request: dict[str, Any], model: int, answer_to: int) -> bool:
+        return self._modest_forks is not None and self._modest_forks.order(number, request, model, answer_to)
+
+    def _fork(self, request: dict[str, Any], model: int, answer_to: int) -> int:
+        child = os.fork()
+        if child == 0:
+            os.nice(_NICENESS)
+            reader.read_and_end(request, model, answer_to)
+        return child
+
+    def _have_modest_forks(self) -> bool:
+        """Whether somebody forks readers that give way; renewed where it ended, unless none ever does anything."""
+        if self._modest_forks is None and self._tries > 0:
+            self._tries -= 1
+            self._modest_forks = ModestForks()
+            self._selector.register(self._modest_forks.socket, selectors.EVENT_READ)
+        return self._modest_forks is not None
+
+    def _hear_who_began(self) -> None:
+        forks = self._modest_forks
+        if forks is None:
+            return
+        begun = forks.begun()
+        if begun is None:  # it is gone, and what it had begun with it
+            self._selector.unregister(forks.socket)
+            forks.close()
+            self._unreaped.append(forks.pid)
+            self._modest_forks = None
+            return
+        self._tries = _TRIES
+        for check in self._running.values():
+            if check.number == begun.order:
+                check.modest = begun
+                return
+        begun.kill()  # nobody waits for it any more
 
     def _read(self, check: _Check) -> None:
         part = os.read(check.answers, MAX_MESSAGE_BYTES)
         check.parts.append(part)
         if part and sum(map(len, check.parts)) < MAX_MESSAGE_BYTES:
             return
+        answer = _answer_of(check.parts)
+        if answer is None and not check.child:
+            self._begin_anew(check)  # what a child dies of is known
+            return
         self._leave(check)
-        status = os.waitpid(check.child, 0)[1]
-        try:
-            answer: dict[str, Any] = json.loads(b"".join(check.parts))
-        except ValueError:
+        status = os.waitpid(check.child, 0)[1] if check.child else 0
+        if answer is None:
             answer = {"refused": f"the process that checked it died{_cause(status)}; the file is damaged or hostile"}
         self._say({**answer, "key": check.key})
 
     def _abandon(self, check: _Check) -> None:
         self._leave(check)
-        self._unreaped.append(check.child)
+        if check.child:
+            self._unreaped.append(check.child)
 
     def _leave(self, check: _Check) -> None:
         del self._running[check.key]
@@ -191,47 +245,6 @@ class Checks:
         self._server.send(json.dumps(answer).encode())
 
 
-def _limit(request: dict[str, Any]) -> None:
-    seconds = int(request["timeout"]) + 5
-    for which, amount in (
-        (resource.RLIMIT_AS, int(request["memory_bytes"])),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_NOFILE, 64),
-        (resource.RLIMIT_CPU, seconds),
-    ):
-        _, hard = resource.getrlimit(which)
-        amount = amount if hard == resource.RLIM_INFINITY else min(amount, hard)
-        resource.setrlimit(which, (amount, amount))
-    signal.alarm(seconds)
-
-
-def _check(request: dict[str, Any], model: int) -> dict[str, Any]:
-    try:
-        _limit(request)
-        verdict = verification.verify(
-            artefact_file.content_of(model, os.fstat(model).st_size),
-            Path(request["reference"]),
-            int(request["max_reference_bytes"]),
-        )
-    except ArtefactRefusedError as error:
-        return {"refused": error.message}
-    except (MemoryError, RecursionError) as error:
-        return {"refused": f"checking it takes more than it may: {type(error).__name__}"}
-    except Exception as error:  # whatever an artefact provokes is a reason to refuse it
-        return {"refused": f"the check failed: {type(error).__name__}: {error}"[:500]}
-    return dataclasses.asdict(verdict)
-
-
-def _give_way(modest: bool) -> None:
-    """Leave CPU to requests: all that anybody wants, or else most of it."""
-    if modest:
-        with contextlib.suppress(OSError, AttributeError):  # no such thing, or not allowed here
-            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-            return
-    os.nice(_NICENESS)
-
-
 def cpu_seconds(process: int) -> float:
     """CPU time that the first thread of a process has had; endless where the kernel does not say."""
     try:
@@ -240,20 +253,13 @@ def cpu_seconds(process: int) -> float:
         return math.inf
 
 
-def _in_child(request: dict[str, Any], model: int, answer_to: int, server: socket.socket, *, modest: bool) -> NoReturn:
-    status = 1
+def _answer_of(parts: list[bytes]) -> dict[str, Any] | None:
+    """What a reader wrote; None where it died before, or wrote something else."""
     try:
-        _give_way(modest)
-        server.close()  # only the parent talks to the server
-        with contextlib.suppress(AttributeError):
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # and nobody is left over when it dies
-        silence = os.open(os.devnull, os.O_RDWR)
-        for descriptor in (0, 1, 2):
-            os.dup2(silence, descriptor)
-        os.write(answer_to, json.dumps(_check(request, model)).encode())
-        status = 0
-    finally:
-        os._exit(status)
+        answer = json.loads(b"".join(parts))
+    except ValueError:
+        return None
+    return answer if isinstance(answer, dict) else None
 
 
 def _cause(status: int) -> str:

@@ -123,9 +123,14 @@ def test_a_verifier_that_dies_costs_one_load_and_no_request(server: ServingProce
     onnx_models.put(server.repository, "endless", 1, onnx_models.counting_loop(), {"input_k": steps, "output_y": steps})
     verifier = server.verifier()
 
+    def reads() -> bool:
+        return len(verifier.children(recursive=True)) > 1  # one is always there: it forks those that read
+
+    wait_for(lambda: not reads(), "the end of the first check")
+
     async def scenario() -> None:
         load = asyncio.ensure_future(asyncio.to_thread(server.load, "endless"))
-        await asyncio.to_thread(wait_for, verifier.children, "the check to begin")
+        await asyncio.to_thread(wait_for, reads, "the check to begin")
         verifier.kill()
         reply = await load
         assert (reply.status, "the verifier died" in reply.error) == (422, True)

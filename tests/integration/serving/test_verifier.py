@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import hashlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import numpy as np
@@ -68,7 +68,7 @@ async def test_good_artefacts_pass_and_bad_ones_say_why(verifier: Verifier, tmp_
 
 async def test_artefacts_are_checked_side_by_side_by_one_process(verifier: Verifier, tmp_path: Path) -> None:
     stuck = asyncio.ensure_future(verify(verifier, endless(tmp_path)))
-    await until(lambda: verifier.pid is not None and psutil.Process(verifier.pid).children())
+    await until(lambda: readers(verifier))
     pid = verifier.pid
     artefacts = [good(tmp_path, version) for version in range(1, 9)]
     verdicts = await asyncio.gather(*(verify(verifier, artefact) for artefact in artefacts))
@@ -82,7 +82,7 @@ async def test_a_check_that_does_not_end_is_ended(tmp_path: Path) -> None:
     verifier = Verifier(limits(timeout=0.5))
     with pytest.raises(ArtefactRefusedError, match=r"longer than 0\.5 seconds"):
         await verify(verifier, endless(tmp_path))
-    await until(lambda: not psutil.Process(verifier.pid).children())
+    await until(lambda: not readers(verifier))
     await verify(verifier, good(tmp_path))
     await verifier.stop()
 
@@ -97,15 +97,17 @@ async def test_a_check_takes_what_cpu_nobody_wants_and_claims_some_where_that_is
     await verify(verifier, good(tmp_path))
 
 
-async def lasting_reader(verifier: Verifier) -> psutil.Process:
+async def lasting_reader(
+    verifier: Verifier, stop: Callable[[psutil.Process], None] = psutil.Process.suspend
+) -> psutil.Process:
     """The one process that reads the artefact, which no other takes the place of any more."""
 
     def claiming() -> list[psutil.Process]:
         found = []
-        for each in psutil.Process(verifier.pid).children():
+        for each in readers(verifier):
             with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
                 if policy(each.pid) == os.SCHED_IDLE:
-                    each.suspend()  # as good as other processes that leave it no CPU
+                    stop(each)  # to suspend it is as good as other processes that leave it no CPU
                 elif each.nice() == 5:
                     found.append(each)
         return found
@@ -113,6 +115,32 @@ async def lasting_reader(verifier: Verifier) -> psutil.Process:
     await until(claiming)
     (reader,) = claiming()
     return reader
+
+
+def readers(verifier: Verifier) -> list[psutil.Process]:
+    """Processes that read an artefact: modest ones are children of the one that forks them."""
+    found: list[psutil.Process] = []
+    if verifier.pid is not None:
+        for each in psutil.Process(verifier.pid).children():
+            with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
+                found += each.children() if policy(each.pid) == os.SCHED_IDLE else [each]
+    return found
+
+
+async def forking(verifier: Verifier) -> psutil.Process:
+    """The one process that forks modest readers, once it has given way."""
+
+    def found() -> list[psutil.Process]:
+        idle = []
+        for each in psutil.Process(verifier.pid).children():
+            with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
+                if policy(each.pid) == os.SCHED_IDLE:
+                    idle.append(each)
+        return idle
+
+    await until(found)
+    (process,) = found()
+    return process
 
 
 def policy(process: int) -> int:
@@ -141,6 +169,52 @@ async def test_an_artefact_that_kills_its_reader_is_refused(verifier: Verifier, 
         await check
     assert verifier.pid == pid
     await verify(verifier, good(tmp_path, 2))
+
+
+async def test_a_reader_without_a_claim_that_dies_is_followed_by_one_whose_end_is_known(
+    verifier: Verifier, tmp_path: Path
+) -> None:
+    check = asyncio.ensure_future(verify(verifier, endless(tmp_path)))
+    (await lasting_reader(verifier, psutil.Process.kill)).kill()
+    with pytest.raises(ArtefactRefusedError, match="the process that checked it died of signal 9"):
+        await check
+
+
+async def test_the_process_that_forks_may_die_or_sleep(verifier: Verifier, tmp_path: Path) -> None:
+    await verify(verifier, good(tmp_path))
+    died = await forking(verifier)
+    died.kill()
+    await until(lambda: not died.is_running())
+    for version in (2, 3, 4):
+        assert (await verify(verifier, good(tmp_path, version))).sha256 == sha256(onnx_models.plus(version))
+    (await forking(verifier)).suspend()
+    for version in (5, 6, 7, 8):
+        assert (await verify(verifier, good(tmp_path, version))).sha256 == sha256(onnx_models.plus(version))
+    await until(lambda: not readers(verifier))
+
+
+async def test_readers_know_no_socket_of_the_verifier(verifier: Verifier, tmp_path: Path) -> None:
+    check = asyncio.ensure_future(verify(verifier, endless(tmp_path)))
+    await until(lambda: readers(verifier) and not any(has_socket(each.pid) for each in readers(verifier)))
+    claiming = await lasting_reader(verifier)
+    await until(lambda: not has_socket(claiming.pid))
+    check.cancel()
+
+
+def has_socket(process: int) -> bool:
+    found: list[str] = []
+    with contextlib.suppress(FileNotFoundError):  # a descriptor that was closed meanwhile, or the process that ended
+        found += [str(each.readlink()) for each in Path(f"/proc/{process}/fd").iterdir()]
+    return any(each.startswith("socket:") for each in found)
+
+
+async def test_what_batching_does_is_found_out_where_that_is_asked(verifier: Verifier, tmp_path: Path) -> None:
+    artefact = good(tmp_path)
+    verdict = await verifier.verify(artefact, sealed_copy(artefact.path, 64 * MEGABYTE), 16)
+    assert verdict.batching is not None
+    assert verdict.batching.profile is not None
+    assert 1 < verdict.batching.profile.rows[-1] <= 16
+    assert (await verify(verifier, artefact)).batching is None
 
 
 async def test_a_verifier_that_dies_is_renewed(verifier: Verifier, tmp_path: Path) -> None:

@@ -48,14 +48,15 @@ class SameProcessVerifier:
         self.asked: list[int] = []
         self.running = 0
 
-    async def verify(self, artefact: Artefact, model: SealedFile) -> Verdict:
+    async def verify(self, artefact: Artefact, model: SealedFile, batch_rows: int) -> Verdict:
         self.asked.append(artefact.version)
         self.running += 1
         self.began.set()
         assert self.running == 1, "loads of one model must not overlap"
         await self.gate.wait()
         self.running -= 1
-        return verification.verify(artefact_file.content_of(model.descriptor, MEGABYTE), artefact.reference, MEGABYTE)
+        content = artefact_file.content_of(model.descriptor, MEGABYTE)
+        return verification.verify(content, artefact.reference, MEGABYTE, batch_rows)
 
 
 class Bench:

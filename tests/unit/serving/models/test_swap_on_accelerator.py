@@ -40,9 +40,18 @@ ONE = 70 * MIB
 
 
 class SameProcessVerifier:
-    """The real checks without a process around them."""
+    """The real checks without a process around them.
 
-    def verify(self, artefact: Artefact, model: SealedFile) -> Awaitable[Verdict]:
+    Attributes:
+        rows: The largest batch of interest, for each check.
+    """
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+
+    def verify(self, artefact: Artefact, model: SealedFile, batch_rows: int) -> Awaitable[Verdict]:
+        self.rows.append(batch_rows)
+
         async def check() -> Verdict:
             return checks.verify(artefact_file.content_of(model.descriptor, MIB), artefact.reference, MIB)
 
@@ -58,7 +67,8 @@ class Bench:
         self.memory = AcceleratorMemory(MemoryOptions(budget, may_move=may_move))
         placement = Placement(AUTOMATIC, self.devices, self.memory)
         self.registry = Registry()
-        self.loader = Loader(SameProcessVerifier(), BuildOptions(1, 10.0, MIB, 8), placement)
+        self.verifier = SameProcessVerifier()
+        self.loader = Loader(self.verifier, BuildOptions(1, 10.0, MIB, 8), placement)
         self.lifecycle = Lifecycle(root, self.registry, self.loader, start, look_seconds=0.0)
         self.workers = Workers(1)
         self.executor = Batcher(self.workers, 10, MIB)
@@ -116,6 +126,7 @@ async def test_without_a_budget_both_are_there_for_a_while(make: Make) -> None:
     assert bench.runs_on == (3, "cuda")
     assert (bench.devices.peak, bench.devices.limits) == (2 * EACH, [0, 0, 0])
     assert bench.memory.held == EACH
+    assert bench.verifier.rows == [1, 1, 1]  # what runs on the device is measured there
 
 
 async def test_requests_run_on_threads_and_what_the_accelerator_did_is_counted(make: Make) -> None:
@@ -181,6 +192,7 @@ async def test_the_old_version_answers_from_the_cpu_while_the_new_one_is_loaded(
     assert bench.devices.peak == EACH
     assert bench.devices.limits == [ONE, ONE]
     assert bench.registry.record("m").swaps == 1
+    assert bench.verifier.rows == [1, 1, 8]  # the old one's session on the CPU is measured by the checks
     assert statistics.successes >= 1
     await until(lambda: bench.registry.record("m").history[1].state.value == "UNAVAILABLE")
     assert bench.memory.held == EACH

@@ -52,6 +52,23 @@ def test_a_loop_is_noticed(tmp_path: Path) -> None:
     assert check(put(tmp_path, onnx_models.counting_loop())).has_loop
 
 
+def test_what_batching_does_to_a_model_is_found_out_where_that_is_asked(tmp_path: Path) -> None:
+    folder = put(tmp_path / "good", onnx_models.mlp())
+    content, reference = (folder / "model.onnx").read_bytes(), folder / "reference.npz"
+    found = verify(content, reference, MEGABYTE, 16).batching
+    assert found is not None
+    assert found.profile is not None
+    assert found.profile.rows[-1] <= 16
+    assert verify(content, reference, MEGABYTE).batching is None
+
+
+@pytest.mark.parametrize(
+    "content", [onnx_models.counting_loop(), onnx_models.out_of_bounds()], ids=["a loop", "it fails"]
+)
+def test_what_cannot_be_measured_in_a_check_passes_all_the_same(tmp_path: Path, content: bytes) -> None:
+    assert verify(content, tmp_path / "reference.npz", MEGABYTE, 16).batching is None
+
+
 def test_functions_of_the_model_s_own_are_standard_if_their_bodies_are(tmp_path: Path) -> None:
     def content(inner: onnx.NodeProto) -> bytes:
         function = helper.make_function(
