@@ -100,6 +100,17 @@ def _gain(row: Json, measure: str, policy: str) -> str:
     return f"{100 * row[measure]['mean']:.1f} % ({100 * low:.1f} … {100 * high:.1f}); {100 * mean:.1f} %"
 
 
+def tuning_section(figures: Json) -> str:
+    """Time to tier 1 with the defaults and with the setting that tuning found; from ``simulated-tuning``."""
+    order = sorted(figures, key=lambda policy: float(figures[policy]["score_of_tuned"]), reverse=True)
+    rows = [[POLICIES[policy], *(_tuned(figures[policy], kind) for kind in KINDS)] for policy in order]
+    return table(["time to tier 1: default, tuned", *KINDS.values()], rows)
+
+
+def _tuned(found: Json, kind: str) -> str:
+    return f"{found['default'][kind]['mean']:.3f}, {found['tuned'][kind]['mean']:.3f}"
+
+
 def endpoints_section(figures: Json) -> str:
     """Satisfied endpoints under each policy; from ``simulated-endpoints``."""
     policies = ("fair", "dqoes", "utility")
@@ -183,12 +194,13 @@ def _draw_counts(panel: Axes, counts: Sequence[Sequence[float]]) -> None:
 
 def main() -> None:
     """Read the results, write the tables, draw the plots."""
-    policies, papers, endpoints, served = (
+    policies, papers, tuning, endpoints, served = (
         json.loads((RESULTS / f"simulated-{name}.json").read_text(encoding="utf-8"))["figures"]
-        for name in ("policies", "papers", "endpoints", "served")
+        for name in ("policies", "papers", "tuning", "endpoints", "served")
     )
     write_section(DOCUMENT, "simulated-policies", policies_section(policies))
     write_section(DOCUMENT, "simulated-papers", papers_section(papers))
+    write_section(DOCUMENT, "simulated-tuning", tuning_section(tuning))
     write_section(DOCUMENT, "simulated-endpoints", endpoints_section(endpoints))
     write_section(DOCUMENT, "simulated-served", served_section(served))
     draw_papers(papers, PLOTS / "papers.png")

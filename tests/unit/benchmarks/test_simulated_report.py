@@ -13,6 +13,7 @@ from benchmarks.simulated_report import (
     papers_section,
     policies_section,
     served_section,
+    tuning_section,
 )
 
 Json = dict[str, Any]
@@ -78,6 +79,16 @@ def test_served_quality_is_shown_by_load() -> None:
     text = served_section({"loads": {load: {"fair": row, "utility": row} for load in ("0.3", "1.1")}})
     assert text.splitlines()[0] == "| requests want, of the nodes' CPU | 30% | 110% |"
     assert text.splitlines()[-1] == "| `utility` | 1.200 (0.50) | 1.200 (0.50) |"
+
+
+def test_tuning_is_shown_with_the_best_at_the_end() -> None:
+    def found(score: float) -> Json:
+        by_kind = {kind: summary(score) for kind in KINDS}
+        return {"default": by_kind, "tuned": by_kind, "score_of_tuned": score}
+
+    lines = tuning_section({"utility": found(0.5), "fifo": found(0.75)}).splitlines()
+    assert lines[2] == "| `fifo` | 0.750, 0.750 | 0.750, 0.750 | 0.750, 0.750 | 0.750, 0.750 |"
+    assert lines[3].startswith("| **`utility`** | 0.500, 0.500 |")
 
 
 def test_plots_are_drawn(tmp_path: Path) -> None:
