@@ -138,7 +138,7 @@ def _moment(start: float, end: float, part: float) -> float:
 
 
 def late(claimants: Sequence[Claimant], now: float, cores: float) -> tuple[dict[str, float], float]:
-    """The jobs of a node that must go before the others now, and the least time that these have to spare.
+    """The jobs of a node that must go before the others now, and the least time that anybody has to spare.
 
     A job goes first by itself if it is late even alone. Where the jobs that are due by some moment need all the time
     that the node has until then, they go before those that are due later; who of them runs is open as long as those due
@@ -151,7 +151,7 @@ def late(claimants: Sequence[Claimant], now: float, cores: float) -> tuple[dict[
 
     Returns:
         By job, the moment (seconds since the Unix epoch) for the sake of which it goes first, smaller ones first; and
-        the seconds until somebody else is late, infinite without jobs.
+        the seconds until somebody is late: negative where somebody is, infinite without jobs.
     """
     demand = 0.0
     spare = math.inf
