@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.random import Generator, default_rng
 
 from tiercel.serving.batching.profile import HAND_OVER_SECONDS, LatencyProfile, pays_to_go_on
 from tiercel.serving.errors import ServingError
@@ -78,7 +79,7 @@ def tried_batching(session: Session, shapes: Mapping[str, Sequence[int]], max_ro
     elements = sum(math.prod(shape) for shape in row_shapes.values())
     if elements > _MAX_ELEMENTS:
         return Batching(None, "a row is too large to try it")
-    random = np.random.default_rng(0)
+    random = default_rng(0)
     first, second = (_row(session.inputs, row_shapes, random) for _ in range(2))
     reason = _mixed_up(session, first, second)
     if reason:
@@ -105,7 +106,7 @@ def is_borne_out(session: Session, said: Batching, shapes: Mapping[str, Sequence
     rows = profile.rows[-1]
     if _why_not(session, rows) or elements != said.elements or rows * elements > max(_MAX_ELEMENTS, elements):
         return False
-    row = _row(session.inputs, row_shapes, np.random.default_rng(0))
+    row = _row(session.inputs, row_shapes, default_rng(0))
     feeds = {name: np.repeat(value, rows, axis=0) for name, value in row.items()}
     bound = _MOST_OVER * profile.seconds[-1] + HAND_OVER_SECONDS
     try:
@@ -132,7 +133,7 @@ def _row_shape(spec: TensorSpec, shapes: Mapping[str, Sequence[int]]) -> tuple[i
 
 
 def _row(
-    inputs: Mapping[str, TensorSpec], shapes: Mapping[str, tuple[int, ...]], random: np.random.Generator
+    inputs: Mapping[str, TensorSpec], shapes: Mapping[str, tuple[int, ...]], random: Generator
 ) -> dict[str, Array]:
     """One row of every input: small numbers that most models can make sense of, indices among them."""
     row: dict[str, Array] = {}

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tiercel.serving.verification import reader
+from tiercel.serving.verification import checks, reader
 from tiercel.serving.verification.modest_forks import Begun, ModestForks
 from tiercel.serving.verification.verdict import MAX_MESSAGE_BYTES
 
@@ -268,6 +268,7 @@ def _cause(status: int) -> str:
 
 def main() -> None:
     """Check artefacts until the server is gone."""
+    checks.rehearse()
     with socket.socket(fileno=os.dup(0)) as server:
         Checks(server).run()
 

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 
 from tests.support import onnx_models
 from tiercel.serving.errors import ArtefactRefusedError
+from tiercel.serving.verification import checks
 from tiercel.serving.verification.checks import verify
 from tiercel.serving.verification.verdict import Verdict
 
@@ -67,6 +68,13 @@ def test_what_batching_does_to_a_model_is_found_out_where_that_is_asked(tmp_path
 )
 def test_what_cannot_be_measured_in_a_check_passes_all_the_same(tmp_path: Path, content: bytes) -> None:
     assert verify(content, tmp_path / "reference.npz", MEGABYTE, 16).batching is None
+
+
+def test_a_rehearsal_does_what_a_check_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[Verdict] = []
+    monkeypatch.setattr(checks, "verify", lambda *given: found.append(verify(*given)))
+    checks.rehearse()
+    assert [each.batching is not None and each.batching.profile is not None for each in found] == [True]
 
 
 def test_functions_of_the_model_s_own_are_standard_if_their_bodies_are(tmp_path: Path) -> None:
