@@ -30,6 +30,7 @@ _HANDED_OVER_BY_THEN = 10.0
 # By so much of a node the cores that answers leave must differ for another number of jobs to run in front.
 _MOVES_THE_LINE = 0.1
 _ID = attrgetter("id")
+_ENDPOINT = attrgetter("endpoint")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Line:
         assignments: What they get.
         front: Those that run in front.
         held: The accelerators of each job that holds any.
-        is_asked: Whether applications ask the endpoint of any of the jobs already.
+        fed: Endpoints that its jobs feed.
     """
 
     node: NodeView
@@ -58,16 +59,27 @@ class Line:
     assignments: tuple[Assignment, ...] = ()
     front: frozenset[str] = frozenset()
     held: Mapping[str, Grant] = field(default_factory=dict)
-    is_asked: bool = False
+    fed: frozenset[str] = frozenset()
 
-    def holds(self, node: NodeView, jobs: Sequence[JobView], changed: Sequence[str], now: float) -> bool:
-        """Whether the order need not be decided again, ``changed`` being the jobs of the node that have news."""
+    def holds(
+        self, node: NodeView, jobs: Sequence[JobView], changed: Sequence[str], asked_anew: frozenset[str], now: float
+    ) -> bool:
+        """Whether the order need not be decided again.
+
+        Args:
+            node: The node.
+            jobs: Its jobs.
+            changed: Those that have news.
+            asked_anew: Endpoints that are asked otherwise than before.
+            now: Seconds since the Unix epoch.
+        """
         return (
             now < self.holds_until
             and self.node is node
             and len(jobs) == len(self.ids)
             and self.ids.issuperset(map(_ID, jobs))
             and self.ids.isdisjoint(changed)
+            and self.fed.isdisjoint(asked_anew)
         )
 
     def is_settled(self, capacity: float, cores: float) -> bool:
@@ -96,6 +108,7 @@ class Pass:
         front: Jobs that ran in front.
         settings: Of the policy.
         traffic: How endpoints are asked, by name.
+        asked_anew: Endpoints for which that has changed.
     """
 
     now: float
@@ -104,6 +117,7 @@ class Pass:
     front: frozenset[str]
     settings: UtilitySettings
     traffic: Mapping[str, Traffic] = field(default_factory=dict)
+    asked_anew: frozenset[str] = frozenset()
 
     def line_up(self, node: NodeView, jobs: Sequence[JobView], cores: float, before: Line | None) -> Line:
         """The jobs of a node, those first that shall run.
@@ -136,8 +150,8 @@ class Pass:
         if any(entry.status is not None and entry.status.tier.deadline_seconds is not None for entry in standings):
             holds_until = self.now
         standings.sort(key=attrgetter("rank"))
-        is_asked = any(entry.traffic_value for entry in standings)
-        return Line(node, frozenset(map(_ID, jobs)), tuple(standings), holds_until, held=held, is_asked=is_asked)
+        ids, fed = frozenset(map(_ID, jobs)), frozenset(map(_ENDPOINT, jobs))
+        return Line(node, ids, tuple(standings), holds_until, held=held, fed=fed)
 
     def _late_on_devices(
         self, standings: Sequence[Standing], held: Mapping[str, Grant], hurried: Mapping[str, float], spare: float
@@ -180,12 +194,6 @@ class Pass:
         takes = self.settings.delivery_cpu_seconds * max(cores, 1.0)
         used = record.seen_spent - record.reached_spent
         return delivering_tier(job) if used <= _HANDED_OVER_BY_THEN * takes else None
-
-    def is_asked_as(self, line: Line) -> bool:
-        """Whether applications have about as much of the next tiers of a node's jobs as was found."""
-        if not self.traffic and not line.is_asked:
-            return True
-        return all(entry.is_asked_as(self._traffic_value(entry.job)) for entry in line.standings)
 
     def _traffic_value(self, job: JobView) -> float:
         """What applications have of the job's next tier who ask its endpoint already."""

@@ -43,7 +43,7 @@ from tiercel.broker.scheduling.utility.outlook import JobRecord, spent_by
 from tiercel.broker.scheduling.utility.relief import NONE, Relief, capped, relieve
 from tiercel.broker.scheduling.utility.serving import Answering, EndpointRecord, cores_left, observe
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
-from tiercel.broker.scheduling.utility.traffic import traffic_of
+from tiercel.broker.scheduling.utility.traffic import Traffic, renewed, traffic_of
 
 # Fewer jobs than this part that came or went since do not change what fair sharing would give to the others.
 _FEW = 0.01
@@ -80,6 +80,7 @@ class UtilityState:
         lines: By node, what was decided there while nothing is new.
         front: Jobs that ran in front.
         relief: By node, what is kept from jobs for answers that come late.
+        traffic: How endpoints are asked that jobs feed, as far as decisions went by it.
     """
 
     held: Held = field(default_factory=Held)
@@ -89,6 +90,7 @@ class UtilityState:
     lines: Mapping[str, Line] = field(default_factory=dict)
     front: frozenset[str] = frozenset()
     relief: Mapping[str, Relief] = field(default_factory=dict)
+    traffic: Mapping[str, Traffic] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -136,8 +138,8 @@ class UtilityPolicy:
         review = self._review(snapshot, state.review, held, serving.left)
         groups = jobs_by_node(snapshot, placement)
         move = self._move(snapshot, groups, held, serving, state, waited=review.at > state.review.at)
-        traffic = traffic_of(snapshot.endpoints, self.settings.serving)
-        this = Pass(snapshot.now, held.records, review.due, state.front, self.settings, traffic)
+        traffic, asked_anew = renewed(state.traffic, traffic_of(snapshot.endpoints, self.settings.serving))
+        this = Pass(snapshot.now, held.records, review.due, state.front, self.settings, traffic, asked_anew)
         news = _by_node(changed, placement)
         lines = {
             node.id: self._share(this, node, groups.get(node.id, []), news.get(node.id, ()), serving, state, move)
@@ -153,7 +155,7 @@ class UtilityPolicy:
         )
         held = replace(held, records=_with_fronts(dict(held.records), state.front, front, snapshot.now))
         moved_at = state.moved_at if move is None else snapshot.now
-        return plan, UtilityState(held, serving.records, review, moved_at, lines, front, serving.relief)
+        return plan, UtilityState(held, serving.records, review, moved_at, lines, front, serving.relief, traffic)
 
     def _observe_endpoints(self, snapshot: Snapshot, state: UtilityState) -> _Serving:
         nodes = {node.id: node for node in snapshot.nodes}
@@ -220,7 +222,7 @@ class UtilityPolicy:
     ) -> Line:
         """Divide a node between its endpoints and its jobs, or leave it as it is where nothing is new."""
         line = before = state.lines.get(node.id)
-        if line is None or not line.holds(node, jobs, changed, this.now) or not this.is_asked_as(line):
+        if line is None or not line.holds(node, jobs, changed, this.asked_anew, this.now):
             line = this.line_up(node, jobs, serving.cores_of(node), before)
         capacity = 1.0
         asked = serving.by_node.get(node.id, ())

@@ -10,8 +10,8 @@ from tiercel.broker.scheduling.interface import JobView
 from tiercel.broker.scheduling.speedup import Needs
 from tiercel.broker.scheduling.utility.outlook import JobRecord
 
-# What applications have of a tier is looked at anew when it changed by this part of the tier's value.
-_SAME_TRAFFIC = 0.1
+# What applications have of a tier is told from this part of the value of a first tier on.
+_WORTH_TELLING = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Standing:
     traffic_value: float = 0.0
 
     def holds(self, record: JobRecord, traffic_value: float, *, in_front: bool) -> bool:
-        """Whether it would be found much the same again.
+        """Whether it would be found the same again.
 
         That is so while nothing new is held of the job and of who asks its endpoint, and time alone changes nothing.
         """
@@ -56,12 +56,8 @@ class Standing:
             and self.in_front is in_front
             and timeless
             and not self.is_late
-            and self.is_asked_as(traffic_value)
+            and self.traffic_value == traffic_value
         )
-
-    def is_asked_as(self, traffic_value: float) -> bool:
-        """Whether applications have about as much of its next tier as was found."""
-        return abs(traffic_value - self.traffic_value) <= _SAME_TRAFFIC * max(traffic_value, 1.0)
 
     @property
     def is_late(self) -> bool:
@@ -71,7 +67,7 @@ class Standing:
     @property
     def is_asked(self) -> bool:
         """Whether applications that ask its endpoint already would notice its next tier."""
-        return self.traffic_value >= _SAME_TRAFFIC
+        return self.traffic_value >= _WORTH_TELLING
 
     @property
     def is_new(self) -> bool:

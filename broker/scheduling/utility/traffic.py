@@ -15,6 +15,9 @@ from tiercel.broker.domain.jobs import Direction
 from tiercel.broker.scheduling.interface import EndpointView, JobView
 from tiercel.broker.scheduling.utility.serving import ServingSettings
 
+# What is measured of requests differs by this part from one moment to the next.
+_CHANCE = 0.1
+
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
@@ -27,6 +30,10 @@ class Traffic:
 
     answers: float
     quality: float
+
+    def is_about(self, other: Traffic) -> bool:
+        """Whether another order of jobs could not be told from chance."""
+        return self.quality == other.quality and abs(self.answers - other.answers) <= _CHANCE * max(other.answers, 1.0)
 
     def value_of(self, job: JobView, target: float) -> float:
         """What it is worth that the endpoint's version meets ``target`` for the window, as a tier's value; >= 0."""
@@ -42,3 +49,16 @@ def traffic_of(endpoints: Iterable[EndpointView], settings: ServingSettings) -> 
             answers = view.tenant_weight * view.requests_per_second * in_time * settings.window_seconds
             found[view.name] = Traffic(answers / settings.answers_per_value, view.quality)
     return found
+
+
+def renewed(before: Mapping[str, Traffic], now: Mapping[str, Traffic]) -> tuple[Mapping[str, Traffic], frozenset[str]]:
+    """What to go by: what was gone by before, as long as that is still about true.
+
+    Returns:
+        How endpoints are asked, and the names of those for which that has changed.
+    """
+    kept = {
+        name: before[name] if name in before and before[name].is_about(each) else each for name, each in now.items()
+    }
+    changed = {name for name, each in kept.items() if before.get(name) is not each} | (before.keys() - kept.keys())
+    return kept, frozenset(changed)

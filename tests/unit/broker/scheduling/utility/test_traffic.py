@@ -12,7 +12,7 @@ from tiercel.broker.scheduling.interface import CurvePoint, EndpointView, JobVie
 from tiercel.broker.scheduling.utility.policy import UtilityPolicy
 from tiercel.broker.scheduling.utility.serving import ServingSettings
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
-from tiercel.broker.scheduling.utility.traffic import traffic_of
+from tiercel.broker.scheduling.utility.traffic import Traffic, renewed, traffic_of
 
 SETTINGS = ServingSettings(answers_per_value=100.0, window_seconds=60.0)
 
@@ -40,6 +40,25 @@ def test_a_tier_that_is_no_better_than_the_live_version_is_worth_nothing_more() 
 def test_a_job_whose_metric_falls_has_no_accuracy_to_compare() -> None:
     traffic = traffic_of([asked("a", 50.0)], SETTINGS)["a"]
     assert traffic.value_of(replace(job("j"), direction=Direction.MIN), 0.9) == 0.0
+
+
+def test_what_changes_by_chance_only_is_gone_by_as_before() -> None:
+    before = {
+        "same": Traffic(30.0, 0.5),
+        "busier": Traffic(30.0, 0.5),
+        "better": Traffic(30.0, 0.5),
+        "gone": Traffic(1.0, 0.5),
+    }
+    now = {
+        "same": Traffic(32.0, 0.5),
+        "busier": Traffic(40.0, 0.5),
+        "better": Traffic(30.0, 0.9),
+        "new": Traffic(1.0, 0.5),
+    }
+    kept, changed = renewed(before, now)
+    assert kept == {**now, "same": before["same"]}
+    assert changed == {"busier", "better", "gone", "new"}
+    assert renewed(kept, now) == (kept, frozenset())
 
 
 def past(*points: tuple[float, float]) -> tuple[PastRun, ...]:
