@@ -4,8 +4,8 @@ Jobs on nodes of 8 cores, 10 jobs and an endpoint each, 60 reports a job, three 
 The decision that counts is one of many in a row, before which a few jobs (2 %) had a new report and one node in a
 hundred lost a job and got another; the very first decision, when a policy knows nothing of any job yet, is shown beside
 it. CPU time, of which a single thread uses one second a second on a machine with nothing else to do; the median of
-thirty, since one in three also looks at fair shares and migrations and takes twice as long. What lives on from before is kept out of the garbage collector, whose pauses would else be those of this
-script's own cluster.
+thirty, since one in three also looks at fair shares and migrations and takes twice as long. What lives on from before
+is kept out of the garbage collector, whose pauses would else be those of this script's own cluster.
 """
 
 from __future__ import annotations
