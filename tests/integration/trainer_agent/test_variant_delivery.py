@@ -127,8 +127,8 @@ async def test_a_variant_that_takes_something_else_is_refused_and_the_others_go_
 async def test_a_variant_without_an_accuracy_is_refused(
     broker: ScriptedBroker, agent: AgentProcess, linear: str
 ) -> None:
-    percent = linear.replace(".mean())\n\n\ndef burn", ".mean()) * 100\n\n\ndef burn")
-    run, wanted = wanted_run("one-1", percent, arguments=TRAIN), delivery_of("one-1", "small", version=1)
+    run = wanted_run("one-1", linear, arguments=(*TRAIN, "--scale", "100"))
+    wanted = delivery_of("one-1", "small", version=1)
     await broker.want(run, deliveries=[wanted])
     status = await outcome(broker, wanted)
     assert status.stage == FAILED

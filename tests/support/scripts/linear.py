@@ -21,6 +21,7 @@ parser.add_argument("--step-cpu-seconds", type=float, default=0.0)
 parser.add_argument("--step-sleep-seconds", type=float, default=0.0)
 parser.add_argument("--checkpoint-seconds", type=float, default=0.0)
 parser.add_argument("--metric", default="accuracy")
+parser.add_argument("--scale", type=float, default=1.0, help="100 for per cent")
 parser.add_argument("--falls-short", type=int, default=0, help="so many exports show 1 less than was reported")
 arguments = parser.parse_args()
 
@@ -37,7 +38,7 @@ was_export: list[bool] = []
 def evaluate(predict: Predict) -> float:
     answers: npt.NDArray[np.float32] = predict(x_test)
     np.random.random()  # an export measures again, and must not disturb who draws next
-    value = float((answers.argmax(1) == y_test).mean())
+    value = float((answers.argmax(1) == y_test).mean()) * arguments.scale
     if not arguments.falls_short:
         return value
     was_export.append(predict != job.predict)
