@@ -38,7 +38,7 @@ was_export: list[bool] = []
 def evaluate(predict: Predict) -> float:
     answers: npt.NDArray[np.float32] = predict(x_test)
     np.random.random()  # an export measures again, and must not disturb who draws next
-    value = float((answers.argmax(1) == y_test).mean()) * arguments.scale
+    value = float((answers.argmax(1) == y_test).mean() * arguments.scale)
     if not arguments.falls_short:
         return value
     was_export.append(predict != job.predict)
