@@ -25,7 +25,7 @@ DRAW = "reported"
 """Chooses the programs; settings were tuned on those of another draw."""
 
 TUNING = {
-    "utility": "some 75 variants, on 3 to 18 seeds of the draw 'tuning'; and as many looks at single runs as it took "
+    "utility": "some 120 variants, on 3 to 18 seeds of the draw 'tuning'; and as many looks at single runs as it took "
     "to find what was wrong with it",
     "all others": "their defaults; what their authors tried is in their own benchmarks",
 }

@@ -87,6 +87,7 @@ RANGES: Mapping[str, Mapping[str, Draw]] = {
     "utility": {
         "floor": _ratio(0.003, 0.2),
         "later_tiers": _ratio(0.01, 0.5),
+        "finishing": _ratio(0.001, 0.2),
         "exploration": _ratio(1.0, 6.0),
         "hysteresis": _ratio(0.05, 1.0),
         "guard_margin": _ratio(0.02, 0.4),

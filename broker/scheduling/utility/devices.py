@@ -227,11 +227,11 @@ class _Front:
                 heapq.heappush(self._candidates, (candidate.rank, candidate))
 
 
-def _device_rank(entry: Standing) -> tuple[bool, float, bool, float, float, str]:
+def _device_rank(entry: Standing) -> tuple[bool, float, float, float, str]:
     """The order in the lines of devices: as in that for CPU, but by value per second of each device."""
-    hopeless, hurried_for, done, worth, submitted_at, name = entry.rank
+    hopeless, hurried_for, worth, submitted_at, name = entry.rank
     per_second = entry.needs.device_per_cpu * entry.job.resources.accelerators if entry.needs is not None else 1.0
-    return (hopeless, hurried_for, done, worth / per_second, submitted_at, name)
+    return (hopeless, hurried_for, worth / per_second, submitted_at, name)
 
 
 def _shared(

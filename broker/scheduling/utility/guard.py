@@ -21,7 +21,7 @@ class Account:
 
     Attributes:
         submitted_at: When it came, seconds since the Unix epoch.
-        attained: CPU seconds that equal sharing would have given it by now.
+        attained: CPU seconds of work that equal sharing would have let it do by now.
         cores: Cores that it can use, beside an equal share of the accelerators that it needs.
         node_id: Where it is; empty while that is not settled.
         total: CPU seconds that it needs altogether, as far as one can tell; what it took, once it is really over.
@@ -43,10 +43,21 @@ class FairClock:
     Attributes:
         at: When it was looked at last, seconds since the Unix epoch, or None.
         accounts: Jobs that are there, by id: those that are really there, and others that are only virtually left.
+        sharing_penalty: What part of its CPU time a job loses there as its share of a core goes to nothing, in [0, 1).
     """
 
     at: float | None = None
     accounts: Mapping[str, Account] = field(default_factory=dict)
+    sharing_penalty: float = 0.0
+
+    def work(self, cpu_seconds: float, part: float) -> float:
+        """CPU seconds alone that those beside neighbours are worth (measured with real training processes, live §5.3).
+
+        Args:
+            cpu_seconds: What a job gets.
+            part: Of the cores that it can use, how much it gets at a time, in [0, 1].
+        """
+        return cpu_seconds * (1.0 - self.sharing_penalty * (1.0 - part))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +99,8 @@ def advanced(clock: FairClock, now: float, cores: Mapping[str, float], jobs: Map
             continue  # over in both clusters
         total, width = (known.total, known.cores) if known is not None else (account.total, account.cores)
         speed = min(shares.get(account.node_id, 0.0), account.cores) if account.over_at is None else 0.0
-        attained, over_at = account.attained + seconds * speed, account.over_at
+        attained = account.attained + clock.work(seconds * speed, speed / account.cores)
+        over_at = account.over_at
         if over_at is None and attained >= total:
             over_at = _moment(account.submitted_at, now, total / attained if attained > 0 else 1.0)
         node_id = account.node_id if account.node_id in counts else ""
@@ -103,7 +115,7 @@ def advanced(clock: FairClock, now: float, cores: Mapping[str, float], jobs: Map
             node_id = min(counts, key=lambda node_id: ((counts[node_id] + 1) / cores[node_id], node_id))
             counts[node_id] += 1
             accounts[name] = replace(account, node_id=node_id)
-    return FairClock(now, accounts)
+    return replace(clock, at=now, accounts=accounts)
 
 
 def fair_finishes(clock: FairClock, cores: Mapping[str, float]) -> dict[str, float]:
@@ -125,7 +137,8 @@ def fair_finishes(clock: FairClock, cores: Mapping[str, float]) -> dict[str, flo
         widths = sum(width for _, _, width in jobs)
         at, done = now, 0.0
         for need, name, width in jobs:
-            at += (need - done) * max(widths / cores.get(node_id, math.inf), 1.0)
+            part = min(cores.get(node_id, math.inf) / widths, 1.0)
+            at += (need - done) / clock.work(part, part)
             done = need
             finishes[name] = at
             widths -= width

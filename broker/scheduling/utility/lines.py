@@ -20,6 +20,7 @@ from tiercel.broker.scheduling.utility.outlook import JobRecord
 from tiercel.broker.scheduling.utility.reasons import Standing, sentence
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.broker.scheduling.utility.traffic import Traffic
+from tiercel.broker.scheduling.utility.worth import appraised
 
 _NO_ROOM = 1e-9
 # So much of a node that its endpoints leave is not worth new weights for its jobs, which get it in any case.
@@ -211,33 +212,12 @@ class Pass:
             record,
             status,
             cores,
-            0.0,
             in_front=in_front,
             needs=needs,
             delivering=delivering,
             traffic_value=traffic_value,
         )
-        to_tenant, in_all = self._worth(standing, node, 0.0), self._worth(standing, node, traffic_value)
-        return replace(standing, worth=in_all, worth_to_tenant=to_tenant)
-
-    def _worth(self, entry: Standing, node: NodeView, traffic_value: float) -> float:
-        """Value per CPU second of working on a job."""
-        job, record, status, delivering = entry.job, entry.record, entry.status, entry.delivering
-        if status is None:
-            worth = job.tenant_weight / record.to_end
-        else:
-            worth = status.tier.value * job.tenant_weight + traffic_value
-            worth *= self.settings.later_tiers**record.stage * record.outlook.rate
-            if status.tier.deadline_seconds is not None:
-                left = job.submitted_at + status.tier.deadline_seconds - self.now
-                needed = record.outlook.expected / min(entry.cores, node.cpu_cores)
-                if left >= needed > 0:
-                    worth *= 1 + self.settings.urgency * needed / left
-        if delivering is not None:  # what is left to do for that tier is little, and nobody has anything of it before
-            value = delivering.tier.value * job.tenant_weight * self.settings.later_tiers ** (delivering.number - 1)
-            handing_over = value / self.settings.delivery_cpu_seconds
-            worth = handing_over if record.unreachable else max(worth, handing_over)
-        return worth * (1 + self.settings.hysteresis) if entry.in_front else worth
+        return appraised(standing, node.cpu_cores, self.now, self.settings)
 
 
 def share_out(

@@ -5,7 +5,8 @@ second that it gets there: the Gittins index of a forecast that comes from earli
 own curve or from what other jobs needed (:mod:`.learning_curves`). With forecasts that are sure this is shortest
 remaining work first, with none it is close to least attained service, and a job that may never get there is worth
 little without being given up. Tiers beyond the first are discounted, so that a first usable model comes before a
-better one. What applications that ask an endpoint already have of a better version is added (:mod:`.utility.traffic`).
+better one. What applications that ask an endpoint already have of a better version is added (:mod:`.utility.traffic`),
+and being over counts a little (:mod:`.utility.worth`).
 
 Who is worth most runs, as many at a time as there are cores, and everybody else keeps a small floor: a live trial
 showed that this is where most of the gain lies, whatever the order (live §3). Around that:
@@ -128,7 +129,7 @@ class UtilityPolicy:
 
     def initial_state(self) -> UtilityState:
         """Nothing is known of any job."""
-        return UtilityState()
+        return UtilityState(review=Review(clock=FairClock(sharing_penalty=self.settings.sharing_penalty)))
 
     def plan(self, snapshot: Snapshot, state: UtilityState) -> tuple[Plan, UtilityState]:
         """Renew what is held of jobs, place them, and share each node by worth."""

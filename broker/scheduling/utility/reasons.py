@@ -31,19 +31,21 @@ class Standing:
         in_front: Whether it ran in front when that was found.
         needs: What it needs of CPU and accelerators, or None for a job that uses none.
         delivering: Its tier whose model it is handing over, if there is one.
+        is_worth_finishing: Whether it is worth more for being over soon than for its next tier.
     """
 
     job: JobView
     record: JobRecord
     status: TierStatus | None
     cores: float
-    worth: float
+    worth: float = 0.0
     hurried_for: float = math.inf
     in_front: bool = False
     needs: Needs | None = None
     delivering: TierStatus | None = None
     worth_to_tenant: float = 0.0
     traffic_value: float = 0.0
+    is_worth_finishing: bool = False
 
     def holds(self, record: JobRecord, traffic_value: float, *, in_front: bool) -> bool:
         """Whether it would be found the same again.
@@ -80,10 +82,9 @@ class Standing:
         return bool(self.record.unreachable) and self.delivering is None
 
     @property
-    def rank(self) -> tuple[bool, float, bool, float, float, str]:
-        """Smaller comes first: late ones, then those with a tier within reach by worth, then those that are done."""
-        is_done = self.status is None and self.delivering is None
-        return (self.is_hopeless, self.hurried_for, is_done, -self.worth, self.job.submitted_at, self.job.id)
+    def rank(self) -> tuple[bool, float, float, float, str]:
+        """Smaller comes first: late ones, then by worth, and those of whose work nobody has anything at the end."""
+        return (self.is_hopeless, self.hurried_for, -self.worth, self.job.submitted_at, self.job.id)
 
 
 def sentence(standing: Standing, position: int, ahead: int, weight: float) -> str:
@@ -117,7 +118,9 @@ def _scarce(standing: Standing) -> str:
 
 def _outlook(standing: Standing) -> str:
     if standing.status is None:
-        return "all its tiers are reached"
+        return f"all its tiers are reached, over after about {_seconds(standing.record.to_end)} more of CPU time"
+    if standing.is_worth_finishing:
+        return f"nearly over, after about {_seconds(standing.record.to_end)} more of CPU time"
     outlook, forecast = standing.record.outlook, standing.record.forecast
     span = f"{_seconds(outlook.low)} to {_seconds(outlook.high)}"
     doubt = f", if ever ({1 - outlook.never:.0%})" if outlook.never >= 0.05 else ""

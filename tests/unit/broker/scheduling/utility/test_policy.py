@@ -21,8 +21,12 @@ def past(*points: tuple[float, float]) -> tuple[PastRun, ...]:
     return (PastRun(tuple(CurvePoint(*point) for point in points)),) * 3
 
 
-# Programs that need 4 and 40 CPU seconds to 0.9.
-HISTORY = {"short": past((1, 0.1), (4, 0.9), (9, 0.99)), "long": past((10, 0.1), (40, 0.9), (90, 0.99))}
+# Programs that need 4, 40 and 400 CPU seconds to 0.9.
+HISTORY = {
+    "short": past((1, 0.1), (4, 0.9), (9, 0.99)),
+    "long": past((10, 0.1), (40, 0.9), (90, 0.99)),
+    "longest": past((100, 0.1), (400, 0.9), (900, 0.99)),
+}
 
 
 def known(name: str, workload: str, **changes: Any) -> JobView:
@@ -101,7 +105,7 @@ def test_a_later_tier_is_handed_over_after_first_tiers_that_are_near() -> None:
     done = known("a", "short", tiers=(first, replace(second, state=TierState.REACHED)))
 
     assert weights(plan_of(done, known("b", "short")))["b"] > 0.9
-    assert weights(plan_of(done, known("b", "long")))["a"] > 0.9
+    assert weights(plan_of(done, known("b", "longest")))["a"] > 0.9
 
 
 def test_who_does_not_hand_over_with_all_the_cpu_that_it_had_waits_for_something_else_than_cpu() -> None:
@@ -215,6 +219,46 @@ def test_a_job_alone_keeps_the_node_though_its_tier_is_out_of_reach() -> None:
     plan = plan_of(job("hopeless", ladder=ladder, cpu_cores=1.0))
     assert weights(plan) == {"hopeless": 1.0}
     assert list(plan.unreachable) == ["hopeless"]
+
+
+# --- Being over -------------------------------------------------------------------------------------------------------
+
+
+def all_tiers_reached(epochs_left: int) -> JobView:
+    """A job of the long program that goes on for so many epochs of one CPU second."""
+    done = known("done", "long", tiers=tiers(0.5, reached=1), continues=True, max_epochs=10 + epochs_left)
+    return replace(done, observations=reports(*(0.6,) * 10), cpu_seconds=10.0)
+
+
+def test_who_is_over_soon_does_not_wait_for_tiers_that_are_far() -> None:
+    # Being over counts a hundredth of a first tier: 2 s of that are worth as much as a first tier in 200 s.
+    done = all_tiers_reached(epochs_left=2)
+    plan = plan_of(done, known("b", "longest"))
+    assert weights(plan)["done"] > 0.9
+    assert reasons(plan)["done"] == (
+        "runs now, worth most per CPU second: all its tiers are reached, over after about 2 s more of CPU time; "
+        "99% of the node"
+    )
+    assert weights(plan_of(done, known("b", "long")))["b"] > 0.9
+    assert weights(plan_of(all_tiers_reached(epochs_left=8), known("b", "longest")))["b"] > 0.9
+
+
+def test_how_much_being_over_counts_is_a_setting() -> None:
+    settings = UtilitySettings(guard_ratio=0.0, finishing=1.0)
+    assert weights(plan_of(all_tiers_reached(epochs_left=2), known("b", "short"), settings=settings))["done"] > 0.9
+
+
+def test_a_job_may_be_worth_more_for_its_end_than_for_its_last_tier() -> None:
+    # It ends at its second tier: which of the two counts is which of them counts more.
+    seen = reports(0.1, 0.5, 0.9, 0.9, 0.9)
+    program = {"steep": past((1, 0.1), (3, 0.9), (10, 0.95), (11, 0.95))}
+    nearly = known("nearly", "steep", tiers=tiers(0.9, 0.95, reached=1), observations=seen, cpu_seconds=5.0)
+    for finishing, told in ((0.05, "nearly over, after about 5.5 s more of CPU time"), (1e-4, "tier 2 in about")):
+        policy = UtilityPolicy(UtilitySettings(guard_ratio=0.0, finishing=finishing))
+        plan, _ = policy.plan(
+            replace(snapshot([nearly], [node(cpu_cores=1.0)]), history=program), policy.initial_state()
+        )
+        assert told in reasons(plan)["nearly"]
 
 
 # --- Nobody is sacrificed ---------------------------------------------------------------------------------------------
