@@ -69,6 +69,8 @@ class JobRecord:
         seen_spent: CPU seconds for which the outlook was made.
         fitted_spent: CPU seconds at the report up to which the forecast was made.
         end: CPU seconds from the start after which the job is expected to be over.
+        most: CPU seconds from the start after which it is over in any case, with its last epoch; infinite while the
+            pace is not known.
         reached_spent: CPU seconds after which it reached its latest tier, 0 before the first.
         startup: CPU seconds at its first report, 0 before.
         past: Earlier runs of the same program.
@@ -90,6 +92,7 @@ class JobRecord:
     reached_spent: float
     startup: float
     past: tuple[PastCurve, ...]
+    most: float = math.inf
     streak: int = 0
     unreachable: str = ""
     best: float = -math.inf
@@ -106,7 +109,8 @@ class JobRecord:
     def to_end(self) -> float:
         """CPU seconds that the job is expected to need until it is over."""
         to_tier = self.outlook.expected if self.forecast.totals and not self.unreachable else 0.0
-        return max(self.end - self.seen_spent, to_tier, 1e-3)
+        to_last_epoch = self.most - self.seen_spent
+        return max(min(max(self.end - self.seen_spent, to_tier), to_last_epoch), 1e-3)
 
 
 def spent_by(job: JobView) -> float:
@@ -175,6 +179,7 @@ def new_record(
         seen_spent=spent,
         fitted_spent=job.observations[-1].cpu_seconds if job.observations and fit else 0.0,
         end=_end_of(job, past, forecast, fit=fit),
+        most=_work_of_all_epochs(job),
         reached_spent=reached_spent,
         startup=job.observations[0].cpu_seconds if job.observations else 0.0,
         past=past,
@@ -196,6 +201,7 @@ def renewed(job: JobView, record: JobRecord, prior: Forecast, settings: OutlookS
         seen_spent=spent_by(job),
         fitted_spent=job.observations[-1].cpu_seconds,
         end=_end_of(job, record.past, forecast, fit=True),
+        most=_work_of_all_epochs(job),
         startup=record.startup or job.observations[0].cpu_seconds,
         usable=_usable_cores(job, record),
     )
@@ -258,7 +264,7 @@ def _end_of(job: JobView, past: Sequence[PastCurve], forecast: Forecast, *, fit:
     spent = spent_by(job)
     most = _work_of_all_epochs(job)
     if job.continues or next_tier(job) is None:
-        if most is not None:
+        if most < math.inf:
             return most
         return max(max((curve.spent[-1] for curve in past), default=0.0), 2 * spent)
     last = job.tiers[-1].tier.target
@@ -269,24 +275,23 @@ def _end_of(job: JobView, past: Sequence[PastCurve], forecast: Forecast, *, fit:
             later = forecast_from_curve(job.observations, job.direction, last, spent)
         if later is None:
             steps = len(job.tiers) - 1 - reached_tiers(job)
-            guess = spent + look_ahead(forecast, spent).expected * 2.0**steps
-            return guess if most is None else min(guess, most)
+            return min(spent + look_ahead(forecast, spent).expected * 2.0**steps, most)
         forecast = later
     outlook = look_ahead(forecast, spent)
     total = spent + outlook.expected
-    if most is None:
+    if math.isinf(most):
         return total
     return min((1 - outlook.never) * total + outlook.never * most, most)
 
 
-def _work_of_all_epochs(job: JobView) -> float | None:
-    """CPU seconds from the start to its last epoch; None while its pace is unknown."""
+def _work_of_all_epochs(job: JobView) -> float:
+    """CPU seconds from the start to its last epoch; infinite while its pace is unknown."""
     if len(job.observations) < 2 or job.max_epochs <= 0:
-        return None
+        return math.inf
     first, last = job.observations[0], job.observations[-1]
     epochs = last.epoch - first.epoch
     if epochs <= 0 or last.cpu_seconds <= first.cpu_seconds:
-        return None
+        return math.inf
     pace = (last.cpu_seconds - first.cpu_seconds) / epochs
     return last.cpu_seconds + max(job.max_epochs - last.epoch, 0) * pace
 

@@ -23,15 +23,13 @@ def appraised(entry: Standing, most_cores: float, now: float, settings: UtilityS
         settings: Of the policy.
     """
     finishing = settings.finishing * entry.job.tenant_weight / entry.record.to_end
-    to_tenant = _worth_of_next_tier(entry, 0.0, most_cores, now, settings)
-    to_all = _worth_of_next_tier(entry, entry.traffic_value, most_cores, now, settings)
+    of_tier = _worth_of_next_tier(entry, entry.traffic_value, most_cores, now, settings)
     held_on_to = 1.0 + settings.hysteresis if entry.in_front else 1.0
-    return replace(
-        entry,
-        worth=held_on_to * _with_delivery(max(to_all, finishing), entry, settings),
-        worth_to_tenant=held_on_to * _with_delivery(max(to_tenant, finishing), entry, settings),
-        is_worth_finishing=finishing > to_all,
-    )
+    worth = to_tenant = held_on_to * _with_delivery(max(of_tier, finishing), entry, settings)
+    if entry.traffic_value:
+        unasked = _worth_of_next_tier(entry, 0.0, most_cores, now, settings)
+        to_tenant = held_on_to * _with_delivery(max(unasked, finishing), entry, settings)
+    return replace(entry, worth=worth, worth_to_tenant=to_tenant, is_worth_finishing=finishing > of_tier)
 
 
 def _worth_of_next_tier(

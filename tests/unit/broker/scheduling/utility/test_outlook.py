@@ -1,0 +1,46 @@
+"""What is held of a job: the work to its end."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from tests.support.scheduling import job, reports, tiers
+from tiercel.broker.scheduling.interface import JobView
+from tiercel.broker.scheduling.utility.outlook import JobRecord, OutlookSettings, new_record, prior_of, renewed
+
+SETTINGS = OutlookSettings()
+PRIOR = prior_of((100.0, 120.0), (), SETTINGS)
+
+
+def new_job(epochs: int) -> JobView:
+    return replace(job("new", ladder=tiers(0.9)), continues=True, max_epochs=epochs)
+
+
+def far_from_its_tier(epochs: int) -> JobView:
+    """A job that climbs slowly towards a tier, one CPU second an epoch, of which so many may be run."""
+    climbing = reports(*(0.1 + 0.01 * epoch for epoch in range(10)))
+    return replace(new_job(epochs), observations=climbing, cpu_seconds=10.0)
+
+
+def record_of(view: JobView) -> JobRecord:
+    return new_record(view, None, (), PRIOR, SETTINGS)
+
+
+def test_the_last_epoch_is_the_end_however_far_the_tier_is() -> None:
+    record = record_of(far_from_its_tier(epochs=16))
+    assert record.outlook.expected > 20
+    assert record.to_end == pytest.approx(6.0)
+    assert renewed(far_from_its_tier(epochs=16), record, PRIOR, SETTINGS).to_end == pytest.approx(6.0)
+
+
+def test_without_a_pace_the_tier_tells_the_end() -> None:
+    record = record_of(new_job(16))
+    assert record.most == math.inf
+    assert record.to_end == pytest.approx(record.outlook.expected)
+
+
+def test_there_is_always_a_little_left() -> None:
+    assert record_of(far_from_its_tier(epochs=10)).to_end > 0
