@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from benchmarks.results import Bar, Json, write_result
 from benchmarks.simulated_policies import summarise
-from benchmarks.simulated_workloads import past_runs, program
+from benchmarks.simulated_workloads import FAIR_SLICES, past_runs, program, with_time_slices
 from tiercel.broker.simulation import DrawnJobs, Scenario, Workload, equal_nodes, simulate
 from tiercel.broker.simulation.accelerated import accelerated, with_devices
 from tiercel.broker.simulation.arrivals import Poisson
@@ -31,7 +31,14 @@ COMMAND = "python -m benchmarks.simulated_accelerators"
 SEEDS, FIRST_SEED = 20, 101
 DEVICES = (1, 2, 3, 4)
 UNKNOWING = "utility, nothing known"
-POLICIES = ("fair", "fifo", "tradl", "utility", UNKNOWING)
+POLICIES = {
+    "fair": "fair",
+    FAIR_SLICES: "fair",
+    "fifo": "fifo",
+    "tradl": "tradl",
+    "utility": "utility",
+    UNKNOWING: "utility",
+}
 NODES, CORES, JOBS, PROGRAMS = 2, 8.0, 40, 24
 LOAD = 2.0
 # Device seconds per CPU second of work: held up by the CPU, by neither, by the device.
@@ -87,8 +94,8 @@ def scenario(devices: int, *, history: bool) -> Scenario:
 def measure(task: tuple[int, str, int]) -> Figures:
     """Simulate so many devices a node under a policy with a seed; ``utility`` knows earlier runs, or nothing."""
     devices, arm, seed = task
-    policy = "utility" if arm == UNKNOWING else arm
-    result = simulate(scenario(devices, history=arm == "utility"), policy, seed)
+    found = scenario(devices, history=arm == "utility")
+    result = simulate(with_time_slices(found) if arm == FAIR_SLICES else found, POLICIES[arm], seed)
     return Figures(
         first=result.mean_time_to_tier(1),
         second=result.mean_time_to_tier(2),

@@ -23,7 +23,8 @@ from typing import Any
 from benchmarks.paper_schedules import Schedule, flowcon_schedules, specon_schedules, tradl_schedules
 from benchmarks.results import Bar, write_result
 from benchmarks.simulated_policies import summarise
-from tiercel.broker.simulation import Result, simulate
+from benchmarks.simulated_workloads import FAIR_SLICES, with_time_slices
+from tiercel.broker.simulation import Result, Scenario, simulate
 from tiercel.broker.simulation.cluster import Colocation
 
 COMMAND = "python -m benchmarks.simulated_papers"
@@ -38,11 +39,12 @@ Gains = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A policy with options, and whether it knows earlier runs."""
+    """A policy with options, whether it knows earlier runs, and whether processes ask for long time slices."""
 
     policy: str
     options: tuple[tuple[str, Option], ...] = ()
     history: bool = False
+    slices: bool = False
 
     @property
     def words(self) -> str:
@@ -57,6 +59,7 @@ def settings_of(policy: str, *grids: Mapping[str, Sequence[Option]]) -> tuple[Se
 
 
 OURS = {"utility": Setting("utility", history=True), "utility, nothing known": Setting("utility")}
+BASELINES = {FAIR_SLICES: Setting("fair", slices=True)}
 RIVALS = {
     "flowcon": settings_of(
         "flowcon",
@@ -129,9 +132,13 @@ def measure(task: tuple[Schedule, Sequence[Setting], int]) -> list[Gains]:
     schedule, settings, seed = task
     fair = simulate(schedule.scenario(history=False), "fair", seed)
     return [
-        gains(simulate(schedule.scenario(history=each.history), each.policy, seed, dict(each.options)), fair)
-        for each in settings
+        gains(simulate(_scenario(schedule, each), each.policy, seed, dict(each.options)), fair) for each in settings
     ]
+
+
+def _scenario(schedule: Schedule, setting: Setting) -> Scenario:
+    scenario = schedule.scenario(history=setting.history)
+    return with_time_slices(scenario) if setting.slices else scenario
 
 
 Found = dict[Setting, list[Gains]]
@@ -179,12 +186,13 @@ def compare(paper: Paper, seeds: Sequence[int], processes: int) -> tuple[Json, l
     """All experiments of a paper; figures and bars."""
     tables, bars = {}, list[Bar]()
     for schedule in paper.schedules:
-        found = run(schedule, (*RIVALS[paper.policy], *OURS.values()), seeds, processes)
+        settings = (*RIVALS[paper.policy], *OURS.values(), *BASELINES.values())
+        found = run(schedule, settings, seeds, processes)
         best = best_setting(found, paper.policy, paper.measure)
         rows = {
             paper.policy: {"setting": best.words, **row(found[best])},
             f"{paper.policy}, defaults": row(found[Setting(paper.policy)]),
-            **{arm: row(found[setting]) for arm, setting in OURS.items()},
+            **{arm: row(found[setting]) for arm, setting in (OURS | BASELINES).items()},
         }
         tables[schedule.name] = rows
         bars += bars_of(paper, schedule, rows)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.results import Bar, write_result
-from benchmarks.simulated_workloads import Kind, kinds
+from benchmarks.simulated_workloads import FAIR_SLICES, Kind, kinds, with_time_slices
 from tiercel.broker.simulation import simulate
 
 COMMAND = "make bench-simulated"
@@ -37,16 +37,26 @@ Option = str | float | bool
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """A policy with its options, and whether earlier runs of every program are known to it."""
+    """A policy with its options.
+
+    Attributes:
+        name: What tables call it.
+        policy: Its name in the registry.
+        options: For it.
+        history: Whether earlier runs of every program are known to it.
+        slices: Whether processes ask for time slices of 100 ms; with all others they have the kernel's.
+    """
 
     name: str
     policy: str
     options: Mapping[str, Option]
     history: bool = False
+    slices: bool = False
 
 
 ARMS = (
     Arm("fair", "fair", {}),
+    Arm(FAIR_SLICES, "fair", {}, slices=True),
     Arm("fifo", "fifo", {}),
     Arm("random-order", "random-order", {}),
     Arm("las", "las", {}),
@@ -84,7 +94,8 @@ Runs = dict[str, list[Figures]]
 def measure(task: tuple[Kind, Arm, int]) -> Figures:
     """Simulate one arm with one seed."""
     kind, arm, seed = task
-    result = simulate(kind.scenario(seed, history=arm.history), arm.policy, seed, arm.options)
+    scenario = kind.scenario(seed, history=arm.history)
+    result = simulate(with_time_slices(scenario) if arm.slices else scenario, arm.policy, seed, arm.options)
     return Figures(
         first=result.mean_time_to_tier(1),
         answer=result.mean_time_to_answer(1),

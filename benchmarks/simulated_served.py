@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.results import Bar, write_result
 from benchmarks.simulated_policies import summarise
-from benchmarks.simulated_workloads import past_runs
+from benchmarks.simulated_workloads import FAIR_SLICES, past_runs, with_time_slices
 from tiercel.broker.simulation import DrawnJobs, Result, Scenario, presets, simulate
 
 COMMAND = "python -m benchmarks.simulated_served"
@@ -26,30 +26,31 @@ JOBS, NODES = 24, 4
 LOADS = (0.3, 0.5, 0.7, 0.9, 1.1)
 """CPU that requests want in the mean, as a part of what the nodes have."""
 
-RIVALS = ("fair", "fifo", "las", "slaq", "flowcon", "tradl", "specon", "dqoes")
+RIVALS = ("fair", FAIR_SLICES, "fifo", "las", "slaq", "flowcon", "tradl", "specon", "dqoes")
 OURS = ("utility", "utility, nothing known")
 KNOWING = ("utility",)
 """Who knows earlier runs of every program."""
 
-ARMS = {**{rival: rival for rival in RIVALS}, **dict.fromkeys(OURS, "utility")}
+ARMS = {**{rival: rival for rival in RIVALS}, FAIR_SLICES: "fair", **dict.fromkeys(OURS, "utility")}
 
 Json = dict[str, Any]
 Served = tuple[float, float]
 """Served quality against what ``fair`` served, and the part of all requests that was answered within the objective."""
 
 
-def scenario(load: float, *, history: bool) -> Scenario:
-    """What is simulated at a load."""
+def scenario(load: float, arm: str) -> Scenario:
+    """What is simulated at a load for one of :data:`ARMS`."""
     jobs = presets.mixed_jobs(JOBS, NODES)
     workloads = jobs.jobs.workloads if isinstance(jobs.jobs, DrawnJobs) else ()
-    known = {workload.name: past_runs(workload) for workload in workloads} if history else {}
-    return presets.with_endpoints(replace(jobs, history=known), load=load)
+    known = {workload.name: past_runs(workload) for workload in workloads} if arm in KNOWING else {}
+    found = presets.with_endpoints(replace(jobs, history=known), load=load)
+    return with_time_slices(found) if arm == FAIR_SLICES else found
 
 
 def measure(task: tuple[float, int]) -> dict[str, Served]:
     """Every policy with one seed at one load."""
     load, seed = task
-    results = {arm: simulate(scenario(load, history=arm in KNOWING), policy, seed) for arm, policy in ARMS.items()}
+    results = {arm: simulate(scenario(load, arm), policy, seed) for arm, policy in ARMS.items()}
     base = results["fair"].served_quality
     return {arm: (result.served_quality / base, in_objective(result)) for arm, result in results.items()}
 

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from benchmarks.simulated_served import ARMS, LOADS, OURS, RIVALS, Served, bars_of, measure, scenario, table_of
+from benchmarks.simulated_workloads import FAIR_SLICES
 from tiercel.broker.scheduling.registry import create_policy
 
 
@@ -15,10 +18,16 @@ def test_every_policy_exists_and_ours_are_no_rivals() -> None:
 
 @pytest.mark.parametrize("load", LOADS)
 def test_each_node_has_an_endpoint_and_earlier_runs_are_known_where_they_should_be(load: float) -> None:
-    found = scenario(load, history=True)
+    found = scenario(load, "utility")
     assert len(found.endpoints) == len(found.nodes)
     assert set(found.history) == {planned.workload.name for planned in found.jobs.draw(1)}
-    assert not scenario(load, history=False).history
+    assert not scenario(load, "utility, nothing known").history
+
+
+def test_long_time_slices_are_a_baseline_of_their_own() -> None:
+    fair, sliced = scenario(0.3, "fair"), scenario(0.3, FAIR_SLICES)
+    assert sliced.machines.colocation.penalty < fair.machines.colocation.penalty
+    assert replace(sliced, machines=fair.machines) == fair
 
 
 def test_fair_is_what_others_are_measured_by() -> None:
