@@ -52,7 +52,7 @@ class LatencyProfile:
         return next(rows for rows, cost in zip(self.rows, costs, strict=True) if cost <= bound)
 
     def queue_rows(self) -> tuple[int, ...]:
-        """Larger batches for where at least so many wait, rising: none empties a queue more slowly than smaller ones."""
+        """Larger batches for where at least so many wait, rising: none is slower for it than smaller ones."""
         costs = costs_per_row(self.rows, self.seconds)
         begin = self.rows.index(self.best_rows())
         found: list[int] = []
