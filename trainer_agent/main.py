@@ -26,7 +26,10 @@ from tiercel.trainer_agent.errors import SetupError
 from tiercel.trainer_agent.job_retention import Retention
 from tiercel.trainer_agent.limits import detect
 from tiercel.trainer_agent.limits.contract import Limits
+from tiercel.trainer_agent.limits.cooperative import Cooperative
 from tiercel.trainer_agent.limits.mps import find_mps
+from tiercel.trainer_agent.limits.thread_scheduling import may_take_back
+from tiercel.trainer_agent.limits.turns import Turns
 from tiercel.trainer_agent.runtimes.contract import Runtime
 from tiercel.trainer_agent.runtimes.docker import DockerRuntime
 from tiercel.trainer_agent.runtimes.process import ProcessRuntime
@@ -114,7 +117,7 @@ async def run_agent(settings: AgentSettings) -> None:
     )
     async with (
         _limits(settings, capacity.cpu_cores) as limits,
-        _runtimes(settings, limits) as runtimes,
+        _runtimes(settings, limits, _turns(settings, limits, capacity.cpu_cores)) as runtimes,
         _accelerators(settings) as watch,
     ):
         parts = AgentParts(
@@ -163,15 +166,23 @@ async def _limits(settings: AgentSettings, cpu_cores: float) -> AsyncIterator[Li
         await asyncio.to_thread(limits.close)
 
 
+def _turns(settings: AgentSettings, limits: Limits, cpu_cores: float) -> Turns:
+    enforced = limits.name != Cooperative.name and may_take_back()
+    return Turns(settings.time_slice_seconds, cpu_cores if enforced else 0.0)
+
+
 @asynccontextmanager
-async def _runtimes(settings: AgentSettings, limits: Limits) -> AsyncIterator[dict[str, Runtime]]:
+async def _runtimes(settings: AgentSettings, limits: Limits, turns: Turns) -> AsyncIterator[dict[str, Runtime]]:
     runtimes: dict[str, Runtime] = {}
     try:
         for name in settings.runtimes or ("process",):
-            runtimes[name] = _process(settings, limits) if name == "process" else await _docker(settings, limits)
+            if name == "process":
+                runtimes[name] = _process(settings, limits, turns)
+            else:
+                runtimes[name] = await _docker(settings, limits, turns)
         if not settings.runtimes:
             with contextlib.suppress(SetupError):  # nobody asked for it
-                runtimes["docker"] = await _docker(settings, limits)
+                runtimes["docker"] = await _docker(settings, limits, turns)
         yield runtimes
     finally:
         for runtime in runtimes.values():
@@ -188,21 +199,21 @@ async def _accelerators(settings: AgentSettings) -> AsyncIterator[AcceleratorWat
         await watch.close()
 
 
-def _process(settings: AgentSettings, limits: Limits) -> ProcessRuntime:
+def _process(settings: AgentSettings, limits: Limits, turns: Turns) -> ProcessRuntime:
     mps = find_mps(os.environ, wanted=settings.mps)
     if mps is not None:
         _log.info("training uses accelerators through MPS at %s", mps.pipe_directory)
-    return ProcessRuntime(limits, settings.time_slice_seconds, mps)
+    return ProcessRuntime(limits, turns, mps)
 
 
-async def _docker(settings: AgentSettings, limits: Limits) -> DockerRuntime:
+async def _docker(settings: AgentSettings, limits: Limits, turns: Turns) -> DockerRuntime:
     return await DockerRuntime.connect(
         settings.docker_host,
         node_id=settings.node_id,
         instance=settings.instance,
         image=settings.docker_image,
         cgroup_parent=limits.container_parent,
-        time_slice_seconds=settings.time_slice_seconds,
+        turns=turns,
         cpus=settings.cpus,
     )
 

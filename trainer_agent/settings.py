@@ -13,7 +13,7 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from tiercel.trainer_agent.devices.detect import AUTO, NONE
-from tiercel.trainer_agent.limits.time_slice import LONGEST_SECONDS
+from tiercel.trainer_agent.limits.thread_scheduling import LONGEST_SECONDS
 
 RUNTIMES: Final = ("process", "docker")
 _DEVICE_ID: Final = re.compile(r"(GPU|MIG)-[A-Za-z0-9/-]+")

@@ -24,6 +24,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tiercel.trainer_agent.limits.turns import AS_THE_KERNEL_DOES, Turns
 from tiercel.trainer_agent.runtimes.docker import DockerRuntime
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -81,7 +82,7 @@ def docker_engine() -> Iterator[DockerEngine]:
 
 @asynccontextmanager
 async def docker_runtime(
-    engine: DockerEngine, node_id: str, *, cgroup_parent: str | None = None
+    engine: DockerEngine, node_id: str, *, cgroup_parent: str | None = None, turns: Turns = AS_THE_KERNEL_DOES
 ) -> AsyncIterator[DockerRuntime]:
     """The runtime over an engine; what it leaves there is removed, and no other process's containers are touched."""
     runtime = await DockerRuntime.connect(
@@ -90,6 +91,7 @@ async def docker_runtime(
         instance=f"{node_id}-{os.getpid()}",
         image=engine.image,
         cgroup_parent=cgroup_parent,
+        turns=turns,
     )
     try:
         yield runtime

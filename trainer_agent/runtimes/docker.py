@@ -18,7 +18,7 @@ from aiodocker.containers import DockerContainer
 from tiercel.trainer_agent.errors import RunFailedError, SetupError
 from tiercel.trainer_agent.limits.container_counters import ContainerCounters, find_counters
 from tiercel.trainer_agent.limits.contract import CpuShare, Usage
-from tiercel.trainer_agent.limits.time_slice import set_time_slice
+from tiercel.trainer_agent.limits.turns import AS_THE_KERNEL_DOES, RunTurns, Turns
 from tiercel.trainer_agent.runtimes.container_config import (
     LABEL_INSTANCE,
     ContainerDefaults,
@@ -57,15 +57,15 @@ class DockerRuntime:
     Args:
         docker: The engine.
         defaults: What all containers have in common.
-        time_slice_seconds: See :func:`.set_time_slice`; without effect where the engine runs on another machine.
+        turns: How runs take turns; without effect where the engine runs on another machine.
     """
 
     name = "docker"
 
-    def __init__(self, docker: Docker, defaults: ContainerDefaults, time_slice_seconds: float = 0.0) -> None:
+    def __init__(self, docker: Docker, defaults: ContainerDefaults, turns: Turns = AS_THE_KERNEL_DOES) -> None:
         self._docker = docker
         self._defaults = defaults
-        self._time_slice_seconds = time_slice_seconds
+        self._turns = turns
 
     @classmethod
     async def connect(
@@ -76,7 +76,7 @@ class DockerRuntime:
         instance: str,
         image: str,
         cgroup_parent: str | None = None,
-        time_slice_seconds: float = 0.0,
+        turns: Turns = AS_THE_KERNEL_DOES,
         cpus: frozenset[int] = frozenset(),
     ) -> Self:
         """Greet the engine and be ready to start containers.
@@ -87,7 +87,7 @@ class DockerRuntime:
             instance: Tells agents of the same node id but another state directory apart.
             image: Image of jobs that name none.
             cgroup_parent: Control group for containers, used if the engine manages groups by plain paths.
-            time_slice_seconds: See :func:`.set_time_slice`.
+            turns: How runs take turns.
             cpus: Numbers of the processors that containers run on, or empty for all.
 
         Raises:
@@ -108,7 +108,7 @@ class DockerRuntime:
         uid = os.getuid() or _UNPRIVILEGED
         gid = os.getgid() if os.getuid() else _UNPRIVILEGED
         parent = cgroup_parent if info.get("CgroupDriver") == "cgroupfs" else None
-        return cls(docker, ContainerDefaults(node_id, instance, image, (uid, gid), parent, cpus), time_slice_seconds)
+        return cls(docker, ContainerDefaults(node_id, instance, image, (uid, gid), parent, cpus), turns)
 
     @property
     def owner(self) -> tuple[int, int] | None:
@@ -130,9 +130,10 @@ class DockerRuntime:
             raise RunFailedError(_why_not_started(launch, error)) from error
         pid = await _find_pid(container)
         counters = find_counters(pid) if pid else None
+        turns = RunTurns(self._turns, launch.cpu_cores)
         if counters is not None:  # it is a process of this machine
-            set_time_slice(pid, self._time_slice_seconds)
-        return DockerRun(self._docker, container, counters)
+            turns.begin(pid, launch.share)
+        return DockerRun(self._docker, container, counters, turns)
 
     async def images(self) -> Sequence[str]:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.Runtime`."""
@@ -177,12 +178,16 @@ class DockerRun:
         docker: The engine.
         container: The container, started.
         counters: The kernel's counters of its use, or None where only the engine can see them.
+        turns: How it takes turns with other runs.
     """
 
-    def __init__(self, docker: Docker, container: DockerContainer, counters: ContainerCounters | None) -> None:
+    def __init__(
+        self, docker: Docker, container: DockerContainer, counters: ContainerCounters | None, turns: RunTurns
+    ) -> None:
         self._docker = docker
         self._container = container
         self._counters = counters
+        self._turns = turns
         self._usage = Usage()
         self._exit: Exit | None = None
         self._closed = False
@@ -236,6 +241,7 @@ class DockerRun:
         except EngineError as error:
             if not (isinstance(error, DockerError) and error.status in {_NOT_FOUND, _CONFLICT}):
                 raise RunFailedError(f"The engine does not set the share: {_sentence(error)}.") from error
+        self._turns.apply(self.pids, share)
 
     async def usage(self) -> Usage:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`; what the kernel counts, else the engine."""

@@ -17,7 +17,7 @@ import psutil
 from tiercel.trainer_agent.errors import RunFailedError
 from tiercel.trainer_agent.limits.contract import CpuShare, Limits, RunLimits, Usage
 from tiercel.trainer_agent.limits.mps import Mps
-from tiercel.trainer_agent.limits.time_slice import set_time_slice
+from tiercel.trainer_agent.limits.turns import AS_THE_KERNEL_DOES, RunTurns, Turns
 from tiercel.trainer_agent.runtimes.contract import READ_BYTES, Exit, Launch
 
 _log = logging.getLogger(__name__)
@@ -36,17 +36,17 @@ class ProcessRuntime:
 
     Args:
         limits: Enforces their shares.
-        time_slice_seconds: See :func:`.set_time_slice`.
+        turns: How runs take turns.
         mps: The daemon that runs use accelerators through, if there is one.
     """
 
     name = "process"
     owner = None
 
-    def __init__(self, limits: Limits, time_slice_seconds: float = 0.0, mps: Mps | None = None) -> None:
+    def __init__(self, limits: Limits, turns: Turns = AS_THE_KERNEL_DOES, mps: Mps | None = None) -> None:
         self._limits = limits
         self._mps = mps
-        self._time_slice_seconds = time_slice_seconds
+        self._turns = turns
 
     async def start(self, launch: Launch) -> ProcessRun:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.Runtime`."""
@@ -69,9 +69,10 @@ class ProcessRuntime:
         except OSError as error:
             limits.close()
             raise RunFailedError(f"The training process could not be started: {error}.") from error
-        set_time_slice(process.pid, self._time_slice_seconds)
+        turns = RunTurns(self._turns, launch.cpu_cores)
+        turns.begin(process.pid, launch.share)
         limits.adopt(process.pid)
-        return ProcessRun(launch.run_id, process, output, limits)
+        return ProcessRun(launch.run_id, process, output, limits, turns)
 
     async def images(self) -> Sequence[str]:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.Runtime`; always empty."""
@@ -138,13 +139,22 @@ class ProcessRun:
         process: Its leader.
         output: What it writes.
         limits: Its confines.
+        turns: How it takes turns with other runs.
     """
 
-    def __init__(self, run_id: str, process: asyncio.subprocess.Process, output: _Output, limits: RunLimits) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        process: asyncio.subprocess.Process,
+        output: _Output,
+        limits: RunLimits,
+        turns: RunTurns,
+    ) -> None:
         self._run_id = run_id
         self._process = process
         self._output = output
         self._limits = limits
+        self._turns = turns
         self._started_at = _start_time(process.pid)
         self._closed = False
 
@@ -190,6 +200,7 @@ class ProcessRun:
             self._limits.apply(share)
         except OSError as error:
             raise RunFailedError(f"The share of run {self._run_id} could not be set: {error}.") from error
+        self._turns.apply(self.pids, share)
 
     async def usage(self) -> Usage:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`."""

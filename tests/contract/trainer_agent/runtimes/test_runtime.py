@@ -20,12 +20,15 @@ from tiercel.trainer_agent.errors import RunFailedError
 from tiercel.trainer_agent.job_folder import JobFolder, ScriptFile
 from tiercel.trainer_agent.limits.contract import AcceleratorShare, CpuShare, Limits
 from tiercel.trainer_agent.limits.detect import detect
+from tiercel.trainer_agent.limits.thread_scheduling import may_take_back
+from tiercel.trainer_agent.limits.turns import Turns
 from tiercel.trainer_agent.runtimes.contract import Launch, Program, RunHandle, Runtime
 from tiercel.trainer_agent.runtimes.process import ProcessRuntime
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]  # the first session makes the image
 
 GIBIBYTE = 1024**3
+TURNS = Turns(slice_seconds=0.02, node_cores=2.0)
 _numbers = itertools.count(1)
 
 
@@ -42,10 +45,10 @@ async def runtime(
 ) -> AsyncIterator[Runtime]:
     monkeypatch.setenv("A_SECRET", "of the agent")
     if request.param == "process":
-        yield ProcessRuntime(limits)
+        yield ProcessRuntime(limits, TURNS)
         return
     engine: DockerEngine = request.getfixturevalue("engine")
-    async with docker_runtime(engine, "contract", cgroup_parent=limits.container_parent) as docker:
+    async with docker_runtime(engine, "contract", cgroup_parent=limits.container_parent, turns=TURNS) as docker:
         yield docker
 
 
@@ -243,6 +246,25 @@ async def test_a_share_can_be_changed_after_the_end_too(start: Start) -> None:
     await run.apply_share(CpuShare(0.5, 0.5))
     await run.close()
     await run.apply_share(CpuShare(0.25))
+
+
+@pytest.mark.skipif(not may_take_back(), reason="the kernel would not let a run come to the front again")
+async def test_who_is_left_a_floor_gives_way_until_it_gets_more(start: Start) -> None:
+    script = "import os, time\nos.fork()\nprint('ready', os.getpid(), flush=True)\ntime.sleep(600)"
+    run = await start(script, share=CpuShare(0.001))
+
+    def policies() -> set[int]:
+        return {os.sched_getscheduler(pid) for pid in run.pids()}
+
+    try:
+        await until(lambda: len(run.pids()) >= 2)
+        assert policies() == {os.SCHED_IDLE}
+        await run.apply_share(CpuShare(0.5))
+        assert policies() == {os.SCHED_OTHER}
+        await run.apply_share(CpuShare(0.001))
+        assert policies() == {os.SCHED_IDLE}
+    finally:
+        await run.close()
 
 
 async def test_closing_ends_what_runs(start: Start) -> None:

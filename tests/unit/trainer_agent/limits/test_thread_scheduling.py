@@ -1,4 +1,4 @@
-"""Time slices, asked of the real kernel for a real process."""
+"""Time slices and giving way, asked of the real kernel for a real process."""
 
 from __future__ import annotations
 
@@ -9,10 +9,17 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tiercel.trainer_agent.limits.time_slice import LONGEST_SECONDS, set_time_slice
+from tiercel.trainer_agent.limits.thread_scheduling import (
+    LONGEST_SECONDS,
+    family,
+    may_take_back,
+    set_giving_way,
+    set_time_slice,
+)
 
 pytestmark = pytest.mark.skipif(
     platform.machine() != "x86_64" or tuple(map(int, platform.release().split(".")[:2])) < (6, 12),
@@ -67,3 +74,43 @@ def test_nothing_asked_and_nobody_there(process: subprocess.Popen[bytes]) -> Non
     assert not set_time_slice(process.pid, 0.0)
     assert slice_seconds(process.pid) == before
     assert not set_time_slice(2**22 + 1, 0.05)
+
+
+def test_who_gives_way_keeps_slice_and_niceness(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdout is not None
+    child, thread = map(int, process.stdout.readline().split())
+    os.setpriority(os.PRIO_PROCESS, process.pid, 3)
+    try:
+        set_time_slice(process.pid, 0.05)
+        everybody = (process.pid, thread, child)
+        assert set(family(process.pid)) == {process.pid, child}
+        assert set_giving_way(family(process.pid), gives_way=True)
+        assert [os.sched_getscheduler(each) for each in everybody] == [os.SCHED_IDLE] * 3
+        assert [slice_seconds(each) for each in everybody] == [0.05] * 3
+        if may_take_back():
+            assert set_giving_way([process.pid, child], gives_way=False)
+            assert [os.sched_getscheduler(each) for each in everybody] == [os.SCHED_OTHER] * 3
+            assert [slice_seconds(each) for each in everybody] == [0.05] * 3
+        assert os.getpriority(os.PRIO_PROCESS, process.pid) == 3
+    finally:
+        os.kill(child, 9)
+
+
+def test_nobody_there_to_give_way() -> None:
+    assert family(2**22 + 1) == []
+    assert not set_giving_way([2**22 + 1], gives_way=True)
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "may"), [("000001ffffffffff", True), ("0000000000800000", True), ("00000000a80425fb", False)]
+)
+def test_taking_back_needs_a_capability(tmp_path: Path, capabilities: str, may: bool) -> None:
+    status = tmp_path / "status"
+    status.write_text(f"Name:\tagent\nCapPrm:\t000001ffffffffff\nCapEff:\t{capabilities}\n")
+    assert may_take_back(status) is may
+
+
+def test_a_kernel_that_says_nothing_of_capabilities(tmp_path: Path) -> None:
+    status = tmp_path / "status"
+    status.write_text("Name:\tagent\n")
+    assert not may_take_back(status)

@@ -1,0 +1,66 @@
+"""How runs take turns on a node's cores, beyond what their weights say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tiercel.trainer_agent.limits.contract import CpuShare
+from tiercel.trainer_agent.limits.thread_scheduling import family, set_giving_way, set_time_slice
+
+LEAST_IN_FRONT: Final = 0.05
+"""Who gets a smaller part of the cores that it could use has been left a floor and nothing else, and gives way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """What holds for all runs of a node.
+
+    Attributes:
+        slice_seconds: How long training computes at a time; see :func:`.set_time_slice`.
+        node_cores: Cores of the node, of which weights are fractions; 0 where nobody gives way, since the kernel does
+            not enforce weights, or does not let the agent take it back.
+    """
+
+    slice_seconds: float = 0.0
+    node_cores: float = 0.0
+
+
+AS_THE_KERNEL_DOES: Final = Turns()
+
+
+class RunTurns:
+    """How one run takes its turns.
+
+    Args:
+        turns: What holds for all.
+        cpu_cores: Cores that it can use at the same time.
+    """
+
+    def __init__(self, turns: Turns, cpu_cores: float) -> None:
+        self._turns = turns
+        self._cpu_cores = cpu_cores
+        self._gives_way = False
+
+    def begin(self, pid: int, share: CpuShare) -> None:
+        """Its first process was started.
+
+        Args:
+            pid: The process, as this machine numbers it.
+            share: The run's first share.
+        """
+        set_time_slice(pid, self._turns.slice_seconds)
+        self.apply(lambda: family(pid), share)
+
+    def apply(self, pids: Callable[[], Sequence[int]], share: CpuShare) -> None:
+        """Let it give way, or no longer, where its share makes a difference.
+
+        Args:
+            pids: Gives its processes that live now; called only if something changes.
+            share: What holds from now on.
+        """
+        gives_way = share.weight * self._turns.node_cores < LEAST_IN_FRONT * self._cpu_cores
+        if self._turns.node_cores and gives_way != self._gives_way:
+            set_giving_way(pids(), gives_way=gives_way)
+            self._gives_way = gives_way
