@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tiercel.serving.errors import ArtefactRefusedError
-from tiercel.serving.models import artefact_file
 from tiercel.serving.verification import checks
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -60,7 +59,7 @@ def _check(request: dict[str, Any], model: int) -> dict[str, Any]:
     try:
         _limit(request)
         verdict = checks.verify(
-            artefact_file.content_of(model, os.fstat(model).st_size),
+            f"/proc/self/fd/{model}",
             Path(request["reference"]),
             int(request["max_reference_bytes"]),
             int(request["batch_rows"]),

@@ -20,14 +20,12 @@ class Verdict:
     """An artefact that passed.
 
     Attributes:
-        sha256: Of the ONNX file, for whoever wants to know later what was loaded.
         shapes: Shape of each input in the reference; empty without one.
         has_loop: Its running time depends on the values of its inputs.
         weight_bytes: Bytes of its initializers and constants, from which its size on an accelerator is estimated.
         batching: What batching does to it on one thread of a CPU; None where that was not found out.
     """
 
-    sha256: str
     shapes: dict[str, list[int]] = field(default_factory=dict)
     has_loop: bool = False
     weight_bytes: int = 0
@@ -47,13 +45,12 @@ def read_verdict(answer: Mapping[str, Any], batch_rows: int) -> Verdict:
     Raises:
         ValueError: It is no verdict.
     """
-    sha256, shapes = answer.get("sha256"), answer.get("shapes")
-    has_loop, weight_bytes = answer.get("has_loop"), answer.get("weight_bytes")
-    if type(sha256) is not str or type(has_loop) is not bool or type(weight_bytes) is not int or weight_bytes < 0:
+    shapes, has_loop, weight_bytes = (answer.get(name) for name in ("shapes", "has_loop", "weight_bytes"))
+    if type(has_loop) is not bool or type(weight_bytes) is not int or weight_bytes < 0:
         raise ValueError("it is no verdict")
     if type(shapes) is not dict or not all(_is_shape(shape) for shape in shapes.values()):
         raise ValueError("it is no verdict")
-    return Verdict(sha256, shapes, has_loop, weight_bytes, _batching(answer.get("batching"), batch_rows))
+    return Verdict(shapes, has_loop, weight_bytes, _batching(answer.get("batching"), batch_rows))
 
 
 def _is_shape(said: Any) -> bool:

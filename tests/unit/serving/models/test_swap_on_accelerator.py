@@ -19,7 +19,7 @@ from tiercel.serving.dataplane import DataPlane, InferRequest, InputTensor
 from tiercel.serving.errors import ArtefactRefusedError, NotReadyError
 from tiercel.serving.execution.placement import AcceleratorMemory, MemoryOptions, Placement
 from tiercel.serving.execution.providers import AUTOMATIC
-from tiercel.serving.models import artefact_file, relocation
+from tiercel.serving.models import relocation
 from tiercel.serving.models.artefact_file import SealedFile
 from tiercel.serving.models.descriptions import Descriptions
 from tiercel.serving.models.lifecycle import Lifecycle
@@ -53,7 +53,7 @@ class SameProcessVerifier:
         self.rows.append(batch_rows)
 
         async def check() -> Verdict:
-            return checks.verify(artefact_file.content_of(model.descriptor, MIB), artefact.reference, MIB)
+            return checks.verify(model.path, artefact.reference, MIB)
 
         return check()
 

@@ -16,7 +16,7 @@ GOOD = Batching(LatencyProfile((1, 2, 4), (1e-5, 2e-5, 3e-5)), "", 64)
 
 def said(batching: Batching | None = GOOD, **profile: Any) -> dict[str, Any]:
     """An answer as it arrives, with another profile than the honest one where that is wanted."""
-    answer: dict[str, Any] = dataclasses.asdict(Verdict("abc", {"x": [2, 4]}, has_loop=True, weight_bytes=7))
+    answer: dict[str, Any] = dataclasses.asdict(Verdict({"x": [2, 4]}, has_loop=True, weight_bytes=7))
     if batching is not None:
         answer["batching"] = dataclasses.asdict(batching)
         if profile:
@@ -27,7 +27,7 @@ def said(batching: Batching | None = GOOD, **profile: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("batching", [GOOD, Batching(None, "the model has no inputs"), None])
 def test_what_an_honest_process_says_is_understood(batching: Batching | None) -> None:
-    expected = Verdict("abc", {"x": [2, 4]}, has_loop=True, weight_bytes=7, batching=batching)
+    expected = Verdict({"x": [2, 4]}, has_loop=True, weight_bytes=7, batching=batching)
     assert read_verdict(said(batching), 4) == expected
 
 
@@ -79,7 +79,7 @@ def test_a_reason_is_one_line_of_bounded_length() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"sha256": None},
+        {"shapes": None},
         {"shapes": []},
         {"shapes": {"x": 4}},
         {"shapes": {"x": [-1]}},
