@@ -103,12 +103,14 @@ def is_borne_out(session: Session, said: Batching, shapes: Mapping[str, Sequence
         return True
     row_shapes = {name: _row_shape(spec, shapes) for name, spec in session.inputs.items()}
     elements = sum(math.prod(shape) for shape in row_shapes.values())
-    rows = profile.rows[-1]
-    if _why_not(session, rows) or elements != said.elements or rows * elements > max(_MAX_ELEMENTS, elements):
+    rows = profile.most_rows()
+    if _why_not(session, profile.rows[-1]) or elements != said.elements:
+        return False
+    if rows * elements > max(_MAX_ELEMENTS, elements):
         return False
     row = _row(session.inputs, row_shapes, default_rng(0))
     feeds = {name: np.repeat(value, rows, axis=0) for name, value in row.items()}
-    bound = _MOST_OVER * profile.seconds[-1] + HAND_OVER_SECONDS
+    bound = _MOST_OVER * profile.estimate(rows) + HAND_OVER_SECONDS
     try:
         return any(_seconds_of_run(session, feeds) <= bound for _ in range(2))  # the first one makes room
     except ServingError:

@@ -52,9 +52,14 @@ class LatencyProfile:
         return next(rows for rows, cost in zip(self.rows, costs, strict=True) if cost <= bound)
 
     def queue_rows(self) -> tuple[int, ...]:
-        """Larger batches for where at least so many wait, rising: none is slower for it than smaller ones."""
+        """Larger batches for where at least so many wait, rising: none is slower for it than smaller ones.
+
+        There are none where the best is one row: such a model gains next to nothing in a queue, either.
+        """
         costs = costs_per_row(self.rows, self.seconds)
         begin = self.rows.index(self.best_rows())
+        if not begin:
+            return ()
         found: list[int] = []
         least = costs[begin]
         for rows, cost in zip(self.rows[begin + 1 :], costs[begin + 1 :], strict=True):
@@ -62,6 +67,10 @@ class LatencyProfile:
                 found.append(rows)
             least = min(least, cost)
         return tuple(found)
+
+    def most_rows(self) -> int:
+        """The largest batch that calls are put together to."""
+        return (self.best_rows(), *self.queue_rows())[-1]
 
     def rows_within(self, budget: float) -> int:
         """The largest measured batch that takes at most ``budget`` seconds, smaller ones too; 0 where there is none."""

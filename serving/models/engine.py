@@ -149,8 +149,7 @@ class Session:
         if profile is None:
             return
         self.batch_rows = profile.best_rows()
-        # A model that is run row by row gains next to nothing in a queue, either.
-        self.queue_rows = profile.queue_rows() if self.batch_rows > 1 else ()
+        self.queue_rows = profile.queue_rows()
         if self.inline_elements >= 0:
             inline_rows = profile.rows_within(inline_budget)
             self.inline_elements = max(self.inline_elements, inline_rows * batching.elements)

@@ -41,6 +41,13 @@ def test_times_are_borne_out_by_a_run_of_the_largest_batch() -> None:
     assert session.ran == [8]
 
 
+def test_batches_that_were_measured_and_will_not_be_made_are_not_tried() -> None:
+    session = TimedSession(4e-3, 4e-3)
+    said = Batching(LatencyProfile((1, 8, 128), (1e-3, 4e-3, 1.0)), "", 64)
+    assert is_borne_out(session, said, {})
+    assert session.ran == [8]
+
+
 def test_the_first_run_may_be_slow_since_it_makes_room() -> None:
     assert is_borne_out(TimedSession(1.0, 5e-3), SAID, {})
 

@@ -11,7 +11,8 @@ def test_times_between_measured_sizes_lie_on_a_line_and_beyond_them_in_proportio
 
 
 def test_a_model_that_gains_nothing_runs_rows_one_by_one() -> None:
-    assert LatencyProfile((1, 2, 4), (0.01, 0.02, 0.04)).best_rows() == 1
+    profile = LatencyProfile((1, 2, 4), (0.01, 0.02, 0.04))
+    assert (profile.best_rows(), profile.queue_rows(), profile.most_rows()) == (1, (), 1)
 
 
 def test_a_model_that_takes_the_same_for_all_sizes_gets_the_largest_batch() -> None:
@@ -24,7 +25,7 @@ def test_a_small_gain_is_not_worth_a_larger_batch() -> None:
 
 def test_a_queue_is_worth_larger_batches_that_are_as_good() -> None:
     profile = LatencyProfile((1, 2, 4, 8, 16), (0.100, 0.160, 0.314, 0.627, 1.230))
-    assert (profile.best_rows(), profile.queue_rows()) == (2, (4, 8, 16))
+    assert (profile.best_rows(), profile.queue_rows(), profile.most_rows()) == (2, (4, 8, 16), 16)
 
 
 def test_a_batch_that_empties_a_queue_more_slowly_than_a_smaller_one_is_left_out() -> None:
