@@ -65,10 +65,10 @@ _ALL = (
 ARMS: Mapping[str, Arm] = MappingProxyType({arm.name: arm for arm in _ALL})
 """All arms by name. All but ``fair`` and ``utility-plain-slices`` have the same long slices."""
 
-CORE = ("fair", "fair-slices", "utility", "utility-history", "fifo")
+CORE = ("fair", "fair-slices", "utility", "utility-history", "fifo", "srpt-oracle")
 """Run in most blocks."""
 
-WIDE = (*CORE, "tradl", "las", "slaq", "flowcon", "srpt-oracle")
+WIDE = (*CORE, "tradl", "las", "slaq", "flowcon")
 """Run where everything is to be compared."""
 
 TWO_NODES = ("fair", "fair-slices", "specon", "utility")

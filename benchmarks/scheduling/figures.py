@@ -117,7 +117,9 @@ def _common_bars(outcomes: Sequence[RunOutcome], figures: Json) -> list[Bar]:
         if gains["makespan"] is not None
     ]
     served = figures["served"]["quality"]
-    best = max((quality for arm, quality in served.items() if arm not in OURS), default=None)
+    # Who knows the future is nobody to be ahead of.
+    others = [quality for arm, quality in served.items() if arm not in OURS and not ARMS[arm].knows_future]
+    best = max(others, default=None)
     ours = max((served[arm] for arm in OURS if arm in served), default=None)
     ahead = None if best is None or ours is None else (ours / best - 1.0) * 100.0
     moving = figures["gains_two_nodes"]

@@ -28,10 +28,10 @@ ARMS_OF: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "at-once": WIDE,
         "random": CORE,
         "ten": CORE,
-        "mixed": ("fair", "utility", "utility-history", "fifo", "dqoes"),
+        "mixed": (*CORE, "dqoes"),
         "two-nodes": TWO_NODES,
-        "fixed": ("fair", "fair-slices", "utility", "utility-history", "flowcon"),
-        "fifteen": ("fair", "fair-slices", "utility"),
+        "fixed": (*CORE, "flowcon"),
+        "fifteen": CORE,
         "small": QUICK,
     }
 )

@@ -20,7 +20,7 @@ FIRST = {"fair": 4.0, "fair-slices": 3.6, "fifo": 2.2, "utility": 2.0, "utility-
 
 
 def runs_of(repetitions: int = 3) -> list[RunOutcome]:
-    quality = {"fair": 0.4, "fifo": 0.5, "utility": 0.6}
+    quality = {"fair": 0.4, "fifo": 0.5, "utility": 0.6, "srpt-oracle": 0.7}
     runs = []
     for repetition in range(repetitions):
         for arm, at in FIRST.items():
