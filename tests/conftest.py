@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 import threading
 from collections.abc import AsyncIterator
@@ -13,6 +14,10 @@ from hypothesis import settings
 # No test depends on speed: the machine may be busy with anything.
 settings.register_profile("tiercel", deadline=None)
 settings.load_profile("tiercel")
+
+# What a shell started in the background ignores Ctrl-C, and hands that down to the programs that are tested with it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Just before the time-out of pyproject.toml, which only shows that the event loop was waiting, but not for what.
 TELL_AFTER_SECONDS = 110.0
