@@ -342,7 +342,7 @@ async def test_what_a_turn_takes_is_what_its_batches_take() -> None:
     plus = Plus(Stage(100, 100_000))
     plus.session.inline_elements = 8
     # Twice the largest batch would take too long as one run; it is two, and those do not.
-    plus.session.batching = Batching(LatencyProfile((1, 8, 16), (0.0001, 0.0004, 0.002)))
+    plus.session.batching = Batching(LatencyProfile((1, 8, 16), (0.0002, 0.0008, 0.004)))
     many = [plus.ask(value) for value in range(16)]
     await asyncio.sleep(0)
     assert all(call.result.done() for call in many)
