@@ -30,7 +30,8 @@ _logger = logging.getLogger(__name__)
 # A model with a cap may keep this fraction of all room, so that what it is made to wait with takes none from others.
 _OWN_ROOM = 4
 # Small calls of one turn that take no longer together run where they are: to hand them over costs more than the
-# others lose, who wait about as long for the turn's reading and writing anyway. On a slow core 64 of LeNet's take 1.1 ms.
+# others lose, who wait about as long for the turn's reading and writing anyway.
+# 64 of LeNet's take 1.1 ms on a slow core.
 _SHORT_SECONDS = 2e-3
 # Batches that take at most so many seconds are handed over before a worker is free. For longer ones a turn of the event
 # loop is nothing, and what they were made of could not be changed any more.
