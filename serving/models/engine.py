@@ -150,8 +150,8 @@ class Session:
             return
         self.batch_rows = profile.best_rows()
         self.queue_rows = profile.queue_rows()
-        if self.inline_elements >= 0:
-            inline_rows = profile.rows_within(inline_budget)
+        # Also where the few runs of the warm-up were slower than that by chance.
+        if inline_rows := profile.rows_within(inline_budget):
             self.inline_elements = max(self.inline_elements, inline_rows * batching.elements)
 
     def heed(self, settings: ModelSettings) -> None:

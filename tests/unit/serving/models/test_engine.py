@@ -9,6 +9,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from tests.support import onnx_models
+from tiercel.serving.batching.measure import Batching
+from tiercel.serving.batching.profile import LatencyProfile
 from tiercel.serving.errors import ArtefactRefusedError, InferenceFailedError, InvalidRequestError
 from tiercel.serving.execution.providers import Provider
 from tiercel.serving.execution.sessions import Opened, open_on_cpu
@@ -38,6 +40,14 @@ def test_inline_elements_grow_with_what_is_left_of_the_budget() -> None:
     assert engine.WarmUp(101e-6, 64).inline_elements(100e-6) == -1
     assert engine.WarmUp(None, 0).inline_elements(100e-6) == -1
     assert engine.WarmUp(1e-9, 64).inline_elements(100e-6) == 64 * 64
+
+
+@pytest.mark.parametrize(("budget", "inline"), [(100e-6, 2 * 64), (20e-6, -1), (0.0, -1)])
+def test_a_warm_up_that_was_slow_by_chance_keeps_no_small_model_off_the_event_loop(budget: float, inline: int) -> None:
+    session = engine.Session(onnx_models.mlp((64, 128, 10)))
+    session.inline_elements = engine.WarmUp(150e-6, 64).inline_elements(budget)
+    session.batch_by(Batching(LatencyProfile((1, 2, 4), (30e-6, 50e-6, 110e-6)), elements=64), budget)
+    assert session.inline_elements == inline
 
 
 def test_a_model_that_fails_on_zeros_is_still_built() -> None:
