@@ -47,7 +47,11 @@ def test_one_measurement_that_was_disturbed_does_not_end_the_search() -> None:
     assert pays_to_go_on((1,), (0.01,))
     assert pays_to_go_on((1, 2), (0.01, 0.03))
     assert pays_to_go_on((1, 2, 4), (0.01, 0.03, 0.02))
-    assert not pays_to_go_on((1, 2, 4), (0.01, 0.02, 0.04))
+    assert not pays_to_go_on((1, 2, 4, 8), (0.01, 0.02, 0.04, 0.08))
+
+
+def test_the_search_goes_on_where_gains_come_slowly() -> None:
+    assert pays_to_go_on((1, 2, 4, 8), (8.21e-3, 16.9e-3, 32.8e-3, 62.3e-3))
 
 
 @pytest.mark.parametrize(("rows", "seconds"), [((), ()), ((1, 2), (1.0,)), ((2, 1), (1.0, 1.0)), ((1, 1), (1.0, 1.0))])
