@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.random import Generator, default_rng
-
 from tiercel.serving.batching.profile import HAND_OVER_SECONDS, LatencyProfile, pays_to_go_on
+from tiercel.serving.batching.trial import Trial
 from tiercel.serving.errors import ServingError
 
 if TYPE_CHECKING:
     from tiercel.serving.models.engine import Session
-    from tiercel.serving.tensors import Array, TensorSpec
+    from tiercel.serving.tensors import Array
 
-# So that a model of 5 ms a row is tried in batches of up to 16. None is found to pay that takes longer than half of it,
-# which bounds how long other models' calls may have to wait for a worker.
-_MEASURE_SECONDS = 0.25
+# So that a model of 8 ms a row is tried in batches of up to 16, more than once each: of single runs it is chance which
+# size looks best.
+_MEASURE_SECONDS = 0.6
 MEASURE_WALL_SECONDS = 1.0
 """After so long larger batches are not tried, whatever CPU there was."""
-_RUNS_PER_SIZE = 5
+# No batch takes longer that is larger than one row: other models' calls may have to wait so long for a worker.
+_LONGEST_BATCH_SECONDS = 0.15
+_RUNS_PER_SIZE, _LEAST_RUNS_PER_SIZE = 5, 2
 # The first two runs of a size make room for what is in between, which takes up to a tenth longer: as much as a larger
 # batch may save.
-_SECONDS_PER_SIZE = 0.015
+_SECONDS_PER_SIZE = 0.03
 # What another process measured may be off by this much: it had caches of its own.
 _MOST_OVER = 3.0
-_MAX_ELEMENTS = 4 * 1024**2
-# Other sizes are computed by other kernels, which add up in another order.
-_RELATIVE, _ABSOLUTE = 1e-2, 1e-4
+# A version that takes a third more or less than the one before it is another model.
+_ALIKE = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,35 +55,32 @@ def measured_batching(session: Session, shapes: Mapping[str, Sequence[int]], max
         return Batching(None, f"it could not be tried: {error.message}")
 
 
-def tried_batching(session: Session, shapes: Mapping[str, Sequence[int]], max_rows: int) -> Batching:
+def tried_batching(
+    session: Session, shapes: Mapping[str, Sequence[int]], max_rows: int, known: Batching | None = None
+) -> Batching:
     """Whether calls of this model may run together, and how long batches take.
 
-    Rows must not influence each other: two different rows must give the same alone, together, and in another order.
-    Takes up to about a quarter of a second of CPU, or a few runs of a model that is slower than that.
+    Rows must not influence each other, see :meth:`.Trial.why_mixed_up`. Takes up to about half a second of CPU, or a
+    few runs of a model that is slower than that; less where what is known is only confirmed.
 
     Args:
         session: The model, warm.
         shapes: Shapes by input that are known to work; others are made up.
         max_rows: The largest batch that is of interest.
+        known: What was found of the version before; it is found again if runs of one row, and of the largest batch
+            that would be made, take about as long.
 
     Raises:
         InvalidRequestError: The model does not take the rows that were made up.
         InferenceFailedError: The model failed.
     """
-    reason = _why_not(session, max_rows)
+    trial = Trial(session, shapes)
+    reason = trial.why_not(max_rows) or trial.why_mixed_up()
     if reason:
         return Batching(None, reason)
-    row_shapes = {name: _row_shape(spec, shapes) for name, spec in session.inputs.items()}
-    elements = sum(math.prod(shape) for shape in row_shapes.values())
-    if elements > _MAX_ELEMENTS:
-        return Batching(None, "a row is too large to try it")
-    random = default_rng(0)
-    first, second = (_row(session.inputs, row_shapes, random) for _ in range(2))
-    reason = _mixed_up(session, first, second)
-    if reason:
-        return Batching(None, reason)
-    profile = _profile(session, first, max(1, min(max_rows, _MAX_ELEMENTS // max(1, elements))))
-    return Batching(profile, "", elements)
+    if known is not None and _is_as_known(trial, known, max_rows):
+        return known
+    return Batching(_profile(trial, trial.most_rows(max_rows)), "", trial.elements)
 
 
 def is_borne_out(session: Session, said: Batching, shapes: Mapping[str, Sequence[int]]) -> bool:
@@ -101,109 +96,52 @@ def is_borne_out(session: Session, said: Batching, shapes: Mapping[str, Sequence
     profile = said.profile
     if profile is None:
         return True
-    row_shapes = {name: _row_shape(spec, shapes) for name, spec in session.inputs.items()}
-    elements = sum(math.prod(shape) for shape in row_shapes.values())
+    trial = Trial(session, shapes)
     rows = profile.most_rows()
-    if _why_not(session, profile.rows[-1]) or elements != said.elements:
+    if trial.why_not(profile.rows[-1]) or trial.elements != said.elements or rows > trial.most_rows(rows):
         return False
-    if rows * elements > max(_MAX_ELEMENTS, elements):
-        return False
-    row = _row(session.inputs, row_shapes, default_rng(0))
-    feeds = {name: np.repeat(value, rows, axis=0) for name, value in row.items()}
     bound = _MOST_OVER * profile.estimate(rows) + HAND_OVER_SECONDS
     try:
-        return any(_seconds_of_run(session, feeds) <= bound for _ in range(2))  # the first one makes room
+        batch = trial.batch(rows)
+        return any(trial.seconds(batch) <= bound for _ in range(2))  # the first one makes room
     except ServingError:
         return False
 
 
-def _why_not(session: Session, max_rows: int) -> str:
-    if max_rows <= 1:
-        return "batches are switched off, or the time this model takes depends on values"
-    if not session.inputs:
-        return "the model has no inputs"
-    for kind, specs in (("input", session.inputs), ("output", session.outputs)):
-        for spec in specs.values():
-            if not spec.shape or spec.shape[0] != -1:
-                return f"the first axis of {kind} '{spec.name}' is not free"
-    return ""
-
-
-def _row_shape(spec: TensorSpec, shapes: Mapping[str, Sequence[int]]) -> tuple[int, ...]:
-    known = tuple(shapes.get(spec.name) or (1 if size < 0 else size for size in spec.shape))
-    return (1, *known[1:])
-
-
-def _row(
-    inputs: Mapping[str, TensorSpec], shapes: Mapping[str, tuple[int, ...]], random: Generator
-) -> dict[str, Array]:
-    """One row of every input: small numbers that most models can make sense of, indices among them."""
-    row: dict[str, Array] = {}
-    for name, spec in inputs.items():
-        dtype = spec.data_type.dtype
-        if dtype.kind == "f":
-            row[name] = random.standard_normal(shapes[name]).astype(dtype)
-        elif dtype.kind == "O":
-            row[name] = np.array(random.choice(["a", "b"], shapes[name]).tolist(), np.object_)
-        else:
-            row[name] = random.integers(0, 2, shapes[name]).astype(dtype)
-    return row
-
-
-def _mixed_up(session: Session, first: Mapping[str, Array], second: Mapping[str, Array]) -> str:
-    """Why rows do not stay apart; empty if they do."""
-    names = session.output_names
-    alone = [session.run(names, row) for row in (first, second)]
-    for order in ((0, 1), (1, 0, 0)):
-        rows = [(first, second)[index] for index in order]
-        together = session.run(names, {name: np.concatenate([row[name] for row in rows]) for name in first})
-        for position, name in enumerate(names):
-            output = together[position]
-            if not output.ndim or len(output) != len(order) or any(len(each[position]) != 1 for each in alone):
-                return f"output '{name}' has not a row for each row of the inputs"
-            for place, index in enumerate(order):
-                if not _alike(output[place], alone[index][position][0]):
-                    return f"a row of output '{name}' depends on the other rows of the batch"
-    return ""
-
-
-def _alike(one: Array, other: Array) -> bool:
-    if np.shape(one) != np.shape(other):
+def _is_as_known(trial: Trial, known: Batching, max_rows: int) -> bool:
+    profile = known.profile
+    if profile is None or known.elements != trial.elements or profile.rows[-1] > trial.most_rows(max_rows):
         return False
-    if np.asarray(one).dtype.kind == "f":
-        scale = float(np.max(np.abs(other), initial=0.0, where=np.isfinite(other)))
-        return bool(np.allclose(one, other, rtol=_RELATIVE, atol=_ABSOLUTE * max(scale, 1e-30), equal_nan=True))
-    return bool(np.array_equal(one, other))
+    for rows in sorted({1, profile.most_rows()}):
+        seconds = profile.estimate(rows)
+        if not seconds / _ALIKE <= _fastest(trial, trial.batch(rows), seconds * _ALIKE) <= seconds * _ALIKE:
+            return False
+    return True
 
 
-def _profile(session: Session, row: Mapping[str, Array], max_rows: int) -> LatencyProfile:
-    clock = session.busy_clock
+def _profile(trial: Trial, max_rows: int) -> LatencyProfile:
+    clock = trial.session.busy_clock
     give_up, give_up_anyway = clock() + _MEASURE_SECONDS, time.perf_counter() + MEASURE_WALL_SECONDS
     sizes: list[int] = []
     seconds: list[float] = []
     size = 1
     while True:
         sizes.append(size)
-        seconds.append(_fastest(session, {name: np.repeat(value, size, axis=0) for name, value in row.items()}, clock))
-        over = clock() + 2 * seconds[-1] > give_up or time.perf_counter() > give_up_anyway
-        if size >= max_rows or over or not pays_to_go_on(sizes, seconds):
+        seconds.append(_fastest(trial, trial.batch(size)))
+        next_seconds = 2 * seconds[-1]
+        over = clock() + _LEAST_RUNS_PER_SIZE * next_seconds > give_up or time.perf_counter() > give_up_anyway
+        if size >= max_rows or over or next_seconds > _LONGEST_BATCH_SECONDS or not pays_to_go_on(sizes, seconds):
             return LatencyProfile(tuple(sizes), tuple(seconds))
         size = min(2 * size, max_rows)
 
 
-def _fastest(session: Session, feeds: Mapping[str, Array], clock: Callable[[], float]) -> float:
-    """Seconds of the fastest of a few runs."""
+def _fastest(trial: Trial, batch: Mapping[str, Array], fast_enough: float = 0.0) -> float:
+    """Seconds of the fastest of a few runs; none follows one that is fast enough."""
+    clock = trial.session.busy_clock
     best = float("inf")
     enough = clock() + _SECONDS_PER_SIZE
-    for _ in range(_RUNS_PER_SIZE):
-        best = min(best, _seconds_of_run(session, feeds))
-        if clock() > enough:
+    for run in range(1, _RUNS_PER_SIZE + 1):
+        best = min(best, trial.seconds(batch))
+        if best <= fast_enough or (run >= _LEAST_RUNS_PER_SIZE and clock() > enough):
             break
     return best
-
-
-def _seconds_of_run(session: Session, feeds: Mapping[str, Array]) -> float:
-    clock = session.busy_clock
-    begin = clock()
-    session.run(session.output_names, feeds)
-    return clock() - begin

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar, TypeVarTuple
 
+from tiercel.serving.batching.measure import Batching
 from tiercel.serving.execution.placement import MakeRoom, NoRoomError, Placement, on_the_cpu
 from tiercel.serving.execution.providers import CPU_ONLY, Order, Provider, order_for
 from tiercel.serving.models import artefact_file, engine
@@ -34,8 +35,10 @@ _BUILDS = 2
 class ArtefactVerifier(Protocol):
     """Whoever says whether an artefact is fit to be served."""
 
-    def verify(self, artefact: Artefact, model: SealedFile, batch_rows: int) -> Awaitable[Verdict]:
-        """Check it, and find out what batches of up to so many rows take, if more than 1.
+    def verify(
+        self, artefact: Artefact, model: SealedFile, batch_rows: int, known: Batching | None
+    ) -> Awaitable[Verdict]:
+        """Check it, and find out what batches of up to so many rows take, if more than 1; or confirm what is known.
 
         Raises ArtefactRefusedError.
         """
@@ -167,7 +170,9 @@ class Loader:
     async def _load(self, artefact: Artefact, order: Order, replaced: Replaced | None = None) -> engine.Session:
         found = await self._build(self._find, artefact.path, order)
         try:
-            verdict = await self._verifier.verify(artefact, found.copy, self._rows_to_try(found))
+            rows = self._rows_to_try(found)
+            known = _known_batching(replaced) if rows > 1 else None
+            verdict = await self._verifier.verify(artefact, found.copy, rows, known)
         except BaseException:
             self._discard(found.copy)
             raise
@@ -177,6 +182,7 @@ class Loader:
             session = await self._accelerated(checked, found.providers, replaced)
         else:
             session, _ = await self._build(self._session, checked, found.providers, 0)
+        await asyncio.sleep(0)  # requests that came while a step of the load kept Python's lock come first
         session.labels, session.accuracy = found.labels, found.accuracy
         session.heed(found.settings)
         if session.batching.reason and self._options.max_batch_rows > 1:
@@ -258,3 +264,10 @@ class Loader:
 
     async def _build(self, function: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._builders, function, *arguments)
+
+
+def _known_batching(replaced: Replaced | None) -> Batching | None:
+    """What was measured on the CPU of the version that is replaced."""
+    if replaced is None or replaced.session.provider.is_accelerator or replaced.session.batching.profile is None:
+        return None
+    return replaced.session.batching

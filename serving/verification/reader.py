@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from tiercel.serving.errors import ArtefactRefusedError
 from tiercel.serving.verification import checks
+from tiercel.serving.verification.verdict import read_batching
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -63,6 +64,7 @@ def _check(request: dict[str, Any], model: int) -> dict[str, Any]:
             Path(request["reference"]),
             int(request["max_reference_bytes"]),
             int(request["batch_rows"]),
+            read_batching(request["known"], int(request["batch_rows"])),
         )
     except ArtefactRefusedError as error:
         return {"refused": error.message}

@@ -50,14 +50,20 @@ def read_verdict(answer: Mapping[str, Any], batch_rows: int) -> Verdict:
         raise ValueError("it is no verdict")
     if type(shapes) is not dict or not all(_is_shape(shape) for shape in shapes.values()):
         raise ValueError("it is no verdict")
-    return Verdict(shapes, has_loop, weight_bytes, _batching(answer.get("batching"), batch_rows))
+    return Verdict(shapes, has_loop, weight_bytes, read_batching(answer.get("batching"), batch_rows))
 
 
 def _is_shape(said: Any) -> bool:
     return type(said) is list and all(type(size) is int and size >= 0 for size in said)
 
 
-def _batching(said: Any, batch_rows: int) -> Batching | None:
+def read_batching(said: Any, batch_rows: int) -> Batching | None:
+    """What was found of batches; None where nothing was, or it has not the form that an honest process gives it.
+
+    Args:
+        said: As :func:`dataclasses.asdict` has it, from JSON.
+        batch_rows: The largest batch that is of interest.
+    """
     try:
         profile, reason, elements = said["profile"], said["reason"], said["elements"]
         if type(reason) is not str or type(elements) is not int or elements < 0:

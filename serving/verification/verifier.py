@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import itertools
 import json
 import logging
@@ -14,6 +15,7 @@ from asyncio.subprocess import DEVNULL, Process
 from dataclasses import dataclass, field
 from typing import Any
 
+from tiercel.serving.batching.measure import Batching
 from tiercel.serving.errors import ArtefactRefusedError, NotReadyError
 from tiercel.serving.models.artefact_file import SealedFile
 from tiercel.serving.models.repository import Artefact
@@ -111,20 +113,23 @@ class Verifier:
         if worker is not None:
             await _end(worker)
 
-    async def verify(self, artefact: Artefact, model: SealedFile, batch_rows: int = 1) -> Verdict:
+    async def verify(
+        self, artefact: Artefact, model: SealedFile, batch_rows: int = 1, known: Batching | None = None
+    ) -> Verdict:
         """Check an artefact.
 
         Args:
             artefact: Where it lies, for its reference.
             model: Its ONNX file.
             batch_rows: The largest batch of which to find out how long it takes; 1 for none.
+            known: What was found of the version before it; that is only confirmed then.
 
         Raises:
             ArtefactRefusedError: It failed a check, or the process died of it.
             NotReadyError: The verifier cannot be started.
         """
         worker = await self._warm_worker()
-        answer = await self._ask(worker, artefact, model, batch_rows)
+        answer = await self._ask(worker, artefact, model, batch_rows, known)
         if answer is None:
             _logger.error("The verifier died over %s and is renewed", artefact.path)
             await self._renew(worker)
@@ -175,7 +180,9 @@ class Verifier:
                 self._worker = await self._start()
             return self._worker
 
-    async def _ask(self, worker: _Worker, artefact: Artefact, model: SealedFile, batch_rows: int) -> Answer | None:
+    async def _ask(
+        self, worker: _Worker, artefact: Artefact, model: SealedFile, batch_rows: int, known: Batching | None
+    ) -> Answer | None:
         """What the process says of an artefact; None when it died or is mute."""
         limits = self._limits
         key = next(self._keys)
@@ -186,6 +193,7 @@ class Verifier:
             "memory_bytes": limits.memory_bytes,
             "max_reference_bytes": limits.max_reference_bytes,
             "batch_rows": batch_rows,
+            "known": dataclasses.asdict(known) if known is not None else None,
         }
         future: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
         worker.waiting[key] = future

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from onnx import helper
 
 from tests.support import onnx_models
 from tests.support.until import until
+from tiercel.serving.batching.profile import LatencyProfile
 from tiercel.serving.errors import ArtefactRefusedError
 from tiercel.serving.models import repository
 from tiercel.serving.models.artefact_file import sealed_copy
@@ -216,6 +218,22 @@ async def test_what_batching_does_is_found_out_where_that_is_asked(verifier: Ver
     assert verdict.batching.profile is not None
     assert 1 < verdict.batching.profile.rows[-1] <= 16
     assert (await verify(verifier, artefact)).batching is None
+
+
+async def test_what_is_known_of_the_version_before_goes_with_the_request(verifier: Verifier, tmp_path: Path) -> None:
+    artefact = good(tmp_path)
+    found = (await verifier.verify(artefact, sealed_copy(artefact.path, 64 * MEGABYTE), 16)).batching
+    assert found is not None
+    assert found.profile is not None
+    # How long a row takes nobody can say, so each power of two from a tenth of a microsecond on is said to be known:
+    # what is confirmed comes back as it was, and anything else would be measured anew.
+    confirmed = []
+    for power in range(24):
+        known = dataclasses.replace(found, profile=LatencyProfile((1,), (1e-7 * 2**power,)))
+        answer = await verifier.verify(artefact, sealed_copy(artefact.path, 64 * MEGABYTE), 16, known)
+        confirmed.append(answer.batching == known)
+    assert any(confirmed)
+    assert not all(confirmed)
 
 
 async def test_a_verifier_that_dies_is_renewed(verifier: Verifier, tmp_path: Path) -> None:

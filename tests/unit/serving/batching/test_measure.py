@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 
 from tests.support import onnx_models
-from tiercel.serving.batching.measure import Batching, is_borne_out
+from tiercel.serving.batching.measure import Batching, is_borne_out, tried_batching
 from tiercel.serving.batching.profile import LatencyProfile
 from tiercel.serving.models.engine import Session, build_session
 from tiercel.serving.tensors import Array
 
+# Runs that show that rows stay apart: two alone, and together in two orders.
+APART = (0.0, 0.0, 0.0, 0.0)
 SAID = Batching(LatencyProfile((1, 8), (1e-3, 4e-3)), "", 64)
 
 
@@ -73,3 +75,46 @@ def test_a_session_believes_what_it_bears_out_and_else_measures_by_itself() -> N
     assert measured.elements == 64
     assert measured.profile is not None
     assert measured.profile.rows[:2] == (1, 2)
+
+
+def test_what_is_known_of_the_version_before_is_confirmed_by_two_runs() -> None:
+    session = TimedSession(*APART, 1.2e-3, 3.5e-3)
+    assert tried_batching(session, {}, 16, SAID) is SAID
+    assert session.ran == [1, 1, 2, 3, 1, 8]
+
+
+def test_a_run_that_is_slow_once_does_not_make_another_model() -> None:
+    assert tried_batching(TimedSession(*APART, 0.01, 1e-3, 0.02, 4e-3), {}, 16, SAID) is SAID
+
+
+@pytest.mark.parametrize(
+    ("seconds", "known", "max_rows"),
+    [
+        ((2e-3,) * 5, SAID, 16),
+        ((1e-4,), SAID, 16),
+        ((1e-3, *(7e-3,) * 5), SAID, 16),
+        ((), Batching(SAID.profile, "", 65), 16),
+        ((), SAID, 4),
+        ((), Batching(None, "it was not measured"), 16),
+        ((), None, 16),
+    ],
+    ids=["slower", "faster", "slower in batches", "other rows", "more than is wanted", "not measured", "none before"],
+)
+def test_a_model_unlike_the_version_before_is_measured_anew(
+    seconds: tuple[float, ...], known: Batching | None, max_rows: int
+) -> None:
+    session = TimedSession(*APART, *seconds, *(0.2 for _ in range(2)))
+    found = tried_batching(session, {}, max_rows, known)
+    assert found == Batching(LatencyProfile((1,), (0.2,)), "", 64)
+
+
+def test_rows_that_do_not_stay_apart_are_noticed_whatever_is_known() -> None:
+    found = tried_batching(Session(onnx_models.centred()), {}, 8, SAID)
+    assert found.profile is None
+
+
+def test_each_size_is_run_more_than_once_and_no_batch_is_long() -> None:
+    session = TimedSession(*APART, 0.05, 0.05, 0.09, 0.09)
+    found = tried_batching(session, {}, 16)
+    assert found.profile == LatencyProfile((1, 2), (0.05, 0.09))
+    assert session.ran[4:] == [1, 1, 2, 2]

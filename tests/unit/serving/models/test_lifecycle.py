@@ -12,6 +12,7 @@ import pytest
 from tests.support import onnx_models
 from tests.support.until import until
 from tiercel.serving.batching.batcher import Batcher
+from tiercel.serving.batching.measure import Batching
 from tiercel.serving.canary.plan import plan_from
 from tiercel.serving.dataplane import DataPlane, InferRequest, InputTensor
 from tiercel.serving.errors import (
@@ -47,14 +48,14 @@ class SameProcessVerifier:
         self.asked: list[int] = []
         self.running = 0
 
-    async def verify(self, artefact: Artefact, model: SealedFile, batch_rows: int) -> Verdict:
+    async def verify(self, artefact: Artefact, model: SealedFile, batch_rows: int, known: Batching | None) -> Verdict:
         self.asked.append(artefact.version)
         self.running += 1
         self.began.set()
         assert self.running == 1, "loads of one model must not overlap"
         await self.gate.wait()
         self.running -= 1
-        return verification.verify(model.path, artefact.reference, MEGABYTE, batch_rows)
+        return verification.verify(model.path, artefact.reference, MEGABYTE, batch_rows, known)
 
 
 class Bench:

@@ -15,6 +15,7 @@ from tests.support.stand_in_accelerator import StandInDevices
 from tests.support.until import until
 from tiercel.serving.accounting.metrics import Metrics, write
 from tiercel.serving.batching.batcher import Batcher
+from tiercel.serving.batching.measure import Batching
 from tiercel.serving.dataplane import DataPlane, InferRequest, InputTensor
 from tiercel.serving.errors import ArtefactRefusedError, NotReadyError
 from tiercel.serving.execution.placement import AcceleratorMemory, MemoryOptions, Placement
@@ -44,13 +45,18 @@ class SameProcessVerifier:
 
     Attributes:
         rows: The largest batch of interest, for each check.
+        known: What each check was told of the version before.
     """
 
     def __init__(self) -> None:
         self.rows: list[int] = []
+        self.known: list[Batching | None] = []
 
-    def verify(self, artefact: Artefact, model: SealedFile, batch_rows: int) -> Awaitable[Verdict]:
+    def verify(
+        self, artefact: Artefact, model: SealedFile, batch_rows: int, known: Batching | None
+    ) -> Awaitable[Verdict]:
         self.rows.append(batch_rows)
+        self.known.append(known)
 
         async def check() -> Verdict:
             return checks.verify(model.path, artefact.reference, MIB)
@@ -127,6 +133,7 @@ async def test_without_a_budget_both_are_there_for_a_while(make: Make) -> None:
     assert (bench.devices.peak, bench.devices.limits) == (2 * EACH, [0, 0, 0])
     assert bench.memory.held == EACH
     assert bench.verifier.rows == [1, 1, 1]  # what runs on the device is measured there
+    assert bench.verifier.known == [None, None, None]  # nor says what was measured there anything about the CPU
 
 
 async def test_requests_run_on_threads_and_what_the_accelerator_did_is_counted(make: Make) -> None:
