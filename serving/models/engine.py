@@ -21,10 +21,11 @@ from tiercel.serving.tensors import Array, TensorSpec
 
 Observer = Callable[[Sequence[str], Mapping[str, Array], Sequence[Array]], None]
 
+WARM_UP_RUNS = 8
+"""Runs of a model that nothing is known of."""
+FEW_WARM_UP_RUNS = 2
+"""Where it was measured before, so that they only have to make room."""
 _WARM_UP_SECONDS = 0.2
-_WARM_UP_RUNS = 8
-# Where another process has measured the same model, so that these only have to make room.
-_FEW_WARM_UP_RUNS = 2
 _WARM_UP_ELEMENTS = 4 * 1024**2
 _MAX_INLINE_FACTOR = 64
 # A thread that waits for Python's lock sleeps, and takes up to a tenth of a millisecond to wake. Who lets go of the
@@ -166,7 +167,7 @@ class Session:
         if settings.max_queue_delay:
             self.inline_elements = -1  # what waits for company is not run on the event loop
 
-    def warm_up(self, shapes: Mapping[str, Sequence[int]], runs: int = _WARM_UP_RUNS) -> WarmUp:
+    def warm_up(self, shapes: Mapping[str, Sequence[int]], runs: int = WARM_UP_RUNS) -> WarmUp:
         """Run a few times, so that no request pays for first-run allocations, and measure the fastest run."""
         feeds = synthesised(self.inputs, shapes)
         if feeds is None:
@@ -245,7 +246,7 @@ def build_session(
     if session.provider.is_accelerator:
         inline_budget = 0.0
         said = None
-    runs = _WARM_UP_RUNS if said is None else _FEW_WARM_UP_RUNS
+    runs = WARM_UP_RUNS if said is None else FEW_WARM_UP_RUNS
     session.inline_elements = session.warm_up(shapes, runs).inline_elements(inline_budget)
     _let_others_have_the_lock()
     if said is None or max_batch_rows == 1 or not is_borne_out(session, said, shapes):

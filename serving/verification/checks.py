@@ -94,7 +94,8 @@ def _batching(
     """
     begin = time.perf_counter()
     try:
-        seconds = session.warm_up(shapes).seconds
+        runs = engine.WARM_UP_RUNS if known is None else engine.FEW_WARM_UP_RUNS
+        seconds = session.warm_up(shapes, runs).seconds
         if seconds is None or (known is None and seconds > _MEASURED_SECONDS):
             return None
         found = tried_batching(session, shapes, batch_rows, known)
