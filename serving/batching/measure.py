@@ -28,7 +28,7 @@ _RUNS_PER_SIZE, _LEAST_RUNS_PER_SIZE = 5, 2
 _SECONDS_PER_SIZE = 0.03
 # What another process measured may be off by this much: it had caches of its own.
 _MOST_OVER = 3.0
-# A version that takes a third more or less than the one before it is another model.
+# A version that takes half as long again as the one before it, or a third less, is another model.
 _ALIKE = 1.5
 
 
@@ -60,7 +60,7 @@ def tried_batching(
 ) -> Batching:
     """Whether calls of this model may run together, and how long batches take.
 
-    Rows must not influence each other, see :meth:`.Trial.why_mixed_up`. Takes up to about half a second of CPU, or a
+    Rows must not influence each other, see :meth:`.Trial.why_mixed_up`. Takes up to about 0.6 seconds of CPU, or a
     few runs of a model that is slower than that; less where what is known is only confirmed.
 
     Args:

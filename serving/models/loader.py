@@ -182,7 +182,7 @@ class Loader:
             session = await self._accelerated(checked, found.providers, replaced)
         else:
             session, _ = await self._build(self._session, checked, found.providers, 0)
-        await asyncio.sleep(0)  # requests that came while a step of the load kept Python's lock come first
+            await asyncio.sleep(0)  # requests that came while a step of the load kept Python's lock come first
         session.labels, session.accuracy = found.labels, found.accuracy
         session.heed(found.settings)
         if session.batching.reason and self._options.max_batch_rows > 1:
