@@ -246,7 +246,8 @@ def build_session(
     if session.provider.is_accelerator:
         inline_budget = 0.0
         said = None
-    runs = WARM_UP_RUNS if said is None else FEW_WARM_UP_RUNS
+    # Without times only the warm-up tells whether it is fast enough for the event loop, and runs may be slow by chance.
+    runs = WARM_UP_RUNS if said is None or said.profile is None else FEW_WARM_UP_RUNS
     session.inline_elements = session.warm_up(shapes, runs).inline_elements(inline_budget)
     _let_others_have_the_lock()
     if said is None or max_batch_rows == 1 or not is_borne_out(session, said, shapes):
@@ -258,4 +259,4 @@ def build_session(
 
 def _let_others_have_the_lock() -> None:
     """Between two steps of a load, so that the event loop, if it waits for Python's lock, waits for one of them."""
-    time.sleep(_WAKE_SECONDS)
+    time.sleep(_WAKE_SECONDS)  # in a loader's thread; 0 would have the lock back before anybody is awake

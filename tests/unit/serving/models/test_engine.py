@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import time
 import weakref
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -145,3 +146,27 @@ def test_a_session_on_an_accelerator_never_runs_on_the_event_loop_and_is_measure
     assert engine.Session(onnx_models.mlp()).busy_clock is time.thread_time
     assert engine.Session(onnx_models.mlp(), 2).busy_clock is time.perf_counter
     assert engine.Session(onnx_models.mlp()).take_accelerator_seconds() == 0.0
+
+
+@pytest.mark.parametrize(
+    ("said", "runs"),
+    [
+        (None, engine.WARM_UP_RUNS),
+        (Batching(None, "the model has no inputs"), engine.WARM_UP_RUNS),
+        (Batching(LatencyProfile((1, 2), (1.0, 1.5)), "", 64), engine.FEW_WARM_UP_RUNS),
+    ],
+    ids=["nothing", "no times", "times"],
+)
+def test_a_model_is_measured_by_its_warm_up_unless_its_times_are_known(
+    said: Batching | None, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    warm_up = engine.Session.warm_up
+
+    def noted(session: engine.Session, shapes: Mapping[str, Sequence[int]], runs: int) -> engine.WarmUp:
+        asked.append(runs)
+        return warm_up(session, shapes, runs)
+
+    monkeypatch.setattr(engine.Session, "warm_up", noted)
+    engine.build_session(onnx_models.mlp(), {}, 1, 1.0, 16, said=said)
+    assert asked == [runs]
