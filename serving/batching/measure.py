@@ -113,8 +113,8 @@ def _is_as_known(trial: Trial, known: Batching, max_rows: int) -> bool:
     if profile is None or known.elements != trial.elements or profile.rows[-1] > trial.most_rows(max_rows):
         return False
     for rows in sorted({1, profile.most_rows()}):
-        seconds = profile.estimate(rows)
-        if not seconds / _ALIKE <= _fastest(trial, trial.batch(rows), seconds * _ALIKE) <= seconds * _ALIKE:
+        least, most = profile.estimate(rows) / _ALIKE, profile.estimate(rows) * _ALIKE
+        if not least <= _fastest(trial, trial.batch(rows), most) <= most:
             return False
     return True
 
