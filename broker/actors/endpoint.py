@@ -120,7 +120,7 @@ class EndpointActor(Actor[EndpointMessage]):
                     await self._step(self._deliveries[known_id], report, self._work[known_id].node_id)
             case ObjectiveSet(objective_seconds):
                 endpoint = replace(self._endpoint, objective_seconds=objective_seconds)
-                await self._journal.commit(Commit(endpoint=endpoint))
+                await self._journal.commit_or_refuse(Commit(endpoint=endpoint))
                 self._endpoint = endpoint
                 self._show_scheduler()
 

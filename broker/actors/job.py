@@ -18,6 +18,7 @@ from tiercel.broker.lifecycle import job as machine
 from tiercel.broker.lifecycle.job_events import (
     AbandonDelivery,
     Announce,
+    CancelRequested,
     DeclareRun,
     DropCheckpoint,
     JobEffect,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.peers import Peers
+    from tiercel.broker.domain.endpoints import Endpoint
     from tiercel.broker.domain.events import JobEvent
 
 # Reports that a policy sees of a job.
@@ -92,24 +94,48 @@ class JobActor(Actor[JobInput]):
             self._observe()
             return
         observation = _observation_of(before, job, message, self._clock.now())
-        await self.take_step(job, effects, observation)
+        # What is asked for from outside is refused while nothing can be written; what happened waits until it can be.
+        await self.take_step(job, effects, observation, refusable=isinstance(message, CancelRequested))
 
     async def resume(self) -> None:
-        """Continue a job that was loaded from the store."""
-        await self.take_step(*machine.resume(self._job))
+        """Continue a job that was loaded from the store.
 
-    async def take_step(self, job: Job, effects: Sequence[JobEffect], observation: Observation | None = None) -> None:
+        Raises:
+            CannotWriteError: The store takes nothing now.
+        """
+        await self.take_step(*machine.resume(self._job), refusable=True)
+
+    async def begin(self, job: Job, effects: Sequence[JobEffect], endpoint: Endpoint | None) -> None:
+        """Take the first step of a job, which makes its endpoint with it where there is none.
+
+        Raises:
+            CannotWriteError: The store takes nothing now; there is no such job.
+        """
+        await self.take_step(job, effects, endpoint=endpoint, refusable=True)
+
+    async def take_step(
+        self,
+        job: Job,
+        effects: Sequence[JobEffect],
+        observation: Observation | None = None,
+        *,
+        endpoint: Endpoint | None = None,
+        refusable: bool = False,
+    ) -> None:
         """Make a step durable, then carry out what follows from it.
 
         Args:
             job: The job after the step.
             effects: What follows.
             observation: What the step has learnt of the metric, if anything.
+            endpoint: An endpoint that is made with it, or None.
+            refusable: Whether it is not taken at all while the store takes nothing; else it waits.
         """
         changes = [effect.change for effect in effects if isinstance(effect, Announce)]
         record = self._record(job, observation)
         if job is not self._job or changes:
-            await self._journal.commit(Commit(job=job, changes=changes, run_record=record))
+            write = self._journal.commit_or_refuse if refusable else self._journal.commit
+            await write(Commit(job=job, changes=changes, run_record=record, endpoint=endpoint))
         self._job = job
         if observation is not None:
             self._observations.append(observation)

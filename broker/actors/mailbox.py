@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from tiercel.broker.domain.errors import OverloadedError, TiercelError, UnavailableError
+from tiercel.broker.domain.errors import CannotWriteError, OverloadedError, TiercelError, UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -181,6 +181,10 @@ class Actor(ABC, Generic[MessageT]):
             return False
         try:
             await self.receive(message)
+        except CannotWriteError as error:  # refused for the time being, which is no failure of the actor
+            if envelope.done is not None and not envelope.done.done():
+                envelope.done.set_exception(error)
+            return False
         except Exception as error:
             self._failed += 1
             if envelope.done is not None and not envelope.done.done():

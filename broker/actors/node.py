@@ -6,7 +6,6 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.peers import WantedDelivery, WantedRun
 from tiercel.broker.domain.events import NodeEvent
@@ -219,7 +218,7 @@ class NodeActor(Actor[NodeMessage]):
         if (node.images, node.accelerators) != (before.images, before.accelerators):
             self._show_scheduler()
         if node.accelerators != before.accelerators:
-            await self._journal.commit(Commit(news=[_event(node, self._clock.now())]))
+            self._journal.announce_nowait(_event(node, self._clock.now()))
             self._peers.reschedule("node")
 
     async def _ticked(self) -> None:
@@ -228,7 +227,7 @@ class NodeActor(Actor[NodeMessage]):
             await self._announce(life, news)
 
     async def _announce(self, life: NodeLife, news: NodeNews) -> None:
-        await self._journal.commit(Commit(news=[_event(life.node, self._clock.now())]))
+        self._journal.announce_nowait(_event(life.node, self._clock.now()))
         async with self._changed:
             self._life = life
             self._changed.notify_all()

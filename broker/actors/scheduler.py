@@ -18,6 +18,7 @@ from tiercel.broker.actors.history import History
 from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.variant_homes import with_homes
+from tiercel.broker.domain.errors import CannotWriteError
 from tiercel.broker.domain.events import Decision, EndpointShareChanged
 from tiercel.broker.domain.jobs import TierState
 from tiercel.broker.domain.shares import Share
@@ -195,8 +196,8 @@ class SchedulerActor(Actor[SchedulerMessage]):
                 pass
         if self._mailbox.empty():
             due = loop.due_trigger(self._loop, self._clock.now())
-            if due is not None:
-                await self._plan(due)
+            if due is not None and self._journal.is_writable:
+                await self._plan_or_leave_it(due)
 
     def _observe_job(self, message: JobObserved) -> None:
         reservation = self._reserved.get(message.job_id)
@@ -216,6 +217,15 @@ class SchedulerActor(Actor[SchedulerMessage]):
     def _free_move(self, job_id: str) -> None:
         if job_id in self._reserved and self._reserved[job_id].moves:
             del self._reserved[job_id]
+
+    async def _plan_or_leave_it(self, due: Trigger) -> None:
+        """Plan; while nothing can be written, all keep what they have and news are taken in all the same."""
+        before = self._policy_state
+        try:
+            await self._plan(due)
+        except CannotWriteError as error:
+            self._policy_state = before
+            logger.warning("What was planned is not carried out: %s", error.message)
 
     async def _plan(self, trigger: Trigger) -> None:
         if trigger is Trigger.INTERVAL:
@@ -295,7 +305,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
         if not assignments:
             return
         now, policy = self._clock.now(), self._policy.name
-        await self._journal.commit(
+        await self._journal.commit_or_refuse(
             Commit(decisions=[Decision(a.job_id, now, policy, trigger.value, a.node_id, a.share) for a in assignments])
         )
         for assignment in assignments:
@@ -314,7 +324,10 @@ class SchedulerActor(Actor[SchedulerMessage]):
         news = [
             EndpointShareChanged(each.view.name, each.view.tenant, now, each.view.node_id, each.share) for each in moved
         ]
-        await self._journal.commit(Commit(decisions=decisions, news=news))
+        try:
+            await self._journal.commit_or_refuse(Commit(decisions=decisions, news=news))
+        except CannotWriteError as error:  # the nodes were told already, and that is what counts
+            logger.warning("Decisions about %d endpoints are not remembered: %s", len(moved), error.message)
 
     def _reserve(self, assignment: Assignment) -> None:
         observed = self._jobs[assignment.job_id]

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.admission import check_endpoint, check_feasible, check_quota, home_of
 from tiercel.broker.actors.directory import tell, tell_latest
-from tiercel.broker.actors.endpoint import DeliveryHeard, ObjectiveSet
+from tiercel.broker.actors.endpoint import DeliveryHeard, EndpointActor, ObjectiveSet
 from tiercel.broker.actors.endpoint_book import EndpointsMeasured, load_of
 from tiercel.broker.actors.job import MAX_OBSERVATIONS, is_over, observations_of
-from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.node import NodeActor, NodeConnected, NodeTicked
 from tiercel.broker.actors.retelling import endpoint_as_it_is, job_as_it_is
 from tiercel.broker.actors.scheduler import RunsRemembered, SchedulerTicked
@@ -81,6 +80,7 @@ class System:
             InvalidSpecError: A field of the spec is wrong, or no known node could ever run it.
             QuotaExceededError: The tenant has as many active jobs as it may.
             EndpointBusyError: Somebody else's endpoint, or another active job feeds it.
+            CannotWriteError: The broker's disk takes nothing now; there is no such job.
         """
         validate_spec(spec)
         # A client that vanishes in the middle must not leave a job that is stored and that nobody looks after.
@@ -99,12 +99,15 @@ class System:
             check_endpoint(tenant, spec, endpoint, jobs)
             home = home_of(spec, endpoint, jobs)
             check_feasible(spec, [node for node in self.nodes() if node.online and home in {"", node.id}])
-            await self._open_endpoint(spec.endpoint, tenant.name, spec.endpoint_objective_seconds)
+            self._journal.check_writable()
+            opened = await self._open_endpoint(spec, tenant, actor)
             job, effects = job_machine.create(
                 secrets.token_hex(4), tenant.name, spec, self._clock.now(), idempotency_key
             )
             job_actor = self._directory.make_job(job)
-            await job_actor.take_step(job, effects)
+            await job_actor.begin(job, effects, opened)
+            if opened is not None:
+                self._directory.start_endpoint(opened)
             self._directory.start_job(job_actor)
             return job
 
@@ -133,12 +136,14 @@ class System:
         Raises:
             NotFoundError: The tenant has no such job.
             OverloadedError: Too much is going on.
+            CannotWriteError: The broker's disk takes nothing now; the job goes on.
             UnavailableError: It does not answer.
         """
         job = await self.find_job(tenant, job_id)
         actor = self._directory.jobs.get(job_id)
         if actor is None:
             return job
+        self._journal.check_writable()
         await actor.call(CancelRequested())
         return actor.job
 
@@ -287,18 +292,20 @@ class System:
     async def _run_clock(self) -> None:
         while True:
             await self._clock.sleep(TICK_SECONDS)
+            if not self._journal.is_writable:
+                # What nodes and runs say may wait for the disk: the silence is the broker's, and does not count.
+                continue
             for job in self._directory.jobs.values():
                 tell_latest(job, Ticked(), Ticked())
             for node in self._directory.nodes.values():
                 tell_latest(node, NodeTicked(), NodeTicked())
             tell_latest(self._directory.scheduler, SchedulerTicked(), SchedulerTicked())
 
-    async def _open_endpoint(self, name: str, tenant: str, objective_seconds: float | None) -> None:
-        known = self._directory.endpoints.get(name)
-        if known is not None:
-            if objective_seconds is not None and objective_seconds != known.endpoint.objective_seconds:
-                await known.call(ObjectiveSet(objective_seconds))
-            return
-        endpoint = Endpoint(name, tenant, objective_seconds=objective_seconds)
-        await self._journal.commit(Commit(endpoint=endpoint))
-        self._directory.start_endpoint(endpoint)
+    async def _open_endpoint(self, spec: JobSpec, tenant: Tenant, known: EndpointActor | None) -> Endpoint | None:
+        """Give a known endpoint the objective that a new job wants; returns one that is to be made, or None."""
+        objective = spec.endpoint_objective_seconds
+        if known is None:
+            return Endpoint(spec.endpoint, tenant.name, objective_seconds=objective)
+        if objective is not None and objective != known.endpoint.objective_seconds:
+            await known.call(ObjectiveSet(objective))
+        return None

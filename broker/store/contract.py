@@ -17,8 +17,9 @@ class Store(ABC):
     """Jobs, deliveries, endpoints, decisions and events that outlive the broker's process.
 
     An asynchronous context manager: entering opens it, leaving closes it. Every operation MUST raise
-    :class:`.UnavailableError` with a sentence for the user when the store is not open, does not answer, or holds
-    something it cannot read. What it returns MUST equal what was saved, NaN and infinities included.
+    :class:`.UnavailableError` with a sentence for the user when the store is not open or does not answer, and
+    :class:`.StoreDamagedError` when it holds something it cannot read. What it returns MUST equal what was saved, NaN
+    and infinities included.
 
     Durability: once ``save`` has returned, what it saved MUST survive the broker's process being killed. An
     implementation says what it keeps when the machine itself loses power.
@@ -30,6 +31,7 @@ class Store(ABC):
 
         Raises:
             UnavailableError: It cannot be opened, is not ours, or was written by a newer Tiercel.
+            StoreDamagedError: It is damaged.
         """
 
     @abstractmethod
@@ -54,6 +56,7 @@ class Store(ABC):
 
         Raises:
             InvalidSpecError: Another job of the tenant has the same idempotency key (field ``idempotency_key``).
+            CannotWriteError: The disk takes nothing, or another program holds the store. Nothing was saved.
             UnavailableError: The store does not answer. The call may have been carried out; repeating it is safe, but
                 for decisions, which may then be there twice.
             TiercelError: The store refuses something in the call; repeating it is of no use.
