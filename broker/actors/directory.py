@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.peers import WantedDelivery, WantedRun
     from tiercel.broker.actors.supervisor import Supervisor
     from tiercel.broker.domain.endpoints import Delivery, Endpoint
+    from tiercel.broker.domain.errors import CannotWriteError
     from tiercel.broker.domain.jobs import Job, Observation, TierStatus
     from tiercel.broker.domain.run_records import RunRecord
     from tiercel.broker.domain.shares import Share
@@ -82,6 +83,7 @@ class Directory:
         self.jobs: dict[str, JobActor] = {}
         self.endpoints: dict[str, EndpointActor] = {}
         self.nodes: dict[str, NodeActor] = {}
+        journal.on_away(self._refuse_calls)
 
     def job_of(self, run_id: str) -> JobActor | None:
         """The job of a run; None for one that is over, or that nobody knows."""
@@ -113,6 +115,12 @@ class Directory:
             self.nodes[node_id] = actor
             self._supervisor.start(actor.run(), name=actor.name)
         return actor
+
+    def _refuse_calls(self, error: CannotWriteError) -> None:
+        """What was asked of jobs and endpoints must not wait behind a step of theirs that waits for the disk."""
+        actors: list[JobActor | EndpointActor] = [*self.jobs.values(), *self.endpoints.values()]
+        for actor in actors:
+            actor.refuse_calls(error)
 
     # --- Peers --------------------------------------------------------------------------------------------------------
 

@@ -92,6 +92,7 @@ class Journal:
         self._queue: asyncio.Queue[_Pending] = asyncio.Queue(CAPACITY)
         self._grown = asyncio.Condition()
         self._away: UnavailableError | None = None
+        self._tell_away: Callable[[CannotWriteError], None] = lambda _: None
         self._failures = 0
         self._broken: StoreDamagedError | None = None
 
@@ -113,6 +114,10 @@ class Journal:
         """
         if self._away is not None:
             raise _refusal(self._away)
+
+    def on_away(self, tell: Callable[[CannotWriteError], None]) -> None:
+        """Have ``tell`` called whenever the store is found to take nothing; must not block."""
+        self._tell_away = tell
 
     async def commit(self, commit: Commit) -> None:
         """Make a change durable; waits until it is, however long the store takes nothing.
@@ -213,6 +218,7 @@ class Journal:
         waiting = [self._queue.get_nowait() for _ in range(self._queue.qsize())]
         for pending in _without_refusable(waiting, _refusal(error)):
             self._queue.put_nowait(pending)
+        self._tell_away(_refusal(error))
         await self._clock.sleep(pause)
         self._away = None
 

@@ -70,6 +70,7 @@ class Actor(ABC, Generic[MessageT]):
         self._mailbox: asyncio.Queue[_Envelope[MessageT]] = asyncio.Queue(CAPACITY)
         self._latest: dict[Hashable, MessageT] = {}
         self._room = asyncio.Semaphore(ROOM_FOR_STREAMS)
+        self._waiting_calls: set[asyncio.Future[None]] = set()
         self._finished = False
         self._handled = 0
         self._failed = 0
@@ -102,20 +103,29 @@ class Actor(ABC, Generic[MessageT]):
             raise
 
     async def call(self, message: MessageT) -> None:
-        """Leave a message and wait until it was handled.
+        """Leave a message and wait until it was handled; nobody handles it any more once that is given up.
 
         Raises:
             OverloadedError: The mailbox is full.
-            UnavailableError: It was not handled in time; it may still be.
+            UnavailableError: It was not handled in time; if it was begun with, it may still be.
             Exception: What the actor failed on.
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._put(_Envelope(message, done=done))
+        self._waiting_calls.add(done)
         try:
             async with asyncio.timeout(CALL_SECONDS):
                 await done
         except TimeoutError:
             raise UnavailableError(f"{self.name} did not answer within {CALL_SECONDS:g} s; try again later") from None
+        finally:
+            self._waiting_calls.discard(done)
+
+    def refuse_calls(self, error: TiercelError) -> None:
+        """Answer whoever waits for a message that was not begun with: it is not handled."""
+        for done in self._waiting_calls:
+            if not done.done():
+                done.set_exception(error)
 
     def finish(self) -> None:
         """Let the actor end once it has handled what is in its mailbox; what is left afterwards is dropped."""
@@ -177,7 +187,9 @@ class Actor(ABC, Generic[MessageT]):
         if envelope.took_room:
             self._room.release()
         message = self._latest.pop(envelope.key) if envelope.key is not None else envelope.message
-        if message is None:
+        if envelope.done is not None:
+            self._waiting_calls.discard(envelope.done)
+        if message is None or (envelope.done is not None and envelope.done.done()):
             return False
         try:
             await self.receive(message)

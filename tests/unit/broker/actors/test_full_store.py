@@ -103,7 +103,7 @@ async def test_a_node_and_its_runs_are_not_held_for_silent_while_the_store_is_fu
     store.full = True
     waiting = asyncio.ensure_future(actors.report(job.run_id, 0.5))
     await until(lambda: not actors.journal.is_writable)
-    for _ in range(round(200 / TICK_SECONDS)):
+    for _ in range(round(40 / TICK_SECONDS)):
         actors.clock.advance(TICK_SECONDS)
         await until(lambda: actors.clock.wakes_within(TICK_SECONDS))
     assert actor.node.online
@@ -121,3 +121,24 @@ async def test_the_scheduler_goes_on_when_there_is_room(actors: Actors, store: F
     await make_room(actors, store)
     await actors.pass_time(2 * TICK_SECONDS)
     assert (await actors.job(job.id)).state is JobState.STARTING
+
+
+async def test_what_was_asked_behind_a_step_that_waits_for_the_disk_is_refused_and_not_done_later(
+    actors: Actors, store: FullStore
+) -> None:
+    await actors.connect()
+    job = await running(actors)
+    store.full = True
+    waiting = asyncio.ensure_future(actors.system.deliver_to_job(job.run_id, _report(job.run_id, actors)))
+    cancelling = asyncio.ensure_future(actors.system.cancel("alice", job.id))
+    async with asyncio.timeout(20):
+        with pytest.raises(CannotWriteError, match="nothing was changed"):
+            await cancelling
+        await waiting
+    await make_room(actors, store)
+    assert (await actors.job(job.id)).epoch == 1
+    assert (await actors.job(job.id)).state is JobState.RUNNING
+
+
+def _report(run_id: str, actors: Actors) -> Reported:
+    return Reported(run_id, 1, 1, {"accuracy": 0.1}, actors.clock.now(), 1.0)

@@ -129,7 +129,7 @@ async def pass_pause(clock: ManualClock, seconds: float) -> None:
 async def test_a_store_that_takes_nothing_is_tried_for_ever_with_bounded_pauses(store: FailingStore) -> None:
     clock = ManualClock()
     journal = Journal(store, clock, 0)
-    store.away = 300
+    store.away = 30
     async with running(journal):
         commit = asyncio.ensure_future(journal.commit(Commit(job=job("a"), changes=[CHANGE])))
         for attempt in range(store.away):
