@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from tiercel.broker.store.contract import Store
 
 TICK_SECONDS = 0.5
+# That are read from the store together.
+JOBS_AT_A_TIME = 500
 
 
 class System:
@@ -123,12 +125,22 @@ class System:
             raise NotFoundError(f"job_id: there is no job {job_id!r}; 'tiercel ls' lists yours", field="job_id")
         return job
 
-    async def jobs_of(self, tenant: str, *, active_only: bool) -> Sequence[Job]:
-        """The tenant's jobs, oldest first."""
-        known = {job.id: job for job in await self._store.load_jobs(active_only=active_only) if job.tenant == tenant}
-        known.update({a.job.id: a.job for a in self._directory.jobs.values() if a.job.tenant == tenant})
-        jobs = [job for job in known.values() if not (active_only and job.state.is_final)]
-        return sorted(jobs, key=lambda job: (job.submitted_at, job.id))
+    async def jobs_of(
+        self,
+        tenant: str,
+        *,
+        active_only: bool,
+        after: tuple[float, str] | None = None,
+        newest_first: bool = False,
+        limit: int = JOBS_AT_A_TIME,
+    ) -> Sequence[Job]:
+        """A page of the tenant's jobs; see :meth:`~tiercel.broker.store.contract.Store.list_jobs`."""
+        found = await self._store.list_jobs(
+            tenant=tenant, active_only=active_only, after=after, newest_first=newest_first, limit=limit
+        )
+        # What is measured all the time is stored only with the job's next step.
+        actors = self._directory.jobs
+        return [actors[job.id].job if job.id in actors else job for job in found]
 
     async def cancel(self, tenant: str, job_id: str) -> Job:
         """Ask a job to stop; returns it as it is once it has heard.
@@ -269,9 +281,7 @@ class System:
             self._directory.start_endpoint(endpoint, own)
             for news in endpoint_as_it_is(endpoint, self._clock.now()):
                 self._journal.announce_nowait(news)
-        for job in await self._store.load_jobs():
-            if is_over(job):
-                continue
+        for job in await self._unfinished_jobs():
             progress = await self._store.load_progress(job.id, limit=MAX_OBSERVATIONS)
             actor = self._directory.make_job(job, observations_of(progress))
             self._directory.jobs[job.id] = actor
@@ -288,6 +298,16 @@ class System:
             await endpoint_actor.wait_idle()
         for node_actor in list(self._directory.nodes.values()):
             await node_actor.wait_idle()
+
+    async def _unfinished_jobs(self) -> list[Job]:
+        """What there is left to do, found without holding more than a page of what is over, nor its scripts."""
+        found: list[Job] = []
+        after: tuple[float, str] | None = None
+        while page := await self._store.list_jobs(after=after, limit=JOBS_AT_A_TIME):
+            known = [await self._store.get_job(job.id) for job in page if not is_over(job)]
+            found.extend(job for job in known if job is not None)
+            after = (page[-1].submitted_at, page[-1].id)
+        return found
 
     async def _run_clock(self) -> None:
         while True:

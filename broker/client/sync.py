@@ -78,9 +78,9 @@ class SyncClient:
         """See :meth:`Client.get_job`."""
         return self._run(self._client.get_job(job_id))
 
-    def list_jobs(self, *, active_only: bool = False) -> tuple[JobInfo, ...]:
+    def list_jobs(self, *, active_only: bool = False, limit: int | None = None) -> tuple[JobInfo, ...]:
         """See :meth:`Client.list_jobs`."""
-        return self._run(self._client.list_jobs(active_only=active_only))
+        return self._run(self._client.list_jobs(active_only=active_only, limit=limit))
 
     def cancel_job(self, job_id: str) -> JobInfo:
         """See :meth:`Client.cancel_job`."""

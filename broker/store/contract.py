@@ -68,6 +68,26 @@ class Store(ABC):
         """All jobs by submission (time, then id), or only those that have not finished."""
 
     @abstractmethod
+    async def list_jobs(
+        self,
+        *,
+        tenant: str | None = None,
+        active_only: bool = False,
+        after: tuple[float, str] | None = None,
+        newest_first: bool = False,
+        limit: int = 500,
+    ) -> list[Job]:
+        """Jobs by submission (time, then id), their scripts without content, which MUST NOT be read.
+
+        Args:
+            tenant: Only this one's.
+            active_only: Only those that have not finished.
+            after: Only what comes behind a job with this time of submission and id.
+            newest_first: The other way round.
+            limit: At most so many.
+        """
+
+    @abstractmethod
     async def get_job(self, job_id: str) -> Job | None:
         """The job, or None."""
 

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import URL, Connection, Delete, Select, Table, delete, event, func, make_url, select
+from sqlalchemy import URL, Connection, Delete, Select, Table, delete, event, func, make_url, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
@@ -143,6 +143,27 @@ class SqlStore(Store):
         """All jobs by submission, or only those that have not finished."""
         query = _JOBS.order_by(tables.jobs.c.submitted_at, tables.jobs.c.id)
         return await self._load_jobs(query.where(tables.jobs.c.state.not_in(_FINAL)) if active_only else query)
+
+    async def list_jobs(
+        self,
+        *,
+        tenant: str | None = None,
+        active_only: bool = False,
+        after: tuple[float, str] | None = None,
+        newest_first: bool = False,
+        limit: int = 500,
+    ) -> list[Job]:
+        """Jobs by submission, a page at a time, without their scripts' content."""
+        columns = tables.jobs.c
+        place = (columns.submitted_at, columns.id)
+        query = select(columns.content).order_by(*(c.desc() for c in place) if newest_first else place).limit(limit)
+        if tenant is not None:
+            query = query.where(columns.tenant == tenant)
+        if active_only:
+            query = query.where(columns.state.not_in(_FINAL))
+        if after is not None:
+            query = query.where(tuple_(*place) < after if newest_first else tuple_(*place) > after)
+        return await self._load(Job, query)
 
     async def get_job(self, job_id: str) -> Job | None:
         """The job, or None."""

@@ -147,6 +147,14 @@ def share_changed(sequence: int, weight: float, job_id: str = "j1") -> jobs_pb2.
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
+def listed(request: jobs_pb2.ListJobsRequest, jobs: list[jobs_pb2.Job]) -> jobs_pb2.ListJobsResponse:
+    """A page of jobs, two of them at most; the token is how many came before."""
+    first = int(request.page_token or 0)
+    jobs = jobs[::-1] if request.newest_first else jobs
+    end = first + min(request.page_size or 2, 2)
+    return jobs_pb2.ListJobsResponse(jobs=jobs[first:end], next_page_token=str(end) if end < len(jobs) else "")
+
+
 class ScriptedJobs(jobs_pb2_grpc.JobsServiceServicer):
     """The service; streams end with the script, unless the job watched is not final: then they stay open."""
 
@@ -168,7 +176,7 @@ class ScriptedJobs(jobs_pb2_grpc.JobsServiceServicer):
     async def ListJobs(self, request: jobs_pb2.ListJobsRequest, context: Context) -> jobs_pb2.ListJobsResponse:
         await self._enter("ListJobs", context)
         jobs = [job for job in self.script.jobs.values() if not (request.active_only and job.state in FINAL)]
-        return jobs_pb2.ListJobsResponse(jobs=jobs)
+        return listed(request, jobs)
 
     async def CancelJob(self, request: jobs_pb2.CancelJobRequest, context: Context) -> jobs_pb2.CancelJobResponse:
         await self._enter("CancelJob", context)

@@ -37,6 +37,7 @@ class JobsServiceStub:
     """Creates a job. The same idempotency key of the same tenant returns the job that exists already."""
     GetJob: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.GetJobRequest, _jobs_pb2.GetJobResponse]
     ListJobs: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.ListJobsRequest, _jobs_pb2.ListJobsResponse]
+    """The tenant's jobs by submission, a page at a time."""
     CancelJob: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.CancelJobRequest, _jobs_pb2.CancelJobResponse]
     """Stops a job. Versions that it delivered keep serving. Cancelling a finished job changes nothing."""
     WatchJobs: _grpc.UnaryStreamMultiCallable[_jobs_pb2.WatchJobsRequest, _jobs_pb2.WatchJobsResponse]
@@ -57,6 +58,7 @@ class JobsServiceAsyncStub(JobsServiceStub):
     """Creates a job. The same idempotency key of the same tenant returns the job that exists already."""
     GetJob: _aio.UnaryUnaryMultiCallable[_jobs_pb2.GetJobRequest, _jobs_pb2.GetJobResponse]  # type: ignore[assignment]
     ListJobs: _aio.UnaryUnaryMultiCallable[_jobs_pb2.ListJobsRequest, _jobs_pb2.ListJobsResponse]  # type: ignore[assignment]
+    """The tenant's jobs by submission, a page at a time."""
     CancelJob: _aio.UnaryUnaryMultiCallable[_jobs_pb2.CancelJobRequest, _jobs_pb2.CancelJobResponse]  # type: ignore[assignment]
     """Stops a job. Versions that it delivered keep serving. Cancelling a finished job changes nothing."""
     WatchJobs: _aio.UnaryStreamMultiCallable[_jobs_pb2.WatchJobsRequest, _jobs_pb2.WatchJobsResponse]  # type: ignore[assignment]
@@ -91,7 +93,8 @@ class JobsServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _jobs_pb2.ListJobsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_jobs_pb2.ListJobsResponse, _abc.Awaitable[_jobs_pb2.ListJobsResponse]]: ...
+    ) -> _typing.Union[_jobs_pb2.ListJobsResponse, _abc.Awaitable[_jobs_pb2.ListJobsResponse]]:
+        """The tenant's jobs by submission, a page at a time."""
 
     @_abc_1.abstractmethod
     def CancelJob(
