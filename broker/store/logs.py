@@ -37,7 +37,7 @@ class RunLogs:
     """
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._folder = folder
         self._grown = asyncio.Condition()
         # Runs of which the disk did not take something: at most those that were heard of meanwhile.

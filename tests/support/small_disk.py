@@ -12,10 +12,11 @@ import pytest
 
 
 @contextlib.contextmanager
-def small_disk(folder: Path, size_bytes: int) -> Iterator[Path]:
+def small_disk(folder: Path, size_bytes: int, *options: str) -> Iterator[Path]:
     """A file system in memory, mounted at ``folder``; needs root, which CI has."""
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes},mode=700", "tmpfs", str(folder)]
+    options = (f"size={size_bytes}", "mode=700", *options)
+    mount = ["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", str(folder)]
     mounted = subprocess.run(mount, check=False, capture_output=True, text=True)
     if mounted.returncode:
         words = f"a file system cannot be mounted here: {mounted.stderr.strip()}"

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tiercel.broker.domain.errors import UnavailableError
+from tiercel.broker.state_folder import prepare_state_dir, refuse_state_dir
 
 
 @contextlib.contextmanager
@@ -19,10 +20,14 @@ def hold_lock(path: Path) -> Iterator[None]:
     """Hold a lock.
 
     Raises:
+        InvalidSpecError: The folder cannot be used.
         UnavailableError: Another process holds it; names its pid.
     """
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    prepare_state_dir(path.parent)
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise refuse_state_dir(path.parent, error.strerror or str(error)) from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -42,7 +47,7 @@ def is_held(path: Path) -> bool:
     """Whether a process holds the lock."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     try:
         # Shared, so that two who look do not see each other.
