@@ -287,6 +287,7 @@ class System:
     async def _run_clock(self) -> None:
         while True:
             await self._clock.sleep(TICK_SECONDS)
+            self._clock.tick()
             for job in self._directory.jobs.values():
                 tell_latest(job, Ticked(), Ticked())
             for node in self._directory.nodes.values():

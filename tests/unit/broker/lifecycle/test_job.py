@@ -25,7 +25,7 @@ from tests.support.jobs import (
 )
 from tiercel.broker.domain.errors import IllegalTransitionError
 from tiercel.broker.domain.events import ProgressMade, ShareChanged, StateChanged, TierChanged
-from tiercel.broker.domain.jobs import Direction, JobState, Tier, TierState
+from tiercel.broker.domain.jobs import Direction, JobState, Silence, Tier, TierState
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.lifecycle import job as machine
 from tiercel.broker.lifecycle.job_end import MAX_LOG_TAIL_CHARACTERS
@@ -89,7 +89,7 @@ def test_a_late_placement_does_not_start_a_requeued_job() -> None:
 
 def test_a_second_run_while_the_first_may_exist_is_a_defect() -> None:
     with pytest.raises(IllegalTransitionError, match="job j1 is running"):
-        machine.handle(running_job(), assigned("n2", attempt=2), AT)
+        after(running_job(), assigned("n2", attempt=2))
 
 
 @pytest.mark.parametrize("outcome", [JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED])
@@ -109,7 +109,7 @@ def test_waiting_says_why_once() -> None:
 
 def test_a_living_run_makes_the_job_run() -> None:
     job, effects = told(after(new_job(), assigned()), RunIsAlive("j1-1"), now=AT + 5)
-    assert (job.state, job.started_at, job.last_heard_at) == (JobState.RUNNING, AT + 5, AT + 5)
+    assert (job.state, job.started_at, job.silence) == (JobState.RUNNING, AT + 5, Silence(AT + 5, AT + 5))
     assert states(effects) == [JobState.RUNNING]
     assert told(job, RunIsAlive("j1-1"), now=AT + 50) == (job, [])
 
@@ -154,7 +154,7 @@ def test_usage_adds_up_over_runs() -> None:
 def test_a_report_is_news() -> None:
     job, effects = told(running_job(), report(0.5, cpu=1.5, epoch=3), now=AT + 10)
     assert (job.epoch, job.latest_value, job.best_value, job.cpu_seconds) == (3, 0.5, 0.5, 1.5)
-    assert job.last_heard_at == AT + 10
+    assert job.silence == Silence(AT + 10, AT + 10)
     assert effects == [Announce(ProgressMade(3, 0.5, {"accuracy": 0.5}, 1.5))]
 
 
