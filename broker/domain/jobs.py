@@ -118,7 +118,11 @@ class JobSpec:
 
 
 class JobState(enum.Enum):
-    """Where a job is in its life; see ``lifecycle/README.md`` for the edges."""
+    """Where a job is in its life; see ``lifecycle/README.md`` for the edges.
+
+    Of the final ones, ``COMPLETED`` says that every tier is delivered, ``MISSED`` that the script was done by itself
+    before that.
+    """
 
     PENDING = "pending"
     STARTING = "starting"
@@ -126,13 +130,17 @@ class JobState(enum.Enum):
     DISCONNECTED = "disconnected"
     STOPPING = "stopping"
     COMPLETED = "completed"
+    MISSED = "missed"
     FAILED = "failed"
     CANCELLED = "cancelled"
 
     @property
     def is_final(self) -> bool:
         """Whether nothing happens to the job any more."""
-        return self in {JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED}
+        return self in _FINAL_STATES
+
+
+_FINAL_STATES = frozenset({JobState.COMPLETED, JobState.MISSED, JobState.FAILED, JobState.CANCELLED})
 
 
 class TierState(enum.Enum):

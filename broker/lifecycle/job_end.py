@@ -70,7 +70,7 @@ def run_exited(job: Job, event: RunExited, now: Moment) -> Step:
         job, effects = requeue(job, event.reason or "its run was lost", now, checkpoint_node=job.node_id)
         return job, (withdraw, *effects)
     if job.stop_outcome is None:
-        outcome, reason = _outcome_of_exit(event)
+        outcome, reason = _outcome_of_exit(job, event)
         job = replace(job, stop_outcome=outcome, stop_reason=reason)
     if job.stop_outcome is JobState.FAILED:
         job = replace(job, log_tail=event.log_tail[-MAX_LOG_TAIL_CHARACTERS:])
@@ -87,7 +87,13 @@ def _left_to_move(job: Job, move: Move, event: RunExited, now: Moment) -> Step:
     return _wait_again(job, job_move.failed_words(job, event), checkpoint_node=job.node_id)
 
 
-def _outcome_of_exit(event: RunExited) -> tuple[JobState, str]:
+def _outcome_of_exit(job: Job, event: RunExited) -> tuple[JobState, str]:
+    if event.exit_code == 0 and job.best_value is None:
+        metric = job.spec.metric
+        return JobState.FAILED, (
+            f"the script ended without an error but never reported {metric!r}, which the tiers are about, nor anything "
+            f"else; let it call job.report({metric}=…)"
+        )
     if event.exit_code == 0:
         return JobState.COMPLETED, ""
     if event.exit_code is None:
@@ -205,14 +211,15 @@ def _finish_when_settled(job: Job, now: Moment) -> Step:
         return job, ()
     if job.stop_outcome is JobState.COMPLETED and delivering(job):
         return enter(job, JobState.STOPPING, "training has ended; a model is still being delivered")
-    reason = _completed_words(job) if job.stop_outcome is JobState.COMPLETED else job.stop_reason
-    return enter(replace(job, finished_at=now.at), job.stop_outcome, reason)
+    outcome, reason = _achieved(job) if job.stop_outcome is JobState.COMPLETED else (job.stop_outcome, job.stop_reason)
+    return enter(replace(job, stop_outcome=outcome, finished_at=now.at), outcome, reason)
 
 
-def _completed_words(job: Job) -> str:
+def _achieved(job: Job) -> tuple[JobState, str]:
+    """What the end of a script that was done by itself comes to."""
     delivered = sum(tier.state is TierState.DELIVERED for tier in job.tiers)
     if delivered == len(job.tiers):
-        return f"all {delivered} tiers delivered" if delivered > 1 else "its tier is delivered"
-    missed = job.tiers[delivered].tier.target
-    best = "nothing was reported" if job.best_value is None else f"the best {job.spec.metric} was {job.best_value:g}"
-    return f"{delivered} of {len(job.tiers)} tiers delivered; {missed:g} was not reached, {best}"
+        return JobState.COMPLETED, f"all {delivered} tiers delivered" if delivered > 1 else "its tier is delivered"
+    missed = next(tier.tier.target for tier in job.tiers if tier.state is not TierState.DELIVERED)
+    best = "" if job.best_value is None else f", the best {job.spec.metric} was {job.best_value:g}"
+    return JobState.MISSED, f"{delivered} of {len(job.tiers)} tiers delivered; {missed:g} was not reached{best}"

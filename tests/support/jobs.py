@@ -87,7 +87,8 @@ def states(effects: list[JobEffect]) -> list[JobState]:
 
 def final_job(outcome: JobState) -> Job:
     by: dict[JobState, tuple[JobInput, ...]] = {
-        JobState.COMPLETED: (CLEAN_EXIT,),
+        JobState.COMPLETED: (report(0.95), delivered(1), delivered(2), CLEAN_EXIT),
+        JobState.MISSED: (report(0.5), CLEAN_EXIT),
         JobState.FAILED: (RunExited("j1-1", 1),),
         JobState.CANCELLED: (CancelRequested(), CLEAN_EXIT),
     }

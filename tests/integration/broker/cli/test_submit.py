@@ -89,7 +89,12 @@ def test_what_the_broker_refuses(tiercel: Tiercel, script: Script) -> None:
 
 @pytest.mark.parametrize(
     ("state", "code"),
-    [(jobs_pb2.JOB_STATE_COMPLETED, 0), (jobs_pb2.JOB_STATE_FAILED, 3), (jobs_pb2.JOB_STATE_CANCELLED, 3)],
+    [
+        (jobs_pb2.JOB_STATE_COMPLETED, 0),
+        (jobs_pb2.JOB_STATE_FAILED, 3),
+        (jobs_pb2.JOB_STATE_CANCELLED, 3),
+        (jobs_pb2.JOB_STATE_MISSED, 4),
+    ],
 )
 def test_waiting_tells_what_happens_and_how_it_ended(
     tiercel: Tiercel, script: Script, state: jobs_pb2.JobState.ValueType, code: int

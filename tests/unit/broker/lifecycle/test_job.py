@@ -309,12 +309,25 @@ def test_a_clean_exit_waits_for_the_delivery_under_way() -> None:
     assert (done.state, done.finished_at) == (JobState.COMPLETED, AT + 30)
 
 
-def test_a_clean_exit_before_the_last_tier_completes_and_says_what_was_missed() -> None:
-    job = after(running_job(), report(0.85), delivered(1), CLEAN_EXIT)
-    assert job.state is JobState.COMPLETED
+@pytest.mark.parametrize("continues", [False, True])
+def test_a_script_that_is_done_before_the_last_tier_has_missed_it(*, continues: bool) -> None:
+    training = running_job(continue_after_last_tier=continues)
+    job = after(training, report(0.85), delivered(1), CLEAN_EXIT)
+    assert (job.state, job.stop_outcome, job.finished_at) == (JobState.MISSED, JobState.MISSED, AT + 10)
     assert job.reason == "1 of 2 tiers delivered; 0.9 was not reached, the best accuracy was 0.85"
-    silent = after(running_job(), CLEAN_EXIT)
-    assert silent.reason == "0 of 2 tiers delivered; 0.8 was not reached, nothing was reported"
+    assert job.state.is_final
+    waiting = after(training, report(0.85), CLEAN_EXIT)
+    assert waiting.state is JobState.STOPPING
+    assert after(waiting, delivered(1)).state is JobState.MISSED
+
+
+def test_a_script_that_never_reported_has_failed_and_hears_what_to_do() -> None:
+    job = after(running_job(), RunExited("j1-1", 0, log_tail="loading\n"))
+    assert (job.state, job.log_tail) == (JobState.FAILED, "loading\n")
+    assert job.reason == (
+        "the script ended without an error but never reported 'accuracy', which the tiers are about, nor anything "
+        "else; let it call job.report(accuracy=…)"
+    )
 
 
 def test_a_failed_delivery_fails_the_job_once_its_run_is_gone() -> None:
