@@ -37,7 +37,9 @@ def submit(
         str, typer.Option(help="Which variant of the endpoint its models are, where several jobs feed it.")
     ] = "",
     metric: Annotated[str, typer.Option(help="Metric that the tiers are about, as the script reports it.")] = "",
-    direction: Annotated[str, typer.Option(help="Whether more is better: max or min.")] = "",
+    direction: Annotated[
+        str, typer.Option(help="Whether more is better: max or min; by default as is usual of it.")
+    ] = "",
     tier: Annotated[list[str] | None, typer.Option(help="A tier's target; once for each, the easiest first.")] = None,
     arg: Annotated[
         list[str] | None, typer.Option(help="An argument of the script, such as --arg=--seed; once for each.")
@@ -117,7 +119,7 @@ def _spec(file: Path | None, flags: dict[str, Any]) -> JobSpec:
     from tiercel.broker.client.spec_file import load_spec, parse_spec
 
     if file is None and not flags:
-        fail("Give a spec's file, or flags such as --script, --endpoint, --metric, --direction and --tier.", USAGE)
+        fail("Give a spec's file, or flags such as --script, --endpoint, --metric and --tier.", USAGE)
     try:
         return load_spec(file, flags) if file is not None else parse_spec(flags)
     except TiercelError as error:
