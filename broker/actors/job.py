@@ -6,6 +6,7 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING
 
+from tiercel.broker.actors.clock import moment_of
 from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.peers import WantedRun
@@ -86,7 +87,7 @@ class JobActor(Actor[JobInput]):
     async def receive(self, message: JobInput) -> None:
         """Take one step of the job's life."""
         before = self._job
-        job, effects = machine.handle(before, message, self._clock.now())
+        job, effects = machine.handle(before, message, moment_of(self._clock))
         if job is before and not effects:
             return
         if isinstance(message, UsageMeasured):  # comes every few seconds and is not worth a transaction

@@ -125,7 +125,7 @@ class NodeActor(Actor[NodeMessage]):
 
     def __init__(self, node: Node, leases: LeaseSettings, journal: Journal, clock: Clock, peers: Peers) -> None:
         super().__init__(f"node {node.id}")
-        self._life = NodeLife(node, clock.now())
+        self._life = NodeLife(node, clock.alive())
         self._leases = leases
         self._journal = journal
         self._clock = clock
@@ -192,7 +192,7 @@ class NodeActor(Actor[NodeMessage]):
             await self._declare()
 
     async def _connected(self, message: NodeConnected) -> None:
-        life, news = machine.connected(self._life, message.node, self._clock.now())
+        life, news = machine.connected(self._life, message.node, self._clock.alive())
         self._accelerators = {}
         await self._announce(life, news)
         if not message.epoch.done():
@@ -203,7 +203,7 @@ class NodeActor(Actor[NodeMessage]):
                 self._peers.tell_job(run.job.id, RunUnknown(run.run_id))
 
     async def _heard(self, message: NodeHeard) -> None:
-        life = machine.heard(self._life, message.lease_epoch, self._clock.now())
+        life = machine.heard(self._life, message.lease_epoch, self._clock.alive())
         if life is self._life:
             return
         node = life.node
@@ -222,7 +222,7 @@ class NodeActor(Actor[NodeMessage]):
             self._peers.reschedule("node")
 
     async def _ticked(self) -> None:
-        life, news = machine.ticked(self._life, self._leases, self._clock.now())
+        life, news = machine.ticked(self._life, self._leases, self._clock.alive())
         if news is not None:
             await self._announce(life, news)
 

@@ -315,6 +315,7 @@ class System:
             if not self._journal.is_writable:
                 # What nodes and runs say may wait for the disk: the silence is the broker's, and does not count.
                 continue
+            self._clock.tick()
             for job in self._directory.jobs.values():
                 tell_latest(job, Ticked(), Ticked())
             for node in self._directory.nodes.values():

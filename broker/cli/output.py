@@ -24,6 +24,7 @@ _CONTROL = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if chr(cod
 _STATE_STYLES = {
     JobState.RUNNING: "green",
     JobState.COMPLETED: "bold green",
+    JobState.MISSED: "bold yellow",
     JobState.FAILED: "bold red",
     JobState.CANCELLED: "yellow",
     JobState.DISCONNECTED: "red",

@@ -36,9 +36,12 @@ def spec_to_wire(spec: JobSpec) -> common_pb2.JobSpec:
     """The spec as it is sent.
 
     Raises:
-        InvalidSpecError: A number is 0, which the wire takes for one that was left out; names it.
+        InvalidSpecError: What the wire cannot tell: a number is 0, which it takes for one that was left out, or there
+            are two programs, of which it takes one; names it.
     """
     _refuse_zeros(spec)
+    if spec.script is not None and spec.module:
+        raise InvalidSpecError("module: is given beside a script; give one of the two", field="module")
     wire = common_pb2.JobSpec(
         name=spec.name,
         endpoint=spec.endpoint,

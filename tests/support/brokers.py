@@ -18,7 +18,12 @@ from tiercel.broker.tenancy import open_tenancy
 from tiercel.v1 import jobs_pb2, jobs_pb2_grpc
 
 TENANTS = ("alice", "bob")
-FINAL = {jobs_pb2.JOB_STATE_COMPLETED, jobs_pb2.JOB_STATE_FAILED, jobs_pb2.JOB_STATE_CANCELLED}
+FINAL = {
+    jobs_pb2.JOB_STATE_COMPLETED,
+    jobs_pb2.JOB_STATE_MISSED,
+    jobs_pb2.JOB_STATE_FAILED,
+    jobs_pb2.JOB_STATE_CANCELLED,
+}
 
 
 def make_settings(state_dir: Path, **changes: Any) -> BrokerSettings:

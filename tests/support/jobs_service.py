@@ -22,7 +22,12 @@ QUICK = ClientOptions(
 )
 """Options of a client that does not wait long for a broker that is away."""
 SUBMITTED = Timestamp(seconds=1_700_000_000)
-FINAL = {jobs_pb2.JOB_STATE_COMPLETED, jobs_pb2.JOB_STATE_FAILED, jobs_pb2.JOB_STATE_CANCELLED}
+FINAL = {
+    jobs_pb2.JOB_STATE_COMPLETED,
+    jobs_pb2.JOB_STATE_MISSED,
+    jobs_pb2.JOB_STATE_FAILED,
+    jobs_pb2.JOB_STATE_CANCELLED,
+}
 
 
 @dataclass

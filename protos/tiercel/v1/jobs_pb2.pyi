@@ -40,8 +40,11 @@ class _JobStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_JobState.Val
     JOB_STATE_STOPPING: _JobState.ValueType  # 5
     """Asked to stop, exit not confirmed yet."""
     JOB_STATE_COMPLETED: _JobState.ValueType  # 6
+    """Every tier is delivered."""
     JOB_STATE_FAILED: _JobState.ValueType  # 7
     JOB_STATE_CANCELLED: _JobState.ValueType  # 8
+    JOB_STATE_MISSED: _JobState.ValueType  # 9
+    """The script was done by itself before every tier was reached; the reason says what it came to."""
 
 class JobState(_JobState, metaclass=_JobStateEnumTypeWrapper): ...
 
@@ -56,8 +59,11 @@ JOB_STATE_DISCONNECTED: JobState.ValueType  # 4
 JOB_STATE_STOPPING: JobState.ValueType  # 5
 """Asked to stop, exit not confirmed yet."""
 JOB_STATE_COMPLETED: JobState.ValueType  # 6
+"""Every tier is delivered."""
 JOB_STATE_FAILED: JobState.ValueType  # 7
 JOB_STATE_CANCELLED: JobState.ValueType  # 8
+JOB_STATE_MISSED: JobState.ValueType  # 9
+"""The script was done by itself before every tier was reached; the reason says what it came to."""
 Global___JobState: _TypeAlias = JobState  # noqa: Y015
 
 class _TierState:
