@@ -54,6 +54,8 @@ class BuildOptions:
         max_model_bytes: Largest ONNX file.
         max_batch_rows: Rows of several requests that may run together at most.
         side_by_side: Models that may be on their way at the same time, so that a slow one holds up no other.
+        run_bytes: Bytes of memory that all runs of one model may take together, beside what it takes when loaded.
+        answer_bytes: Largest outputs of one request.
     """
 
     threads: int
@@ -61,6 +63,8 @@ class BuildOptions:
     max_model_bytes: int
     max_batch_rows: int = 1
     side_by_side: int = 4
+    run_bytes: int = 1024**3
+    answer_bytes: int = engine.MAX_ANSWER_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,10 +248,23 @@ class Loader:
         # The time of a loop depends on values, and how often it runs may depend on all rows together.
         inline_budget, batch_rows = (0.0, 1) if verdict.has_loop else (options.inline_budget, options.max_batch_rows)
         before = devices.free_bytes() if providers[0].is_accelerator else 0
-        opener = partial(devices.open, providers=providers, memory_limit=memory_limit, name=checked.name)
+        opener = partial(
+            devices.open,
+            providers=providers,
+            memory_limit=memory_limit,
+            arena_bytes=verdict.loaded_bytes + options.run_bytes,
+            name=checked.name,
+        )
         with contextlib.closing(checked.copy) as copy:
             session = engine.build_session(
-                copy.path, verdict.shapes, options.threads, inline_budget, batch_rows, opener, verdict.batching
+                copy.path,
+                verdict.shapes,
+                options.threads,
+                inline_budget,
+                batch_rows,
+                opener,
+                verdict.batching,
+                options.answer_bytes,
             )
         after = devices.free_bytes() if session.provider.is_accelerator else before
         return session, max(0, before - after)
