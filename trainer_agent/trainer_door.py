@@ -26,12 +26,12 @@ _LAST_BYTES_SECONDS: Final = 2.0
 
 
 class TrainerDoor:
-    """Passes on to another Unix socket what comes in at one. A connection too many ends the oldest one.
+    """Passes on to another Unix socket what comes in at one.
 
     Args:
         path: Where it listens.
         inner: Path of the socket where gRPC listens.
-        crowded: Called for each connection that had to go because there were too many.
+        crowded: Called for each connection that is refused because there are too many.
 
     Raises:
         OSError: There cannot be a socket.
@@ -43,7 +43,7 @@ class TrainerDoor:
         now = time.monotonic()
         self._bytes = TokenBucket(_BYTES_PER_SECOND, _BYTES_AT_ONCE, now)
         self._accepted = TokenBucket(_ACCEPTED_PER_SECOND, 2.0 * CONNECTIONS, now)
-        self._open: dict[asyncio.Task[None], None] = {}  # the oldest first
+        self._open: set[asyncio.Task[None]] = set()
         self._running = False
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         try:
@@ -52,11 +52,6 @@ class TrainerDoor:
         except BaseException:
             self._listener.close()
             raise
-
-    @property
-    def connections(self) -> int:
-        """How many are open."""
-        return len(self._open)
 
     async def run(self) -> None:
         """Let in, until cancelled; then nobody is connected any more."""
@@ -70,11 +65,11 @@ class TrainerDoor:
                     self._accepted.take(1, time.monotonic())
                     if len(self._open) >= CONNECTIONS:
                         self._crowded()
-                        next(iter(self._open)).cancel()
-                        await asyncio.wait([next(iter(self._open))])
+                        connection.close()
+                        continue
                     task = tasks.start("trainer connection", self._see_to(connection))
-                    self._open[task] = None
-                    task.add_done_callback(self._open.pop)
+                    self._open.add(task)
+                    task.add_done_callback(self._open.discard)
                     # It may be ended before it began.
                     task.add_done_callback(functools.partial(_close, connection))
 

@@ -49,7 +49,9 @@ _OPTIONS: Final = (
     ("grpc.http2.bdp_probe", 0),  # it would read further ahead of us the faster the other side writes
     ("grpc.http2.lookahead_bytes", _MESSAGE_BYTES),
     ("grpc.absolute_max_metadata_size", 8 * 1024),
-    ("grpc.server_handshake_timeout_ms", 5_000),
+    # A connection that is not used makes room for another one.
+    ("grpc.server_handshake_timeout_ms", 2_000),
+    ("grpc.max_connection_idle_ms", 10_000),
     ("grpc.so_reuseport", 0),
 )
 
@@ -57,9 +59,7 @@ _MERGED: Final = (
     f"reports that come faster than {REPORTS_PER_SECOND:g} a second, or have more than 1 MiB in a minute, are thinned "
     "out: the best and the latest of each moment count, and each that reaches a tier"
 )
-_CROWDED: Final = (
-    f"of more than {CONNECTIONS} connections to the socket of the run the oldest are ended: open one and keep it"
-)
+_CROWDED: Final = f"more than {CONNECTIONS} connections to the socket of the run are refused: one is enough"
 
 Report = Callable[[trainer_pb2.TrainerReport], Awaitable[None]]
 Use = Callable[[trainer_pb2.AcceleratorUse], None]

@@ -192,18 +192,26 @@ def _descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-async def test_many_connections_to_the_socket_cost_the_agent_a_few(served: Gateway) -> None:
+async def test_many_connections_to_the_socket_cost_the_agent_a_few_and_the_attached_trainer_nothing(
+    served: Gateway,
+) -> None:
     before = _descriptors()
-    with socket_path(served.folder) as path, contextlib.ExitStack() as stack:
-        for _ in range(60):
-            one = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-            one.setblocking(False)
-            await asyncio.get_running_loop().sock_connect(one, path)
-        async with attached(served) as trainer:
-            assert (await trainer.receive()).welcome == WELCOME
-            # Ours are 60 and the client's; of the agent, two for each that it has let in, and gRPC's own.
+    async with attached(served) as trainer:
+        await trainer.receive()
+        with socket_path(served.folder) as path, contextlib.ExitStack() as stack:
+            for _ in range(60):
+                one = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+                one.setblocking(False)
+                await asyncio.get_running_loop().sock_connect(one, path)
+            await until(lambda: served.told)
+            # Ours are 60 and the client's; the agent's are three for each that it has let in, and gRPC's own.
             assert _descriptors() - before <= 60 + 4 * CONNECTIONS
-    assert any("connections" in words for words in served.told)
+            await trainer.send(report=report(1))
+            assert (await trainer.receive()).report_ack.sequence == 1
+        async with attached(served) as again:  # there is room again
+            assert (await again.receive()).welcome == WELCOME
+    assert len(served.told) == 1
+    assert "connections to the socket" in served.told[0]
 
 
 async def test_only_who_has_the_token_is_let_in(served: Gateway) -> None:
