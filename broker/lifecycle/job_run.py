@@ -20,15 +20,11 @@ from tiercel.broker.lifecycle.job_events import (
 from tiercel.broker.lifecycle.job_move import moving_words
 from tiercel.broker.lifecycle.job_silence import heard, silent_seconds
 from tiercel.broker.lifecycle.job_steps import Step, enter, with_tier, with_work
+from tiercel.broker.lifecycle.report_bounds import carried_metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tiercel.broker.domain.moments import Moment
     from tiercel.broker.lifecycle.job_events import Reported, UsageMeasured
-
-# Metrics of one report that are passed on.
-MAX_METRICS = 64
 
 
 def run_is_alive(job: Job, run_id: str, now: Moment) -> Step:
@@ -80,7 +76,7 @@ def reported(job: Job, event: Reported, now: Moment) -> Step:
         return job, (*effects, *more)
     best = value if job.best_value is None else job.spec.direction.better(job.best_value, value)
     job = replace(job, latest_value=value, best_value=best)
-    metrics = _passed_on(event.metrics, job.spec.metric)
+    metrics = carried_metrics(event.metrics, job.spec.metric)
     progress = ProgressMade(event.epoch, value, metrics, job.cpu_seconds, job.accelerator_seconds)
     job, more = _reach_tiers(job, value, min(event.at, now.at))
     return job, (*effects, Announce(progress), *more)
@@ -107,15 +103,10 @@ def _reach_tiers(job: Job, value: float, at: float) -> Step:
     return job, effects
 
 
-def _passed_on(metrics: Mapping[str, float], metric: str) -> dict[str, float]:
-    others = [name for name in metrics if name != metric][: MAX_METRICS - 1]
-    return {name: metrics[name] for name in (metric, *others)}
-
-
 def _bad_metric_words(job: Job, event: Reported, value: float | None) -> str:
     metric = job.spec.metric
     if value is None:
-        names = ", ".join(sorted(event.metrics)[:MAX_METRICS]) or "nothing"
+        names = ", ".join(sorted(carried_metrics(event.metrics, metric))) or "nothing"
         return (
             f"epoch {event.epoch} reported {names}, but the tiers are about {metric!r}; "
             f"report it, or change the job's metric"

@@ -49,7 +49,7 @@ from tiercel.broker.lifecycle.job_events import (
     UsageMeasured,
     WithdrawRun,
 )
-from tiercel.broker.lifecycle.job_run import MAX_METRICS
+from tiercel.broker.lifecycle.report_bounds import MAX_METRICS
 
 # --- From submission to running ---------------------------------------------------------------------------------------
 
@@ -221,6 +221,16 @@ def test_a_flood_of_metrics_is_cut() -> None:
     assert isinstance(change, ProgressMade)
     assert len(change.metrics) == MAX_METRICS
     assert change.metrics["accuracy"] == 0.5
+
+
+def test_names_of_metrics_without_bounds_get_no_further_than_the_job() -> None:
+    metrics = {"x" * 1_000_000: 0.0, "two words": 0.0, "loss": 0.1}
+    _, effects = told(running_job(), Reported("j1-1", 1, 1, {**metrics, "accuracy": 0.5}, AT, 0.0))
+    change = next(e.change for e in effects if isinstance(e, Announce) and isinstance(e.change, ProgressMade))
+    assert change.metrics == {"accuracy": 0.5, "loss": 0.1}
+    job = after(running_job(), Reported("j1-1", 1, 1, metrics, AT, 0.0))
+    assert job.stop_outcome is JobState.FAILED
+    assert "reported loss, but the tiers" in job.stop_reason
 
 
 def test_a_job_that_is_being_stopped_reaches_nothing() -> None:
