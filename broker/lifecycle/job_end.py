@@ -158,6 +158,7 @@ def delivery_ended(job: Job, event: DeliveryEnded, now: float) -> Step:
             delivered_value=event.value,
             delivered_seconds=max(0.0, min(event.at, now) - job.submitted_at),
             version=event.version,
+            reason=event.reason,
         )
     else:
         ended = replace(tier, state=TierState.FAILED, reason=event.reason)
@@ -211,7 +212,9 @@ def _finish_when_settled(job: Job, now: float) -> Step:
 def _completed_words(job: Job) -> str:
     delivered = sum(tier.state is TierState.DELIVERED for tier in job.tiers)
     if delivered == len(job.tiers):
-        return f"all {delivered} tiers delivered" if delivered > 1 else "its tier is delivered"
+        words = f"all {delivered} tiers delivered" if delivered > 1 else "its tier is delivered"
+        held = job.tiers[-1].reason  # of a tier that is delivered: why its version does not answer
+        return f"{words}; {held}" if held else words
     missed = job.tiers[delivered].tier.target
     best = "nothing was reported" if job.best_value is None else f"the best {job.spec.metric} was {job.best_value:g}"
     return f"{delivered} of {len(job.tiers)} tiers delivered; {missed:g} was not reached, {best}"
