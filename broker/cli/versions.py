@@ -49,19 +49,18 @@ def rollback(
 
 
 def _number(text: str) -> int:
-    if text.isascii() and text.isdecimal() and 0 < int(text) < 2**63:
-        return int(text)
-    fail(f"VERSION: {text!r} is no version; give a number such as 2.")
-    return None
+    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 2**63):
+        fail(f"VERSION: {text!r} is no version; give a number such as 2.")
+    return int(text)
 
 
 def _show(endpoint: EndpointInfo, *, as_json: bool) -> None:
     if as_json:
         print_json(endpoint.to_json())
         return
-    chosen = {variant.live_version for variant in endpoint.variants} or {endpoint.live_version}
+    chosen = [variant.live_version for variant in endpoint.variants] or [endpoint.live_version or 0]
     pinned = endpoint.pinned or any(variant.pinned for variant in endpoint.variants)
-    words = ", ".join(f"version {number}" for number in sorted(filter(None, chosen)))
+    words = ", ".join(f"version {number}" for number in sorted(chosen))
     typer.echo(f"{endpoint.name} answers with {words} as soon as node {endpoint.node_id or '-'} has loaded it.")
     if pinned:
         typer.echo(f"It stays whatever is delivered, until 'tiercel promote {endpoint.name} {_NEWEST}'.")

@@ -50,7 +50,7 @@ def test_never_worse(
             try:
                 chosen = (
                     versions.rolled_back(endpoint, None)
-                    if step == "back"
+                    if isinstance(step, str)
                     else versions.promoted(endpoint, step or None)
                 )
             except TiercelError:

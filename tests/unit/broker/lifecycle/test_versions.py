@@ -66,7 +66,7 @@ def test_another_metric_or_direction_cannot_be_compared() -> None:
 @pytest.mark.parametrize(
     ("signature", "words"),
     [
-        (inputs(Tensor("x", "FP32", (-1, 4))), "takes 'x' as FP32 [-1, 4], and version 1 took 'x' as FP32 [-1, 28, 28]"),
+        (inputs(Tensor("x", "FP32", (-1, 4))), "'x' as FP32 [-1, 4], and version 1 took 'x' as FP32 [-1, 28, 28]"),
         (inputs(Tensor("x", "FP64", (-1, 28, 28))), "it takes 'x' as FP64"),
         (inputs(Tensor("x", "FP32", (1, 28, 28))), "it takes 'x' as FP32 [1, 28, 28]"),
         (inputs(Tensor("z", "FP32", (-1, 28, 28))), "it takes no 'x'"),
@@ -105,7 +105,7 @@ def test_variants_are_judged_apart() -> None:
 
 def test_what_is_chosen_stays_until_the_newest_is_promoted() -> None:
     known = versions.rolled_back(endpoint(version(1, 0.9), version(2, 0.95)), None)
-    assert (known.live_version, known.pinned) == (1, {""})
+    assert (known.live_version, known.pinned) == (1, frozenset({""}))
     known, _ = versions.with_version(known, version(3, 0.99), may_replace=False)
     assert known.live_version == 1
     known = versions.promoted(known, None)
@@ -118,7 +118,7 @@ def test_to_go_back_skips_what_never_answered() -> None:
     known = endpoint(version(1, 0.9), version(2, 0.5), version(3, 0.95))
     assert versions.rolled_back(known, None).live_version == 1
     promoted = versions.promoted(known, 2)
-    assert (promoted.live_version, promoted.pinned, promoted.versions[1].held) == (2, {""}, "")
+    assert (promoted.live_version, promoted.pinned, promoted.versions[1].held) == (2, frozenset({""}), "")
 
 
 def test_what_cannot_answer_is_refused_in_words() -> None:
@@ -185,7 +185,7 @@ def test_a_model_is_judged_before_it_answers() -> None:
     assert (bad.verdict, bad.state, known.live_version) == (Verdict.HELD, DeliveryState.LOADING, 1)
     known, bad = hear(known, bad, DeliveryReport(DeliveryState.DELIVERED, 0.2, "ab", signature=IMAGES))
     assert (bad.state, known.live_version) == (DeliveryState.DELIVERED, 1)
-    assert bad.reason.startswith("version 2 is kept but not live: 0.2 is worse")
+    assert bad.reason.startswith("version 3 is kept but not live: 0.2 is worse")
 
 
 def test_a_model_that_another_node_hands_over_is_judged_anew() -> None:
