@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.admission import check_endpoint, check_feasible, check_quota, home_of
 from tiercel.broker.actors.directory import tell, tell_latest
-from tiercel.broker.actors.endpoint import DeliveryHeard, EndpointActor, ObjectiveSet
+from tiercel.broker.actors.endpoint import DeliveryHeard, EndpointActor, ObjectiveSet, VersionChosen
 from tiercel.broker.actors.endpoint_book import EndpointsMeasured, load_of
 from tiercel.broker.actors.job import MAX_OBSERVATIONS, is_over, observations_of
 from tiercel.broker.actors.node import NodeActor, NodeConnected, NodeTicked
@@ -22,6 +22,7 @@ from tiercel.broker.domain.jobs import Job
 from tiercel.broker.domain.nodes import Node
 from tiercel.broker.domain.validation import validate_spec
 from tiercel.broker.lifecycle import job as job_machine
+from tiercel.broker.lifecycle import versions
 from tiercel.broker.lifecycle.job_events import CancelRequested, JobInput, Ticked
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.directory import Directory
     from tiercel.broker.actors.journal import Journal
-    from tiercel.broker.actors.node import AcceleratorHeard
+    from tiercel.broker.actors.node import AcceleratorHeard, ServedHeard
     from tiercel.broker.actors.supervisor import Supervisor
     from tiercel.broker.domain.endpoints import EndpointLoad, EndpointUsage
     from tiercel.broker.domain.jobs import JobSpec
@@ -188,6 +189,32 @@ class System:
                 f"endpoint: there is no endpoint {name!r}; 'tiercel endpoints' lists yours", field="endpoint"
             )
         return actor.endpoint
+
+    async def choose_version(self, tenant: str, name: str, version: int | None, *, back: bool = False) -> Endpoint:
+        """Let a version of an endpoint answer, and stay unless it is the newest; returns the endpoint then.
+
+        Args:
+            tenant: Who asks.
+            name: The endpoint.
+            version: Which one; None for the newest or, with ``back``, for the one that answered before.
+            back: Go back.
+
+        Raises:
+            NotFoundError: The tenant has no such endpoint, or it has no such version.
+            InvalidSpecError: The version cannot answer, or it is not clear which is meant.
+        """
+        choose = versions.rolled_back if back else versions.promoted
+        choose(self.find_endpoint(tenant, name), version)  # first, as a mistake of whoever asks is none of the actor's
+        actor = self._directory.endpoints[name]
+        await actor.call(VersionChosen(version, back))
+        return actor.endpoint
+
+    def served_of(self, name: str) -> Mapping[str, ServedHeard]:
+        """What the endpoint's node says of it, by variant; empty while it says nothing."""
+        actor = self._directory.endpoints.get(name)
+        node = self._directory.nodes.get(actor.endpoint.node_id) if actor is not None else None
+        served = node.served if node is not None else {}
+        return {variant: heard for (endpoint, variant), heard in served.items() if endpoint == name}
 
     def endpoint_share(self, name: str) -> Share | None:
         """What an endpoint may use of its node; None while nothing limits it."""

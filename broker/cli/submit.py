@@ -59,6 +59,9 @@ def submit(
         float | None, typer.Option(help="Milliseconds that an answer of the endpoint may take.")
     ] = None,
     name: Annotated[str, typer.Option(help="A label for people.")] = "",
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Let its models answer even where they are worse or take something else.")
+    ] = False,
     wait: Annotated[
         bool, typer.Option("--wait", help="Follow it to its end; exit code 3 if it fails, 4 if it misses a tier.")
     ] = False,
@@ -88,6 +91,7 @@ def submit(
         "max_epochs": max_epochs,
         "endpoint_objective_seconds": None if endpoint_objective_ms is None else endpoint_objective_ms / 1000,
         "name": name,
+        "replace": True if replace else None,
         "resources": _given(resources),
     }
     spec = _spec(file, _given(flags))

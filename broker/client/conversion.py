@@ -65,6 +65,7 @@ def spec_to_wire(spec: JobSpec) -> common_pb2.JobSpec:
         continue_after_last_tier=spec.continue_after_last_tier,
         endpoint_objective_seconds=spec.endpoint_objective_seconds or 0.0,
         variant=spec.variant,
+        replace=spec.replace,
     )
     if spec.script is not None:
         wire.script.CopyFrom(common_pb2.Script(name=spec.script.name, content=spec.script.content))
@@ -184,6 +185,9 @@ def endpoint_from_wire(endpoint: jobs_pb2.Endpoint) -> EndpointInfo:
             delivered_at=_time(version.delivered_at),
             sha256=version.sha256,
             variant=version.variant,
+            live=version.live,
+            held=version.held,
+            kept=version.kept,
         )
         for version in endpoint.versions
     )
@@ -204,12 +208,23 @@ def endpoint_from_wire(endpoint: jobs_pb2.Endpoint) -> EndpointInfo:
         windows=tuple(map(_window, endpoint.load.windows)),
         lag_seconds=endpoint.load.serving_lag_seconds if endpoint.load.HasField("serving_lag_seconds") else None,
         variants=tuple(map(_variant, endpoint.variants)),
+        answering_version=endpoint.answering_version or None,
+        problem=endpoint.problem,
+        pinned=endpoint.pinned,
     )
 
 
 def _variant(variant: jobs_pb2.EndpointVariant) -> VariantInfo:
     part = variant.answered_part if variant.HasField("answered_part") else None
-    return VariantInfo(variant.name, variant.live_version, variant.accuracy, part)
+    return VariantInfo(
+        name=variant.name,
+        live_version=variant.live_version,
+        accuracy=variant.accuracy,
+        answered_part=part,
+        answering_version=variant.answering_version or None,
+        problem=variant.problem,
+        pinned=variant.pinned,
+    )
 
 
 def _window(window: common_pb2.DelayWindow) -> DelayWindow:
@@ -253,6 +268,7 @@ def _spec(spec: common_pb2.JobSpec) -> JobSpec:
         continue_after_last_tier=spec.continue_after_last_tier,
         endpoint_objective_seconds=spec.endpoint_objective_seconds or None,
         variant=spec.variant,
+        replace=spec.replace,
     )
 
 

@@ -60,6 +60,7 @@ class _Spec(_Strict):
     max_epochs: int = _DEFAULTS.max_epochs
     report_timeout_seconds: float = _DEFAULTS.report_timeout_seconds
     continue_after_last_tier: bool = False
+    replace: bool = False
     endpoint_objective_seconds: float | None = None
 
 
@@ -108,6 +109,7 @@ def parse_spec(values: Mapping[str, Any]) -> JobSpec:
         max_epochs=spec.max_epochs,
         report_timeout_seconds=spec.report_timeout_seconds,
         continue_after_last_tier=spec.continue_after_last_tier,
+        replace=spec.replace,
         endpoint_objective_seconds=spec.endpoint_objective_seconds,
     )
 

@@ -97,6 +97,7 @@ class JobSpec:
         endpoint_objective_seconds: Delay that the tenant wants from the endpoint (QoE objective), or None to leave the
             endpoint's as it is.
         variant: Which variant of the endpoint its models are; empty for an endpoint without variants.
+        replace: Let its models answer even where they are worse than what answers, or take or give something else.
     """
 
     name: str
@@ -115,6 +116,7 @@ class JobSpec:
     continue_after_last_tier: bool = False
     endpoint_objective_seconds: float | None = None
     variant: str = ""
+    replace: bool = False
 
 
 class JobState(enum.Enum):
@@ -166,7 +168,7 @@ class TierStatus:
         reached_seconds: Seconds from submission to the report that reached it, or None.
         delivered_seconds: Seconds from submission to the first moment the version answered, or None.
         version: Version of the endpoint that the tier became, or None.
-        reason: Plain words when it failed or cannot be reached.
+        reason: Plain words when it failed or cannot be reached, or when its version was delivered and does not answer.
     """
 
     number: int

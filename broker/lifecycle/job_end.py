@@ -165,6 +165,7 @@ def delivery_ended(job: Job, event: DeliveryEnded, now: Moment) -> Step:
             delivered_value=event.value,
             delivered_seconds=max(0.0, min(event.at, now.at) - job.submitted_at),
             version=event.version,
+            reason=event.reason,
         )
     else:
         ended = replace(tier, state=TierState.FAILED, reason=event.reason)
@@ -219,7 +220,9 @@ def _achieved(job: Job) -> tuple[JobState, str]:
     """What the end of a script that was done by itself comes to."""
     delivered = sum(tier.state is TierState.DELIVERED for tier in job.tiers)
     if delivered == len(job.tiers):
-        return JobState.COMPLETED, f"all {delivered} tiers delivered" if delivered > 1 else "its tier is delivered"
+        words = f"all {delivered} tiers delivered" if delivered > 1 else "its tier is delivered"
+        held = job.tiers[-1].reason  # of a tier that is delivered: why its version does not answer
+        return JobState.COMPLETED, f"{words}; {held}" if held else words
     missed = next(tier.tier.target for tier in job.tiers if tier.state is not TierState.DELIVERED)
     best = "" if job.best_value is None else f", the best {job.spec.metric} was {job.best_value:g}"
     return JobState.MISSED, f"{delivered} of {len(job.tiers)} tiers delivered; {missed:g} was not reached{best}"

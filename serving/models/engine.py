@@ -101,6 +101,7 @@ class Session:
         threads: Threads that one run may use.
         labels: What classes are called, by index.
         accuracy: What was measured of the version, a fraction; None where nobody knows.
+        sha256: Of the ONNX file, hexadecimal; empty where nobody asked.
         settings: What is set for the model.
         answer_bytes: Largest outputs of one call.
         gives_strings: Whether an output is of strings, whose bytes an array does not know.
@@ -113,7 +114,7 @@ class Session:
     __slots__ = (
         "_run", "_runner", "_take_seconds", "accuracy", "answer_bytes", "batch_rows", "batching", "device",
         "gives_strings", "holding", "inline_elements", "inputs", "is_uniform", "labels", "observer", "output_names",
-        "outputs", "provider", "queue_rows", "settings", "threads",
+        "outputs", "provider", "queue_rows", "settings", "sha256", "threads",
     )  # fmt: skip
 
     def __init__(self, model: bytes | str, threads: int = 1, open_session: Open = open_on_cpu) -> None:
@@ -133,6 +134,7 @@ class Session:
         self.queue_rows: tuple[int, ...] = ()
         self.labels: tuple[str, ...] = ()
         self.accuracy: float | None = None
+        self.sha256 = ""
         self.settings = NOTHING_SET
         self.inline_elements = -1
         self.threads = threads

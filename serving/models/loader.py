@@ -89,6 +89,7 @@ class _Found:
         settings: What is set for its model.
         labels: What its classes are called.
         accuracy: What was measured of it, a fraction; None where nobody knows.
+        sha256: Of its ONNX file.
         providers: What may run it, the first choice first.
     """
 
@@ -96,6 +97,7 @@ class _Found:
     settings: ModelSettings
     labels: tuple[str, ...]
     accuracy: float | None
+    sha256: str
     providers: tuple[Provider, ...]
 
 
@@ -187,7 +189,7 @@ class Loader:
         else:
             session, _ = await self._build(self._session, checked, found.providers, 0)
             await asyncio.sleep(0)  # requests that came while a step of the load kept Python's lock come first
-        session.labels, session.accuracy = found.labels, found.accuracy
+        session.labels, session.accuracy, session.sha256 = found.labels, found.accuracy, found.sha256
         session.heed(found.settings)
         if session.batching.reason and self._options.max_batch_rows > 1:
             what = (artefact.version, artefact.model, session.batching.reason)
@@ -200,7 +202,7 @@ class Loader:
         labels, accuracy = read_labels(model), accuracy_of(model.parent)
         providers = self._placement.devices.usable(order_for(order, settings.provider))
         copy = artefact_file.sealed_copy(model, self._options.max_model_bytes)
-        return _Found(copy, settings, labels, accuracy, providers)
+        return _Found(copy, settings, labels, accuracy, copy.sha256(), providers)
 
     def _rows_to_try(self, found: _Found) -> int:
         """The largest batch that is of interest to the checks, which run a model on one thread of the CPU."""

@@ -214,6 +214,24 @@ class ScriptedJobs(jobs_pb2_grpc.JobsServiceServicer):
         await self._enter("ListEndpoints", context)
         return jobs_pb2.ListEndpointsResponse(endpoints=self.script.endpoints)
 
+    async def PromoteVersion(
+        self, request: jobs_pb2.PromoteVersionRequest, context: Context
+    ) -> jobs_pb2.PromoteVersionResponse:
+        await self._enter("PromoteVersion", context)
+        return jobs_pb2.PromoteVersionResponse(endpoint=self._chosen(request.endpoint, request.version or 3))
+
+    async def RollBackVersion(
+        self, request: jobs_pb2.RollBackVersionRequest, context: Context
+    ) -> jobs_pb2.RollBackVersionResponse:
+        await self._enter("RollBackVersion", context)
+        return jobs_pb2.RollBackVersionResponse(endpoint=self._chosen(request.endpoint, request.version or 2))
+
+    def _chosen(self, name: str, version: int) -> jobs_pb2.Endpoint:
+        """The endpoint, which from now on shall answer with this version."""
+        endpoint = next(each for each in self.script.endpoints if each.name == name)
+        endpoint.live_version, endpoint.pinned = version, version != 3
+        return endpoint
+
     async def WatchJobs(
         self, request: jobs_pb2.WatchJobsRequest, context: Context
     ) -> AsyncIterator[jobs_pb2.WatchJobsResponse]:

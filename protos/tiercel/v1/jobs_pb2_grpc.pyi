@@ -50,6 +50,12 @@ class JobsServiceStub:
     """The same of an endpoint."""
     ListNodes: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.ListNodesRequest, _jobs_pb2.ListNodesResponse]
     ListEndpoints: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.ListEndpointsRequest, _jobs_pb2.ListEndpointsResponse]
+    PromoteVersion: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.PromoteVersionRequest, _jobs_pb2.PromoteVersionResponse]
+    """Lets a version of an endpoint answer, whatever is better or newer, and keeps it; the newest one is replaced by better
+    ones again.
+    """
+    RollBackVersion: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.RollBackVersionRequest, _jobs_pb2.RollBackVersionResponse]
+    """Lets an earlier version answer again, and keeps it whatever is delivered."""
 
 @_typing.type_check_only
 class JobsServiceAsyncStub(JobsServiceStub):
@@ -71,6 +77,12 @@ class JobsServiceAsyncStub(JobsServiceStub):
     """The same of an endpoint."""
     ListNodes: _aio.UnaryUnaryMultiCallable[_jobs_pb2.ListNodesRequest, _jobs_pb2.ListNodesResponse]  # type: ignore[assignment]
     ListEndpoints: _aio.UnaryUnaryMultiCallable[_jobs_pb2.ListEndpointsRequest, _jobs_pb2.ListEndpointsResponse]  # type: ignore[assignment]
+    PromoteVersion: _aio.UnaryUnaryMultiCallable[_jobs_pb2.PromoteVersionRequest, _jobs_pb2.PromoteVersionResponse]  # type: ignore[assignment]
+    """Lets a version of an endpoint answer, whatever is better or newer, and keeps it; the newest one is replaced by better
+    ones again.
+    """
+    RollBackVersion: _aio.UnaryUnaryMultiCallable[_jobs_pb2.RollBackVersionRequest, _jobs_pb2.RollBackVersionResponse]  # type: ignore[assignment]
+    """Lets an earlier version answer again, and keeps it whatever is delivered."""
 
 class JobsServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -149,5 +161,23 @@ class JobsServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _jobs_pb2.ListEndpointsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_jobs_pb2.ListEndpointsResponse, _abc.Awaitable[_jobs_pb2.ListEndpointsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def PromoteVersion(
+        self,
+        request: _jobs_pb2.PromoteVersionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_jobs_pb2.PromoteVersionResponse, _abc.Awaitable[_jobs_pb2.PromoteVersionResponse]]:
+        """Lets a version of an endpoint answer, whatever is better or newer, and keeps it; the newest one is replaced by better
+        ones again.
+        """
+
+    @_abc_1.abstractmethod
+    def RollBackVersion(
+        self,
+        request: _jobs_pb2.RollBackVersionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_jobs_pb2.RollBackVersionResponse, _abc.Awaitable[_jobs_pb2.RollBackVersionResponse]]:
+        """Lets an earlier version answer again, and keeps it whatever is delivered."""
 
 def add_JobsServiceServicer_to_server(servicer: JobsServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
