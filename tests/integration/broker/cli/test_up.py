@@ -62,7 +62,7 @@ async def test_it_says_where_everything_is_and_stops_everything(places: Places) 
         code = await process.wait()
 
     assert line.startswith("Tiercel is up: ")
-    assert set(addresses) == {"broker", "mqtt", "serving_http", "serving_grpc"}
+    assert set(addresses) == {"broker", "nodes", "mqtt", "serving_http", "serving_grpc"}
     assert all(address in line for address in addresses.values())
     assert (addresses["serving_http"], addresses["serving_grpc"]) == SERVING
     assert (node.id, node.online) == ("n1", True)
@@ -109,7 +109,7 @@ async def test_down_stops_it(places: Places) -> None:
     assert not is_held(places.agent_lock)
 
 
-@pytest.mark.parametrize("flag", ["--broker-port", "--mqtt-port"])
+@pytest.mark.parametrize("flag", ["--broker-port", "--nodes-port", "--mqtt-port"])
 async def test_a_port_in_use_is_named_with_its_flag(places: Places, flag: str) -> None:
     async with await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
