@@ -115,11 +115,12 @@ class Broker:
         store = await stack.enter_async_context(SqlStore(sqlite_url(settings.state_dir / "broker.sqlite")))
         logs = RunLogs(settings.state_dir / "logs")
         carried = CheckpointStore(settings.state_dir / "checkpoints")
-        publisher = await self._open_mqtt(stack)
+        news = await self._open_mqtt(stack, tenancy)
         supervisor = await stack.enter_async_context(self._supervisor)
-        journal = Journal(store, self._clock, await store.last_sequence(), [publisher.publish_nowait])
+        journal = Journal(store, self._clock, await store.last_sequence(), [news.publish_nowait])
         system = self._system = self._make_system(policy, store, journal, tenancy, carried)
-        supervisor.start(publisher.run(), name="MQTT publisher")
+        if isinstance(news, MqttPublisher):
+            supervisor.start(news.run(), name="MQTT publisher")
         supervisor.start(journal.run(), name="journal")
         await system.start()
         await listeners.add_tenants_services(tenants, JobsService(system, journal, store, logs, tenancy))
@@ -147,15 +148,18 @@ class Broker:
         )
         return System(store, journal, directory, self._supervisor, self._clock, carried)
 
-    async def _open_mqtt(self, stack: contextlib.AsyncExitStack) -> MqttPublisher:
+    async def _open_mqtt(
+        self, stack: contextlib.AsyncExitStack, tenancy: Tenancy
+    ) -> MqttPublisher | EmbeddedMqttBroker:
         settings = self._settings
-        url = settings.mqtt_url
-        if not url:
-            embedded = await stack.enter_async_context(EmbeddedMqttBroker(settings.host, settings.mqtt_port))
-            url = embedded.url
-        publisher = MqttPublisher(url, username=settings.mqtt_username, password=settings.mqtt_password)
-        self.mqtt_address = publisher.address
-        return publisher
+        news: MqttPublisher | EmbeddedMqttBroker
+        if settings.mqtt_url:
+            news = MqttPublisher(settings.mqtt_url, username=settings.mqtt_username, password=settings.mqtt_password)
+        else:
+            embedded = EmbeddedMqttBroker(tenancy, settings.host, settings.mqtt_port)
+            news = await stack.enter_async_context(embedded)
+        self.mqtt_address = news.address
+        return news
 
 
 def _make_state_dir(path: Path) -> None:

@@ -92,9 +92,9 @@ class TenantsGate(grpc.aio.ServerInterceptor):
 
     async def intercept_service(
         self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]],
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
         handler_call_details: grpc.HandlerCallDetails,
-    ) -> Handler:
+    ) -> Handler | None:
         """The method's handler behind what is checked first, or one that refuses without reading."""
         handler = await continuation(handler_call_details)
         if handler is None:
@@ -122,9 +122,9 @@ class NodesGate(grpc.aio.ServerInterceptor):
 
     async def intercept_service(
         self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]],
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
         handler_call_details: grpc.HandlerCallDetails,
-    ) -> Handler:
+    ) -> Handler | None:
         """The method's handler, or one that refuses without reading."""
         error = node_token_error(handler_call_details.invocation_metadata, self._tenancy)
         return await continuation(handler_call_details) if error is None else _refusing(error)
@@ -137,7 +137,7 @@ def _refusing(error: TiercelError) -> Handler:
             raise error
 
     # As a stream, whatever the method is: of a unary call gRPC would read the request first.
-    return grpc.stream_stream_rpc_method_handler(refuse)  # type: ignore[arg-type]  # grpc.aio takes coroutines
+    return grpc.stream_stream_rpc_method_handler(refuse)
 
 
 def _guarded(handler: Handler, places: Places, *, caller: str = "", seconds: float | None = None) -> Handler:
@@ -162,8 +162,8 @@ def _guarded(handler: Handler, places: Places, *, caller: str = "", seconds: flo
                     message = f"without a token a stream lasts {seconds:g} s; open another, or send a tenant's token"
                     raise UnavailableError(message) from None
 
-    return grpc.stream_stream_rpc_method_handler(  # type: ignore[return-value]
-        enter,  # type: ignore[arg-type]  # grpc.aio takes coroutines
+    return grpc.stream_stream_rpc_method_handler(
+        enter,
         request_deserializer=handler.request_deserializer,
         response_serializer=handler.response_serializer,
     )
@@ -183,7 +183,12 @@ async def _call(handler: Handler, requests: object, context: Context) -> None:
 
 
 def _method(handler: Handler) -> Callable[[Any, Context], Any]:
-    kinds = (handler.unary_unary, handler.unary_stream, handler.stream_unary, handler.stream_stream)
+    kinds: tuple[Callable[[Any, Any], Any] | None, ...] = (
+        handler.unary_unary,
+        handler.unary_stream,
+        handler.stream_unary,
+        handler.stream_stream,
+    )
     return next(method for method in kinds if method is not None)
 
 

@@ -81,7 +81,9 @@ async def test_large_messages_without_a_token_are_refused_before_they_are_read(t
         async with channels(nodes, 3) as of_nodes:
             calls += [nodes_pb2_grpc.NodesServiceStub(channel).SendCheckpoint(timeout=60) for channel in of_nodes]
             codes = await asyncio.gather(*map(code_of, calls))
-        assert set(codes) == {grpc.StatusCode.UNAUTHENTICATED}
+        assert set(codes[:9]) == {grpc.StatusCode.UNAUTHENTICATED}
+        # gRPC's client calls it internal when its write is cut off in the middle.
+        assert set(codes[9:]) <= {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.INTERNAL}
         assert _peak_mib(process.pid) - before < 60
 
 

@@ -20,6 +20,7 @@ from tiercel import Client
 from tiercel.broker.cli.up.locks import is_held
 from tiercel.broker.cli.up.options import Places
 from tiercel.broker.cli.up.stop import run_down
+from tiercel.broker.client.state_dir import read_token
 
 
 @pytest.fixture
@@ -56,7 +57,8 @@ async def test_it_says_where_everything_is_and_stops_everything(places: Places) 
         addresses = json.loads(places.addresses.read_text())
         async with Client.from_state_dir(places.state_dir, tenant="alice") as client:
             (node,) = await client.list_nodes()
-        async with subscribed(int(addresses["mqtt"].rpartition(":")[2])) as subscriber:
+        token = read_token(places.state_dir, "alice")
+        async with subscribed(int(addresses["mqtt"].rpartition(":")[2]), tenant="alice", token=token) as subscriber:
             await subscriber.wait_topics("broker/presence", "nodes/n1/presence")
         process.send_signal(signal.SIGINT)
         code = await process.wait()
