@@ -314,7 +314,7 @@ def agent_process(
     """A running agent; whatever is left of it at the end is killed, its inference server too."""
     state_dir.mkdir(parents=True, exist_ok=True)
     addresses, token, log = state_dir / "addresses.json", state_dir / "token", state_dir / "agent.log"
-    addresses.write_text(json.dumps({"broker": broker}))
+    addresses.write_text(json.dumps({"nodes": broker}))
     token.write_text(f"{node_token}\n")
     command = [sys.executable, "-m", "tiercel.trainer_agent", "--addresses-file", str(addresses)]
     command += ["--state-dir", str(state_dir / "agent"), "--token-file", str(token), "--node-id", node_id]

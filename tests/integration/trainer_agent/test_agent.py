@@ -157,7 +157,7 @@ async def test_training_goes_on_while_the_broker_is_away_and_everything_is_told_
     records = agent.state_dir / "agent" / "runs" / "short-1.json"
     await until(lambda: json.loads(records.read_text())["ended"], seconds=DEADLINE)
     await broker.start()  # on another port
-    (agent.state_dir / "addresses.json").write_text(json.dumps({"broker": broker.address}))
+    (agent.state_dir / "addresses.json").write_text(json.dumps({"nodes": broker.address}))
     await until(lambda: len(broker.heard.hellos) == 2, seconds=DEADLINE)
     told = {run.run_id: run for run in broker.heard.hellos[1].runs}
     assert told["job-1"].state == nodes_pb2.RUN_STATE_RUNNING
@@ -231,7 +231,7 @@ async def test_a_wrong_token_is_said_once_and_tried_again(broker: ScriptedBroker
     token.write_text("wrong\n")
     await broker.stop()
     await broker.start()
-    (agent.state_dir / "addresses.json").write_text(json.dumps({"broker": broker.address}))
+    (agent.state_dir / "addresses.json").write_text(json.dumps({"nodes": broker.address}))
     await until(lambda: broker.tokens.count("Bearer wrong") >= 2, seconds=DEADLINE)
     token.write_text(f"{NODE_TOKEN}\n")
     await until(lambda: len(broker.heard.hellos) == 2, seconds=DEADLINE)
