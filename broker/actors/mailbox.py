@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from tiercel.broker.domain.errors import OverloadedError, TiercelError, UnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
 
 logger = logging.getLogger(__name__)
 
@@ -45,13 +45,15 @@ class ActorStatistics:
 class _Envelope(Generic[MessageT]):
     """A message in the mailbox; without one it ends the actor.
 
-    ``key``: of a message that is kept beside the mailbox, the latest one only. ``done``: told how it went.
+    ``key``: of a message that is kept beside the mailbox, the latest one only. ``done``: told how it went. ``handled``:
+    called once it was handled, however it went.
     """
 
     message: MessageT | None = None
     key: Hashable | None = None
     took_room: bool = False
     done: asyncio.Future[None] | None = None
+    handled: Callable[[], None] | None = None
 
 
 class Actor(ABC, Generic[MessageT]):
@@ -92,11 +94,16 @@ class Actor(ABC, Generic[MessageT]):
             self._put(_Envelope(key=key))
         self._latest[key] = message
 
-    async def tell(self, message: MessageT) -> None:
-        """Leave a message, waiting for room: for whoever can pass the pressure on, such as a stream."""
+    async def tell(self, message: MessageT, handled: Callable[[], None] | None = None) -> None:
+        """Leave a message, waiting for room: for whoever can pass the pressure on, such as a stream.
+
+        Args:
+            message: The message.
+            handled: Called once the actor is done with it, however that went; may not fail or block.
+        """
         await self._room.acquire()
         try:
-            self._put(_Envelope(message, took_room=True))
+            self._put(_Envelope(message, took_room=True, handled=handled))
         except OverloadedError:
             self._room.release()
             raise
@@ -166,6 +173,8 @@ class Actor(ABC, Generic[MessageT]):
                 envelope.done.set_result(None)
             if envelope.took_room:
                 self._room.release()
+            if envelope.handled is not None:
+                envelope.handled()
             return
         try:
             self._mailbox.put_nowait(envelope)
@@ -183,6 +192,8 @@ class Actor(ABC, Generic[MessageT]):
             await self.receive(message)
         except Exception as error:
             self._failed += 1
+            if envelope.handled is not None and not isinstance(error, ActorFailedError):
+                envelope.handled()
             if envelope.done is not None and not envelope.done.done():
                 envelope.done.set_exception(error)
             if isinstance(error, ActorFailedError):
@@ -190,6 +201,8 @@ class Actor(ABC, Generic[MessageT]):
             logger.exception("%s could not handle %s", self.name, type(message).__name__)
             return True
         self._handled += 1
+        if envelope.handled is not None:
+            envelope.handled()
         if envelope.done is not None and not envelope.done.done():
             envelope.done.set_result(None)
         return False
