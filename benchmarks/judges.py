@@ -5,13 +5,11 @@ from __future__ import annotations
 JUDGES = {
     "decision-cost": "benchmarks.decision_cost:bars_of",
     "demo": "benchmarks.report:build_bars",
-    "faults": "benchmarks.faults.bars:bars_of",
     "fuzz": "benchmarks.fuzz.commands:bars_of",
     "gpu-check": "benchmarks.gpu_check.frame:bars_of",
     "qoe": "benchmarks.qoe.bars:bars_of",
     "scheduling-containers": "benchmarks.scheduling.bars:bars_of",
     "scheduling-live": "benchmarks.scheduling.bars:bars_of",
-    "scheduling-live-large": "benchmarks.scheduling.bars:bars_of",
     "scheduling-quick": "benchmarks.scheduling.bars:sanity_bars",
     "serving": "benchmarks.serving.figures:bars_of",
     "serving-colocation": "benchmarks.serving.colocation:bars_of",

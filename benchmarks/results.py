@@ -241,11 +241,15 @@ def differences(result: Result) -> list[str]:
     missing = [f"the file lacks the bar {name!r}" for name in derived if name not in written]
     extra = [f"nothing in the figures gives the bar {name!r}" for name in written if name not in derived]
     changed = [
-        f"{name!r} is {written[name].value} in the file, and {bar.value} by its figures (goal {bar.goal})"
+        f"{name!r} is {_shown(written[name])} in the file, and {_shown(bar)} by its figures"
         for name, bar in derived.items()
         if name in written and not (_same(written[name].value, bar.value) and written[name].goal == bar.goal)
     ]
     return [*missing, *extra, *changed]
+
+
+def _shown(bar: Bar) -> str:
+    return f"{'nothing' if bar.value is None else format(bar.value, '.6g')} (goal {bar.goal})"
 
 
 def _same(one: float | None, other: float | None) -> bool:

@@ -22,6 +22,7 @@ from benchmarks.sections import table, write_section
 from benchmarks.simulated_workloads import FAIR_SLICES
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "results.md"
+README = DOCUMENT.parents[1] / "README.md"
 PLOTS = DOCUMENT.parent / "plots"
 
 Json = Mapping[str, Any]
@@ -51,6 +52,19 @@ MEANS = {"flowcon": "mean_finish", "tradl": "mean_tier_1", "specon": "mean_finis
 """The same for the mean over jobs, by paper."""
 
 OURS = ("utility, nothing known", "utility")
+KNOWING_RIVAL = "srpt, earlier runs known"
+HEADLINES = (
+    (
+        "flowcon",
+        "3 jobs, 40 s apart",
+        "best_finish",
+        "FlowCon: completion of the job that gains most, three jobs 40 s apart",
+    ),
+    ("tradl", "10 jobs in 200 s", "mean_tier_1", "TRADL: time to the first target, mean of ten jobs in 200 s"),
+    ("specon", "50 jobs in 500 s, 4 nodes", "makespan", "SpeCon: makespan of 50 jobs on four nodes"),
+)
+"""What README shows of each paper: policy, schedule, measure, words."""
+ENDPOINTS = "40 on 4, varied, burst"
 
 
 def policies_section(figures: Json) -> str:
@@ -85,7 +99,7 @@ def papers_section(figures: Json) -> str:
             "`utility`, nothing known",
             "**`utility`**",
         ]
-        shown = (FAIR_SLICES, f"{policy}, defaults", policy, "fifo", "srpt, earlier runs known", *OURS)
+        shown = (FAIR_SLICES, f"{policy}, defaults", policy, "fifo", KNOWING_RIVAL, *OURS)
         rows = [
             [schedule, *(_gain(arms[arm], paper["measure"], policy) for arm in shown)]
             for schedule, arms in paper["schedules"].items()
@@ -105,6 +119,20 @@ def _gain(row: Json, measure: str, policy: str) -> str:
     low, high = row[measure]["interval"]
     mean = row[MEANS[policy]]["mean"]
     return f"{100 * row[measure]['mean']:.1f} % ({100 * low:.1f} … {100 * high:.1f}); {100 * mean:.1f} %"
+
+
+def readme_section(papers: Json, endpoints: Json) -> str:
+    """One experiment of each paper by its own measure; from ``simulated-papers`` and ``simulated-endpoints``."""
+    rows = []
+    for policy, schedule, measure, words in HEADLINES:
+        arms = papers[policy]["schedules"][schedule]
+        shown = (policy, "fifo", KNOWING_RIVAL, *OURS)
+        rows.append([words, *(f"{100 * arms[arm][measure]['mean']:.1f} %" for arm in shown)])
+    counts = endpoints["cases"][ENDPOINTS]
+    fair, theirs, ours = (f"{counts[policy]['satisfied']['mean']:.1f}" for policy in ("fair", "dqoes", "utility"))
+    rows.append([f"DQoES: endpoints at their delay objectives, of 40 (equal shares: {fair})", theirs, "", "", ours, ""])
+    header = ["measure", "theirs", "`fifo`", "`srpt`, four earlier runs known", "`utility`, nothing known"]
+    return table([*header, "`utility`, four earlier runs known"], rows)
 
 
 def tuning_section(figures: Json) -> str:
@@ -207,6 +235,7 @@ def main() -> None:
     )
     write_section(DOCUMENT, "simulated-policies", policies_section(policies))
     write_section(DOCUMENT, "simulated-papers", papers_section(papers))
+    write_section(README, "papers", readme_section(papers, endpoints))
     write_section(DOCUMENT, "simulated-tuning", tuning_section(tuning))
     write_section(DOCUMENT, "simulated-endpoints", endpoints_section(endpoints))
     write_section(DOCUMENT, "simulated-served", served_section(served))
