@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -89,6 +90,7 @@ def report(results: ResultsOption = None, keep: KeepOption = False) -> None:
 def overload(
     model: Annotated[str, typer.Option(help="What to ask, such as sensors or resnet.")] = "sensors",
     load: Annotated[list[float] | None, typer.Option(help="Multiple of the peak; repeatable.")] = None,
+    sane: Annotated[bool, typer.Option("--sane", help="Exit with 1 where a connection broke; for CI.")] = False,
     results: ResultsOption = None,
     keep: KeepOption = False,
 ) -> None:
@@ -99,6 +101,9 @@ def overload(
         rows = run_overload(wanted, BUILD / "overload", lambda line: _say(console, line), load or LOADS)
     folder = folder_of(results, keep=keep)
     _keep("serving-overload", "python -m benchmarks.serving overload", {"overload": rows}, folder, console)
+    if sane and not all(row["goodput"] and not row["other_errors"] and not row["broken"] for row in rows):
+        typer.echo("Error: nothing was answered, or a connection broke.", err=True)
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -196,7 +201,7 @@ def _plan(plan: Plan, models: list[str] | None, kinds: list[str] | None, rounds:
         if name not in FULL.connections:
             raise typer.BadParameter(f"there is no model {name!r}; choose of {', '.join(FULL.connections)}")
     connections = {name: each for name, each in plan.connections.items() if not models or name in models}
-    return Plan(connections, kinds or plan.kinds, rounds or plan.rounds, plan.seconds)
+    return replace(plan, connections=connections, kinds=kinds or plan.kinds, rounds=rounds or plan.rounds)
 
 
 def _write_comparison(found: Samples, folder: Path, console: Console) -> None:

@@ -6,9 +6,17 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from benchmarks.results import Bar
+from benchmarks.serving.bodies import Bodies
 from benchmarks.serving.peers import OURS, REFERENCES
 from benchmarks.serving.samples import Json, Sample, Samples, at
 
+SAME = Bodies.SAME.value
+DIFFERING = {
+    SAME: "one body for ever",
+    Bodies.NUMBERS.value: "other numbers each time",
+    Bodies.WIDTHS.value: "numbers of other widths",
+    Bodies.IDS.value: "another id each time",
+}
 CEILING_AT = (1, 8, 32, 64)
 """Connections at which ours is held against the bare ceiling."""
 TITLES = {"json": "JSON", "binary": "binary"}
@@ -23,7 +31,7 @@ def make_figures(found: Samples, planned: int) -> Json:
         found: What was measured.
         planned: How many servers there were to be.
     """
-    keys = dict.fromkeys((each.server, each.model, each.kind, each.connections) for each in found.samples)
+    keys = dict.fromkeys((each.server, each.model, each.kind, each.connections, each.bodies) for each in found.samples)
     return {
         "rows": [_row(at(found.samples, *key)) for key in keys],
         "planned": planned,
@@ -43,6 +51,7 @@ def _row(samples: Sequence[Sample]) -> Json:
         "form": first.form,
         "kind": first.kind,
         "connections": first.connections,
+        "bodies": first.bodies,
         "rate": round(statistics.median(rates), 1),
         "rate_min": min(rates),
         "rate_max": max(rates),
@@ -61,13 +70,21 @@ def bars_of(figures: Json) -> list[Bar]:
     behind, slower = rivals_ahead(figures)
     failed = sum(row["failed"] for row in figures["rows"] if row["server"] == OURS)
 
-    def against(other: str, model: str, kind: str, connections: int = CROWD) -> float | None:
-        return ratio(rates(OURS, model, kind, connections), rates(other, model, kind, connections))
+    def against(other: str, model: str, kind: str, connections: int = CROWD, bodies: str = SAME) -> float | None:
+        mine, others = (rates(server, model, kind, connections, bodies) for server in (OURS, other))
+        return ratio(mine, others)
 
     bars = [
         Bar("failed requests of ours", float(failed), "== 0"),
         Bar("MLP, JSON, 64 connections: rate over Triton's", against("Triton", "mlp", "json"), ">= 2"),
-        Bar("MLP, JSON, 64 connections: rate over mosec's", against("mosec", "mlp", "json"), ">= 1.3"),
+        *(
+            Bar(
+                f"MLP, JSON, 64 connections, {words}: rate over mosec's",
+                against("mosec", "mlp", "json", bodies=bodies),
+                ">= 1.3",
+            )
+            for bodies, words in DIFFERING.items()
+        ),
         *(
             Bar(
                 f"MLP, {TITLES[kind]}, {_connections(many)}: rate over the bare ceiling",
@@ -124,17 +141,17 @@ def ratio(value: float | None, base: float | None) -> float | None:
     return None if value is None or not base else round(value / base, 3)
 
 
-def _reader(figures: Json, name: str) -> Callable[[str, str, str, int], float | None]:
+def _reader(figures: Json, name: str) -> Callable[..., float | None]:
     values = {(row["server"], *_point(row)): float(row[name]) for row in figures["rows"]}
-    return lambda server, model, kind, connections: values.get((server, model, kind, connections))
+    return lambda server, model, kind, connections, bodies=SAME: values.get((server, model, kind, connections, bodies))
 
 
-def _point(row: Json) -> tuple[str, str, int]:
-    return row["model"], row["kind"], row["connections"]
+def _point(row: Json) -> tuple[str, str, int, str]:
+    return row["model"], row["kind"], row["connections"], row.get("bodies", SAME)
 
 
 def _named(row: Json) -> str:
-    return f"{row['server']}: {row['model']}, {row['kind']}, {row['connections']} connections"
+    return f"{row['server']}: {row['model']}, {row['kind']}, {row['connections']} connections, {_point(row)[3]} bodies"
 
 
 def _count(points: list[str] | None) -> float | None:

@@ -228,6 +228,7 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=CONNECTIONS)
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--seconds", type=float, default=900.0, help="for each model at most")
+    parser.add_argument("--sane", action="store_true", help="exit with 1 where a request failed; for a glance in CI")
     parser.add_argument("--results", type=Path, help=RESULTS_HELP)
     parser.add_argument("--keep", action="store_true", help=KEEP_HELP)
     given = parser.parse_args()
@@ -240,6 +241,8 @@ def main() -> None:
     for bar in result.bars:
         print(f"{'ok  ' if bar.holds else 'MISS'} {bar.name}: {bar.value} {bar.unit} ({bar.goal})")
     print(f"Result: {path_of(result, folder)}")
+    if given.sane and any(found["failed"] or not found["swaps"] for found in figures.values()):
+        sys.exit("Error: a request failed, or nothing was swapped.")
 
 
 if __name__ == "__main__":

@@ -28,10 +28,23 @@ def test_figures_are_medians_of_the_rounds_with_their_spread() -> None:
 def test_bars_compare_with_each_peer() -> None:
     bars = judged(OURS, TRITON, MOSEC, BARE)
     assert bars["MLP, JSON, 64 connections: rate over Triton's"] == (2.5, True)
-    assert bars["MLP, JSON, 64 connections: rate over mosec's"] == (1.25, False)
+    assert bars["MLP, JSON, 64 connections, one body for ever: rate over mosec's"] == (1.25, False)
+    assert bars["MLP, JSON, 64 connections, another id each time: rate over mosec's"] == (None, False)
     assert bars["MLP, JSON, 64 connections: rate over the bare ceiling"] == (0.833, True)
     assert bars["HTTP points at which a peer has a lower p99"] == (1.0, False)
     assert bars["HTTP points at which a peer has a higher rate"] == (0.0, True)
+
+
+def test_requests_that_differ_are_points_of_their_own() -> None:
+    mine, other = (replace(each, bodies="ids", rate=each.rate / 2) for each in (OURS, MOSEC))
+    slow = replace(mine, rate=10_000.0)
+    assert (
+        judged(OURS, MOSEC, mine, other)["MLP, JSON, 64 connections, another id each time: rate over mosec's"][0]
+        == 1.25
+    )
+    found = make_figures(Samples([OURS, MOSEC, slow, other]), 2)
+    assert rivals_ahead(found)[0] == ["mosec: mlp, json, 64 connections, ids bodies"]
+    assert len(found["rows"]) == 4
 
 
 def test_a_peer_that_was_not_measured_makes_no_bar_hold() -> None:
@@ -43,7 +56,7 @@ def test_a_peer_that_was_not_measured_makes_no_bar_hold() -> None:
 def test_forms_of_one_kind_compare_and_others_do_not() -> None:
     plain = replace(MOSEC, form="plain", rate=90_000.0)
     binary = replace(MOSEC, form="raw", kind="binary", rate=90_000.0)
-    assert rivals_ahead(make_figures(Samples([OURS, plain]), 2))[0] == ["mosec: mlp, json, 64 connections"]
+    assert rivals_ahead(make_figures(Samples([OURS, plain]), 2))[0] == ["mosec: mlp, json, 64 connections, same bodies"]
     assert rivals_ahead(make_figures(Samples([OURS, binary]), 2))[0] is None
 
 
