@@ -109,7 +109,7 @@ def _number(source: random.Random, bodies: Bodies) -> float:
     # From 0.1001 to 0.9999 without a zero at the end: always six characters.
     if bodies is Bodies.NUMBERS:
         return (source.randrange(1001, 10_000) // 10 * 10 + source.randrange(1, 10)) / 10_000
-    return round(source.uniform(-1.0, 1.0) * 10 ** source.randrange(0, 3), source.randrange(0, 5))
+    return round(source.uniform(-1.0, 1.0) * 10.0 ** source.randrange(0, 3), source.randrange(0, 5))
 
 
 def grpc_frame(model: Model) -> bytes:
