@@ -18,7 +18,8 @@ class KeptReports:
     """The reports of one run, bounded in number and in bytes.
 
     Where there is no room, every second one of the older half goes, but never the best, the newest, or one that must
-    not get lost (see :class:`.Milestones`): what the run reached is told however long nobody listened, in coarser steps.
+    not get lost (see :class:`.Milestones`): what the run reached is told however long nobody listened, in coarser
+    steps.
 
     Args:
         goal: What the reports are about.
