@@ -3,50 +3,71 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import io
 import logging
+import os
+import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
 
 from tiercel.trainer_agent.trainer.errors import ExportError
 from tiercel.trainer_agent.trainer.samples import Batch, Samples
-from tiercel.trainer_agent.trainer.signature import Signature, named_outputs
-from tiercel.trainer_agent.trainer.verification import OnnxModel, check_same_answers, first_line
+from tiercel.trainer_agent.trainer.signature import BATCH_AXIS, Signature
+from tiercel.trainer_agent.trainer.verification import Compared, OnnxModel, check_same_answers, first_line
 
 logger = logging.getLogger(__name__)
 
 # The newest operator set that PyTorch's TorchScript exporter writes without conversions.
 TORCHSCRIPT_OPSET = 17
-BATCH_AXIS = "batch"
+
+_STANDARD_OUTPUT = 1
+_GRAPH_BEGINS = b"Torch IR graph at exception"
 
 _NOISY_LOGGERS = ("torch.onnx", "torch.onnx._internal.exporter._registration", "torch.fx.experimental.symbolic_shapes")
 
-_Exporter = Callable[[nn.Module, Batch, tuple[str, ...], tuple[str, ...], Path], None]
+_Exporter = Callable[["_Flat", Batch, tuple[str, ...], Path], None]
 
 
 class _Flat(nn.Module):
     """The model with its outputs as a plain tuple, which is what exporters understand best."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, signature: Signature) -> None:
         super().__init__()
         self.model = model
+        self.signature = signature
 
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """The outputs in order."""
-        return tuple(named_outputs(self.model(*inputs)).values())
+        return tuple(self.signature.ask(self.model, inputs).values())
 
 
-def export_model(model: nn.Module, signature: Signature, samples: Samples, path: Path) -> OnnxModel:
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """An ONNX file that answers as the model does.
+
+    Attributes:
+        model: The file, loaded in ONNX Runtime.
+        compared: On what.
+    """
+
+    model: OnnxModel
+    compared: Compared
+
+
+def export_model(model: nn.Module, signature: Signature, samples: Samples, path: Path) -> Exported:
     """Write a single ONNX file with a free batch axis whose answers equal the model's.
 
     The TorchScript exporter comes first because it is 10 to 50 times faster than its successor and training waits
-    meanwhile; what it writes is compared with PyTorch on several batch sizes, and where it fails or differs the
-    successor has a try.
+    meanwhile. It runs the model once and writes down what it saw, so that a model which decides by its numbers would
+    lose all ways but one: where it warns of that, where it fails, and where what it wrote answers otherwise than
+    PyTorch, its successor has a try, which reads the program itself.
 
     Args:
         model: On the CPU and in evaluation mode.
@@ -55,7 +76,7 @@ def export_model(model: nn.Module, signature: Signature, samples: Samples, path:
         path: The file to write.
 
     Returns:
-        The file, loaded in ONNX Runtime.
+        The file, and what it was compared on.
 
     Raises:
         ExportError: If no exporter writes a file that agrees with the model; says why, for each of them.
@@ -63,31 +84,31 @@ def export_model(model: nn.Module, signature: Signature, samples: Samples, path:
     reference = samples.reference()
     try:
         with torch.no_grad():
-            output_names = tuple(named_outputs(model(*reference)))
+            output_names = tuple(signature.ask(model, reference))
     except Exception as error:  # the script's own forward may raise anything
         message = f"the model does not answer a batch of {reference[0].shape[0]} rows: {first_line(error)}"
         raise ExportError(message) from error
     reasons = []
     for name, export in (("TorchScript exporter", _export_torchscript), ("dynamo exporter", _export_dynamo)):
         try:
-            _run(export, model, reference, (signature.input_names, output_names), path)
+            _run(export, _Flat(model, signature).eval(), reference, output_names, path)
             exported = OnnxModel(path, signature)
-            check_same_answers(model, exported, samples.batches())
+            compared = check_same_answers(model, exported, samples)
         except ExportError as error:
             logger.info("%s: %s", name, error)
             reasons.append(f"{name}: {error}")
         else:
-            return exported
+            return Exported(exported, compared)
     raise ExportError("; ".join(reasons))
 
 
-def _run(
-    export: _Exporter, model: nn.Module, batch: Batch, names: tuple[tuple[str, ...], tuple[str, ...]], path: Path
-) -> None:
+def _run(export: _Exporter, model: _Flat, batch: Batch, output_names: tuple[str, ...], path: Path) -> None:
     path.unlink(missing_ok=True)
-    with _quiet():
+    with _quiet(), _without_graphs():
         try:
-            export(_Flat(model).eval(), batch, *names, path)
+            export(model, batch, output_names, path)
+        except ExportError:
+            raise
         except Exception as error:  # exporters raise dozens of types
             raise ExportError(first_line(_root_cause(error))) from error
 
@@ -104,7 +125,7 @@ def _quiet() -> Iterator[None]:
     """Keep out of the job's log what exporters print and warn of.
 
     Deprecation: the exporter is chosen on purpose, see :func:`export_model`, and its successor stands ready for the day
-    it is gone. Tracing and batch sizes: what these warn of is exactly what the comparison of answers looks for.
+    it is gone. Batch sizes: what these warn of is exactly what the comparison of answers looks for.
     """
     loggers = [logging.getLogger(name) for name in _NOISY_LOGGERS]
     levels = [noisy.level for noisy in loggers]
@@ -121,25 +142,55 @@ def _quiet() -> Iterator[None]:
         logger.debug("an exporter printed: %s", printed.getvalue())
 
 
-def _export_torchscript(
-    model: nn.Module, batch: Batch, input_names: tuple[str, ...], output_names: tuple[str, ...], path: Path
-) -> None:
-    torch.onnx.export(
-        model,
-        batch,
-        str(path),
-        dynamo=False,
-        opset_version=TORCHSCRIPT_OPSET,
-        input_names=list(input_names),
-        output_names=list(output_names),
-        dynamic_axes={name: {0: BATCH_AXIS} for name in (*input_names, *output_names)},
-    )
+@contextlib.contextmanager
+def _without_graphs() -> Iterator[None]:
+    """Keep out of the job's log the whole graph that PyTorch's own code prints for an operator that it does not know.
+
+    It is written past Python. What else comes by this way meanwhile is passed on afterwards.
+    """
+    sys.stdout.flush()
+    library = ctypes.CDLL(None)
+    library.fflush(None)
+    kept = os.dup(_STANDARD_OUTPUT)
+    try:
+        with tempfile.TemporaryFile() as written:
+            os.dup2(written.fileno(), _STANDARD_OUTPUT)
+            try:
+                yield
+            finally:
+                library.fflush(None)
+                os.dup2(kept, _STANDARD_OUTPUT)
+                written.seek(0)
+                os.write(_STANDARD_OUTPUT, written.read().partition(_GRAPH_BEGINS)[0])
+    finally:
+        os.close(kept)
 
 
-def _export_dynamo(
-    model: nn.Module, batch: Batch, input_names: tuple[str, ...], output_names: tuple[str, ...], path: Path
-) -> None:
-    free_batch: dict[int, Any] = {0: torch.export.Dim(BATCH_AXIS)}
+def _export_torchscript(model: _Flat, batch: Batch, output_names: tuple[str, ...], path: Path) -> None:
+    signature = model.signature
+    names = (*signature.input_names, *output_names)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", torch.jit.TracerWarning)
+        torch.onnx.export(
+            model,
+            batch,
+            str(path),
+            dynamo=False,
+            opset_version=TORCHSCRIPT_OPSET,
+            input_names=list(signature.input_names),
+            output_names=list(output_names),
+            dynamic_axes={name: {**signature.free_axes.get(name, {}), 0: BATCH_AXIS} for name in names},
+        )
+    for warning in caught:
+        if issubclass(warning.category, torch.jit.TracerWarning):
+            where = f"{Path(warning.filename).name}:{warning.lineno}"
+            message = f"the model may decide by the numbers it is given, and tracing keeps one way only ({where})"
+            raise ExportError(message)
+
+
+def _export_dynamo(model: _Flat, batch: Batch, output_names: tuple[str, ...], path: Path) -> None:
+    signature = model.signature
+    free = tuple({**signature.free_axes.get(name, {}), 0: BATCH_AXIS} for name in signature.input_names)
     torch.onnx.export(
         model,
         batch,
@@ -147,8 +198,8 @@ def _export_dynamo(
         dynamo=True,
         external_data=False,
         verbose=False,
-        input_names=list(input_names),
+        input_names=list(signature.input_names),
         output_names=list(output_names),
         # One parameter, *inputs, stands for all of them.
-        dynamic_shapes=(tuple(free_batch for _ in batch),),
+        dynamic_shapes=(free,),
     )

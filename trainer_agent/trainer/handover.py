@@ -20,7 +20,13 @@ from tiercel.trainer_agent.trainer.models import Weights, copy_model, preserved_
 from tiercel.trainer_agent.trainer.samples import Samples
 from tiercel.trainer_agent.trainer.signature import Evaluate, Predict, Prediction, Signature
 from tiercel.trainer_agent.trainer.tiers import TierTracker
-from tiercel.trainer_agent.trainer.verification import OnnxModel, answers_of, check_same_answers, first_line
+from tiercel.trainer_agent.trainer.verification import (
+    Compared,
+    OnnxModel,
+    answers_of,
+    check_same_answers,
+    first_line,
+)
 from tiercel.v1 import trainer_pb2
 
 logger = logging.getLogger(__name__)
@@ -70,7 +76,7 @@ class Handover:
         try:
             scratch.mkdir(parents=True)
             with preserved_random_state():
-                value = self._export(scratch, weights)
+                value, compared = self._export(scratch, weights)
             self._check_value(value, request.target, tiers)
             digest = _sha256(scratch / MODEL_FILE)
             self._put_in_place(scratch, request.delivery_id)
@@ -84,10 +90,11 @@ class Handover:
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         took = time.monotonic() - started
-        print(f"handed over {request.delivery_id}: {self._metric}={value:.6g} in {took:.2f} s", flush=True)
+        words = f"handed over {request.delivery_id}: {self._metric}={value:.6g} in {took:.2f} s, {compared.words}"
+        print(words, flush=True)
         return trainer_pb2.ExportDone(delivery_id=request.delivery_id, value=value, sha256=digest)
 
-    def _export(self, folder: Path, weights: Weights) -> float:
+    def _export(self, folder: Path, weights: Weights) -> tuple[float, Compared]:
         try:
             model = copy_model(self._model, weights)
         except Exception as error:  # the script's own classes may raise anything when copied
@@ -96,17 +103,18 @@ class Handover:
         compared_real_rows = self._samples.has_rows
         try:
             exported = export_model(model, self._signature, self._samples, folder / MODEL_FILE)
-            value = self._measure(exported)
+            compared = exported.compared
+            value = self._measure(exported.model)
             if not compared_real_rows:  # a script that measures without job.predict shows its rows only now
-                check_same_answers(model, exported, self._samples.batches())
+                compared = check_same_answers(model, exported.model, self._samples)
         except ExportError as error:
             message = f"the model cannot be handed over as ONNX. {error}"
             raise ExportError(message) from error
         reference = self._samples.reference()
         inputs = {f"input_{n}": t.numpy() for n, t in zip(self._signature.input_names, reference, strict=True)}
-        outputs = {f"output_{name}": array for name, array in answers_of(model, reference).items()}
+        outputs = {f"output_{name}": array for name, array in answers_of(model, self._signature, reference).items()}
         np.savez(folder / REFERENCE_FILE, allow_pickle=False, **inputs, **outputs)
-        return value
+        return value, compared
 
     def _measure(self, exported: OnnxModel) -> float:
         def predict(*arrays: Any) -> Prediction:

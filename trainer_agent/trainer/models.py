@@ -6,15 +6,17 @@ import contextlib
 import copy
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from tiercel.trainer_agent.trainer.signature import Array, Prediction, Signature, named_outputs, unpack
+from tiercel.trainer_agent.trainer.signature import Array, Prediction, Signature, unpack
 
 Weights = dict[str, Any]
+LENGTH_AXIS = "length"
 
 
 @contextlib.contextmanager
@@ -43,8 +45,29 @@ def predict(model: nn.Module, signature: Signature, arrays: tuple[Any, ...]) -> 
     parameter = next(model.parameters(), None)
     tensors = signature.tensors(arrays, parameter.device if parameter is not None else None)
     with evaluation_mode(model), torch.no_grad():
-        outputs = named_outputs(model(*tensors))
+        outputs = signature.ask(model, tensors)
     return unpack([to_array(tensor) for tensor in outputs.values()])
+
+
+def with_free_lengths(signature: Signature, model: nn.Module) -> Signature:
+    """The signature with the second axis of its whole-number inputs free, where the model answers other lengths of it.
+
+    Those are texts and the like; of images and measurements only the script knows which axes may differ. Nothing of the
+    model or of its training changes.
+    """
+    pairs = list(zip(signature.input_names, signature.example, strict=True))
+    texts = [name for name, tensor in pairs if tensor.ndim == 2 and not tensor.is_floating_point()]
+    lengths = {tensor.shape[1] for name, tensor in pairs if name in texts}
+    if not texts or len(lengths) != 1 or lengths == {1}:
+        return signature
+    free = replace(signature, free_axes={name: {1: LENGTH_AXIS} for name in texts})
+    try:
+        with preserved_random_state():
+            for factor in (0.5, 1.7):
+                predict(model, free, free.resized(free.example, factor))
+    except Exception:  # the script's own forward may raise anything: then it takes one length only
+        return signature
+    return free
 
 
 def to_array(tensor: torch.Tensor) -> Array:

@@ -1,8 +1,9 @@
-"""Rows on which an exported model has to agree with the original."""
+"""Rows on which an exported model has to agree with the original: some that it was really asked about, some made up."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,39 @@ from tiercel.trainer_agent.trainer.signature import Signature
 REFERENCE_ROWS = 7
 # Enough to meet rare branches, few enough to cost next to nothing.
 KEPT_ROWS = 128
+# Of these, so many are drawn again with other signs and sizes.
+DRAWN_ROWS = 32
+
+# Of the example's, on axes that are free beside the batch.
+OTHER_LENGTHS = (0.5, 1.7)
 
 Batch = tuple[torch.Tensor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """Rows that were made up.
+
+    Attributes:
+        words: How they differ from real ones.
+        batch: The rows.
+    """
+
+    words: str
+    batch: Batch
+
+
+def _shifted(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor - 2 * tensor.abs().mean()
+
+
+_CHANGES: tuple[tuple[str, Callable[[torch.Tensor], torch.Tensor]], ...] = (
+    ("of the other sign", torch.neg),
+    ("ten times as large", lambda tensor: 10 * tensor),
+    ("a hundredth as large", lambda tensor: 0.01 * tensor),
+    ("shifted below zero", _shifted),
+    ("zero", torch.zeros_like),
+)
 
 
 class Samples:
@@ -52,10 +84,33 @@ class Samples:
         return tuple(tensor[chosen] for tensor in rows)
 
     def batches(self) -> list[Batch]:
-        """Batches of several sizes: the example, one row, the reference and all rows that are kept."""
+        """Batches of several sizes: the example, one row, the reference and all rows that are kept.
+
+        Where axes beside the batch are free, one of other lengths as well.
+        """
         reference = self.reference()
         batches = [self._signature.example, tuple(tensor[:1] for tensor in reference), reference]
-        return batches if self._rows is None else [*batches, self._rows]
+        if self._rows is not None:
+            batches.append(self._rows)
+        if self._signature.free_axes:
+            batches += [self._signature.resized(reference, factor) for factor in OTHER_LENGTHS]
+        return batches
+
+    def drawn(self) -> list[Drawn]:
+        """Rows that nobody asked about, which differ from the real ones by sign and size.
+
+        What a model decides by its numbers shows only where these differ. Whole numbers, such as ids of words, are left
+        as they are: others may not exist.
+        """
+        rows = tuple(tensor[:DRAWN_ROWS] for tensor in (self._rows or self.reference()))
+        if not any(tensor.is_floating_point() for tensor in rows):
+            return []
+        return [Drawn(words, tuple(_changed(tensor, change) for tensor in rows)) for words, change in _CHANGES]
+
+    def not_varied(self) -> tuple[str, ...]:
+        """Inputs that drawn rows leave as they are."""
+        pairs = zip(self._signature.input_names, self._signature.example, strict=True)
+        return tuple(name for name, tensor in pairs if not tensor.is_floating_point())
 
 
 def _varied(example: Batch) -> Batch:
@@ -68,3 +123,7 @@ def _varied(example: Batch) -> Batch:
         else tensor
         for tensor in repeated
     )
+
+
+def _changed(tensor: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    return change(tensor) if tensor.is_floating_point() else tensor

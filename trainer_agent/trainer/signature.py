@@ -5,13 +5,15 @@ The first axis of every input and of every output is the batch.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import nn
 
 Array = npt.NDArray[Any]
 Prediction = Array | tuple[Array, ...]
@@ -20,6 +22,9 @@ Predict = Callable[..., Any]
 Evaluate = Callable[[Predict], float | Mapping[str, float]]
 ExampleValue = torch.Tensor | Array
 ExampleInput = ExampleValue | Sequence[ExampleValue] | Mapping[str, ExampleValue]
+# By input or output: names of axes whose size is free, by their index. Axes of the same name have the same size.
+DynamicAxes = Mapping[str, Mapping[int, str]]
+BATCH_AXIS = "batch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +34,14 @@ class Signature:
     Attributes:
         input_names: In the order in which the model takes them.
         example: One batch, on the CPU, in the same order.
+        by_name: Whether the model takes them as keywords.
+        free_axes: Of inputs and outputs, beside the batch.
     """
 
     input_names: tuple[str, ...]
     example: tuple[torch.Tensor, ...]
+    by_name: bool = False
+    free_axes: DynamicAxes = field(default_factory=dict)
 
     @classmethod
     def from_example(cls, example_input: ExampleInput) -> Signature:
@@ -57,6 +66,44 @@ class Signature:
             message = "example_input needs at least one array, and every array a first axis of at least one row"
             raise ValueError(message)
         return cls(names, tensors)
+
+    def fitted(self, model: nn.Module, dynamic_axes: DynamicAxes | None = None) -> Signature:
+        """The signature as this model takes it.
+
+        A mapping's names that are parameters of ``forward`` are passed as such, whatever their order; names none of
+        which is one are what the served model calls its inputs, in the order of the model's parameters.
+
+        Args:
+            model: The model.
+            dynamic_axes: Axes beside the batch whose size is free.
+
+        Raises:
+            ValueError: Some of the names are parameters and others are not, or an axis is none of an input.
+        """
+        taken = _parameters_of(model)
+        matching = [name for name in self.input_names if name in taken]
+        strange = [name for name in self.input_names if name not in taken]
+        if matching and strange and self.input_names != ("input",):
+            message = (
+                f"example_input has {', '.join(strange)}, which forward() of {type(model).__name__} does not take; "
+                f"it takes {', '.join(taken)}"
+            )
+            raise ValueError(message)
+        by_name = len(self.input_names) > 1 and not strange
+        return replace(self, by_name=by_name, free_axes=_checked(dynamic_axes or {}, self))
+
+    def ask(self, model: nn.Module, tensors: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
+        """The model's outputs by name."""
+        if self.by_name:
+            return named_outputs(model(**dict(zip(self.input_names, tensors, strict=True))))
+        return named_outputs(model(*tensors))
+
+    def resized(self, tensors: Sequence[torch.Tensor], factor: float) -> tuple[torch.Tensor, ...]:
+        """The same rows with free axes longer or shorter by a factor: cut, or repeated from the beginning."""
+        return tuple(
+            _resized(tensor, self.free_axes.get(name, {}), factor)
+            for name, tensor in zip(self.input_names, tensors, strict=True)
+        )
 
     def tensors(self, arrays: Sequence[Any], device: torch.device | None = None) -> tuple[torch.Tensor, ...]:
         """Arrays as tensors of the example's types.
@@ -104,3 +151,39 @@ def named_outputs(result: object) -> dict[str, torch.Tensor]:
 def unpack(arrays: Sequence[Array]) -> Prediction:
     """One array as it is, several as a tuple."""
     return arrays[0] if len(arrays) == 1 else tuple(arrays)
+
+
+def _parameters_of(model: nn.Module) -> tuple[str, ...]:
+    """Names of what ``forward`` takes, empty where that cannot be told."""
+    try:
+        found = inspect.signature(model.forward).parameters.values()
+    except (TypeError, ValueError):
+        return ()
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return tuple(parameter.name for parameter in found if parameter.kind in named)
+
+
+def _checked(axes: DynamicAxes, signature: Signature) -> DynamicAxes:
+    """The axes, without those of the batch.
+
+    Raises:
+        ValueError: An axis is none of the example's.
+    """
+    dimensions = {name: tensor.ndim for name, tensor in zip(signature.input_names, signature.example, strict=True)}
+    for name, named in axes.items():
+        for axis in named:
+            if name in dimensions and not 0 <= axis < dimensions[name]:
+                message = f"dynamic_axes: {name} has the axes 0 to {dimensions[name] - 1}, and not {axis}"
+                raise ValueError(message)
+    if axes and not any(name in dimensions for name in axes):
+        message = f"dynamic_axes names no input; there are {', '.join(signature.input_names)}"
+        raise ValueError(message)
+    return {name: {axis: label for axis, label in named.items() if axis > 0} for name, named in axes.items()}
+
+
+def _resized(tensor: torch.Tensor, axes: Mapping[int, str], factor: float) -> torch.Tensor:
+    for axis in axes:
+        size = tensor.shape[axis]
+        wanted = max(1, round(size * factor))
+        tensor = tensor.index_select(axis, torch.arange(wanted) % size)
+    return tensor

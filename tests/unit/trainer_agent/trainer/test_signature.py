@@ -3,7 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
+from tiercel.trainer_agent.trainer import connect
 from tiercel.trainer_agent.trainer.signature import ExampleInput, Signature, named_outputs, unpack
 
 ROWS = np.ones((1, 3), dtype=np.float32)
@@ -70,3 +72,42 @@ def test_what_is_not_made_of_tensors_cannot_be_served(result: object) -> None:
 def test_one_array_is_not_wrapped() -> None:
     assert unpack([ROWS]) is ROWS
     assert unpack([ROWS, ROWS]) == (ROWS, ROWS)
+
+
+class _Two(nn.Module):
+    def forward(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        return left - right
+
+
+def test_a_mapping_is_passed_by_name_where_the_model_takes_these_names() -> None:
+    example = {"right": torch.ones(1, 2), "left": torch.full((1, 2), 3.0)}
+    signature = Signature.from_example(example).fitted(_Two())
+    assert signature.by_name
+    assert signature.ask(_Two(), signature.example)["output"].tolist() == [[2.0, 2.0]]
+
+
+def test_names_none_of_which_the_model_takes_are_what_it_is_served_under() -> None:
+    signature = Signature.from_example({"a": torch.full((1, 2), 3.0), "b": torch.ones(1, 2)}).fitted(_Two())
+    assert not signature.by_name
+    assert signature.ask(_Two(), signature.example)["output"].tolist() == [[2.0, 2.0]]
+
+
+def test_a_name_beside_those_that_the_model_takes_is_refused() -> None:
+    with pytest.raises(
+        ValueError, match=r"example_input has middle, which forward\(\) of _Two does not take; it takes left, right"
+    ):
+        Signature.from_example({"left": torch.ones(1, 2), "middle": torch.ones(1, 2)}).fitted(_Two())
+
+
+@pytest.mark.parametrize("axes", [{"left": {2: "tokens"}}, {"nobody": {1: "tokens"}}])
+def test_axes_that_are_none_are_refused(axes: dict[str, dict[int, str]]) -> None:
+    signature = Signature.from_example({"left": torch.ones(1, 2), "right": torch.ones(1, 2)})
+    with pytest.raises(ValueError, match="dynamic_axes"):
+        signature.fitted(_Two(), axes)
+
+
+def test_what_is_no_pytorch_module_is_refused_at_once() -> None:
+    from sklearn.linear_model import LogisticRegression
+
+    with pytest.raises(TypeError, match=r"takes a torch\.nn\.Module, and model is sklearn's LogisticRegression"):
+        connect(LogisticRegression(), torch.ones(1, 2), lambda _: 0.0)
