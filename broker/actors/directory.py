@@ -100,9 +100,11 @@ class Directory:
         self._supervisor.start(actor.run(), name=actor.name)
 
     def start_endpoint(self, endpoint: Endpoint, deliveries: Sequence[Delivery] = ()) -> None:
-        """Make the actor of an endpoint and let it take in messages."""
+        """Make the actor of an endpoint, in place of one that had the name before, and let it take in messages."""
         weight = self._tenant_weights.get(endpoint.tenant, DEFAULT_WEIGHT)
         actor = EndpointActor(endpoint, deliveries, self._journal, self._clock, self, tenant_weight=weight)
+        if (before := self.endpoints.get(endpoint.name)) is not None:
+            before.finish()
         self.endpoints[endpoint.name] = actor
         self._supervisor.start(actor.run(), name=actor.name)
 

@@ -58,7 +58,12 @@ class ObjectiveSet:
     objective_seconds: float
 
 
-EndpointMessage = DeliverTier | DeliveryHeard | DeliveryAbandoned | ObjectiveSet
+@dataclass(frozen=True, slots=True)
+class EndpointDeleted:
+    """Its tenant wants it gone; no job feeds it."""
+
+
+EndpointMessage = DeliverTier | DeliveryHeard | DeliveryAbandoned | ObjectiveSet | EndpointDeleted
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +124,15 @@ class EndpointActor(Actor[EndpointMessage]):
                     report = DeliveryReport(DeliveryState.FAILED, reason=reason)
                     await self._step(self._deliveries[known_id], report, self._work[known_id].node_id)
             case ObjectiveSet(objective_seconds):
-                endpoint = replace(self._endpoint, objective_seconds=objective_seconds)
-                await self._journal.commit_or_refuse(Commit(endpoint=endpoint))
-                self._endpoint = endpoint
-                self._show_scheduler()
+                await self._change(replace(self._endpoint, objective_seconds=objective_seconds))
+            case EndpointDeleted():
+                await self._change(machine.delete(self._endpoint))
+
+    async def _change(self, endpoint: Endpoint) -> None:
+        """Carry out what was asked for from outside."""
+        await self._journal.commit_or_refuse(Commit(endpoint=endpoint))
+        self._endpoint = endpoint
+        self._show_scheduler()
 
     def _show_scheduler(self) -> None:
         self._peers.observe_endpoint(self._endpoint.name, view_of(self._endpoint, self._tenant_weight))

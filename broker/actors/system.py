@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tiercel.broker.actors.admission import check_endpoint, check_feasible, check_quota, home_of
+from tiercel.broker.actors.admission import (
+    check_endpoint,
+    check_feasible,
+    check_quota,
+    check_unfed,
+    home_of,
+    is_free,
+)
 from tiercel.broker.actors.directory import tell, tell_latest
-from tiercel.broker.actors.endpoint import DeliveryHeard, EndpointActor, ObjectiveSet
+from tiercel.broker.actors.endpoint import DeliveryHeard, EndpointActor, EndpointDeleted, ObjectiveSet
 from tiercel.broker.actors.endpoint_book import EndpointsMeasured, load_of
 from tiercel.broker.actors.job import MAX_OBSERVATIONS, is_over, observations_of
 from tiercel.broker.actors.node import NodeActor, NodeConnected, NodeTicked
@@ -94,8 +102,8 @@ class System:
                 known = await self._store.find_job(tenant.name, idempotency_key)
                 if known is not None:
                     return await self.find_job(tenant.name, known.id)
-            jobs = [actor.job for actor in self._directory.jobs.values()]
-            actor = self._directory.endpoints.get(spec.endpoint)
+            jobs = self._open_jobs()
+            actor = self._taken_endpoint(spec.endpoint)
             endpoint = actor.endpoint if actor is not None else None
             check_quota(tenant, jobs)
             check_endpoint(tenant, spec, endpoint, jobs)
@@ -174,7 +182,8 @@ class System:
 
     def endpoints_of(self, tenant: str) -> Sequence[Endpoint]:
         """The tenant's endpoints, by name."""
-        return [a.endpoint for _, a in sorted(self._directory.endpoints.items()) if a.endpoint.tenant == tenant]
+        taken = filter(None, map(self._taken_endpoint, sorted(self._directory.endpoints)))
+        return [actor.endpoint for actor in taken if actor.endpoint.tenant == tenant]
 
     def find_endpoint(self, tenant: str, name: str) -> Endpoint:
         """The tenant's endpoint.
@@ -182,12 +191,41 @@ class System:
         Raises:
             NotFoundError: The tenant has no such endpoint.
         """
-        actor = self._directory.endpoints.get(name)
+        return self._find_endpoint(tenant, name).endpoint
+
+    async def delete_endpoint(self, tenant: str, name: str) -> None:
+        """Forget an endpoint, so that its name is free; what its node has of it goes.
+
+        Raises:
+            NotFoundError: The tenant has no such endpoint.
+            EndpointBusyError: A job feeds it.
+            CannotWriteError: The broker's disk takes nothing now; the endpoint stays.
+        """
+        await self._supervisor.see_through(self._delete_endpoint(tenant, name), name="deletion")
+
+    async def _delete_endpoint(self, tenant: str, name: str) -> None:
+        async with self._admission:  # no job that feeds it begins meanwhile
+            actor = self._find_endpoint(tenant, name)
+            check_unfed(actor.endpoint, self._open_jobs())
+            self._journal.check_writable()
+            await actor.call(EndpointDeleted())
+
+    def _find_endpoint(self, tenant: str, name: str) -> EndpointActor:
+        actor = self._taken_endpoint(name)
         if actor is None or actor.endpoint.tenant != tenant:
             raise NotFoundError(
                 f"endpoint: there is no endpoint {name!r}; 'tiercel endpoints' lists yours", field="endpoint"
             )
-        return actor.endpoint
+        return actor
+
+    def _taken_endpoint(self, name: str) -> EndpointActor | None:
+        """The endpoint of this name, unless the name is free."""
+        actor = self._directory.endpoints.get(name)
+        return None if actor is None or is_free(actor.endpoint, self._open_jobs()) else actor
+
+    def _open_jobs(self) -> Sequence[Job]:
+        """The jobs of all tenants that something can still happen to."""
+        return [actor.job for actor in self._directory.jobs.values()]
 
     def endpoint_share(self, name: str) -> Share | None:
         """What an endpoint may use of its node; None while nothing limits it."""
@@ -322,10 +360,15 @@ class System:
             tell_latest(self._directory.scheduler, SchedulerTicked(), SchedulerTicked())
 
     async def _open_endpoint(self, spec: JobSpec, tenant: Tenant, known: EndpointActor | None) -> Endpoint | None:
-        """Give a known endpoint the objective that a new job wants; returns one that is to be made, or None."""
+        """Give a known endpoint the objective that a new job wants; returns one that is to be made, or None.
+
+        One that takes the name of an earlier one counts its versions on.
+        """
         objective = spec.endpoint_objective_seconds
         if known is None:
-            return Endpoint(spec.endpoint, tenant.name, objective_seconds=objective)
+            before = self._directory.endpoints.get(spec.endpoint)
+            earlier = before.endpoint if before is not None else Endpoint(spec.endpoint, tenant.name)
+            return replace(earlier, tenant=tenant.name, objective_seconds=objective)
         if objective is not None and objective != known.endpoint.objective_seconds:
             await known.call(ObjectiveSet(objective))
         return None

@@ -210,6 +210,15 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
                 ]
             )
 
+    async def DeleteEndpoint(  # noqa: N802 - the contract's name
+        self, request: jobs_pb2.DeleteEndpointRequest, context: Context
+    ) -> jobs_pb2.DeleteEndpointResponse:
+        """Forget an endpoint."""
+        async with translated_errors(context):
+            tenant = tenant_of(context, self._tenancy)
+            await self._system.delete_endpoint(tenant.name, request.endpoint)
+            return jobs_pb2.DeleteEndpointResponse()
+
     def _endpoint_to_wire(self, endpoint: Endpoint, nodes: Mapping[str, Node]) -> jobs_pb2.Endpoint:
         return endpoint_to_wire(
             endpoint,

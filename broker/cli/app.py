@@ -6,7 +6,8 @@ import os
 
 import typer
 
-from tiercel.broker.cli.cluster import endpoints, infer, nodes, version
+from tiercel.broker.cli.cluster import infer, nodes, version
+from tiercel.broker.cli.endpoints import endpoints
 from tiercel.broker.cli.jobs import cancel, explain, logs, ls, show
 from tiercel.broker.cli.local import down, up
 from tiercel.broker.cli.submit import submit
@@ -19,8 +20,9 @@ app = typer.Typer(
     # A traceback with local variables could show a token.
     pretty_exceptions_enable=False,
 )
-for command in (up, down, submit, ls, show, watch, logs, cancel, explain, nodes, endpoints, infer, version):
+for command in (up, down, submit, ls, show, watch, logs, cancel, explain, nodes, infer, version):
     app.command()(command)
+app.add_typer(endpoints, name="endpoints")
 
 
 def main() -> None:

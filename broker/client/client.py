@@ -181,6 +181,16 @@ class Client:
         response = await self._connection.call(self._connection.stub.ListEndpoints, jobs_pb2.ListEndpointsRequest())
         return tuple(endpoint_from_wire(endpoint) for endpoint in response.endpoints)
 
+    async def delete_endpoint(self, name: str) -> None:
+        """Forget an endpoint and what was delivered to it; its name is free then.
+
+        Raises:
+            NotFoundError: The tenant has no such endpoint.
+            EndpointBusyError: A job feeds it.
+        """
+        request = jobs_pb2.DeleteEndpointRequest(endpoint=name)
+        await self._connection.call(self._connection.stub.DeleteEndpoint, request)
+
     async def events(self, *, job_id: str = "", after: int = 0) -> AsyncGenerator[JobEvent]:
         """What happens to one job until it has finished, or to all the tenant's jobs without end.
 

@@ -102,6 +102,10 @@ class SyncClient:
         """See :meth:`Client.list_endpoints`."""
         return self._run(self._client.list_endpoints())
 
+    def delete_endpoint(self, name: str) -> None:
+        """See :meth:`Client.delete_endpoint`."""
+        self._run(self._client.delete_endpoint(name))
+
     def events(self, *, job_id: str = "", after: int = 0) -> Generator[JobEvent]:
         """See :meth:`Client.events`."""
         return self._iterate(self._client.events(job_id=job_id, after=after))

@@ -48,6 +48,7 @@ class Endpoint:
         versions: All delivered versions, oldest first.
         node_id: Node whose inference server has the live versions, or empty.
         objective_seconds: Delay that its tenant wants from arrival to answer (QoE objective), or None.
+        left: Nodes on which versions of it may be left from before it was deleted, each with the variant: they go.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Endpoint:
     versions: tuple[Version, ...] = ()
     node_id: str = ""
     objective_seconds: float | None = None
+    left: tuple[tuple[str, str], ...] = ()
 
     @property
     def live(self) -> tuple[Version, ...]:

@@ -67,6 +67,15 @@ def request(
     return replace(endpoint, next_version=endpoint.next_version + 1), delivery
 
 
+def delete(endpoint: Endpoint) -> Endpoint:
+    """Forget what an endpoint has, so that its name is free for whoever comes next.
+
+    Its numbers go on: a node that was away and comes back with a version of before has the number of no new one.
+    """
+    left = {*endpoint.left, *((endpoint.node_id, version.variant) for version in endpoint.live if endpoint.node_id)}
+    return Endpoint(endpoint.name, endpoint.tenant, endpoint.next_version, left=tuple(sorted(left)))
+
+
 def progress(
     endpoint: Endpoint,
     delivery: Delivery,

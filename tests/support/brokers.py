@@ -83,6 +83,10 @@ class Tenant:
         request = jobs_pb2.ListEndpointsRequest()
         return list((await self.stub.ListEndpoints(request, metadata=self.metadata, timeout=20)).endpoints)
 
+    async def delete_endpoint(self, name: str) -> None:
+        request = jobs_pb2.DeleteEndpointRequest(endpoint=name)
+        await self.stub.DeleteEndpoint(request, metadata=self.metadata, timeout=20)
+
     async def wait(self, job_id: str, condition: Callable[[jobs_pb2.Job], object]) -> jobs_pb2.Job:
         """Wait until something holds of a job."""
         async with asyncio.timeout(30):

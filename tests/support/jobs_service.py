@@ -209,6 +209,17 @@ class ScriptedJobs(jobs_pb2_grpc.JobsServiceServicer):
         await self._enter("ListEndpoints", context)
         return jobs_pb2.ListEndpointsResponse(endpoints=self.script.endpoints)
 
+    async def DeleteEndpoint(
+        self, request: jobs_pb2.DeleteEndpointRequest, context: Context
+    ) -> jobs_pb2.DeleteEndpointResponse:
+        await self._enter("DeleteEndpoint", context)
+        left = [endpoint for endpoint in self.script.endpoints if endpoint.name != request.endpoint]
+        if len(left) == len(self.script.endpoints):
+            trailing = (("tiercel-error-code", "not_found"), ("tiercel-error-field", "endpoint"))
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"there is no endpoint {request.endpoint!r}", trailing)
+        self.script.endpoints[:] = left
+        return jobs_pb2.DeleteEndpointResponse()
+
     async def WatchJobs(
         self, request: jobs_pb2.WatchJobsRequest, context: Context
     ) -> AsyncIterator[jobs_pb2.WatchJobsResponse]:

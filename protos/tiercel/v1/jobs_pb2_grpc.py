@@ -84,6 +84,11 @@ class JobsServiceStub(object):
                 request_serializer=tiercel_dot_v1_dot_jobs__pb2.ListEndpointsRequest.SerializeToString,
                 response_deserializer=tiercel_dot_v1_dot_jobs__pb2.ListEndpointsResponse.FromString,
                 _registered_method=True)
+        self.DeleteEndpoint = channel.unary_unary(
+                '/tiercel.v1.JobsService/DeleteEndpoint',
+                request_serializer=tiercel_dot_v1_dot_jobs__pb2.DeleteEndpointRequest.SerializeToString,
+                response_deserializer=tiercel_dot_v1_dot_jobs__pb2.DeleteEndpointResponse.FromString,
+                _registered_method=True)
 
 
 class JobsServiceServicer(object):
@@ -156,6 +161,14 @@ class JobsServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DeleteEndpoint(self, request, context):
+        """Forgets an endpoint and what was delivered to it: its name is free, and nodes remove its models. FAILED_PRECONDITION
+        while a job feeds it. Endpoints to which nothing was delivered go by themselves with the last job that feeds them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JobsServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -208,6 +221,11 @@ def add_JobsServiceServicer_to_server(servicer, server):
                     servicer.ListEndpoints,
                     request_deserializer=tiercel_dot_v1_dot_jobs__pb2.ListEndpointsRequest.FromString,
                     response_serializer=tiercel_dot_v1_dot_jobs__pb2.ListEndpointsResponse.SerializeToString,
+            ),
+            'DeleteEndpoint': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteEndpoint,
+                    request_deserializer=tiercel_dot_v1_dot_jobs__pb2.DeleteEndpointRequest.FromString,
+                    response_serializer=tiercel_dot_v1_dot_jobs__pb2.DeleteEndpointResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -480,6 +498,33 @@ class JobsService(object):
             '/tiercel.v1.JobsService/ListEndpoints',
             tiercel_dot_v1_dot_jobs__pb2.ListEndpointsRequest.SerializeToString,
             tiercel_dot_v1_dot_jobs__pb2.ListEndpointsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteEndpoint(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tiercel.v1.JobsService/DeleteEndpoint',
+            tiercel_dot_v1_dot_jobs__pb2.DeleteEndpointRequest.SerializeToString,
+            tiercel_dot_v1_dot_jobs__pb2.DeleteEndpointResponse.FromString,
             options,
             channel_credentials,
             insecure,

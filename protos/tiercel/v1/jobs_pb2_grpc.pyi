@@ -50,6 +50,10 @@ class JobsServiceStub:
     """The same of an endpoint."""
     ListNodes: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.ListNodesRequest, _jobs_pb2.ListNodesResponse]
     ListEndpoints: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.ListEndpointsRequest, _jobs_pb2.ListEndpointsResponse]
+    DeleteEndpoint: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.DeleteEndpointRequest, _jobs_pb2.DeleteEndpointResponse]
+    """Forgets an endpoint and what was delivered to it: its name is free, and nodes remove its models. FAILED_PRECONDITION
+    while a job feeds it. Endpoints to which nothing was delivered go by themselves with the last job that feeds them.
+    """
 
 @_typing.type_check_only
 class JobsServiceAsyncStub(JobsServiceStub):
@@ -71,6 +75,10 @@ class JobsServiceAsyncStub(JobsServiceStub):
     """The same of an endpoint."""
     ListNodes: _aio.UnaryUnaryMultiCallable[_jobs_pb2.ListNodesRequest, _jobs_pb2.ListNodesResponse]  # type: ignore[assignment]
     ListEndpoints: _aio.UnaryUnaryMultiCallable[_jobs_pb2.ListEndpointsRequest, _jobs_pb2.ListEndpointsResponse]  # type: ignore[assignment]
+    DeleteEndpoint: _aio.UnaryUnaryMultiCallable[_jobs_pb2.DeleteEndpointRequest, _jobs_pb2.DeleteEndpointResponse]  # type: ignore[assignment]
+    """Forgets an endpoint and what was delivered to it: its name is free, and nodes remove its models. FAILED_PRECONDITION
+    while a job feeds it. Endpoints to which nothing was delivered go by themselves with the last job that feeds them.
+    """
 
 class JobsServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -149,5 +157,15 @@ class JobsServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _jobs_pb2.ListEndpointsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_jobs_pb2.ListEndpointsResponse, _abc.Awaitable[_jobs_pb2.ListEndpointsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DeleteEndpoint(
+        self,
+        request: _jobs_pb2.DeleteEndpointRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_jobs_pb2.DeleteEndpointResponse, _abc.Awaitable[_jobs_pb2.DeleteEndpointResponse]]:
+        """Forgets an endpoint and what was delivered to it: its name is free, and nodes remove its models. FAILED_PRECONDITION
+        while a job feeds it. Endpoints to which nothing was delivered go by themselves with the last job that feeds them.
+        """
 
 def add_JobsServiceServicer_to_server(servicer: JobsServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

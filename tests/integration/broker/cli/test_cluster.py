@@ -67,6 +67,23 @@ def test_accelerators_of_nodes(tiercel: Tiercel, script: Script) -> None:
     assert (second["id"], second["utilisation"], second["problem"]) == ("MIG-2", None, "The driver lost it.")
 
 
+def test_an_endpoint_is_deleted_by_its_name(tiercel: Tiercel, script: Script) -> None:
+    script.endpoints += [jobs_pb2.Endpoint(name=name, tenant="alice") for name in ("digits", "other")]
+
+    assert tiercel("endpoints", "delete", "digits").stdout == "Endpoint digits is deleted; its name is free.\n"
+    assert [endpoint["name"] for endpoint in json.loads(tiercel("endpoints", "--json").stdout)] == ["other"]
+    gone = tiercel("endpoints", "delete", "digits")
+    assert (gone.exit_code, "there is no endpoint 'digits'" in gone.stderr) == (1, True)
+    assert json.loads(tiercel("endpoints", "delete", "other", "--json").stdout) == {"deleted": "other"}
+
+
+def test_options_before_deleting_are_not_ignored() -> None:
+    """To ask the wrong tenant's broker may delete another endpoint of the same name."""
+    result = CliRunner().invoke(app, ["endpoints", "--tenant", "bob", "delete", "digits"])
+    assert result.exit_code == 2
+    assert "Give --tenant behind 'delete'" in result.output
+
+
 def test_explain_of_an_endpoint(tiercel: Tiercel, script: Script) -> None:
     script.endpoints += [
         jobs_pb2.Endpoint(

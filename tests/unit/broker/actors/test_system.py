@@ -80,7 +80,7 @@ async def test_what_a_node_says_of_a_job_that_is_over_is_forgotten(actors: Actor
     await actors.delivered(f"{job.id}-tier-1")
     assert (await actors.job(job.id)).tiers[0].state is TierState.PENDING
     assert (await wanted_of(node, epoch)).runs == ()
-    assert actors.system.endpoints_of("alice")[0].versions == ()
+    assert actors.system.endpoints_of("alice") == [], "nothing was delivered"
 
 
 # --- Scheduling -------------------------------------------------------------------------------------------------------
@@ -209,8 +209,7 @@ async def test_one_unfinished_job_feeds_an_endpoint(actors: Actors) -> None:
 
 
 async def test_an_endpoint_belongs_to_the_tenant_who_made_it(actors: Actors) -> None:
-    job = await submit(actors)
-    await actors.system.cancel("alice", job.id)
+    await submit(actors)
     with pytest.raises(EndpointBusyError, match="belongs to another tenant") as caught:
         await actors.system.submit(BOB, make_spec(), "")
     assert caught.value.field == "endpoint"
