@@ -171,7 +171,7 @@ async def _wait_gone_on(alice: Tenant, job_id: str, figures: Figures) -> None:
     begun = time.monotonic()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(GO_ON_SECONDS):
-            while not await _has_gone_on(alice, job_id, figures):
+            while not await _has_gone_on(alice, job_id, figures):  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.05)
             figures.went_on_after = round(time.monotonic() - begun, 3)
     figures.reports_kept = (await alice.get(job_id)).epoch
