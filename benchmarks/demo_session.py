@@ -16,6 +16,7 @@ from benchmarks.load_record import SWAP_WINDOW_SECONDS, LoadRecord
 from benchmarks.product import Product, ProductError, processes_of
 from benchmarks.subscriber import Subscriber
 from tiercel import Client
+from tiercel.broker.client.state_dir import read_token
 
 SHOW_SECONDS = 0.25
 LINGER_SECONDS = SWAP_WINDOW_SECONDS + 0.5
@@ -106,7 +107,8 @@ async def _show(view: View, state: DemoState) -> None:
 async def _work(options: DemoOptions, product: Product, state: DemoState) -> tuple[LoadRecord, bool]:
     """Everything between the product's start and its end; returns the application's record and whether time ran out."""
     addresses = product.addresses
-    state.subscriber = Subscriber(addresses["mqtt"], options.output / "mqtt-messages.jsonl")
+    tokens = {tenant: read_token(product.state_dir, tenant) for tenant in TENANTS}
+    state.subscriber = Subscriber(addresses["mqtt"], tokens, options.output / "mqtt-messages.jsonl")
     state.phase = "starting an application"
     endpoints = [(job.endpoint, job.images) for job in options.jobs]
     async with (

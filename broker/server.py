@@ -8,18 +8,16 @@ import ipaddress
 import logging
 from typing import TYPE_CHECKING, NoReturn, Self
 
-import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
-
 from tiercel.broker.actors.clock import SystemClock
 from tiercel.broker.actors.directory import Directory
 from tiercel.broker.actors.journal import Journal
 from tiercel.broker.actors.supervisor import Supervisor
 from tiercel.broker.actors.system import System
+from tiercel.broker.api import listeners
+from tiercel.broker.api.gate import NodesGate, TenantsGate
 from tiercel.broker.api.jobs import JobsService
 from tiercel.broker.api.nodes import NodesService
-from tiercel.broker.domain.errors import InvalidSpecError, UnavailableError
+from tiercel.broker.domain.errors import InvalidSpecError
 from tiercel.broker.lifecycle.node import LeaseSettings
 from tiercel.broker.progress.embedded import EmbeddedMqttBroker
 from tiercel.broker.progress.publisher import MqttPublisher
@@ -31,7 +29,7 @@ from tiercel.broker.store.checkpoints import CheckpointStore
 from tiercel.broker.store.logs import RunLogs
 from tiercel.broker.store.sql import SqlStore, sqlite_url
 from tiercel.broker.tenancy import open_tenancy
-from tiercel.v1 import jobs_pb2, jobs_pb2_grpc, nodes_pb2, nodes_pb2_grpc
+from tiercel.v1 import nodes_pb2_grpc
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -44,16 +42,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-SERVICES = (
-    jobs_pb2.DESCRIPTOR.services_by_name["JobsService"].full_name,
-    nodes_pb2.DESCRIPTOR.services_by_name["NodesService"].full_name,
-)
 STOP_GRACE_SECONDS = 1.0
 SERVING_POLL_SECONDS = 0.1
-# A script of 1 MiB travels in a message, and a node is told of all its runs at once.
-MAX_MESSAGE_BYTES = 64 * 1024 * 1024
-# At the same time, streams included; more are refused at once.
-MAX_CALLS = 1_000
 
 
 class Broker:
@@ -74,6 +64,7 @@ class Broker:
         self._supervisor = Supervisor()
         self._system: System | None = None
         self.broker_address = ""
+        self.nodes_address = ""
         self.mqtt_address = ""
 
     async def __aenter__(self) -> Self:
@@ -113,25 +104,33 @@ class Broker:
         prepare_state_dir(settings.state_dir)
         stack.enter_context(state_lock(settings.state_dir))
         tenancy = open_tenancy(settings.state_dir, settings.tenants)
-        server = _make_server()
+        tenants = listeners.make_server(listeners.TENANTS, TenantsGate(tenancy))
+        nodes = listeners.make_server(listeners.NODES, NodesGate(tenancy))
+        servers = (tenants, nodes)
         # Before anything changes: a port that is taken must leave the state as it is.
-        port = _bind(server, settings.host, settings.broker_port)
-        stack.push_async_callback(server.stop, STOP_GRACE_SECONDS)
+        for server in servers:
+            stack.push_async_callback(server.stop, STOP_GRACE_SECONDS)
+        broker_address = listeners.bind(tenants, settings.host, settings.broker_port, "--broker-port")
+        nodes_address = listeners.bind(nodes, settings.host, settings.nodes_port, "--nodes-port")
         store = await stack.enter_async_context(SqlStore(sqlite_url(settings.state_dir / "broker.sqlite")))
         logs = RunLogs(settings.state_dir / "logs")
         carried = CheckpointStore(settings.state_dir / "checkpoints")
-        publisher = await self._open_mqtt(stack)
+        news = await self._open_mqtt(stack, tenancy)
         supervisor = await stack.enter_async_context(self._supervisor)
-        journal = Journal(store, self._clock, await store.last_sequence(), [publisher.publish_nowait])
+        journal = Journal(store, self._clock, await store.last_sequence(), [news.publish_nowait])
         system = self._system = self._make_system(policy, store, journal, tenancy, carried)
-        supervisor.start(publisher.run(), name="MQTT publisher")
+        if isinstance(news, MqttPublisher):
+            supervisor.start(news.run(), name="MQTT publisher")
         supervisor.start(journal.run(), name="journal")
         await system.start()
-        jobs = JobsService(system, journal, store, logs, tenancy)
-        # On the way out streams end first, before what they stand on.
-        stack.push_async_callback(server.stop, STOP_GRACE_SECONDS)
-        await _serve(server, jobs, NodesService(system, logs, tenancy, settings, carried))
-        self.broker_address = f"{settings.host}:{port}"
+        await listeners.add_tenants_services(tenants, JobsService(system, journal, store, logs, tenancy))
+        service = NodesService(system, logs, tenancy, settings, carried)
+        nodes_pb2_grpc.add_NodesServiceServicer_to_server(service, nodes)
+        for server in servers:
+            # On the way out streams end first, before what they stand on.
+            stack.push_async_callback(server.stop, STOP_GRACE_SECONDS)
+            await server.start()
+        self.broker_address, self.nodes_address = broker_address, nodes_address
 
     def _make_system(
         self, policy: AnyPolicy, store: Store, journal: Journal, tenancy: Tenancy, carried: CheckpointStore
@@ -149,46 +148,18 @@ class Broker:
         )
         return System(store, journal, directory, self._supervisor, self._clock, carried)
 
-    async def _open_mqtt(self, stack: contextlib.AsyncExitStack) -> MqttPublisher:
+    async def _open_mqtt(
+        self, stack: contextlib.AsyncExitStack, tenancy: Tenancy
+    ) -> MqttPublisher | EmbeddedMqttBroker:
         settings = self._settings
-        url = settings.mqtt_url
-        if not url:
-            embedded = await stack.enter_async_context(EmbeddedMqttBroker(settings.host, settings.mqtt_port))
-            url = embedded.url
-        publisher = MqttPublisher(url, username=settings.mqtt_username, password=settings.mqtt_password)
-        self.mqtt_address = publisher.address
-        return publisher
-
-
-def _make_server() -> grpc.aio.Server:
-    return grpc.aio.server(
-        options=[
-            ("grpc.so_reuseport", 0),
-            ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-            ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-        ],
-        maximum_concurrent_rpcs=MAX_CALLS,
-    )
-
-
-async def _serve(server: grpc.aio.Server, jobs: JobsService, nodes: NodesService) -> None:
-    jobs_pb2_grpc.add_JobsServiceServicer_to_server(jobs, server)
-    nodes_pb2_grpc.add_NodesServiceServicer_to_server(nodes, server)
-    checks = health.aio.HealthServicer()
-    health_pb2_grpc.add_HealthServicer_to_server(checks, server)
-    reflection.enable_server_reflection((*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
-    for service in ("", *SERVICES):
-        await checks.set(service, health_pb2.HealthCheckResponse.SERVING)
-    await server.start()
-
-
-def _bind(server: grpc.aio.Server, host: str, port: int) -> int:
-    try:
-        return server.add_insecure_port(f"{host}:{port}")
-    except RuntimeError as error:
-        raise UnavailableError(
-            f"port {port} of {host} is in use; choose another with --broker-port, or 0 for any that is free"
-        ) from error
+        news: MqttPublisher | EmbeddedMqttBroker
+        if settings.mqtt_url:
+            news = MqttPublisher(settings.mqtt_url, username=settings.mqtt_username, password=settings.mqtt_password)
+        else:
+            embedded = EmbeddedMqttBroker(tenancy, settings.host, settings.mqtt_port)
+            news = await stack.enter_async_context(embedded)
+        self.mqtt_address = news.address
+        return news
 
 
 def _require_loopback(host: str) -> None:

@@ -15,7 +15,8 @@ class BrokerSettings(BaseSettings):
     Attributes:
         state_dir: Folder with everything that survives a restart.
         host: Address to listen on; only loopback is allowed.
-        broker_port: Port of the gRPC services; 0 means any free one.
+        broker_port: Port of the gRPC services for tenants; 0 means any free one.
+        nodes_port: Port of the gRPC service for agents; 0 means any free one.
         mqtt_port: Port of the embedded MQTT broker; 0 means any free one.
         mqtt_url: MQTT broker to publish to, ``mqtt://host:port`` or ``mqtts://…``; empty means an embedded one.
         mqtt_username: Name to publish under, or empty.
@@ -34,6 +35,7 @@ class BrokerSettings(BaseSettings):
     state_dir: Path
     host: str = "127.0.0.1"
     broker_port: int = Field(default=0, ge=0, le=65535)
+    nodes_port: int = Field(default=0, ge=0, le=65535)
     mqtt_port: int = Field(default=0, ge=0, le=65535)
     mqtt_url: str = ""
     mqtt_username: str = ""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 MIN_TOKEN_CHARACTERS = 16
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _NAME_WORDS = "use 1 to 63 of a-z, 0-9, '_' and '-', beginning with a letter or digit"
+# They would share topics with what is told of nodes and of the broker.
+_RESERVED = frozenset({"broker", "nodes"})
 _HEADING = "# Tokens of Tiercel's tenants: keep this file to yourself.\n"
 
 
@@ -64,8 +66,7 @@ def open_tenancy(state_dir: Path, names: Iterable[str]) -> Tenancy:
     tenants = _parse(path, text)
     missing = [name for name in dict.fromkeys(names) if name not in tenants]
     for name in missing:
-        if not _NAME.fullmatch(name):
-            raise _refuse(f"{name!r} is not a tenant's name; {_NAME_WORDS}")
+        _check_name(name)
         tenant = tenants[name] = Tenant(name, secrets.token_urlsafe(32))
         # Added at the end, so that whatever the operator wrote stays.
         text += f'\n[tenants.{name}]\ntoken = "{tenant.token}"\nmax_active_jobs = {tenant.max_active_jobs}\n'
@@ -104,9 +105,15 @@ def _parse(path: Path, text: str) -> dict[str, Tenant]:
     return tenants
 
 
+def _check_name(name: str, where: str = "") -> None:
+    if not _NAME.fullmatch(name):
+        raise _refuse(f"{name!r}{where} is not a tenant's name; {_NAME_WORDS}")
+    if name in _RESERVED:
+        raise _refuse(f"{name!r}{where} is a name that Tiercel keeps for itself; choose another")
+
+
 def _check(path: Path, tenant: Tenant) -> None:
-    if not _NAME.fullmatch(tenant.name):
-        raise _refuse(f"{path} has {tenant.name!r}, which is not a tenant's name; {_NAME_WORDS}")
+    _check_name(tenant.name, f" in {path}")
     if len(tenant.token) < MIN_TOKEN_CHARACTERS:
         raise _refuse(f"{path} gives {tenant.name} no token of {MIN_TOKEN_CHARACTERS} characters or more")
     if tenant.max_active_jobs < 0:

@@ -176,13 +176,13 @@ def _sentence(error: Exception) -> str:
 
 
 def address_from_file(path: Path) -> str:
-    """The broker's address in a file of addresses, ``{"broker": "host:port"}``.
+    """Where the broker listens for agents, from a file of addresses, ``{"nodes": "host:port"}``.
 
     Raises:
         DialError: The file does not say.
     """
     try:
-        address = json.loads(path.read_bytes())["broker"]
+        address = json.loads(path.read_bytes())["nodes"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DialError(f"The file {path} does not say where the broker is ({error}).") from error
     return str(address)

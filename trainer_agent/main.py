@@ -41,8 +41,8 @@ from tiercel.trainer_agent.supervision import Supervisor, lock
 _log = logging.getLogger(__name__)
 
 _FLAGS = {
-    "broker": "the broker's address, host:port",
-    "addresses-file": "JSON file whose key 'broker' has the address; read again before every dial",
+    "broker": "where the broker listens for agents, host:port",
+    "addresses-file": "JSON file whose key 'nodes' has that address; read again before every dial",
     "node-id": "name of this node (default: the host's name)",
     "state-dir": "where the agent keeps everything",
     "token-file": "file whose first line is the node's token",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from tiercel.trainer_agent.checkpoint_carrier import CheckpointCarrier
 from tiercel.trainer_agent.devices.contract import Reading
 from tiercel.trainer_agent.errors import RunFailedError
 from tiercel.trainer_agent.job_retention import EndedJobs
+from tiercel.trainer_agent.kept_reports import KeptReports
 from tiercel.trainer_agent.limits.contract import Limits, Share
 from tiercel.trainer_agent.limits.device_paces import DevicePaces
 from tiercel.trainer_agent.reconciler import ActualRun, Phase
@@ -27,7 +27,6 @@ from tiercel.v1 import nodes_pb2
 
 _log = logging.getLogger(__name__)
 
-_KEPT_REPORTS: Final = 1000
 # How often runs that share an accelerator are paced anew; each says once a second what it used.
 _REPACE_SECONDS: Final = 0.9
 
@@ -113,7 +112,7 @@ class RunTable:
         self._live: dict[str, Run] = {}
         self._ended: dict[str, RunRecord] = {}
         self._logs: dict[str, RunLog] = {}
-        self._progress: dict[str, deque[nodes_pb2.Progress]] = {}
+        self._progress: dict[str, KeptReports] = {}
         self._lost_jobs: set[str] = set()
         self._ended_jobs = ended_jobs
         # Runs whose jobs may go on elsewhere, and those that ended for good while this agent looked on.
@@ -176,7 +175,7 @@ class RunTable:
         return iter(list(self._logs.items()))
 
     def kept_progress(self) -> list[nodes_pb2.Progress]:
-        """Reports that the broker may have missed, the last 1,000 of each run."""
+        """Reports that the broker may have missed: the latest of each run, and those that must not get lost."""
         return [progress for kept in self._progress.values() for progress in kept]
 
     def live(self, run_id: str) -> Run | None:
@@ -192,7 +191,7 @@ class RunTable:
         return next((run for run in self._live.values() if run.order.job_id == job_id), None)
 
     def progress_of(self, run_id: str) -> list[nodes_pb2.Progress]:
-        """The last 1,000 reports of a run."""
+        """The latest reports of a run, and its best."""
         return list(self._progress.get(run_id, ()))
 
     def start(self, order: RunOrder) -> None:
@@ -221,7 +220,7 @@ class RunTable:
             carrier=self._carrier,
         )
         self._live[order.run_id] = run
-        self._progress[order.run_id] = deque(maxlen=_KEPT_REPORTS)
+        self._progress[order.run_id] = KeptReports(order.goal())
         self._reporter.run_changed(run.status())
         self.changed.fire()
         self._tasks.start(f"run {order.run_id}", self._see_to(run))
@@ -308,7 +307,7 @@ class RunTable:
             self._lost_jobs.discard(record.job_id)
 
     def _keep_progress(self, progress: nodes_pb2.Progress) -> None:
-        self._progress[progress.run_id].append(progress)
+        self._progress[progress.run_id].add(progress)
         self._reporter.progress_made(progress)
         self.changed.fire()
 

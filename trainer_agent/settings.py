@@ -24,8 +24,8 @@ class AgentSettings(BaseSettings):
     """Settings of a node agent.
 
     Attributes:
-        broker: The broker's address, ``host:port``; empty when ``addresses_file`` says it.
-        addresses_file: JSON file whose key ``broker`` has the address, read again before every dial.
+        broker: Where the broker listens for agents, ``host:port``; empty when ``addresses_file`` says it.
+        addresses_file: JSON file whose key ``nodes`` has that address, read again before every dial.
         node_id: Name of the node.
         state_dir: The agent's state directory.
         token_file: File whose first line is the node's token.

@@ -30,7 +30,6 @@ _PRODUCT = {
     "aiomqtt": "aiomqtt",
     "aiosqlite": "aiosqlite",
     "alembic": "alembic",
-    "amqtt": "amqtt",
     "rich": "rich",
     "sqlalchemy": "sqlalchemy",
     "typer": "typer",

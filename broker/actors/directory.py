@@ -8,7 +8,13 @@ from tiercel.broker.actors.endpoint import DeliverTier, DeliveryAbandoned, Endpo
 from tiercel.broker.actors.endpoint_book import EndpointObserved
 from tiercel.broker.actors.job import JobActor
 from tiercel.broker.actors.mailbox import Actor, ActorFailedError, MessageT
-from tiercel.broker.actors.node import DeliveryWithdrawn, EndpointSharesDeclared, NodeActor, RunWithdrawn
+from tiercel.broker.actors.node import (
+    DeliveryWithdrawn,
+    EndpointSharesDeclared,
+    ModelsDeclared,
+    NodeActor,
+    RunWithdrawn,
+)
 from tiercel.broker.actors.scheduler import (
     JobObserved,
     MoveRefused,
@@ -37,6 +43,7 @@ if TYPE_CHECKING:
     from tiercel.broker.domain.shares import Share
     from tiercel.broker.lifecycle.job_events import JobInput
     from tiercel.broker.lifecycle.node import LeaseSettings
+    from tiercel.broker.lifecycle.versions import WantedModel
     from tiercel.broker.scheduling.interface import EndpointView, JobView, NodeView, Policy
     from tiercel.broker.scheduling.loop import LoopSettings
     from tiercel.broker.store.checkpoints import CheckpointStore
@@ -155,6 +162,10 @@ class Directory:
     def withdraw_delivery(self, node_id: str, delivery_id: str) -> None:
         """Tell the node that it may forget a delivery."""
         tell(self.open_node(node_id), DeliveryWithdrawn(delivery_id))
+
+    def declare_models(self, node_id: str, endpoint: str, models: tuple[WantedModel, ...]) -> None:
+        """Tell a node which versions of an endpoint shall answer there."""
+        tell(self.open_node(node_id), ModelsDeclared(endpoint, models))
 
     def observe_job(
         self,

@@ -6,6 +6,7 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING
 
+from tiercel.broker.actors.clock import moment_of
 from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.peers import WantedRun
@@ -31,6 +32,7 @@ from tiercel.broker.lifecycle.job_events import (
     WithdrawRun,
 )
 from tiercel.broker.lifecycle.job_move import may_move
+from tiercel.broker.lifecycle.report_bounds import ReportAllowance
 from tiercel.broker.scheduling.interface import JobView
 
 if TYPE_CHECKING:
@@ -75,6 +77,7 @@ class JobActor(Actor[JobInput]):
         self._peers = peers
         self._observations: deque[Observation] = deque(observations, MAX_OBSERVATIONS)
         self._curve = RunCurve(job.spec.direction, self._observations)
+        self._allowance = ReportAllowance(clock.now())
         self._tenant_weight = tenant_weight
         self._workload = workload_of(job.tenant, job.spec)
 
@@ -86,10 +89,11 @@ class JobActor(Actor[JobInput]):
     async def receive(self, message: JobInput) -> None:
         """Take one step of the job's life."""
         before = self._job
-        job, effects = machine.handle(before, message, self._clock.now())
+        job, effects = machine.handle(before, message, moment_of(self._clock))
         if job is before and not effects:
             return
-        if isinstance(message, UsageMeasured):  # comes every few seconds and is not worth a transaction
+        # What comes every few seconds, or much too often, is not worth a transaction.
+        if isinstance(message, UsageMeasured) or self._is_one_too_many(effects):
             self._job = job
             self._observe()
             return
@@ -150,6 +154,16 @@ class JobActor(Actor[JobInput]):
             self._peers.drop_checkpoint(job.id)
         if is_over(job):
             self._peers.retire_job(job.id)
+
+    def _is_one_too_many(self, effects: Sequence[JobEffect]) -> bool:
+        """Whether a report says nothing but where the metric is, and there were too many of these."""
+        made = [each.change for each in effects if isinstance(each, Announce) and isinstance(each.change, ProgressMade)]
+        if not made:
+            return False
+        if not self._allowance.has_room(self._clock.now()) and len(effects) == 1:
+            return True
+        self._allowance.take(made[0].metrics)
+        return False
 
     def _record(self, job: Job, observation: Observation | None) -> RunRecord | None:
         """What is worth remembering of the job once it is over, and before that once it has reached its last tier."""

@@ -155,7 +155,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
         self._policy = policy
         self._policy_state = policy.initial_state()
         self._settings = settings
-        self._loop = loop.start(settings, clock.now())
+        self._loop = loop.start(settings, clock.alive())
         self._journal = journal
         self._clock = clock
         self._tell_job = tell_job
@@ -191,11 +191,11 @@ class SchedulerActor(Actor[SchedulerMessage]):
             case MoveRefused(job_id):
                 self._free_move(job_id)
             case SomethingHappened(trigger):
-                self._loop = loop.triggered(self._loop, trigger, self._settings, self._clock.now())
+                self._loop = loop.triggered(self._loop, trigger, self._settings, self._clock.alive())
             case SchedulerTicked():
                 pass
         if self._mailbox.empty():
-            due = loop.due_trigger(self._loop, self._clock.now())
+            due = loop.due_trigger(self._loop, self._clock.alive())
             if due is not None and self._journal.is_writable:
                 await self._plan_or_leave_it(due)
 
@@ -243,17 +243,19 @@ class SchedulerActor(Actor[SchedulerMessage]):
             await self._tell_moved(shares_moved, trigger)
         for job_id, reason in self._held_back.items():
             self._tell_job(job_id, KeptWaiting(reason))
-        next_at = plan.next_at if plan is not None else None
+        alive = self._clock.alive()
+        # The policy's clock may be set meanwhile; the loop's is not.
+        wanted = plan.next_at if plan is not None else None
         self._loop = loop.ran(
             self._loop,
             trigger,
             self._settings,
-            self._clock.now(),
+            alive,
             changed=bool(changed) or bool(shares_moved),
-            next_at=next_at,
+            next_at=None if wanted is None else alive + (wanted - snapshot.now),
         )
         if self._held_back and changed:  # those who waited for a node to be chosen may go there now
-            self._loop = loop.triggered(self._loop, Trigger.ARRIVAL, self._settings, self._clock.now())
+            self._loop = loop.triggered(self._loop, Trigger.ARRIVAL, self._settings, self._clock.alive())
 
     def _ask_policy(self, snapshot: Snapshot) -> Plan | None:
         try:

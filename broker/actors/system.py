@@ -16,7 +16,13 @@ from tiercel.broker.actors.admission import (
     is_free,
 )
 from tiercel.broker.actors.directory import tell, tell_latest
-from tiercel.broker.actors.endpoint import DeliveryHeard, EndpointActor, EndpointDeleted, ObjectiveSet
+from tiercel.broker.actors.endpoint import (
+    DeliveryHeard,
+    EndpointActor,
+    EndpointDeleted,
+    ObjectiveSet,
+    VersionChosen,
+)
 from tiercel.broker.actors.endpoint_book import EndpointsMeasured, load_of
 from tiercel.broker.actors.job import MAX_OBSERVATIONS, is_over, observations_of
 from tiercel.broker.actors.node import NodeActor, NodeConnected, NodeTicked
@@ -30,6 +36,7 @@ from tiercel.broker.domain.jobs import Job
 from tiercel.broker.domain.nodes import Node
 from tiercel.broker.domain.validation import validate_spec
 from tiercel.broker.lifecycle import job as job_machine
+from tiercel.broker.lifecycle import versions
 from tiercel.broker.lifecycle.job_events import CancelRequested, JobInput, Ticked
 
 if TYPE_CHECKING:
@@ -38,7 +45,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.directory import Directory
     from tiercel.broker.actors.journal import Journal
-    from tiercel.broker.actors.node import AcceleratorHeard
+    from tiercel.broker.actors.node import AcceleratorHeard, ServedHeard
     from tiercel.broker.actors.supervisor import Supervisor
     from tiercel.broker.domain.endpoints import EndpointLoad, EndpointUsage
     from tiercel.broker.domain.jobs import JobSpec
@@ -227,6 +234,32 @@ class System:
         """The jobs of all tenants that something can still happen to."""
         return [actor.job for actor in self._directory.jobs.values()]
 
+    async def choose_version(self, tenant: str, name: str, version: int | None, *, back: bool = False) -> Endpoint:
+        """Let a version of an endpoint answer, and stay unless it is the newest; returns the endpoint then.
+
+        Args:
+            tenant: Who asks.
+            name: The endpoint.
+            version: Which one; None for the newest or, with ``back``, for the one that answered before.
+            back: Go back.
+
+        Raises:
+            NotFoundError: The tenant has no such endpoint, or it has no such version.
+            InvalidSpecError: The version cannot answer, or it is not clear which is meant.
+        """
+        choose = versions.rolled_back if back else versions.promoted
+        choose(self.find_endpoint(tenant, name), version)  # first, as a mistake of whoever asks is none of the actor's
+        actor = self._directory.endpoints[name]
+        await actor.call(VersionChosen(version, back))
+        return actor.endpoint
+
+    def served_of(self, name: str) -> Mapping[str, ServedHeard]:
+        """What the endpoint's node says of it, by variant; empty while it says nothing."""
+        actor = self._directory.endpoints.get(name)
+        node = self._directory.nodes.get(actor.endpoint.node_id) if actor is not None else None
+        served = node.served if node is not None else {}
+        return {variant: heard for (endpoint, variant), heard in served.items() if endpoint == name}
+
     def endpoint_share(self, name: str) -> Share | None:
         """What an endpoint may use of its node; None while nothing limits it."""
         return self._directory.scheduler.endpoints.share(name)
@@ -353,6 +386,7 @@ class System:
             if not self._journal.is_writable:
                 # What nodes and runs say may wait for the disk: the silence is the broker's, and does not count.
                 continue
+            self._clock.tick()
             for job in self._directory.jobs.values():
                 tell_latest(job, Ticked(), Ticked())
             for node in self._directory.nodes.values():

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 from tiercel.broker.domain.errors import NotAuthenticatedError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import grpc
 
     from tiercel.broker.domain.tenants import Tenant
     from tiercel.broker.tenancy import Tenancy
+
+    Metadata = Iterable[tuple[str, str | bytes]] | None
 
 _SCHEME = "Bearer "
 
@@ -21,7 +25,16 @@ def tenant_of(context: grpc.aio.ServicerContext[object, object], tenancy: Tenanc
     Raises:
         NotAuthenticatedError: It carries none, or one that belongs to nobody.
     """
-    tenant = tenancy.find_tenant(_token(context))
+    return tenant_by_metadata(context.invocation_metadata(), tenancy)
+
+
+def tenant_by_metadata(metadata: Metadata, tenancy: Tenancy) -> Tenant:
+    """The tenant whose token stands in a call's metadata.
+
+    Raises:
+        NotAuthenticatedError: None does, or one that belongs to nobody.
+    """
+    tenant = tenancy.find_tenant(_token(metadata))
     if tenant is None:
         raise NotAuthenticatedError(
             "the token belongs to no tenant; use one from tenants.toml in the broker's state directory"
@@ -35,12 +48,23 @@ def require_node(context: grpc.aio.ServicerContext[object, object], tenancy: Ten
     Raises:
         NotAuthenticatedError: The call does not carry the nodes' token.
     """
-    if not tenancy.is_node(_token(context)):
-        raise NotAuthenticatedError("the token is not the nodes'; use node.token in the broker's state directory")
+    error = node_token_error(context.invocation_metadata(), tenancy)
+    if error is not None:
+        raise error
 
 
-def _token(context: grpc.aio.ServicerContext[object, object]) -> str:
-    for key, value in context.invocation_metadata() or ():
+def node_token_error(metadata: Metadata, tenancy: Tenancy) -> NotAuthenticatedError | None:
+    """Why a call with this metadata is not an agent's; None if it is."""
+    try:
+        if tenancy.is_node(_token(metadata)):
+            return None
+    except NotAuthenticatedError as error:
+        return error
+    return NotAuthenticatedError("the token is not the nodes'; use node.token in the broker's state directory")
+
+
+def _token(metadata: Metadata) -> str:
+    for key, value in metadata or ():
         if key == "authorization" and isinstance(value, str) and value.startswith(_SCHEME):
             return value[len(_SCHEME) :]
     raise NotAuthenticatedError("the call carries no token; send the metadata 'authorization: Bearer TOKEN'")

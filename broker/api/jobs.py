@@ -219,12 +219,36 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
             await self._system.delete_endpoint(tenant.name, request.endpoint)
             return jobs_pb2.DeleteEndpointResponse()
 
+    async def PromoteVersion(  # noqa: N802 - the contract's name
+        self, request: jobs_pb2.PromoteVersionRequest, context: Context
+    ) -> jobs_pb2.PromoteVersionResponse:
+        """Let a version of an endpoint answer."""
+        async with translated_errors(context):
+            endpoint = await self._choose_version(request, context, back=False)
+            return jobs_pb2.PromoteVersionResponse(endpoint=endpoint)
+
+    async def RollBackVersion(  # noqa: N802 - the contract's name
+        self, request: jobs_pb2.RollBackVersionRequest, context: Context
+    ) -> jobs_pb2.RollBackVersionResponse:
+        """Let an earlier version of an endpoint answer again."""
+        async with translated_errors(context):
+            endpoint = await self._choose_version(request, context, back=True)
+            return jobs_pb2.RollBackVersionResponse(endpoint=endpoint)
+
+    async def _choose_version(
+        self, request: jobs_pb2.PromoteVersionRequest | jobs_pb2.RollBackVersionRequest, context: Context, *, back: bool
+    ) -> jobs_pb2.Endpoint:
+        tenant = tenant_of(context, self._tenancy)
+        endpoint = await self._system.choose_version(tenant.name, request.endpoint, request.version or None, back=back)
+        return self._endpoint_to_wire(endpoint, {node.id: node for node in self._system.nodes()})
+
     def _endpoint_to_wire(self, endpoint: Endpoint, nodes: Mapping[str, Node]) -> jobs_pb2.Endpoint:
         return endpoint_to_wire(
             endpoint,
             nodes.get(endpoint.node_id),
             self._system.endpoint_share(endpoint.name),
             self._system.endpoint_load(endpoint.name),
+            self._system.served_of(endpoint.name),
         )
 
 

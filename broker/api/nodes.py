@@ -14,10 +14,10 @@ from tiercel.broker.actors.node import NodeHeard
 from tiercel.broker.actors.supervisor import run_until_one_ends
 from tiercel.broker.api import accelerators, checkpoints
 from tiercel.broker.api.auth import require_node
-from tiercel.broker.api.endpoints import lag_of, usages_of, wanted_endpoints
+from tiercel.broker.api.endpoints import lag_of, serving_of, signature_of, usages_of, wanted_endpoints, wanted_models
 from tiercel.broker.api.errors import translated_errors
 from tiercel.broker.api.translation import direction_to_wire, seconds_of, share_to_wire, spec_to_wire
-from tiercel.broker.domain.endpoints import DeliveryState
+from tiercel.broker.domain.endpoints import DeliveryState, Verdict
 from tiercel.broker.domain.errors import InvalidSpecError, LeaseLostError
 from tiercel.broker.domain.jobs import TierState
 from tiercel.broker.domain.nodes import Node
@@ -46,6 +46,12 @@ _STAGES = {
     nodes_pb2.DELIVERY_STAGE_LOADING: DeliveryState.LOADING,
     nodes_pb2.DELIVERY_STAGE_DELIVERED: DeliveryState.DELIVERED,
     nodes_pb2.DELIVERY_STAGE_FAILED: DeliveryState.FAILED,
+}
+
+_VERDICTS = {
+    Verdict.OPEN: nodes_pb2.DELIVERY_VERDICT_UNSPECIFIED,
+    Verdict.LIVE: nodes_pb2.DELIVERY_VERDICT_LIVE,
+    Verdict.HELD: nodes_pb2.DELIVERY_VERDICT_HELD,
 }
 
 
@@ -133,6 +139,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         actor: NodeActor,
         epoch: int,
     ) -> None:
+        await actor.tell(NodeHeard(epoch, serving=serving_of(hello.serving)))
         for run in hello.runs:
             if run.state != nodes_pb2.RUN_STATE_EXITED:
                 await self._hear_run(run)
@@ -161,7 +168,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
                     request.lease_epoch, images=frozenset(beat.images), accelerators=accelerators.heard_of(beat)
                 )
             case "serving":
-                heard = NodeHeard(request.lease_epoch, serving=(request.serving.http, request.serving.grpc))
+                heard = NodeHeard(request.lease_epoch, serving=serving_of(request.serving))
         # First of all the lease: what follows may have to wait for room.
         await actor.tell(heard)
         match request.WhichOneof("message"):
@@ -214,13 +221,14 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         state = _STAGES.get(delivery.stage)
         if state is None:
             return
-        delivered = state is DeliveryState.DELIVERED
+        is_there = state is DeliveryState.DELIVERED or (state is DeliveryState.LOADING and bool(delivery.sha256))
         report = DeliveryReport(
             state=state,
-            value=delivery.value if delivered else None,
+            value=delivery.value if is_there else None,
             sha256=delivery.sha256,
             delivered_at=seconds_of(delivery.delivered_at) if delivery.HasField("delivered_at") else None,
             reason=delivery.reason,
+            signature=signature_of(delivery),
         )
         await self._system.deliver_to_endpoint(DeliveryHeard(node_id, delivery.delivery_id, report))
 
@@ -232,6 +240,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
                 deliveries=[_delivery_to_wire(delivery) for delivery in wanted.deliveries],
                 endpoints=wanted_endpoints(wanted.endpoints) if wanted.endpoints is not None else (),
                 endpoints_pending=wanted.endpoints is None,
+                models=wanted_models(wanted.models),
             )
         )
 
@@ -302,4 +311,5 @@ def _delivery_to_wire(wanted: WantedDelivery) -> nodes_pb2.WantedDelivery:
         metric=wanted.metric,
         direction=direction_to_wire(wanted.direction),
         variant=delivery.variant,
+        verdict=_VERDICTS[delivery.verdict],
     )

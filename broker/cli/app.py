@@ -11,6 +11,7 @@ from tiercel.broker.cli.endpoints import endpoints
 from tiercel.broker.cli.jobs import cancel, explain, logs, ls, show
 from tiercel.broker.cli.local import down, up
 from tiercel.broker.cli.submit import submit
+from tiercel.broker.cli.versions import promote, rollback
 from tiercel.broker.cli.watch import watch
 
 app = typer.Typer(
@@ -20,7 +21,22 @@ app = typer.Typer(
     # A traceback with local variables could show a token.
     pretty_exceptions_enable=False,
 )
-for command in (up, down, submit, ls, show, watch, logs, cancel, explain, nodes, infer, version):
+for command in (
+    up,
+    down,
+    submit,
+    ls,
+    show,
+    watch,
+    logs,
+    cancel,
+    explain,
+    nodes,
+    promote,
+    rollback,
+    infer,
+    version,
+):
     app.command()(command)
 app.add_typer(endpoints, name="endpoints")
 

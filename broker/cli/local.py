@@ -14,7 +14,8 @@ _PORT = "0 for any free one, which a restart tries to get again."
 def up(
     *,
     state_dir: StateDir = None,
-    broker_port: Annotated[int, typer.Option(help=f"Port of the broker's gRPC services; {_PORT}")] = 0,
+    broker_port: Annotated[int, typer.Option(help=f"Port of the broker's gRPC services for tenants; {_PORT}")] = 0,
+    nodes_port: Annotated[int, typer.Option(help=f"Port of the broker's gRPC service for agents; {_PORT}")] = 0,
     http_port: Annotated[int, typer.Option(help=f"Port for requests over HTTP; {_PORT}")] = 0,
     grpc_port: Annotated[int, typer.Option(help=f"Port for requests over gRPC; {_PORT}")] = 0,
     mqtt_port: Annotated[int, typer.Option(help=f"Port of the embedded MQTT broker; {_PORT}")] = 0,
@@ -47,6 +48,7 @@ def up(
     options = UpOptions(
         state_dir=(state_dir or default_state_dir()).absolute(),
         broker_port=broker_port,
+        nodes_port=nodes_port,
         http_port=http_port,
         grpc_port=grpc_port,
         mqtt_port=mqtt_port,

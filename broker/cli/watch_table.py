@@ -14,7 +14,12 @@ from tiercel.broker.cli.output import clean, fed_by, number, share_cell, tier_ce
 from tiercel.broker.domain.jobs import JobState, TierState
 
 _BAR_WIDTH = 14
-_STYLES = {JobState.COMPLETED: "green", JobState.FAILED: "bold red", JobState.CANCELLED: "yellow"}
+_STYLES = {
+    JobState.COMPLETED: "green",
+    JobState.MISSED: "bold yellow",
+    JobState.FAILED: "bold red",
+    JobState.CANCELLED: "yellow",
+}
 
 
 def watch_table(views: Iterable[JobView]) -> Table:

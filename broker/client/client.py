@@ -191,6 +191,38 @@ class Client:
         request = jobs_pb2.DeleteEndpointRequest(endpoint=name)
         await self._connection.call(self._connection.stub.DeleteEndpoint, request)
 
+    async def promote(self, endpoint: str, version: int | None = None) -> EndpointInfo:
+        """Let a version of an endpoint answer, whatever is newer or better; the broker keeps to it.
+
+        It stays whatever is delivered, unless it is the newest: then better ones follow by themselves, as ever.
+
+        Args:
+            endpoint: Its name.
+            version: One whose files are kept; None for the newest.
+
+        Raises:
+            NotFoundError: The tenant has no such endpoint, or it has no such version any more.
+            InvalidSpecError: The version cannot answer, or it is not clear which is meant.
+        """
+        request = jobs_pb2.PromoteVersionRequest(endpoint=endpoint, version=version or 0)
+        response = await self._connection.call(self._connection.stub.PromoteVersion, request)
+        return endpoint_from_wire(response.endpoint)
+
+    async def rollback(self, endpoint: str, version: int | None = None) -> EndpointInfo:
+        """Let an earlier version of an endpoint answer again; it then stays whatever is delivered.
+
+        Args:
+            endpoint: Its name.
+            version: One whose files are kept; None for the one that answered before the present one.
+
+        Raises:
+            NotFoundError: The tenant has no such endpoint, or it has no such version any more.
+            InvalidSpecError: The version cannot answer, or it is not clear which is meant.
+        """
+        request = jobs_pb2.RollBackVersionRequest(endpoint=endpoint, version=version or 0)
+        response = await self._connection.call(self._connection.stub.RollBackVersion, request)
+        return endpoint_from_wire(response.endpoint)
+
     async def events(self, *, job_id: str = "", after: int = 0) -> AsyncGenerator[JobEvent]:
         """What happens to one job until it has finished, or to all the tenant's jobs without end.
 

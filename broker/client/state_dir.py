@@ -19,7 +19,7 @@ def default_state_dir() -> Path:
 
 
 def read_addresses(state_dir: Path) -> dict[str, str]:
-    """Where things listen: ``broker``, ``mqtt``, and, once it answers, ``serving_http`` and ``serving_grpc``.
+    """Where things listen: ``broker``, ``nodes`` (for agents), ``mqtt``; and later ``serving_http``, ``serving_grpc``.
 
     Raises:
         UnavailableError: There is no such file, or it cannot be read.

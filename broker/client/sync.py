@@ -106,6 +106,14 @@ class SyncClient:
         """See :meth:`Client.delete_endpoint`."""
         self._run(self._client.delete_endpoint(name))
 
+    def promote(self, endpoint: str, version: int | None = None) -> EndpointInfo:
+        """See :meth:`Client.promote`."""
+        return self._run(self._client.promote(endpoint, version))
+
+    def rollback(self, endpoint: str, version: int | None = None) -> EndpointInfo:
+        """See :meth:`Client.rollback`."""
+        return self._run(self._client.rollback(endpoint, version))
+
     def events(self, *, job_id: str = "", after: int = 0) -> Generator[JobEvent]:
         """See :meth:`Client.events`."""
         return self._iterate(self._client.events(job_id=job_id, after=after))

@@ -1,7 +1,8 @@
-"""An MQTT broker in this process, so that nothing has to be set up: amqtt, MQTT 3.1.1.
+"""An MQTT 3.1.1 server in this process, so that nothing has to be set up.
 
-It listens on loopback only, since it lets anybody in. Retained messages live as long as the process; the publisher
-sends them again after a restart.
+It tells news and takes none: only the broker publishes, and a tenant, who shows its token, reads what is its own. There
+are no sessions that outlive a connection, no wills, and nothing grows with what a client sends or leaves unread: while
+a connection is slow, progress is left out and of each state only the latest is told.
 """
 
 from __future__ import annotations
@@ -9,42 +10,86 @@ from __future__ import annotations
 import asyncio
 import errno
 import ipaddress
-import logging
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
-
-from amqtt.adapters import StreamReaderAdapter, StreamWriterAdapter
-from amqtt.broker import Broker
-from amqtt.contexts import BrokerConfig, ListenerConfig, ListenerType
+from typing import TYPE_CHECKING, Self
 
 from tiercel.broker.domain.errors import InvalidSpecError, UnavailableError
+from tiercel.broker.progress.packets import Answer, Connect
+from tiercel.broker.progress.subscriber import Limits, Subscriber
+from tiercel.broker.progress.topics import Message, broker_presence, message_of
 
-_LISTENER = "default"
-_STOP_SECONDS = 5.0
-_LOGGER = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from tiercel.broker.domain.events import Event
+    from tiercel.broker.tenancy import Tenancy
+
+_LOOK_SECONDS = 0.5
+_STOP_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """How many connections there may be.
+
+    Attributes:
+        unknown: Of clients that have not said who they are; beyond it the one that has waited longest is closed.
+        unknown_seconds: How long they may take to say it.
+        of_a_tenant: Beyond it a tenant's next client is refused.
+        in_all: Of all tenants; beyond it the next client is refused.
+        topics: Retained topics that are remembered; beyond it the one longest unchanged is forgotten.
+    """
+
+    unknown: int = 32
+    unknown_seconds: float = 5.0
+    of_a_tenant: int = 64
+    in_all: int = 256
+    topics: int = 10_000
 
 
 class EmbeddedMqttBroker:
-    """An MQTT 3.1.1 broker; an async context manager that listens inside.
+    """A server of news; an async context manager that listens inside.
 
     Args:
+        tenancy: Who may read: the user name is the tenant's, the password its token.
         host: A loopback address.
         port: Where to listen; 0 for any free port.
+        rooms: How many connections there may be.
+        limits: What one connection may cost.
+        now: The clock of what is told, seconds since the Unix epoch.
 
     Raises:
         InvalidSpecError: The host is not a loopback address.
     """
 
-    def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self,
+        tenancy: Tenancy,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        rooms: Rooms | None = None,
+        limits: Limits | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         if not ipaddress.ip_address(host).is_loopback:
-            message = f"The embedded MQTT broker lets anybody in, so it listens on loopback only, not on {host}."
+            message = f"The embedded MQTT broker does not encrypt, so it listens on loopback only, not on {host}."
             raise InvalidSpecError(message, field="mqtt_url")
+        self._tenancy = tenancy
         self._host = host
         self._wanted_port = port
         self._port = 0
+        self._rooms = rooms or Rooms()
+        self._limits = limits or Limits()
+        self._now = now
         self._server: asyncio.Server | None = None
-        self._broker: Broker | None = None
-        self._connections: set[asyncio.Task[None]] = set()
+        self._looking: asyncio.TimerHandle | None = None
+        self._unknown: dict[Subscriber, float] = {}
+        self._known: dict[tuple[str, str], Subscriber] = {}
+        self._of_tenants: Counter[str] = Counter()
+        self.retained: OrderedDict[str, Message] = OrderedDict()
 
     @property
     def address(self) -> str:
@@ -52,83 +97,118 @@ class EmbeddedMqttBroker:
         return f"{self._host}:{self._port}"
 
     @property
-    def url(self) -> str:
-        """The same as a URL."""
-        return f"mqtt://{self.address}"
+    def connections(self) -> int:
+        """How many there are, of known and unknown clients."""
+        return len(self._unknown) + len(self._known)
 
     async def __aenter__(self) -> Self:
-        """Begin to listen.
+        """Begin to listen, and say that the broker is here.
 
         Raises:
             UnavailableError: The port is in use.
         """
-        # They tell every connection and every step of it; what is an error stays.
-        logging.getLogger("amqtt").setLevel(logging.ERROR)
-        logging.getLogger("transitions").setLevel(logging.ERROR)
-        broker = Broker(_configuration())
-        await broker.start()
-        self._broker = broker
+        loop = asyncio.get_running_loop()
         try:
-            self._server = await asyncio.start_server(self._serve, self._host, self._wanted_port)
+            self._server = await loop.create_server(
+                lambda: Subscriber(self, self._limits), self._host, self._wanted_port
+            )
         except OSError as error:
-            await broker.shutdown()
             if error.errno != errno.EADDRINUSE:
                 raise
             message = f"Port {self._wanted_port} is in use; choose another MQTT port, or 0 for any free one."
             raise UnavailableError(message) from error
         self._port = self._server.sockets[0].getsockname()[1]
+        self._publish(broker_presence(online=True, at=self._now()))
+        self._look()
         return self
 
     async def __aexit__(
         self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        """Stop listening and end every connection."""
-        if self._server is None or self._broker is None:
+        """Say that the broker goes, stop listening and end every connection."""
+        if self._server is None or self._looking is None:
             return
+        self._looking.cancel()
         self._server.close()
-        await self._shut_down(self._broker)
-        if self._connections:
-            # Ends by itself once the broker has closed the connection, unless it had not said CONNECT yet.
-            _, late = await asyncio.wait(self._connections, timeout=0.2)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
-        async with asyncio.timeout(_STOP_SECONDS):
-            await self._server.wait_closed()
+        self._publish(broker_presence(online=False, at=self._now()))
+        subscribers = [*self._unknown, *self._known.values()]
+        for subscriber in subscribers:
+            subscriber.close()
+        if subscribers:
+            await asyncio.wait([subscriber.gone for subscriber in subscribers], timeout=_STOP_SECONDS)
+        for subscriber in subscribers:
+            subscriber.abort()
+        await self._server.wait_closed()
 
-    async def _shut_down(self, broker: Broker) -> None:
-        """End amqtt's broker, which now and then waits for ever for a connection that is going at the same moment."""
-        try:
-            async with asyncio.timeout(_STOP_SECONDS):
-                await broker.shutdown()
-        except TimeoutError:
-            _LOGGER.info("The embedded MQTT broker did not end in %g s and is dropped.", _STOP_SECONDS)
-            # There is no other handle for its two tasks.
-            await broker._shutdown_broadcast_loop()  # noqa: SLF001
-            monitor = broker._session_monitor_task  # noqa: SLF001
-            if monitor is not None:
-                monitor.cancel()
-                await asyncio.wait([monitor], timeout=_STOP_SECONDS)
+    def publish_nowait(self, event: Event) -> None:
+        """Tell ``event`` to all who may read it and have subscribed. Never blocks, never fails."""
+        self._publish(message_of(event))
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is None or self._broker is None:
-            return
-        self._connections.add(task)
-        try:
-            await self._broker.external_connected(StreamReaderAdapter(reader), StreamWriterAdapter(writer), _LISTENER)
-        except asyncio.CancelledError:
-            # asyncio reports a cancelled connection as an error; being cancelled is how this one is closed.
-            return
-        finally:
-            self._connections.discard(task)
-            writer.close()
+    def _publish(self, message: Message) -> None:
+        if message.retain:
+            self.retained[message.topic] = message
+            self.retained.move_to_end(message.topic)
+            if len(self.retained) > self._rooms.topics:
+                self.retained.popitem(last=False)
+        for subscriber in list(self._known.values()):
+            subscriber.tell(message)
 
+    # --- What connections ask -----------------------------------------------------------------------------------------
 
-def _configuration() -> BrokerConfig:
-    return BrokerConfig(
-        # External: we listen ourselves, so that the real port is known and each connection has an owner.
-        listeners={_LISTENER: ListenerConfig(type=ListenerType.EXTERNAL, bind="")},
-        # Without the plugins for $SYS topics and for logging every packet.
-        plugins={"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}},
-    )
+    def arrived(self, subscriber: Subscriber) -> None:
+        """A client has connected and not said yet who it is."""
+        if len(self._unknown) >= self._rooms.unknown:
+            # Whoever means it says so at once; who has waited longest is the least likely to.
+            next(iter(self._unknown)).abort()
+        self._unknown[subscriber] = asyncio.get_running_loop().time()
+
+    def admit(self, subscriber: Subscriber, connect: Connect) -> Answer:
+        """Decide on a client that has said who it is; afterwards it is known, or refused."""
+        answer = self._judge(connect)
+        if answer is not Answer.ACCEPTED:
+            return answer
+        tenant = connect.username
+        key = (tenant, connect.client_id or f"\0{id(subscriber)}")
+        earlier = self._known.pop(key, None)
+        if earlier is not None:
+            self._of_tenants[tenant] -= 1
+            earlier.abort()
+        elif self._of_tenants[tenant] >= self._rooms.of_a_tenant or len(self._known) >= self._rooms.in_all:
+            return Answer.UNAVAILABLE
+        self._unknown.pop(subscriber, None)
+        self._known[key] = subscriber
+        self._of_tenants[tenant] += 1
+        subscriber.key = key
+        return answer
+
+    def _judge(self, connect: Connect) -> Answer:
+        if not connect.known_protocol:
+            return Answer.WRONG_PROTOCOL
+        tenant = self._tenancy.find_tenant(connect.password)
+        if tenant is None or tenant.name != connect.username:
+            return Answer.WRONG_PASSWORD
+        if connect.has_will:
+            return Answer.NOT_ALLOWED
+        if not connect.client_id and not connect.clean:
+            return Answer.WRONG_CLIENT_ID
+        return Answer.ACCEPTED
+
+    def left(self, subscriber: Subscriber) -> None:
+        """A connection has ended."""
+        self._unknown.pop(subscriber, None)
+        key = subscriber.key
+        if key is not None and self._known.get(key) is subscriber:
+            del self._known[key]
+            self._of_tenants[key[0]] -= 1
+
+    def _look(self) -> None:
+        """Close who is silent for too long, from time to time."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for subscriber, since in list(self._unknown.items()):
+            if now - since > self._rooms.unknown_seconds:
+                subscriber.abort()
+        for subscriber in list(self._known.values()):
+            if subscriber.is_silent(now):
+                subscriber.abort()
+        self._looking = loop.call_later(_LOOK_SECONDS, self._look)

@@ -93,6 +93,7 @@ async def test_a_second_up_in_the_same_folder_says_that_one_runs_already(shared_
     ("flag", "address"),
     [
         ("--broker-port", "broker"),
+        ("--nodes-port", "nodes"),
         ("--http-port", "serving_http"),
         ("--grpc-port", "serving_grpc"),
         ("--mqtt-port", "mqtt"),

@@ -15,6 +15,7 @@ from benchmarks.sample_images import load_samples
 from tests.support.mqtt import mosquitto_command
 from tests.support.product import JOB_SECONDS, client_of, digits_job, get_json, post_json, serving_index, tiercel
 from tiercel import JobState, NotFoundError, TierState
+from tiercel.broker.client.state_dir import read_token
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 
@@ -123,6 +124,7 @@ async def _check_retained_topics(product: Product, job_id: str) -> None:
     }
     process = await asyncio.create_subprocess_exec(
         *(mosquitto_command("mosquitto_sub"), "-h", host, "-p", port, "-t", "tiercel/#", "-F", "%r %t %p"),
+        *("-u", "alice", "-P", read_token(product.state_dir, "alice")),
         stdout=asyncio.subprocess.PIPE,
     )
     seen: dict[str, dict[str, object]] = {}

@@ -22,7 +22,12 @@ QUICK = ClientOptions(
 )
 """Options of a client that does not wait long for a broker that is away."""
 SUBMITTED = Timestamp(seconds=1_700_000_000)
-FINAL = {jobs_pb2.JOB_STATE_COMPLETED, jobs_pb2.JOB_STATE_FAILED, jobs_pb2.JOB_STATE_CANCELLED}
+FINAL = {
+    jobs_pb2.JOB_STATE_COMPLETED,
+    jobs_pb2.JOB_STATE_MISSED,
+    jobs_pb2.JOB_STATE_FAILED,
+    jobs_pb2.JOB_STATE_CANCELLED,
+}
 
 
 @dataclass
@@ -219,6 +224,24 @@ class ScriptedJobs(jobs_pb2_grpc.JobsServiceServicer):
             await context.abort(grpc.StatusCode.NOT_FOUND, f"there is no endpoint {request.endpoint!r}", trailing)
         self.script.endpoints[:] = left
         return jobs_pb2.DeleteEndpointResponse()
+
+    async def PromoteVersion(
+        self, request: jobs_pb2.PromoteVersionRequest, context: Context
+    ) -> jobs_pb2.PromoteVersionResponse:
+        await self._enter("PromoteVersion", context)
+        return jobs_pb2.PromoteVersionResponse(endpoint=self._chosen(request.endpoint, request.version or 3))
+
+    async def RollBackVersion(
+        self, request: jobs_pb2.RollBackVersionRequest, context: Context
+    ) -> jobs_pb2.RollBackVersionResponse:
+        await self._enter("RollBackVersion", context)
+        return jobs_pb2.RollBackVersionResponse(endpoint=self._chosen(request.endpoint, request.version or 2))
+
+    def _chosen(self, name: str, version: int) -> jobs_pb2.Endpoint:
+        """The endpoint, which from now on shall answer with this version."""
+        endpoint = next(each for each in self.script.endpoints if each.name == name)
+        endpoint.live_version, endpoint.pinned = version, version != 3
+        return endpoint
 
     async def WatchJobs(
         self, request: jobs_pb2.WatchJobsRequest, context: Context

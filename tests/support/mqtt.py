@@ -16,16 +16,34 @@ import aiomqtt
 import pytest
 
 from tests.support.free_ports import free_port
+from tiercel.broker.domain.events import Event
+from tiercel.broker.domain.tenants import Tenant
 from tiercel.broker.progress.embedded import EmbeddedMqttBroker
+from tiercel.broker.progress.publisher import Backoff, MqttPublisher
+from tiercel.broker.tenancy import Tenancy
 
 WAIT_SECONDS = 20.0
 """Generous: it only decides how long a broken test takes."""
+
+
+TENANCY = Tenancy(
+    {name: Tenant(name, f"the-token-of-{name}") for name in ("default", "bob")}, node_token="the-token-of-nodes"
+)
+QUICK = Backoff(first_seconds=0.02, limit_seconds=0.1)
+
+
+class News(Protocol):
+    """Whatever tells news."""
+
+    def publish_nowait(self, event: Event) -> None: ...
 
 
 class BrokerUnderTest(Protocol):
     """An MQTT broker that can be stopped, and started again on the same port with nothing remembered."""
 
     port: int
+
+    def publishing(self) -> contextlib.AbstractAsyncContextManager[News]: ...
 
     async def start(self) -> None: ...
 
@@ -37,11 +55,17 @@ class Embedded:
 
     def __init__(self) -> None:
         self.port = 0
+        self._broker: EmbeddedMqttBroker | None = None
         self._stack = contextlib.AsyncExitStack()
 
     async def start(self) -> None:
-        broker = await self._stack.enter_async_context(EmbeddedMqttBroker(port=self.port))
-        self.port = int(broker.address.rpartition(":")[2])
+        self._broker = await self._stack.enter_async_context(EmbeddedMqttBroker(TENANCY, port=self.port))
+        self.port = int(self._broker.address.rpartition(":")[2])
+
+    @contextlib.asynccontextmanager
+    async def publishing(self) -> AsyncIterator[News]:
+        assert self._broker is not None
+        yield self._broker
 
     async def stop(self) -> None:
         await self._stack.aclose()
@@ -62,6 +86,16 @@ class Mosquitto:
             mosquitto_command(), "-c", str(configuration), stdout=asyncio.subprocess.DEVNULL, stderr=sys.stderr.fileno()
         )
         await wait_listening(self.port)
+
+    @contextlib.asynccontextmanager
+    async def publishing(self) -> AsyncIterator[MqttPublisher]:
+        publisher = MqttPublisher(f"mqtt://127.0.0.1:{self.port}", backoff=QUICK)
+        task = asyncio.create_task(publisher.run())
+        try:
+            yield publisher
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     async def stop(self) -> None:
         if self._process is not None and self._process.returncode is None:
@@ -123,8 +157,11 @@ class Subscriber:
 
 
 @contextlib.asynccontextmanager
-async def subscribed(port: int, topics: str = "tiercel/#") -> AsyncIterator[Subscriber]:
+async def subscribed(
+    port: int, topics: str = "tiercel/#", tenant: str = "default", token: str = ""
+) -> AsyncIterator[Subscriber]:
     """A client that has subscribed."""
-    async with aiomqtt.Client("127.0.0.1", port) as client:
+    password = token or TENANCY.tenants[tenant].token
+    async with aiomqtt.Client("127.0.0.1", port, username=tenant, password=password) as client:
         await client.subscribe(topics, qos=1)
         yield Subscriber(client)

@@ -92,6 +92,7 @@ class ScriptedBroker(nodes_pb2_grpc.NodesServiceServicer):
         self._runs: dict[str, nodes_pb2.WantedRun] = {}
         self._deliveries: dict[str, nodes_pb2.WantedDelivery] = {}
         self._endpoints: tuple[nodes_pb2.WantedEndpoint, ...] | None = ()
+        self._models: tuple[nodes_pb2.WantedModel, ...] = ()
         self._generation = 0
         self._changed = asyncio.Condition()
         self._server: aio.Server | None = None
@@ -115,11 +116,13 @@ class ScriptedBroker(nodes_pb2_grpc.NodesServiceServicer):
         *runs: nodes_pb2.WantedRun,
         deliveries: Sequence[nodes_pb2.WantedDelivery] = (),
         endpoints: Sequence[nodes_pb2.WantedEndpoint] | None = (),
+        models: Sequence[nodes_pb2.WantedModel] = (),
     ) -> None:
         """From now on this, and nothing else, is wanted; ``endpoints`` is None while nothing is decided about them."""
         self._runs = {run.run_id: run for run in runs}
         self._deliveries = {delivery.delivery_id: delivery for delivery in deliveries}
         self._endpoints = None if endpoints is None else tuple(endpoints)
+        self._models = tuple(models)
         async with self._changed:
             self._generation += 1
             self._changed.notify_all()
@@ -193,6 +196,7 @@ class ScriptedBroker(nodes_pb2_grpc.NodesServiceServicer):
             deliveries=self._deliveries.values(),
             endpoints=self._endpoints or (),
             endpoints_pending=self._endpoints is None,
+            models=self._models,
         )
 
     async def _read(self, requests: AsyncIterator[nodes_pb2.ConnectRequest], epoch: int) -> None:
@@ -252,8 +256,15 @@ def wanted_run(
     )
 
 
-def wanted_delivery(run_id: str, tier: int = 1, *, version: int = 1, target: float = 0.5) -> nodes_pb2.WantedDelivery:
-    """A delivery of a run's model to the endpoint ``line``."""
+def wanted_delivery(
+    run_id: str,
+    tier: int = 1,
+    *,
+    version: int = 1,
+    target: float = 0.5,
+    verdict: nodes_pb2.DeliveryVerdict.ValueType = nodes_pb2.DELIVERY_VERDICT_LIVE,
+) -> nodes_pb2.WantedDelivery:
+    """A delivery of a run's model to the endpoint ``line``, which is to answer whatever it is."""
     return nodes_pb2.WantedDelivery(
         delivery_id=f"{run_id.rpartition('-')[0]}-tier-{tier}",
         run_id=run_id,
@@ -263,6 +274,7 @@ def wanted_delivery(run_id: str, tier: int = 1, *, version: int = 1, target: flo
         version=version,
         metric="score",
         direction=common_pb2.DIRECTION_MAX,
+        verdict=verdict,
     )
 
 
@@ -302,7 +314,7 @@ def agent_process(
     """A running agent; whatever is left of it at the end is killed, its inference server too."""
     state_dir.mkdir(parents=True, exist_ok=True)
     addresses, token, log = state_dir / "addresses.json", state_dir / "token", state_dir / "agent.log"
-    addresses.write_text(json.dumps({"broker": broker}))
+    addresses.write_text(json.dumps({"nodes": broker}))
     token.write_text(f"{node_token}\n")
     command = [sys.executable, "-m", "tiercel.trainer_agent", "--addresses-file", str(addresses)]
     command += ["--state-dir", str(state_dir / "agent"), "--token-file", str(token), "--node-id", node_id]

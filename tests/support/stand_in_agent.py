@@ -53,7 +53,7 @@ async def stay_connected(options: argparse.Namespace) -> None:
     )
     while True:
         try:
-            await connect(json.loads(options.addresses_file.read_text())["broker"], options, hello)
+            await connect(json.loads(options.addresses_file.read_text())["nodes"], options, hello)
         except (grpc.aio.AioRpcError, OSError, KeyError, ValueError):
             await asyncio.sleep(0.1)
 

@@ -38,13 +38,17 @@ class TwoNodes:
     agents: dict[str, AgentProcess] = field(default_factory=dict)
     _broker: Broker | None = None
     _port: int = 0
+    _nodes_port: int = 0
     _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     async def start_broker(self) -> None:
         """Start the broker, on the port that it had before."""
-        settings = make_settings(self.folder / "broker", broker_port=self._port, **self.settings)
+        settings = make_settings(
+            self.folder / "broker", broker_port=self._port, nodes_port=self._nodes_port, **self.settings
+        )
         self._broker = await Broker(settings).__aenter__()
         self._port = int(self._broker.broker_address.rpartition(":")[2])
+        self._nodes_port = int(self._broker.nodes_address.rpartition(":")[2])
 
     async def stop_broker(self) -> None:
         """End the broker, if it runs."""
@@ -55,7 +59,7 @@ class TwoNodes:
     async def start_agent(self, node: str) -> None:
         """Start an agent, with the state that it had before."""
         secret = node_token(self.folder / "broker")
-        address = f"127.0.0.1:{self._port}"
+        address = f"127.0.0.1:{self._nodes_port}"
         process = agent_process(self.folder / node, address, node_id=node, node_token=secret)
         self.agents[node] = self._stack.enter_context(process)
         await until(lambda: any(known.id == node and known.online for known in self._system.nodes()), seconds=60.0)

@@ -13,10 +13,17 @@ from tiercel.broker.cli.up.options import UpOptions
 from tiercel.broker.cli.up.run import run_up
 
 
-def up(state_dir: Annotated[Path, typer.Option()], broker_port: int = 0, mqtt_port: int = 0, policy: str = "") -> None:
+def up(
+    state_dir: Annotated[Path, typer.Option()],
+    broker_port: int = 0,
+    nodes_port: int = 0,
+    mqtt_port: int = 0,
+    policy: str = "",
+) -> None:
     options = UpOptions(
         state_dir=state_dir.absolute(),
         broker_port=broker_port,
+        nodes_port=nodes_port,
         http_port=0,
         grpc_port=0,
         mqtt_port=mqtt_port,

@@ -12,7 +12,8 @@ class UpOptions:
 
     Attributes:
         state_dir: Everything that survives a restart; absolute.
-        broker_port: Of the broker's gRPC services; 0 for any.
+        broker_port: Of the broker's gRPC services for tenants; 0 for any.
+        nodes_port: Of its gRPC service for agents; 0 for any.
         http_port: Of the inference server over HTTP; 0 for any.
         grpc_port: Of the inference server over gRPC; 0 for any.
         mqtt_port: Of the embedded MQTT broker; 0 for any.
@@ -27,6 +28,7 @@ class UpOptions:
 
     state_dir: Path
     broker_port: int
+    nodes_port: int
     http_port: int
     grpc_port: int
     mqtt_port: int

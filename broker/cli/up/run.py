@@ -94,8 +94,8 @@ async def _announce(broker: Broker, places: Places) -> None:
         if addresses != known and _can_write(places.addresses, addresses):
             if not known:
                 typer.echo(
-                    f"Tiercel is up: broker {addresses['broker']}, serving {http} (HTTP) and {grpc} (gRPC), "
-                    f"MQTT {addresses['mqtt']}; state in {places.state_dir}"
+                    f"Tiercel is up: broker {addresses['broker']}, for agents {addresses['nodes']}, "
+                    f"serving {http} (HTTP) and {grpc} (gRPC), MQTT {addresses['mqtt']}; state in {places.state_dir}"
                 )
             known = addresses
         await asyncio.sleep(_LOOK_SECONDS)
@@ -118,13 +118,14 @@ def _can_write(path: Path, addresses: dict[str, str]) -> bool:
 
 
 def _broker_addresses(broker: Broker) -> dict[str, str]:
-    return {"broker": broker.broker_address, "mqtt": broker.mqtt_address}
+    return {"broker": broker.broker_address, "nodes": broker.nodes_address, "mqtt": broker.mqtt_address}
 
 
 def _broker_settings(options: UpOptions, earlier: dict[str, str]) -> BrokerSettings:
     values: dict[str, Any] = {
         "state_dir": options.state_dir,
         "broker_port": choose_port("--broker-port", options.broker_port, earlier.get("broker", "")),
+        "nodes_port": choose_port("--nodes-port", options.nodes_port, earlier.get("nodes", "")),
         "tenants": options.tenants,
     }
     if options.policy:

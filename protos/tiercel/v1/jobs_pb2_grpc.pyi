@@ -54,6 +54,12 @@ class JobsServiceStub:
     """Forgets an endpoint and what was delivered to it: its name is free, and nodes remove its models. FAILED_PRECONDITION
     while a job feeds it. Endpoints to which nothing was delivered go by themselves with the last job that feeds them.
     """
+    PromoteVersion: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.PromoteVersionRequest, _jobs_pb2.PromoteVersionResponse]
+    """Lets a version of an endpoint answer, whatever is better or newer, and keeps it; the newest one is replaced by better
+    ones again.
+    """
+    RollBackVersion: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.RollBackVersionRequest, _jobs_pb2.RollBackVersionResponse]
+    """Lets an earlier version answer again, and keeps it whatever is delivered."""
 
 @_typing.type_check_only
 class JobsServiceAsyncStub(JobsServiceStub):
@@ -79,6 +85,12 @@ class JobsServiceAsyncStub(JobsServiceStub):
     """Forgets an endpoint and what was delivered to it: its name is free, and nodes remove its models. FAILED_PRECONDITION
     while a job feeds it. Endpoints to which nothing was delivered go by themselves with the last job that feeds them.
     """
+    PromoteVersion: _aio.UnaryUnaryMultiCallable[_jobs_pb2.PromoteVersionRequest, _jobs_pb2.PromoteVersionResponse]  # type: ignore[assignment]
+    """Lets a version of an endpoint answer, whatever is better or newer, and keeps it; the newest one is replaced by better
+    ones again.
+    """
+    RollBackVersion: _aio.UnaryUnaryMultiCallable[_jobs_pb2.RollBackVersionRequest, _jobs_pb2.RollBackVersionResponse]  # type: ignore[assignment]
+    """Lets an earlier version answer again, and keeps it whatever is delivered."""
 
 class JobsServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -167,5 +179,23 @@ class JobsServiceServicer(metaclass=_abc_1.ABCMeta):
         """Forgets an endpoint and what was delivered to it: its name is free, and nodes remove its models. FAILED_PRECONDITION
         while a job feeds it. Endpoints to which nothing was delivered go by themselves with the last job that feeds them.
         """
+
+    @_abc_1.abstractmethod
+    def PromoteVersion(
+        self,
+        request: _jobs_pb2.PromoteVersionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_jobs_pb2.PromoteVersionResponse, _abc.Awaitable[_jobs_pb2.PromoteVersionResponse]]:
+        """Lets a version of an endpoint answer, whatever is better or newer, and keeps it; the newest one is replaced by better
+        ones again.
+        """
+
+    @_abc_1.abstractmethod
+    def RollBackVersion(
+        self,
+        request: _jobs_pb2.RollBackVersionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_jobs_pb2.RollBackVersionResponse, _abc.Awaitable[_jobs_pb2.RollBackVersionResponse]]:
+        """Lets an earlier version answer again, and keeps it whatever is delivered."""
 
 def add_JobsServiceServicer_to_server(servicer: JobsServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -113,14 +113,14 @@ def file_of(name: str, content: bytes) -> nodes_pb2.CheckpointFile:
 async def moving(tmp_path: Path) -> AsyncIterator[Moving]:
     async with contextlib.AsyncExitStack() as stack:
         broker = await stack.enter_async_context(running_broker(tmp_path, policy="fair"))
-        address = broker.broker_address
+        nodes = broker.nodes_address
         agents = {name: PatientAgent(node_token(tmp_path), name) for name in ("n1", "n2")}
-        await stack.enter_async_context(agents["n1"].connected(address))
-        tenant = await stack.enter_async_context(tenant_of(address, tenant_token(tmp_path)))
-        channel = await stack.enter_async_context(grpc.aio.insecure_channel(address))
+        await stack.enter_async_context(agents["n1"].connected(nodes))
+        tenant = await stack.enter_async_context(tenant_of(broker.broker_address, tenant_token(tmp_path)))
+        channel = await stack.enter_async_context(grpc.aio.insecure_channel(nodes))
         job_id = (await tenant.submit()).id
         await agents["n1"].wait_run(f"{job_id}-1")
-        await stack.enter_async_context(agents["n2"].connected(address))
+        await stack.enter_async_context(agents["n2"].connected(nodes))
         agents["n1"].report(f"{job_id}-1", 0.1)
         await tenant.wait(job_id, lambda job: job.epoch == 1)
         system = broker._system

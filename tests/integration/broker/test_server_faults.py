@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import socket
-import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import grpc
@@ -16,36 +13,11 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from tests.support.brokers import make_settings, node_token, running_broker, tenant_of, tenant_token
+from tests.support.brokers import broker_process, make_settings, node_token, running_broker, tenant_of, tenant_token
 from tests.support.scripted_agent import ScriptedAgent
 from tiercel.broker.domain.errors import InvalidSpecError, UnavailableError
 from tiercel.broker.server import Broker
 from tiercel.v1 import jobs_pb2, nodes_pb2
-
-ROOT = Path(__file__).parents[3]
-
-
-@contextlib.asynccontextmanager
-async def broker_process(state_dir: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
-    """A broker in a process of its own; killed at the end, if not before."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "tests.support.broker_process",
-        str(state_dir),
-        "0",
-        stdout=asyncio.subprocess.PIPE,
-        cwd=ROOT,
-    )
-    try:
-        assert process.stdout is not None
-        async with asyncio.timeout(60):
-            address = (await process.stdout.readline()).decode().strip()
-        yield process, address
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
 
 
 def _hello(*, node_id: str = "n1", cpu_cores: float = 1.0, memory_bytes: int = 1) -> nodes_pb2.ConnectRequest:
@@ -65,10 +37,10 @@ async def killed(process: asyncio.subprocess.Process) -> None:
 async def test_a_broker_killed_in_mid_run_finishes_the_job_and_delivers_once(tmp_path: Path) -> None:
     agent = ScriptedAgent(node_token(tmp_path))
     token = tenant_token(tmp_path)
-    async with broker_process(tmp_path) as (process, address), tenant_of(address, token) as alice:
+    async with broker_process(tmp_path) as (process, address, nodes), tenant_of(address, token) as alice:
         job = await alice.submit(key="mine")
         run_id = f"{job.id}-1"
-        async with agent.connected(address):
+        async with agent.connected(nodes):
             await agent.wait_run(run_id)
             agent.report(run_id, 0.5, 0.85)
             await alice.wait(job.id, lambda job: job.tiers[0].state == jobs_pb2.TIER_STATE_DELIVERED)
@@ -77,16 +49,16 @@ async def test_a_broker_killed_in_mid_run_finishes_the_job_and_delivers_once(tmp
             agent.delivers = False
             agent.report(run_id, 0.95)
             agent.exit(run_id, 0)
-    async with broker_process(tmp_path) as (process, address), tenant_of(address, token) as alice:
+    async with broker_process(tmp_path) as (process, address, nodes), tenant_of(address, token) as alice:
         assert (await alice.submit(key="mine")).id == job.id
-        async with agent.connected(address):
+        async with agent.connected(nodes):
             reached = await alice.wait(job.id, lambda job: job.tiers[1].state == jobs_pb2.TIER_STATE_REACHED)
             assert reached.state in {jobs_pb2.JOB_STATE_STOPPING, jobs_pb2.JOB_STATE_RUNNING}
             await agent.until(lambda: agent.wanted is not None and agent.wanted.deliveries)
             await killed(process)
     agent.delivers = True
-    async with broker_process(tmp_path) as (process, address), tenant_of(address, token) as alice:
-        async with agent.connected(address):
+    async with broker_process(tmp_path) as (process, address, nodes), tenant_of(address, token) as alice:
+        async with agent.connected(nodes):
             done = await alice.wait_finished(job.id)
         assert done.state == jobs_pb2.JOB_STATE_COMPLETED
         assert [tier.version for tier in done.tiers] == [1, 2]
@@ -107,21 +79,49 @@ async def test_a_broker_killed_at_any_moment_loses_no_tier(tmp_path: Path, repor
     agent = ScriptedAgent(node_token(tmp_path))
     token = tenant_token(tmp_path)
     values = [0.75 + 0.01 * step for step in range(20)]
-    async with broker_process(tmp_path) as (process, address), tenant_of(address, token) as alice:
+    async with broker_process(tmp_path) as (process, address, nodes), tenant_of(address, token) as alice:
         job = await alice.submit()
         run_id = f"{job.id}-1"
-        async with agent.connected(address):
+        async with agent.connected(nodes):
             await agent.wait_run(run_id)
             agent.report(run_id, *values[:reports])
             await asyncio.sleep(0)
             await killed(process)
             agent.report(run_id, *values[reports:])
-    async with broker_process(tmp_path) as (_, address), tenant_of(address, token) as alice:
-        async with agent.connected(address):
+    async with broker_process(tmp_path) as (_, address, nodes), tenant_of(address, token) as alice:
+        async with agent.connected(nodes):
             done = await alice.wait_finished(job.id)
         assert (done.state, done.attempts) == (jobs_pb2.JOB_STATE_COMPLETED, 1)
         assert [tier.version for tier in done.tiers] == [1, 2]
         assert len(set(agent.delivered)) == 2
+
+
+# --- SIGSTOP ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_broker_that_was_stopped_for_a_while_holds_nobody_for_silent(tmp_path: Path) -> None:
+    """As when the machine's memory is swapped out or somebody pressed Ctrl-Z; what hangs afterwards is found out."""
+    agent = ScriptedAgent(node_token(tmp_path))
+    patience = {"heartbeat_seconds": 1.0, "lease_seconds": 5.0, "gone_after_seconds": 5.0}
+    async with (
+        broker_process(tmp_path, **patience) as (process, address, nodes),
+        tenant_of(address, tenant_token(tmp_path)) as alice,
+    ):
+        job = await alice.submit(report_timeout_seconds=5.0)
+        run_id = f"{job.id}-1"
+        async with agent.connected(nodes):
+            await agent.wait_run(run_id)
+            agent.report(run_id, 0.5)
+            before = await alice.wait(job.id, lambda job: job.best_value == 0.5)
+            os.kill(process.pid, signal.SIGSTOP)
+            await asyncio.sleep(6.5)  # longer than the lease, and than the script may be silent
+            os.kill(process.pid, signal.SIGCONT)
+            agent.heartbeat()
+            agent.report(run_id, 0.6)
+            again = await alice.wait(job.id, lambda job: job.best_value == 0.6 or job.state != before.state)
+            assert (again.state, again.attempts) == (jobs_pb2.JOB_STATE_RUNNING, 1), again.reason
+            (node,) = await alice.nodes()
+            assert (node.state, node.lease_epoch) == (jobs_pb2.NODE_STATE_ONLINE, 1)
 
 
 # --- Nodes that come and go -------------------------------------------------------------------------------------------
@@ -130,9 +130,9 @@ async def test_a_broker_killed_at_any_moment_loses_no_tier(tmp_path: Path, repor
 async def test_a_newer_stream_of_a_node_ends_the_older_one(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         first, second = ScriptedAgent(node_token(tmp_path)), ScriptedAgent(node_token(tmp_path))
-        async with first.connected(broker.broker_address):
+        async with first.connected(broker.nodes_address):
             assert first.welcome is not None
-            async with second.connected(broker.broker_address):
+            async with second.connected(broker.nodes_address):
                 await first.until(lambda: first.ending is not None)
                 assert first.ending is not None
                 code, details, trailing = first.ending
@@ -148,7 +148,7 @@ async def test_a_node_whose_lease_runs_out_is_told_and_comes_back(tmp_path: Path
         agent = ScriptedAgent(node_token(tmp_path))
         async with tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice:
             job = await alice.submit()
-            async with agent.connected(broker.broker_address):
+            async with agent.connected(broker.nodes_address):
                 await agent.wait_run(f"{job.id}-1")
                 await alice.wait(job.id, lambda job: job.state == jobs_pb2.JOB_STATE_DISCONNECTED)
                 assert [node.state for node in await alice.nodes()] == [jobs_pb2.NODE_STATE_OFFLINE]
@@ -156,7 +156,7 @@ async def test_a_node_whose_lease_runs_out_is_told_and_comes_back(tmp_path: Path
                 assert agent.ending is not None
                 assert agent.ending[0] is grpc.StatusCode.ABORTED
                 assert "the lease of node n1 ran out; connect again" in agent.ending[1]
-            async with agent.connected(broker.broker_address):
+            async with agent.connected(broker.nodes_address):
                 agent.report(f"{job.id}-1", 0.5)
                 back = await alice.wait(job.id, lambda job: job.latest_value == 0.5)
                 assert back.attempts == 1
@@ -167,17 +167,17 @@ async def test_a_node_that_stays_away_loses_its_jobs_to_another(tmp_path: Path) 
     async with running_broker(tmp_path, **settings) as broker:
         lost, other = (ScriptedAgent(node_token(tmp_path), node_id) for node_id in ("n1", "n2"))
         async with tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice:
-            async with lost.connected(broker.broker_address):
+            async with lost.connected(broker.nodes_address):
                 job = await alice.submit()
                 await lost.wait_run(f"{job.id}-1")
             await alice.wait(job.id, lambda job: job.state == jobs_pb2.JOB_STATE_PENDING)
-            async with other.connected(broker.broker_address):
+            async with other.connected(broker.nodes_address):
                 await other.wait_run(f"{job.id}-2")
                 other.report(f"{job.id}-2", 0.95)
                 done = await alice.wait_finished(job.id)
                 assert (done.node_id, done.attempts) == ("n2", 2)
                 assert done.state == jobs_pb2.JOB_STATE_COMPLETED
-            async with lost.connected(broker.broker_address):
+            async with lost.connected(broker.nodes_address):
                 await lost.until(lambda: lost.wanted is not None and not lost.runs)
 
 
@@ -186,11 +186,11 @@ async def test_an_agent_that_lost_its_state_starts_the_job_again(tmp_path: Path)
         agent, fresh = ScriptedAgent(node_token(tmp_path)), ScriptedAgent(node_token(tmp_path))
         async with tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice:
             job = await alice.submit()
-            async with agent.connected(broker.broker_address):
+            async with agent.connected(broker.nodes_address):
                 await agent.wait_run(f"{job.id}-1")
                 agent.report(f"{job.id}-1", 0.1, 0.2)
                 await alice.wait(job.id, lambda job: job.latest_value == 0.2)
-            async with fresh.connected(broker.broker_address):
+            async with fresh.connected(broker.nodes_address):
                 await fresh.wait_run(f"{job.id}-2")
                 fresh.report(f"{job.id}-2", 0.95)
                 done = await alice.wait_finished(job.id)
@@ -201,7 +201,7 @@ async def test_what_is_said_under_another_epoch_does_not_count(tmp_path: Path) -
     async with running_broker(tmp_path) as broker:
         agent = ScriptedAgent(node_token(tmp_path))
         async with (
-            agent.connected(broker.broker_address),
+            agent.connected(broker.nodes_address),
             tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice,
         ):
             job = await alice.submit()
@@ -218,10 +218,10 @@ async def test_agents_that_vanish_leave_a_broker_that_works(tmp_path: Path, capl
     async with running_broker(tmp_path) as broker:
         for _ in range(10):
             agent = ScriptedAgent(node_token(tmp_path))
-            async with agent.connected(broker.broker_address):
+            async with agent.connected(broker.nodes_address):
                 pass
         async with (
-            agent.connected(broker.broker_address),
+            agent.connected(broker.nodes_address),
             tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice,
         ):
             job = await alice.submit()
@@ -248,7 +248,7 @@ async def test_a_bad_hello_is_refused_by_field(tmp_path: Path, first: nodes_pb2.
     async with running_broker(tmp_path) as broker:
         agent = ScriptedAgent(node_token(tmp_path))
         agent.first_message = first
-        await agent.run(broker.broker_address)
+        await agent.run(broker.nodes_address)
         assert agent.ending is not None
         code, details, trailing = agent.ending
         assert code is grpc.StatusCode.INVALID_ARGUMENT
@@ -276,7 +276,7 @@ async def test_a_call_without_a_tenants_token_is_refused(tmp_path: Path, token: 
 async def test_a_stream_without_the_nodes_token_is_refused(tmp_path: Path, token: str) -> None:
     async with running_broker(tmp_path) as broker:
         agent = ScriptedAgent(tenant_token(tmp_path) if token == "tenant" else token)
-        await agent.run(broker.broker_address)
+        await agent.run(broker.nodes_address)
         assert agent.ending is not None
         assert agent.ending[0] is grpc.StatusCode.UNAUTHENTICATED
         assert agent.ending[2]["tiercel-error-code"] == "not_authenticated"
@@ -321,7 +321,8 @@ async def test_health_and_reflection_answer_anybody(tmp_path: Path) -> None:
         call = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter([listing]), timeout=20)
         response = await anext(aiter(call))
         names = {service.name for service in response.list_services_response.service}
-        assert {"tiercel.v1.JobsService", "tiercel.v1.NodesService", "grpc.health.v1.Health"} <= names
+        assert {"tiercel.v1.JobsService", "grpc.health.v1.Health"} <= names
+        assert "tiercel.v1.NodesService" not in names, "agents have a listener of their own"
 
 
 async def test_a_port_in_use_is_a_sentence_and_changes_nothing(tmp_path: Path) -> None:
@@ -367,14 +368,14 @@ async def test_a_broker_that_is_stopped_properly_goes_on_where_it_was(tmp_path: 
     agent = ScriptedAgent(node_token(tmp_path))
     async with (
         running_broker(tmp_path) as broker,
-        agent.connected(broker.broker_address),
+        agent.connected(broker.nodes_address),
         tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice,
     ):
         job = await alice.submit()
         await agent.wait_run(f"{job.id}-1")
     async with (
         running_broker(tmp_path) as broker,
-        agent.connected(broker.broker_address),
+        agent.connected(broker.nodes_address),
         tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice,
     ):
         assert (await alice.wait(job.id, lambda job: job.state == jobs_pb2.JOB_STATE_RUNNING)).attempts == 1

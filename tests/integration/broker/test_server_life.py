@@ -17,7 +17,7 @@ async def test_a_job_with_two_tiers_from_submission_to_the_end(tmp_path: Path) -
     async with running_broker(tmp_path) as broker:
         agent = ScriptedAgent(node_token(tmp_path))
         async with (
-            agent.connected(broker.broker_address),
+            agent.connected(broker.nodes_address),
             tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice,
         ):
             job = await alice.submit()
@@ -56,7 +56,7 @@ async def test_events_can_be_followed_from_any_cursor_without_gaps(tmp_path: Pat
     async with running_broker(tmp_path) as broker:
         agent = ScriptedAgent(node_token(tmp_path))
         async with (
-            agent.connected(broker.broker_address),
+            agent.connected(broker.nodes_address),
             tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice,
             tenant_of(broker.broker_address, tenant_token(tmp_path, "bob")) as bob,
         ):
@@ -104,7 +104,7 @@ async def test_output_can_be_followed_to_the_end_of_the_job(tmp_path: Path) -> N
     async with running_broker(tmp_path) as broker:
         agent = ScriptedAgent(node_token(tmp_path))
         async with (
-            agent.connected(broker.broker_address),
+            agent.connected(broker.nodes_address),
             tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice,
             tenant_of(broker.broker_address, tenant_token(tmp_path, "bob")) as bob,
         ):
@@ -132,7 +132,7 @@ async def test_the_output_of_a_second_run_begins_anew(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         agent = ScriptedAgent(node_token(tmp_path))
         async with (
-            agent.connected(broker.broker_address),
+            agent.connected(broker.nodes_address),
             tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice,
         ):
             job = await alice.submit()
@@ -151,7 +151,7 @@ async def test_a_model_that_cannot_be_delivered_fails_the_job_and_keeps_the_olde
     async with running_broker(tmp_path) as broker:
         agent = ScriptedAgent(node_token(tmp_path))
         async with (
-            agent.connected(broker.broker_address),
+            agent.connected(broker.nodes_address),
             tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice,
         ):
             job = await alice.submit()
@@ -174,7 +174,7 @@ async def test_a_script_that_reports_without_end_slows_nobody_else_down(tmp_path
     async with running_broker(tmp_path) as broker:
         agent = ScriptedAgent(node_token(tmp_path))
         async with (
-            agent.connected(broker.broker_address),
+            agent.connected(broker.nodes_address),
             tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice,
         ):
             job, other = await alice.submit("a"), await alice.submit("b")
@@ -191,7 +191,7 @@ async def test_cancelling_stops_the_run(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         agent = ScriptedAgent(node_token(tmp_path))
         async with (
-            agent.connected(broker.broker_address),
+            agent.connected(broker.nodes_address),
             tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice,
         ):
             job = await alice.submit()

@@ -25,7 +25,9 @@ async def test_who_is_stopped_while_it_subscribes_is_silent(tmp_path: Path, capl
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        subscriber = asyncio.create_task(Subscriber(f"127.0.0.1:{port}", tmp_path / "messages").run())
+        subscriber = asyncio.create_task(
+            Subscriber(f"127.0.0.1:{port}", {"alice": "secret"}, tmp_path / "messages").run()
+        )
         await asked.wait()
         subscriber.cancel()
         await asyncio.sleep(0)

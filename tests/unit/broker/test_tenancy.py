@@ -139,3 +139,12 @@ def test_a_weight_that_is_none_is_refused(tmp_path: Path, weight: str) -> None:
     (tmp_path / "tenants.toml").write_text(f'[tenants.alice]\ntoken = "{TOKEN}"\nweight = {weight}\n')
     with pytest.raises(InvalidSpecError, match="weight"):
         open_tenancy(tmp_path, [])
+
+
+@pytest.mark.parametrize("name", ["broker", "nodes"])
+def test_a_tenant_cannot_have_the_name_of_topics_that_all_may_read(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidSpecError, match=f"'{name}' is a name that Tiercel keeps for itself"):
+        open_tenancy(tmp_path, [name])
+    (tmp_path / "tenants.toml").write_text(f'[tenants.{name}]\ntoken = "{TOKEN}"\n')
+    with pytest.raises(InvalidSpecError, match="choose another"):
+        open_tenancy(tmp_path, [])

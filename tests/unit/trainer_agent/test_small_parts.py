@@ -112,7 +112,7 @@ def test_addresses_and_tokens(tmp_path: Path) -> None:
     token.write_text("\n")
     with pytest.raises(DialError, match="no first line"):
         token_from_file(token)
-    addresses.write_text(json.dumps({"broker": "127.0.0.1:5"}))
+    addresses.write_text(json.dumps({"nodes": "127.0.0.1:5"}))
     token.write_text("secret\nsomething else\n")
     assert address_from_file(addresses) == "127.0.0.1:5"
     assert token_from_file(token) == "secret"

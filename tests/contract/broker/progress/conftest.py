@@ -17,3 +17,12 @@ async def mqtt(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
     await broker.start()
     yield broker
     await broker.stop()
+
+
+@pytest.fixture
+async def mosquitto(tmp_path: Path) -> AsyncIterator[Mosquitto]:
+    """A running broker that is not ours."""
+    broker = Mosquitto(tmp_path)
+    await broker.start()
+    yield broker
+    await broker.stop()

@@ -1,48 +1,333 @@
-"""The embedded broker as a guest in somebody's event loop."""
+"""The embedded server: who gets in, who reads what, what a client can make it hold, and how it ends."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import struct
+from collections.abc import AsyncIterator
+from dataclasses import replace
 
+import aiomqtt
 import pytest
-from amqtt.broker import Broker
 
-from tests.support.mqtt import subscribed
+from tests.support.events import job_event, node_event, progress_event, state_event
+from tests.support.mqtt import TENANCY, mosquitto_command, subscribed
 from tests.support.until import until
 from tiercel.broker.domain.errors import UnavailableError
-from tiercel.broker.progress import embedded
-from tiercel.broker.progress.embedded import EmbeddedMqttBroker
+from tiercel.broker.domain.events import ProgressMade, StateChanged
+from tiercel.broker.domain.jobs import JobState
+from tiercel.broker.progress.embedded import EmbeddedMqttBroker, Rooms
+from tiercel.broker.progress.subscriber import Limits
+
+MIB = 1024 * 1024
+SECRET = StateChanged(JobState.RUNNING, "a secret of default's")
+ROOMS = Rooms(unknown=8, unknown_seconds=60.0, of_a_tenant=4, in_all=6, topics=100)
 
 
-async def test_a_port_in_use_is_named() -> None:
-    async with EmbeddedMqttBroker() as first:
-        port = int(first.address.rpartition(":")[2])
-        with pytest.raises(UnavailableError, match=f"Port {port} is in use"):
-            async with EmbeddedMqttBroker(port=port):
+@contextlib.asynccontextmanager
+async def serving(rooms: Rooms = ROOMS, limits: Limits | None = None) -> AsyncIterator[tuple[EmbeddedMqttBroker, int]]:
+    async with EmbeddedMqttBroker(TENANCY, rooms=rooms, limits=limits) as broker:
+        yield broker, int(broker.address.rpartition(":")[2])
+
+
+def packet(first: int, body: bytes) -> bytes:
+    """With a length of four octets, which the standard would write shorter and a server takes."""
+    length = len(body)
+    octets = [(length >> shift) & 0x7F | (0 if shift == 21 else 0x80) for shift in (0, 7, 14, 21)]
+    return bytes([first, *octets]) + body
+
+
+def text(value: str) -> bytes:
+    return struct.pack(">H", len(value.encode())) + value.encode()
+
+
+def connect_as(tenant: str, client_id: str = "raw", keepalive: int = 0) -> bytes:
+    token = TENANCY.tenants[tenant].token
+    return packet(
+        0x10,
+        text("MQTT") + bytes((4, 0xC2)) + struct.pack(">H", keepalive) + text(client_id) + text(tenant) + text(token),
+    )
+
+
+async def raw(port: int, octets: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(octets)
+    return reader, writer
+
+
+async def is_ended(reader: asyncio.StreamReader) -> bool:
+    """Whether the server ends the connection, whatever it says before."""
+    with contextlib.suppress(ConnectionError):
+        async with asyncio.timeout(20):
+            await reader.read()
+    return True
+
+
+# --- Who gets in ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("username", "password"),
+    [
+        (None, None),
+        ("default", None),
+        ("default", "wrong"),
+        ("default", "the-token-of-bob"),
+        ("", "the-token-of-bob"),
+        ("default", "the-token-of-nodes"),
+    ],
+)
+async def test_who_has_no_token_of_that_tenant_is_refused(username: str | None, password: str | None) -> None:
+    async with serving() as (_, port):
+        with pytest.raises(aiomqtt.MqttError, match=r"[Bb]ad user name or password|code:4|Not authorized"):
+            async with aiomqtt.Client("127.0.0.1", port, username=username, password=password):
                 pass
 
 
-async def test_it_leaves_nothing_behind(caplog: pytest.LogCaptureFixture) -> None:
-    before = asyncio.all_tasks()
-    async with EmbeddedMqttBroker() as broker:
-        port = int(broker.address.rpartition(":")[2])
-        _, mute = await asyncio.open_connection("127.0.0.1", port)  # never says CONNECT
-        async with subscribed(port):
-            pass
-    mute.close()
-    await mute.wait_closed()
+@pytest.mark.mosquitto
+async def test_mosquitto_sub_without_a_token_hears_nothing() -> None:
+    async with serving() as (broker, port):
+        broker.publish_nowait(job_event(SECRET))
+        process = await asyncio.create_subprocess_exec(
+            *[mosquitto_command("mosquitto_sub"), "-p", str(port), "-t", "#", "-W", "20"],
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        output, complaint = await process.communicate()
+    assert output == b""
+    assert process.returncode != 0
+    assert b"user name" in complaint or b"refused" in complaint.lower()
 
+
+async def test_a_stranger_with_somebodys_client_id_does_not_disturb_him() -> None:
+    token = TENANCY.tenants["default"].token
+    async with (
+        serving() as (broker, port),
+        aiomqtt.Client("127.0.0.1", port, identifier="mine", username="default", password=token) as client,
+    ):
+        await client.subscribe("tiercel/#", qos=1)
+        for name, password in (("default", "wrong"), ("bob", TENANCY.tenants["bob"].token)):
+            with contextlib.suppress(aiomqtt.MqttError):
+                async with aiomqtt.Client("127.0.0.1", port, identifier="mine", username=name, password=password):
+                    pass
+        broker.publish_nowait(state_event(JobState.RUNNING))
+        async with asyncio.timeout(20):
+            async for message in client.messages:
+                if str(message.topic).endswith("/state"):
+                    break
+
+
+async def test_the_same_client_of_a_tenant_takes_the_place_of_the_one_before() -> None:
+    async with serving() as (broker, port):
+        first, writer = await raw(port, connect_as("default"))
+        assert await first.readexactly(4) == b"\x20\x02\x00\x00"
+        second, other = await raw(port, connect_as("default"))
+        assert await second.readexactly(4) == b"\x20\x02\x00\x00"
+        assert await is_ended(first)
+        await until(lambda: broker.connections == 1)
+        writer.close()
+        other.close()
+
+
+async def test_a_will_is_refused_and_never_told() -> None:
+    will = aiomqtt.Will("tiercel/v1/bob/jobs/j1/state", b"forged", 1, retain=True)
+    token = TENANCY.tenants["default"].token
+    async with serving() as (broker, port):
+        with pytest.raises(aiomqtt.MqttError):
+            async with aiomqtt.Client("127.0.0.1", port, username="default", password=token, will=will):
+                pass
+        assert list(broker.retained) == ["tiercel/v1/broker/presence"]
+
+
+# --- Who reads and writes what ----------------------------------------------------------------------------------------
+
+
+async def test_a_tenant_reads_its_own_topics_and_those_of_nodes_and_broker_only() -> None:
+    async with serving() as (broker, port):
+        broker.publish_nowait(job_event(SECRET))  # retained before anybody subscribes
+        async with subscribed(port, "#") as owner, subscribed(port, "#", tenant="bob") as other:
+            await owner.wait_message("/state")
+            broker.publish_nowait(replace(job_event(SECRET), job_id="j2"))
+            broker.publish_nowait(job_event(SECRET, tenant="bob"))
+            broker.publish_nowait(node_event())
+            await owner.wait_message("j2/state")
+            await other.wait_topics("v1/bob/jobs/j1/state", "/nodes/n1/presence", "/broker/presence")
+            # Bob comes again beside a subscription of another for what is retained.
+            async with subscribed(port, "tiercel/v1/bob/#", tenant="bob") as again:
+                await again.wait_message("/state")
+    assert not [topic for topic in [*other.seen_topics(), *again.seen_topics()] if "/default/" in topic]
+    assert not [topic for topic in owner.seen_topics() if "/bob/" in topic]
+
+
+async def test_a_subscription_to_another_tenants_topics_is_refused() -> None:
+    async with serving() as (_, port):
+        token = TENANCY.tenants["bob"].token
+        async with aiomqtt.Client("127.0.0.1", port, username="bob", password=token) as client:
+            for topics in ("tiercel/v1/default/#", "tiercel/v1/default/jobs/+/state", "$SYS/#", "other/#", "a#", ""):
+                with contextlib.suppress(ValueError):  # the library refuses what is no filter by itself
+                    assert [
+                        int(code.value) if hasattr(code, "value") else int(code)
+                        for code in await client.subscribe(topics, qos=1)
+                    ] == [0x80]
+
+
+async def test_a_state_cannot_be_forged() -> None:
+    token = TENANCY.tenants["default"].token
+    async with serving() as (broker, port):
+        for topic in ("tiercel/v1/default/jobs/j1/state", "tiercel/v1/broker/presence", "elsewhere"):
+            reader, writer = await raw(port, connect_as("default") + packet(0x31, text(topic) + b"forged"))
+            assert await is_ended(reader)
+            writer.close()
+        with contextlib.suppress(aiomqtt.MqttError):
+            async with aiomqtt.Client("127.0.0.1", port, username="default", password=token) as client:
+                await client.publish("tiercel/v1/default/jobs/j1/state", b"forged", qos=1, retain=True, timeout=5)
+                pytest.fail("a forged message was confirmed")
+        assert list(broker.retained) == ["tiercel/v1/broker/presence"]
+
+
+# --- What a client can make it hold -----------------------------------------------------------------------------------
+
+
+async def test_packets_of_8_mib_are_refused_when_their_length_is_known() -> None:
+    async with serving() as (broker, port):
+        for first in (0x10, 0x31, 0x82):
+            for before in (b"", connect_as("default")):
+                # The header alone: that the rest would come is not waited for.
+                reader, writer = await raw(port, before + bytes((first,)) + b"\x80\x80\x80\x04")
+                assert await is_ended(reader)
+                writer.close()
+        await until(lambda: broker.connections == 0)
+
+
+async def test_two_thousand_connections_that_say_nothing_keep_no_tenant_out() -> None:
+    async with serving() as (broker, port), contextlib.AsyncExitStack() as stack:
+        most = 0
+        for _ in range(20):
+            mute = [await asyncio.open_connection("127.0.0.1", port) for _ in range(100)]
+            for _, writer in mute[:50]:
+                stack.callback(writer.close)
+            for _, writer in mute[50:]:
+                writer.close()
+            most = max(most, broker.connections)
+        assert most <= ROOMS.unknown
+        async with subscribed(port) as subscriber:
+            await subscriber.wait_message("broker/presence")
+
+
+async def test_who_does_not_say_who_he_is_is_closed() -> None:
+    async with serving(replace(ROOMS, unknown_seconds=0.1)) as (broker, port):
+        reader, writer = await raw(port, b"\x10")
+        assert await is_ended(reader)
+        assert broker.connections == 0
+        writer.close()
+
+
+async def test_one_tenant_cannot_take_all_connections() -> None:
+    async with serving() as (_, port), contextlib.AsyncExitStack() as stack:
+        for number in range(6):
+            reader, writer = await raw(port, connect_as("default", f"c{number}"))
+            stack.callback(writer.close)
+            answer = await reader.readexactly(4)
+            assert answer == (b"\x20\x02\x00\x00" if number < ROOMS.of_a_tenant else b"\x20\x02\x00\x03")
+        async with subscribed(port, tenant="bob") as subscriber:
+            await subscriber.wait_message("broker/presence")
+
+
+async def test_who_promised_to_say_something_and_does_not_is_closed() -> None:
+    async with serving() as (broker, port):
+        reader, writer = await raw(port, connect_as("default", keepalive=1))
+        assert await is_ended(reader)
+        assert broker.connections == 0
+        writer.close()
+
+
+async def test_subscriptions_are_bounded() -> None:
+    async with serving(limits=Limits(filters=3)) as (_, port):
+        filters = b"".join(text(f"tiercel/v1/default/jobs/j{number}/#") + b"\x01" for number in range(5))
+        reader, writer = await raw(port, connect_as("default") + packet(0x82, b"\x00\x07" + filters))
+        assert await reader.readexactly(4) == b"\x20\x02\x00\x00"
+        assert await reader.readexactly(9) == b"\x90\x07\x00\x07\x01\x01\x01\x80\x80"
+        writer.close()
+
+
+async def test_a_subscriber_that_does_not_read_misses_progress_and_gets_the_latest_of_each_state() -> None:
+    limits = Limits(buffered_bytes=4096)
+    async with serving(limits=limits) as (broker, port):
+        subscribe = packet(0x82, b"\x00\x01" + text("tiercel/v1/default/#") + b"\x00")
+        reader, writer = await raw(port, connect_as("default") + subscribe)
+        assert (await reader.readexactly(9))[:1] == b"\x20"
+        (connection,) = broker._known.values()
+        assert connection._transport is not None
+        large = ProgressMade(1, 0.5, {"x" * 1000: 0.5}, 1.0, 0.0)
+        for number in range(30_000):
+            broker.publish_nowait(job_event(large, sequence=number))
+            if number % 100 == 0:
+                await asyncio.sleep(0)
+        for number in range(1_000):
+            broker.publish_nowait(job_event(StateChanged(JobState.RUNNING, f"reason {number}")))
+        assert connection._transport.get_write_buffer_size() < 16 * 1024
+        assert len(connection._behind) == 1
+        heard = b""
+        async with asyncio.timeout(20):
+            while b"reason 999" not in heard[-4096:]:
+                heard += await reader.read(MIB)
+        assert heard.count(b"reason ") < 1_000
+        writer.close()
+
+
+async def test_who_confirms_nothing_is_told_no_more_than_so_much() -> None:
+    async with serving(limits=Limits(unconfirmed=5)) as (broker, port):
+        subscribe = packet(0x82, b"\x00\x01" + text("tiercel/v1/default/#") + b"\x01")
+        reader, writer = await raw(port, connect_as("default") + subscribe)
+        await reader.readexactly(9)
+        for number in range(50):
+            broker.publish_nowait(replace(state_event(JobState.RUNNING), job_id=f"j{number:02}"))
+        broker.publish_nowait(progress_event(1))
+        identifiers = []
+        for number in range(50):
+            topic = f"tiercel/v1/default/jobs/j{number:02}/state"
+            async with asyncio.timeout(20):
+                heard = await reader.readuntil(topic.encode())
+            (identifier,) = struct.unpack(">H", await reader.readexactly(2))
+            assert b"progress" not in heard
+            identifiers.append(identifier)
+            (connection,) = broker._known.values()
+            assert len(connection._unconfirmed) <= 5
+            writer.write(packet(0x40, struct.pack(">H", identifier)))
+        assert identifiers == list(range(1, 51))
+        writer.close()
+
+
+async def test_topics_are_remembered_up_to_so_many_and_the_longest_unchanged_goes_first() -> None:
+    async with serving() as (broker, _):
+        for number in range(150):
+            broker.publish_nowait(replace(state_event(JobState.RUNNING), job_id=f"j{number}"))
+        assert len(broker.retained) == ROOMS.topics
+        assert "tiercel/v1/default/jobs/j149/state" in broker.retained
+
+
+# --- In somebody's event loop -----------------------------------------------------------------------------------------
+
+
+async def test_a_port_in_use_is_named() -> None:
+    async with serving() as (_, port):
+        with pytest.raises(UnavailableError, match=f"Port {port} is in use"):
+            async with EmbeddedMqttBroker(TENANCY, port=port):
+                pass
+
+
+async def test_it_says_that_it_goes_and_leaves_nothing_behind(caplog: pytest.LogCaptureFixture) -> None:
+    before = asyncio.all_tasks()
+    async with contextlib.AsyncExitStack() as stack:
+        async with serving() as (_, port):
+            _, mute = await asyncio.open_connection("127.0.0.1", port)  # never says CONNECT
+            subscriber = await stack.enter_async_context(subscribed(port))
+            await subscriber.wait_message("broker/presence", presence="online")
+        await subscriber.wait_message("broker/presence", presence="offline")
+    mute.close()
+    with contextlib.suppress(ConnectionError):
+        await mute.wait_closed()
     await until(lambda: not asyncio.all_tasks() - before)
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
-
-
-async def test_leaving_it_ends_even_if_the_library_never_comes_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def never(_: object) -> None:
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr(embedded, "_STOP_SECONDS", 0.05)
-    async with asyncio.timeout(30):
-        async with EmbeddedMqttBroker("127.0.0.1"):
-            monkeypatch.setattr(Broker, "shutdown", never)
-    assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []

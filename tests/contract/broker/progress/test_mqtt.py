@@ -3,37 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import sys
-from collections.abc import AsyncIterator
 
 import aiomqtt
 import pytest
 
 from tests.support.events import endpoint_event, node_event, progress_event, share_event, state_event, tier_event
-from tests.support.mqtt import WAIT_SECONDS, BrokerUnderTest, mosquitto_command, subscribed
+from tests.support.mqtt import TENANCY, WAIT_SECONDS, BrokerUnderTest, Mosquitto, mosquitto_command, subscribed
 from tests.support.until import until
 from tiercel.broker.domain.jobs import JobState
-from tiercel.broker.progress.publisher import Backoff, MqttPublisher
-
-QUICK = Backoff(first_seconds=0.02, limit_seconds=0.1)
-
-
-@contextlib.asynccontextmanager
-async def publishing(port: int) -> AsyncIterator[MqttPublisher]:
-    publisher = MqttPublisher(f"mqtt://127.0.0.1:{port}", backoff=QUICK)
-    task = asyncio.create_task(publisher.run())
-    try:
-        yield publisher
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_a_late_subscriber_sees_state_and_no_progress(mqtt: BrokerUnderTest) -> None:
-    async with publishing(mqtt.port) as publisher, subscribed(mqtt.port) as early:
+    async with mqtt.publishing() as publisher, subscribed(mqtt.port) as early:
         publisher.publish_nowait(state_event(JobState.PENDING, sequence=1))
         publisher.publish_nowait(share_event(sequence=2))
         publisher.publish_nowait(state_event(JobState.RUNNING, sequence=3))
@@ -55,10 +39,11 @@ async def test_a_late_subscriber_sees_state_and_no_progress(mqtt: BrokerUnderTes
         assert all(retained for _, _, retained in late.seen)
 
 
-async def test_a_killed_broker_is_announced_by_its_last_will(mqtt: BrokerUnderTest) -> None:
-    async with subscribed(mqtt.port) as subscriber:
+@pytest.mark.mosquitto
+async def test_a_killed_broker_is_announced_by_its_last_will(mosquitto: Mosquitto) -> None:
+    async with subscribed(mosquitto.port) as subscriber:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.support.mqtt_publishing", f"mqtt://127.0.0.1:{mqtt.port}"
+            sys.executable, "-m", "tests.support.mqtt_publishing", f"mqtt://127.0.0.1:{mosquitto.port}"
         )
         try:
             await subscriber.wait_message("broker/presence", presence="online")
@@ -69,32 +54,34 @@ async def test_a_killed_broker_is_announced_by_its_last_will(mqtt: BrokerUnderTe
         assert await subscriber.wait_message("broker/presence", presence="offline")
 
 
-async def test_a_broker_that_stops_says_so_itself(mqtt: BrokerUnderTest) -> None:
-    async with subscribed(mqtt.port) as subscriber:
-        async with publishing(mqtt.port):
+@pytest.mark.mosquitto
+async def test_a_broker_that_stops_says_so_itself(mosquitto: Mosquitto) -> None:
+    async with subscribed(mosquitto.port) as subscriber:
+        async with mosquitto.publishing():
             await subscriber.wait_message("broker/presence", presence="online")
 
         assert await subscriber.wait_message("broker/presence", presence="offline")
 
 
+@pytest.mark.mosquitto
 async def test_state_is_sent_again_after_the_mqtt_broker_was_restarted(
-    mqtt: BrokerUnderTest, caplog: pytest.LogCaptureFixture
+    mosquitto: Mosquitto, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="tiercel.broker.progress")
-    async with publishing(mqtt.port) as publisher:
-        async with subscribed(mqtt.port) as before:
+    async with mosquitto.publishing() as publisher:
+        async with subscribed(mosquitto.port) as before:
             publisher.publish_nowait(state_event(JobState.RUNNING, sequence=1))
             await before.wait_message("/state", state="running")
 
-            await mqtt.stop()
+            await mosquitto.stop()
             # The publisher must have noticed, or the restart could be quicker than it.
             await until(lambda: not publisher.statistics().connected)
             publisher.publish_nowait(tier_event(1, sequence=2))
             with pytest.raises(aiomqtt.MqttError):
                 await before.wait_message("never")
 
-        await mqtt.start()
-        async with subscribed(mqtt.port) as after:
+        await mosquitto.start()
+        async with subscribed(mosquitto.port) as after:
             await after.wait_message("/tiers/1", state="delivered")
             assert any(topic.endswith("/state") for topic in after.seen_topics())
         assert publisher.statistics().connections == 2
@@ -104,21 +91,23 @@ async def test_state_is_sent_again_after_the_mqtt_broker_was_restarted(
     assert len(warnings) == 1, "one sentence when it goes, however often it is tried"
 
 
-async def test_events_before_the_first_connection_are_not_lost(mqtt: BrokerUnderTest) -> None:
-    await mqtt.stop()
-    async with publishing(mqtt.port) as publisher:
+@pytest.mark.mosquitto
+async def test_events_before_the_first_connection_are_not_lost(mosquitto: Mosquitto) -> None:
+    await mosquitto.stop()
+    async with mosquitto.publishing() as publisher:
         publisher.publish_nowait(state_event(JobState.RUNNING))
-        await mqtt.start()
-        async with subscribed(mqtt.port) as subscriber:
+        await mosquitto.start()
+        async with subscribed(mosquitto.port) as subscriber:
             assert await subscriber.wait_message("/state", state="running")
 
 
 @pytest.mark.mosquitto
 async def test_a_foreign_client_reads_it(mqtt: BrokerUnderTest) -> None:
-    async with publishing(mqtt.port) as publisher:
+    async with mqtt.publishing() as publisher:
         publisher.publish_nowait(state_event(JobState.COMPLETED))
         process = await asyncio.create_subprocess_exec(
             *[mosquitto_command("mosquitto_sub"), "-h", "127.0.0.1", "-p", str(mqtt.port)],
+            *["-u", "default", "-P", TENANCY.tenants["default"].token],
             *["-t", "tiercel/v1/+/jobs/+/state", "-C", "1", "-W", str(int(WAIT_SECONDS))],
             stdout=asyncio.subprocess.PIPE,
         )

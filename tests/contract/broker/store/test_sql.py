@@ -130,7 +130,7 @@ async def test_the_migrations_lead_to_the_tables_that_the_code_knows(database: P
 
 async def test_what_was_stored_before_there_were_variants_has_none(database: Path) -> None:
     version = Version(1, "a", 1, "accuracy", 0.9, 1.0, "ab")
-    endpoint = Endpoint("digits", "ada", 2, 1, (version,), "n1")
+    endpoint = Endpoint("digits", "ada", 2, (version,), "n1")
     job, delivery = stored_job("a"), stored_delivery("a", 1)
     async with SqlStore(sqlite_url(database)) as store:
         await store.save(jobs=[job], deliveries=[delivery], endpoints=[endpoint])

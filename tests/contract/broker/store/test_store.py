@@ -21,7 +21,6 @@ ENDPOINT = Endpoint(
     "digits",
     "ada",
     next_version=2,
-    live_version=1,
     versions=(Version(1, "a", 1, "accuracy", 0.91, 5.0, "00", Direction.MAX),),
     objective_seconds=0.05,
 )

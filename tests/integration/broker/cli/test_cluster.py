@@ -184,9 +184,10 @@ def test_an_endpoint_with_variants(tiercel: Tiercel, script: Script) -> None:
     assert large.split() == ["large", "2", "accuracy", "0.9", "j2", "25%"]
     assert small.split() == ["small", "3", "accuracy", "0.85", "j3", "-"]
     (found,) = json.loads(tiercel("endpoints", "--json").stdout)
+    more = {"answering_version": None, "problem": "", "pinned": False}
     assert found["variants"] == [
-        {"name": "large", "live_version": 2, "accuracy": 0.9, "answered_part": 0.25},
-        {"name": "small", "live_version": 3, "accuracy": 0.85, "answered_part": None},
+        {"name": "large", "live_version": 2, "accuracy": 0.9, "answered_part": 0.25, **more},
+        {"name": "small", "live_version": 3, "accuracy": 0.85, "answered_part": None, **more},
     ]
     assert [version["variant"] for version in found["versions"]] == ["small", "large", "small"]
     explained = tiercel("explain", "--endpoint", "digits").stdout

@@ -20,6 +20,7 @@ from tiercel import Client
 from tiercel.broker.cli.up.locks import is_held
 from tiercel.broker.cli.up.options import Places
 from tiercel.broker.cli.up.stop import run_down
+from tiercel.broker.client.state_dir import read_token
 
 
 @pytest.fixture
@@ -56,13 +57,14 @@ async def test_it_says_where_everything_is_and_stops_everything(places: Places) 
         addresses = json.loads(places.addresses.read_text())
         async with Client.from_state_dir(places.state_dir, tenant="alice") as client:
             (node,) = await client.list_nodes()
-        async with subscribed(int(addresses["mqtt"].rpartition(":")[2])) as subscriber:
+        token = read_token(places.state_dir, "alice")
+        async with subscribed(int(addresses["mqtt"].rpartition(":")[2]), tenant="alice", token=token) as subscriber:
             await subscriber.wait_topics("broker/presence", "nodes/n1/presence")
         process.send_signal(signal.SIGINT)
         code = await process.wait()
 
     assert line.startswith("Tiercel is up: ")
-    assert set(addresses) == {"broker", "mqtt", "serving_http", "serving_grpc"}
+    assert set(addresses) == {"broker", "nodes", "mqtt", "serving_http", "serving_grpc"}
     assert all(address in line for address in addresses.values())
     assert (addresses["serving_http"], addresses["serving_grpc"]) == SERVING
     assert (node.id, node.online) == ("n1", True)
@@ -109,7 +111,7 @@ async def test_down_stops_it(places: Places) -> None:
     assert not is_held(places.agent_lock)
 
 
-@pytest.mark.parametrize("flag", ["--broker-port", "--mqtt-port"])
+@pytest.mark.parametrize("flag", ["--broker-port", "--nodes-port", "--mqtt-port"])
 async def test_a_port_in_use_is_named_with_its_flag(places: Places, flag: str) -> None:
     async with await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]

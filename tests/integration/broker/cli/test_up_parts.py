@@ -37,6 +37,7 @@ def options(tmp_path: Path) -> UpOptions:
         broker_port=0,
         http_port=0,
         grpc_port=0,
+        nodes_port=0,
         mqtt_port=0,
         mqtt_url="",
         policy="",

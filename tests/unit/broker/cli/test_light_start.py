@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = {"torch", "onnxruntime", "sqlalchemy", "amqtt", "aiomqtt", "aiohttp", "numpy", "tiercel.broker.server"}
+HEAVY = {"torch", "onnxruntime", "sqlalchemy", "aiomqtt", "aiohttp", "numpy", "tiercel.broker.server"}
 
 
 def modules_of(tmp_path: Path, *arguments: str) -> set[str]:

@@ -24,7 +24,7 @@ def test_importing_the_package_imports_nothing_else() -> None:
 
 
 def test_the_client_needs_no_server_and_no_numbers() -> None:
-    heavy = {"torch", "numpy", "sqlalchemy", "amqtt", "aiohttp", "tiercel.broker.server", "tiercel.broker.store"}
+    heavy = {"torch", "numpy", "sqlalchemy", "aiohttp", "tiercel.broker.server", "tiercel.broker.store"}
     assert modules_after("from tiercel import Client, SyncClient, load_spec") & heavy == set()
 
 

@@ -10,6 +10,7 @@ import aiomqtt
 import pytest
 
 from tests.support.events import progress_event, state_event
+from tests.support.mqtt import TENANCY
 from tiercel.broker.domain.errors import InvalidSpecError
 from tiercel.broker.domain.jobs import JobState
 from tiercel.broker.progress.buffer import Limits
@@ -51,7 +52,7 @@ async def test_statistics_count_what_waits_and_what_gave_way() -> None:
 
 async def test_the_embedded_broker_stays_on_loopback() -> None:
     with pytest.raises(InvalidSpecError, match="loopback only"):
-        EmbeddedMqttBroker("0.0.0.0")
+        EmbeddedMqttBroker(TENANCY, "0.0.0.0")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,203 @@
+"""Who gets in, decided from a call's metadata before its body is read, and how many calls each may have at once.
+
+What stands before authentication is small: without a token there is nothing but health checks and reflection, with a
+few places for all who ask like that. A call that is refused costs its headers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from tiercel.broker.api.auth import node_token_error, tenant_by_metadata
+from tiercel.broker.api.errors import translated_errors
+from tiercel.broker.domain.errors import OverloadedError, TiercelError, UnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from tiercel.broker.tenancy import Tenancy
+
+    Context = grpc.aio.ServicerContext[Any, Any]
+    Handler = grpc.RpcMethodHandler[Any, Any]
+
+# Methods that anybody on this machine may call.
+PUBLIC = ("/grpc.health.v1.Health/", "/grpc.reflection.")
+# Of all tenants together the listener takes more; one alone must not fill it.
+CALLS_OF_A_TENANT = 200
+# Of everybody without a token: unary checks, and streams; and of one connection.
+PUBLIC_CHECKS = 16
+PUBLIC_STREAMS = 16
+PUBLIC_CALLS_OF_A_CONNECTION = 8
+# How long a stream without a token may last; whoever still watches opens another.
+PUBLIC_STREAM_SECONDS = 300.0
+# A request comes with its headers or soon after them.
+REQUEST_SECONDS = 10.0
+
+
+class Places:
+    """How many calls there may be at once, in all and of one caller.
+
+    Args:
+        of: Who shares them, for the sentence that refuses.
+        of_one: How many of one caller.
+        in_all: How many together; None if only each caller counts.
+    """
+
+    def __init__(self, of: str, of_one: int, in_all: int | None = None) -> None:
+        self._of = of
+        self._of_one = of_one
+        self._in_all = in_all
+        self._taken: Counter[str] = Counter()
+
+    @contextlib.contextmanager
+    def taken(self, caller: str) -> Iterator[None]:
+        """Hold a place inside.
+
+        Raises:
+            OverloadedError: There is none.
+        """
+        if self._taken[caller] >= self._of_one:
+            raise OverloadedError(f"{self._of} may have {self._of_one} calls at the same time; end one first")
+        if self._in_all is not None and self._taken.total() >= self._in_all:
+            raise OverloadedError(
+                f"{self._of} have {self._in_all} calls together, and all are taken; try again, or send a tenant's token"
+            )
+        self._taken[caller] += 1
+        try:
+            yield
+        finally:
+            self._taken[caller] -= 1
+            if not self._taken[caller]:
+                del self._taken[caller]
+
+
+class TenantsGate(grpc.aio.ServerInterceptor):
+    """Of the tenants' listener: lets tenants call what they may, and everybody check health.
+
+    Args:
+        tenancy: Whose tokens count.
+    """
+
+    def __init__(self, tenancy: Tenancy) -> None:
+        self._tenancy = tenancy
+        self._tenants = Places("a tenant", CALLS_OF_A_TENANT)
+        self._checks = Places("callers without a token", PUBLIC_CALLS_OF_A_CONNECTION, PUBLIC_CHECKS)
+        self._streams = Places("callers without a token", PUBLIC_CALLS_OF_A_CONNECTION, PUBLIC_STREAMS)
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler | None:
+        """The method's handler behind what is checked first, or one that refuses without reading."""
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return handler
+        try:
+            tenant = tenant_by_metadata(handler_call_details.invocation_metadata, self._tenancy)
+        except TiercelError as error:
+            if not handler_call_details.method.startswith(PUBLIC):
+                return _refusing(error)
+            if handler.response_streaming:
+                return _guarded(handler, self._streams, seconds=PUBLIC_STREAM_SECONDS)
+            return _guarded(handler, self._checks)
+        return _guarded(handler, self._tenants, caller=tenant.name)
+
+
+class NodesGate(grpc.aio.ServerInterceptor):
+    """Of the agents' listener: lets only agents in.
+
+    Args:
+        tenancy: Whose token counts.
+    """
+
+    def __init__(self, tenancy: Tenancy) -> None:
+        self._tenancy = tenancy
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler | None:
+        """The method's handler, or one that refuses without reading."""
+        error = node_token_error(handler_call_details.invocation_metadata, self._tenancy)
+        return await continuation(handler_call_details) if error is None else _refusing(error)
+
+
+def _refusing(error: TiercelError) -> Handler:
+    async def refuse(requests: object, context: Context) -> None:
+        del requests
+        async with translated_errors(context):
+            raise error
+
+    # As a stream, whatever the method is: of a unary call gRPC would read the request first.
+    return grpc.stream_stream_rpc_method_handler(refuse)
+
+
+def _guarded(handler: Handler, places: Places, *, caller: str = "", seconds: float | None = None) -> Handler:
+    """The same method, entered with a place that it gives back at its end, however that comes.
+
+    Args:
+        handler: The method.
+        places: Where it needs one.
+        caller: Who calls; empty for whoever holds the connection.
+        seconds: How long it may last; None for as long as it likes.
+    """
+
+    async def enter(requests: object, context: Context) -> None:
+        async with translated_errors(context):
+            with places.taken(caller or context.peer()):
+                try:
+                    async with asyncio.timeout(seconds) as limit:
+                        await _call(handler, requests, context)
+                except TimeoutError:
+                    if not limit.expired():
+                        raise
+                    message = f"without a token a stream lasts {seconds:g} s; open another, or send a tenant's token"
+                    raise UnavailableError(message) from None
+
+    return grpc.stream_stream_rpc_method_handler(
+        enter,
+        request_deserializer=handler.request_deserializer,
+        response_serializer=handler.response_serializer,
+    )
+
+
+async def _call(handler: Handler, requests: object, context: Context) -> None:
+    method = _method(handler)
+    answer = method(requests if handler.request_streaming else await _request(context), context)
+    if inspect.isasyncgen(answer):
+        async with contextlib.aclosing(answer):
+            async for response in answer:
+                await context.write(response)
+        return
+    response = await answer
+    if not handler.response_streaming:
+        await context.write(response)
+
+
+def _method(handler: Handler) -> Callable[[Any, Context], Any]:
+    kinds: tuple[Callable[[Any, Any], Any] | None, ...] = (
+        handler.unary_unary,
+        handler.unary_stream,
+        handler.stream_unary,
+        handler.stream_stream,
+    )
+    return next(method for method in kinds if method is not None)
+
+
+async def _request(context: Context) -> object:
+    try:
+        async with asyncio.timeout(REQUEST_SECONDS):
+            request = await context.read()
+    except TimeoutError:
+        raise UnavailableError(f"no request came within {REQUEST_SECONDS:g} s of the call; send it again") from None
+    if request is grpc.aio.EOF:
+        raise UnavailableError("the call ended without a request; send one")
+    return request

@@ -1,0 +1,103 @@
+"""Where calls come in: one listener for tenants, one for agents, each with limits of its own.
+
+Whatever tenants and strangers do to theirs, agents get through on the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from tiercel.broker.domain.errors import UnavailableError
+from tiercel.v1 import jobs_pb2, jobs_pb2_grpc, nodes_pb2
+
+if TYPE_CHECKING:
+    from tiercel.broker.api.jobs import JobsService
+
+MIB = 1024 * 1024
+_JOBS = jobs_pb2.DESCRIPTOR.services_by_name["JobsService"].full_name
+_NODES = nodes_pb2.DESCRIPTOR.services_by_name["NodesService"].full_name
+# A connection on which nobody says HTTP/2, one on which nobody has a call, and headers: all before authentication.
+_HANDSHAKE_MILLISECONDS = 5_000
+_IDLE_MILLISECONDS = 30_000
+_HEADER_BYTES = 8 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a listener takes.
+
+    Attributes:
+        received_bytes: The largest message that comes in.
+        sent_bytes: The largest one that goes out.
+        calls: At the same time, streams included; more are refused at once.
+        connections: At the same time; more are closed at once.
+    """
+
+    received_bytes: int
+    sent_bytes: int
+    calls: int
+    connections: int
+
+
+# A script of 1 MiB comes in a message; a listing of all of a tenant's jobs goes out in one.
+TENANTS = Limits(received_bytes=4 * MIB, sent_bytes=64 * MIB, calls=1_000, connections=256)
+# Agents tell of all their runs at once, and are told of all.
+NODES = Limits(received_bytes=64 * MIB, sent_bytes=64 * MIB, calls=1_000, connections=256)
+
+
+def make_server(limits: Limits, gate: grpc.aio.ServerInterceptor) -> grpc.aio.Server:
+    """A server that does not listen yet.
+
+    Args:
+        limits: What it takes.
+        gate: Who gets in.
+    """
+    return grpc.aio.server(
+        interceptors=[gate],
+        options=[
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_receive_message_length", limits.received_bytes),
+            ("grpc.max_send_message_length", limits.sent_bytes),
+            ("grpc.max_concurrent_streams", limits.calls),
+            ("grpc.max_allowed_incoming_connections", limits.connections),
+            ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MILLISECONDS),
+            ("grpc.max_connection_idle_ms", _IDLE_MILLISECONDS),
+            ("grpc.max_metadata_size", _HEADER_BYTES),
+        ],
+        maximum_concurrent_rpcs=limits.calls,
+    )
+
+
+def bind(server: grpc.aio.Server, host: str, port: int, flag: str) -> str:
+    """Take a port; returns the address, ``host:port``.
+
+    Args:
+        server: Who will listen.
+        host: An address of this machine.
+        port: 0 for any free one.
+        flag: The option that chooses it, for the sentence.
+
+    Raises:
+        UnavailableError: The port is in use.
+    """
+    try:
+        return f"{host}:{server.add_insecure_port(f'{host}:{port}')}"
+    except RuntimeError as error:
+        raise UnavailableError(
+            f"port {port} of {host} is in use; choose another with {flag}, or 0 for any that is free"
+        ) from error
+
+
+async def add_tenants_services(server: grpc.aio.Server, jobs: JobsService) -> None:
+    """What answers on the tenants' listener: jobs, health and reflection."""
+    jobs_pb2_grpc.add_JobsServiceServicer_to_server(jobs, server)
+    checks = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(checks, server)
+    reflection.enable_server_reflection((_JOBS, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+    for service in ("", _JOBS, _NODES):
+        await checks.set(service, health_pb2.HealthCheckResponse.SERVING)
