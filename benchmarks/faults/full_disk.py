@@ -76,12 +76,12 @@ async def attack(full_seconds: float = FULL_SECONDS) -> Figures:
     with tempfile.TemporaryDirectory() as parent, small_disk(Path(parent) / "disk", DISK_BYTES) as state_dir:
         agent, token = ScriptedAgent(node_token(state_dir)), tenant_token(state_dir)
         async with (
-            _broker(state_dir) as (process, address),
+            _broker(state_dir) as (process, address, nodes),
             tenant_of(address, token) as alice,
             asyncio.timeout(full_seconds + 90),
             asyncio.TaskGroup() as group,
         ):
-            stream = group.create_task(_keep_connected(agent, address, figures))
+            stream = group.create_task(_keep_connected(agent, nodes, figures))
             job = await alice.submit()
             run_id = f"{job.id}-1"
             await agent.wait_run(run_id)
@@ -101,7 +101,8 @@ async def attack(full_seconds: float = FULL_SECONDS) -> Figures:
 
 
 @contextlib.asynccontextmanager
-async def _broker(state_dir: Path) -> AsyncIterator[tuple[psutil.Process, str]]:
+async def _broker(state_dir: Path) -> AsyncIterator[tuple[psutil.Process, str, str]]:
+    """A broker in a process of its own; where tenants and where agents reach it."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.support.broker_process", str(state_dir), "0"),
         stdout=asyncio.subprocess.PIPE,
@@ -110,8 +111,8 @@ async def _broker(state_dir: Path) -> AsyncIterator[tuple[psutil.Process, str]]:
     try:
         assert process.stdout is not None
         async with asyncio.timeout(60):
-            address = (await process.stdout.readline()).decode().strip()
-        yield psutil.Process(process.pid), address
+            address, nodes = (await process.stdout.readline()).decode().split()
+        yield psutil.Process(process.pid), address, nodes
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()

@@ -218,7 +218,7 @@ async def test_an_endpoint_is_deleted_once_nothing_feeds_it_and_jobs_are_listed_
     agent = ScriptedAgent(node_token(tmp_path))
     async with (
         running_broker(tmp_path) as broker,
-        agent.connected(broker.broker_address),
+        agent.connected(broker.nodes_address),
         tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice,
         tenant_of(broker.broker_address, tenant_token(tmp_path, "bob")) as bob,
     ):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.actors import ALICE, BOB, Actors, running, running_actors, submit
+from tests.support.actors import ALICE, BOB, Actors, running, running_actors, submit, wanted_of
 from tiercel.broker.domain.errors import EndpointBusyError, NotFoundError
+from tiercel.broker.lifecycle.versions import WantedModel
 from tiercel.broker.store.contract import Store
 
 
@@ -42,7 +43,7 @@ async def test_an_endpoint_without_versions_goes_with_its_last_job(actors: Actor
 
 
 async def test_a_deleted_endpoint_is_free_and_its_numbers_go_on(actors: Actors, store: Store) -> None:
-    await actors.connect()
+    node, epoch = await actors.connect()
     job_id = await deliver_first_tier(actors)
     with pytest.raises(NotFoundError):
         await actors.system.delete_endpoint("bob", "digits")
@@ -54,11 +55,14 @@ async def test_a_deleted_endpoint_is_free_and_its_numbers_go_on(actors: Actors, 
     assert names(actors) == []
     with pytest.raises(NotFoundError):
         await actors.system.delete_endpoint("alice", "digits")
+    await actors.settle()
+    assert (await wanted_of(node, epoch)).models == (WantedModel("digits", "", 0, ()),)
     (kept,) = await store.load_endpoints()
     assert (kept.versions, kept.left) == ((), (("n1", ""),)), "the node is to remove what it has of it"
     async with running_actors(store) as again:  # and it stays so
         assert names(again) == []
-        await again.connect()
+        node, epoch = await again.connect()
+        assert (await wanted_of(node, epoch)).models == (WantedModel("digits", "", 0, ()),), "it may have been away"
         theirs = await submit(again, tenant=BOB)
         await again.alive(theirs.run_id)
         await again.report(theirs.run_id, 0.85)
@@ -66,6 +70,7 @@ async def test_a_deleted_endpoint_is_free_and_its_numbers_go_on(actors: Actors, 
         (endpoint,) = again.system.endpoints_of("bob")
         assert [version.version for version in endpoint.versions] == [2], "no node has another model of that number"
         assert endpoint.tenant == "bob"
+        assert (await wanted_of(node, epoch)).models == (WantedModel("digits", "", 2, (2,)),)
 
 
 async def test_a_version_on_its_way_keeps_the_endpoint(actors: Actors) -> None:
