@@ -9,7 +9,7 @@ from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.peers import WantedDelivery
 from tiercel.broker.domain.endpoints import Delivery, DeliveryState, Endpoint, Verdict, delivery_id
-from tiercel.broker.domain.events import EndpointEvent
+from tiercel.broker.domain.events import EndpointEvent, EndpointGone, Event
 from tiercel.broker.domain.jobs import Direction
 from tiercel.broker.domain.tenants import DEFAULT_WEIGHT
 from tiercel.broker.lifecycle import endpoint as machine
@@ -137,11 +137,13 @@ class EndpointActor(Actor[EndpointMessage]):
             case ObjectiveSet(objective_seconds):
                 await self._change(replace(self._endpoint, objective_seconds=objective_seconds))
             case EndpointDeleted():
-                await self._change(versions.deleted(self._endpoint))
+                name, tenant, now = self._endpoint.name, self._endpoint.tenant, self._clock.now()
+                gone = [EndpointGone(name, tenant, now, version.variant) for version in self._endpoint.live]
+                await self._change(versions.deleted(self._endpoint), gone)
             case VersionChosen():
                 await self._choose(message)
 
-    async def _change(self, endpoint: Endpoint, news: Sequence[EndpointEvent] = ()) -> None:
+    async def _change(self, endpoint: Endpoint, news: Sequence[Event] = ()) -> None:
         """Carry out what was asked for from outside."""
         await self._journal.commit_or_refuse(Commit(endpoint=endpoint, news=news))
         self._endpoint = endpoint

@@ -24,7 +24,8 @@ from tiercel.broker.actors.endpoint import (
     VersionChosen,
 )
 from tiercel.broker.actors.endpoint_book import EndpointsMeasured, load_of
-from tiercel.broker.actors.job import MAX_OBSERVATIONS, is_over, observations_of
+from tiercel.broker.actors.job import MAX_OBSERVATIONS, observations_of
+from tiercel.broker.actors.job_pages import JOBS_AT_A_TIME, load_unfinished_jobs
 from tiercel.broker.actors.node import NodeActor, NodeConnected, NodeTicked
 from tiercel.broker.actors.retelling import endpoint_as_it_is, job_as_it_is
 from tiercel.broker.actors.scheduler import RunsRemembered, SchedulerTicked
@@ -55,8 +56,6 @@ if TYPE_CHECKING:
     from tiercel.broker.store.contract import Store
 
 TICK_SECONDS = 0.5
-# That are read from the store together.
-JOBS_AT_A_TIME = 500
 
 
 class System:
@@ -352,7 +351,7 @@ class System:
             self._directory.start_endpoint(endpoint, own)
             for news in endpoint_as_it_is(endpoint, self._clock.now()):
                 self._journal.announce_nowait(news)
-        for job in await self._unfinished_jobs():
+        for job in await load_unfinished_jobs(self._store):
             progress = await self._store.load_progress(job.id, limit=MAX_OBSERVATIONS)
             actor = self._directory.make_job(job, observations_of(progress))
             self._directory.jobs[job.id] = actor
@@ -369,16 +368,6 @@ class System:
             await endpoint_actor.wait_idle()
         for node_actor in list(self._directory.nodes.values()):
             await node_actor.wait_idle()
-
-    async def _unfinished_jobs(self) -> list[Job]:
-        """What there is left to do, found without holding more than a page of what is over, nor its scripts."""
-        found: list[Job] = []
-        after: tuple[float, str] | None = None
-        while page := await self._store.list_jobs(after=after, limit=JOBS_AT_A_TIME):
-            known = [await self._store.get_job(job.id) for job in page if not is_over(job)]
-            found.extend(job for job in known if job is not None)
-            after = (page[-1].submitted_at, page[-1].id)
-        return found
 
     async def _run_clock(self) -> None:
         while True:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tiercel.broker.actors.system import JOBS_AT_A_TIME
+from tiercel.broker.actors.job_pages import JOBS_AT_A_TIME
 from tiercel.broker.api import pages
 from tiercel.broker.api.auth import tenant_of
 from tiercel.broker.api.endpoints import endpoint_to_wire

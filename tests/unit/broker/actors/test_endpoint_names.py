@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.actors import ALICE, BOB, Actors, running, running_actors, submit, wanted_of
 from tiercel.broker.domain.errors import EndpointBusyError, NotFoundError
+from tiercel.broker.domain.events import EndpointGone
 from tiercel.broker.lifecycle.versions import WantedModel
 from tiercel.broker.store.contract import Store
 
@@ -53,6 +54,7 @@ async def test_a_deleted_endpoint_is_free_and_its_numbers_go_on(actors: Actors, 
     assert names(actors) == ["digits"], "what answers stays"
     await actors.system.delete_endpoint("alice", "digits")
     assert names(actors) == []
+    assert EndpointGone("digits", "alice", actors.clock.now()) in actors.events
     with pytest.raises(NotFoundError):
         await actors.system.delete_endpoint("alice", "digits")
     await actors.settle()
