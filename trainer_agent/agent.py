@@ -143,7 +143,7 @@ class Agent:
             token=self._parts.token,
             node=self,
             reporter=self._reporter,
-            logs=self._runs.logs,
+            facts=self._runs,
         )
         self._tasks.start("broker", connection.run())
         await leave.wait()
@@ -165,7 +165,7 @@ class Agent:
             runtimes=list(self._parts.runtimes),
             limits=self._parts.limits.name,
             images=self._images,
-            runs=self._runs.statuses(),
+            runs=[_without_log(status) for status in self._runs.statuses()],
             deliveries=self._deliveries.statuses(),
             serving=self._serving_status(),
             accelerators=devices_to_wire(
@@ -183,9 +183,9 @@ class Agent:
             accelerators=readings_to_wire(self._parts.accelerators.readings),
         )
 
-    def kept_progress(self) -> Sequence[nodes_pb2.Progress]:
-        """Reports that the broker may have missed."""
-        return self._runs.kept_progress()
+    def ended(self) -> Sequence[nodes_pb2.RunStatus]:
+        """How the runs ended whose end the broker has not confirmed."""
+        return self._runs.ended()
 
     def take_in(self, wanted: nodes_pb2.WantedState) -> None:
         """Begin to make the node what is wanted; a node that is being left begins nothing."""
@@ -288,6 +288,13 @@ def _models(wanted: nodes_pb2.WantedState) -> dict[Place, WantedVersions]:
         for each in wanted.models
         if is_place(each.endpoint, each.variant)
     }
+
+
+def _without_log(status: nodes_pb2.RunStatus) -> nodes_pb2.RunStatus:
+    """What a hello has room for, however many runs ended while the broker was away."""
+    if status.log_tail:
+        status.ClearField("log_tail")
+    return status
 
 
 def _share(share: common_pb2.Share) -> Share:

@@ -239,7 +239,7 @@ class Deliveries:
 
     def _best(self, run: Run, wanted: nodes_pb2.WantedDelivery) -> float:
         """The best that a run has reported, negated where less is better; -inf before it has reported a number."""
-        metrics = (progress.metrics for progress in self._runs.progress_of(run.run_id))
+        metrics = (progress.metrics for progress in self._runs.reports(run.run_id) or ())
         values = (_sign(wanted) * reported[wanted.metric] for reported in metrics if wanted.metric in reported)
         return max((value for value in values if not math.isnan(value)), default=-math.inf)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from tiercel.broker.domain.errors import CannotWriteError, OverloadedError, TiercelError, UnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
 
 logger = logging.getLogger(__name__)
 
@@ -45,13 +45,29 @@ class ActorStatistics:
 class _Envelope(Generic[MessageT]):
     """A message in the mailbox; without one it ends the actor.
 
-    ``key``: of a message that is kept beside the mailbox, the latest one only. ``done``: told how it went.
+    ``key``: of a message that is kept beside the mailbox, the latest one only. ``done``: told how it went. ``handled``:
+    called once it was handled, however it went.
     """
 
     message: MessageT | None = None
     key: Hashable | None = None
     took_room: bool = False
     done: asyncio.Future[None] | None = None
+    handled: Callable[[], None] | None = None
+
+    def answer(self, error: Exception | None = None) -> None:
+        """Tell who waits for it how it went."""
+        if self.done is None or self.done.done():
+            return
+        if error is None:
+            self.done.set_result(None)
+        else:
+            self.done.set_exception(error)
+
+    def let_go(self) -> None:
+        """Nobody has to say it again."""
+        if self.handled is not None:
+            self.handled()
 
 
 class Actor(ABC, Generic[MessageT]):
@@ -93,11 +109,16 @@ class Actor(ABC, Generic[MessageT]):
             self._put(_Envelope(key=key))
         self._latest[key] = message
 
-    async def tell(self, message: MessageT) -> None:
-        """Leave a message, waiting for room: for whoever can pass the pressure on, such as a stream."""
+    async def tell(self, message: MessageT, handled: Callable[[], None] | None = None) -> None:
+        """Leave a message, waiting for room: for whoever can pass the pressure on, such as a stream.
+
+        Args:
+            message: The message.
+            handled: Called once the actor is done with it, however that went; may not fail or block.
+        """
         await self._room.acquire()
         try:
-            self._put(_Envelope(message, took_room=True))
+            self._put(_Envelope(message, took_room=True, handled=handled))
         except OverloadedError:
             self._room.release()
             raise
@@ -176,6 +197,7 @@ class Actor(ABC, Generic[MessageT]):
                 envelope.done.set_result(None)
             if envelope.took_room:
                 self._room.release()
+            envelope.let_go()
             return
         try:
             self._mailbox.put_nowait(envelope)
@@ -194,18 +216,19 @@ class Actor(ABC, Generic[MessageT]):
         try:
             await self.receive(message)
         except CannotWriteError as error:  # refused for the time being, which is no failure of the actor
-            if envelope.done is not None and not envelope.done.done():
-                envelope.done.set_exception(error)
+            envelope.answer(error)
             return False
+        except ActorFailedError as error:
+            self._failed += 1
+            envelope.answer(error)
+            raise
         except Exception as error:
             self._failed += 1
-            if envelope.done is not None and not envelope.done.done():
-                envelope.done.set_exception(error)
-            if isinstance(error, ActorFailedError):
-                raise
+            envelope.let_go()
+            envelope.answer(error)
             logger.exception("%s could not handle %s", self.name, type(message).__name__)
             return True
         self._handled += 1
-        if envelope.done is not None and not envelope.done.done():
-            envelope.done.set_result(None)
+        envelope.let_go()
+        envelope.answer()
         return False

@@ -41,10 +41,11 @@ from tiercel.broker.lifecycle import versions
 from tiercel.broker.lifecycle.job_events import CancelRequested, JobInput, Ticked
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.directory import Directory
+    from tiercel.broker.actors.job import JobActor
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.node import AcceleratorHeard, ServedHeard
     from tiercel.broker.actors.supervisor import Supervisor
@@ -280,11 +281,49 @@ class System:
         await actor.call(NodeConnected(node, runs, epoch))
         return actor, epoch.result()
 
-    async def deliver_to_job(self, run_id: str, message: JobInput) -> None:
-        """Pass on what a node says of a run, waiting for room in the job's mailbox."""
+    def reports_of(self, node_id: str, run_ids: Iterable[str]) -> dict[str, int]:
+        """Of those runs that are the node's: the sequence of the last report that is durable, 0 for none."""
+        return {
+            run_id: actor.job.last_sequence
+            for run_id in run_ids
+            if (actor := self._job_on(node_id, run_id)) is not None
+        }
+
+    def has_run(self, node_id: str, run_id: str) -> bool:
+        """Whether a node's word on a run counts: it is the present run of its job, and there."""
+        return self._job_on(node_id, run_id) is not None
+
+    def is_elsewhere(self, node_id: str, run_id: str) -> bool:
+        """Whether this is the present run of a job, and on another node."""
         actor = self._directory.job_of(run_id)
-        if actor is not None:
-            await actor.tell(message)
+        return actor is not None and actor.job.run_id == run_id and actor.job.node_id not in {"", node_id}
+
+    async def deliver_to_job(
+        self, node_id: str, run_id: str, message: JobInput, handled: Callable[[], None] | None = None
+    ) -> bool:
+        """Pass on what a node says of a run, waiting for room in the job's mailbox.
+
+        Args:
+            node_id: Who says it.
+            run_id: The run.
+            message: What is said.
+            handled: Called once the job has taken it in for good, or never will.
+
+        Returns:
+            Whether it was passed on: not if the run is not the node's.
+        """
+        actor = self._job_on(node_id, run_id)
+        if actor is None:
+            if handled is not None:
+                handled()
+            return False
+        await actor.tell(message, handled)
+        return True
+
+    def _job_on(self, node_id: str, run_id: str) -> JobActor | None:
+        """The job whose present run this is, if it is on this node."""
+        actor = self._directory.job_of(run_id)
+        return actor if actor is not None and (actor.job.node_id, actor.job.run_id) == (node_id, run_id) else None
 
     def measure_endpoints(
         self, node_id: str, usages: tuple[EndpointUsage, ...], lag_seconds: float | None = None
@@ -296,6 +335,7 @@ class System:
             usages: What requests took, by endpoint; those that nobody asked anything are not listed.
             lag_seconds: By how much the server's event loop came late, or None.
         """
+        usages = tuple(usage for usage in usages if usage.endpoint in self._directory.endpoints)
         tell(self._directory.scheduler, EndpointsMeasured(node_id, usages, lag_seconds))
         now = self._clock.now()
         for usage in usages:
@@ -317,8 +357,8 @@ class System:
 
     def expects_checkpoint(self, node_id: str, run_id: str) -> bool:
         """Whether a run of the node is being moved, so that its checkpoint is wanted."""
-        actor = self._directory.job_of(run_id)
-        return actor is not None and actor.job.is_moving and (actor.job.node_id, actor.job.run_id) == (node_id, run_id)
+        actor = self._job_on(node_id, run_id)
+        return actor is not None and actor.job.is_moving
 
     def needs_checkpoint(self, run_id: str) -> bool:
         """Whether the job of a run may go on from the run's checkpoint: it is being moved, or goes on already."""
@@ -329,10 +369,8 @@ class System:
 
     def carried_run_of(self, node_id: str, run_id: str) -> str:
         """The earlier run from whose checkpoint a run of the node goes on, or empty."""
-        actor = self._directory.job_of(run_id)
-        if actor is None or not actor.job.run_active or (actor.job.node_id, actor.job.run_id) != (node_id, run_id):
-            return ""
-        return actor.job.carried_run
+        actor = self._job_on(node_id, run_id)
+        return actor.job.carried_run if actor is not None and actor.job.run_active else ""
 
     # --- Life ---------------------------------------------------------------------------------------------------------
 

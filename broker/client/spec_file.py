@@ -176,7 +176,8 @@ def _invalid(error: ValidationError) -> InvalidSpecError:
 
 def _suggestion(location: tuple[int | str, ...]) -> str:
     """What somebody may have meant who wrote a field that there is not."""
-    known = {"tiers": _Tier, "resources": _Resources}.get(str(location[0]), _Spec) if len(location) > 1 else _Spec
+    parts: dict[str, type[_Strict]] = {"tiers": _Tier, "resources": _Resources}
+    known = parts.get(str(location[0]), _Spec) if len(location) > 1 else _Spec
     near = difflib.get_close_matches(str(location[-1]), known.model_fields, n=1)
     return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known.model_fields)}"
 

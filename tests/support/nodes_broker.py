@@ -93,6 +93,7 @@ class ScriptedBroker(nodes_pb2_grpc.NodesServiceServicer):
         self._deliveries: dict[str, nodes_pb2.WantedDelivery] = {}
         self._endpoints: tuple[nodes_pb2.WantedEndpoint, ...] | None = ()
         self._models: tuple[nodes_pb2.WantedModel, ...] = ()
+        self._taken: dict[str, int] = {}
         self._generation = 0
         self._changed = asyncio.Condition()
         self._server: aio.Server | None = None
@@ -169,19 +170,29 @@ class ScriptedBroker(nodes_pb2_grpc.NodesServiceServicer):
         self.heard.hellos.append(first.hello)
         self.connections += 1
         epoch = self.connections
+        reports = {run.run_id: self._last_report(run.run_id) for run in first.hello.runs if run.run_id in self._runs}
         yield nodes_pb2.ConnectResponse(
-            welcome=nodes_pb2.Welcome(lease_epoch=epoch, lease_seconds=10, heartbeat_seconds=0.2)
+            welcome=nodes_pb2.Welcome(lease_epoch=epoch, lease_seconds=10, heartbeat_seconds=0.2, reports=reports)
         )
         reading = asyncio.ensure_future(self._read(request_iterator, epoch))
+        told = -1
         try:
             while True:
-                wanted = self._wanted()
-                yield nodes_pb2.ConnectResponse(wanted=wanted)
+                if told != self._generation:
+                    wanted = self._wanted()
+                    told = wanted.generation
+                    yield nodes_pb2.ConnectResponse(wanted=wanted)
+                taken, self._taken = self._taken, {}
+                if taken:
+                    yield nodes_pb2.ConnectResponse(taken=nodes_pb2.Taken(reports=taken))
                 async with self._changed:
-                    while self._generation == wanted.generation:
+                    while self._generation == told and not self._taken:
                         await self._changed.wait()
         finally:
             reading.cancel()
+
+    def _last_report(self, run_id: str) -> int:
+        return max((report.sequence for report in self.heard.progress(run_id)), default=0)
 
     def _wanted(self) -> nodes_pb2.WantedState:
         runs = []
@@ -203,6 +214,10 @@ class ScriptedBroker(nodes_pb2_grpc.NodesServiceServicer):
         async for request in requests:
             assert request.lease_epoch == epoch
             self.heard.messages.append(request)
+            if request.HasField("progress"):
+                self._taken[request.progress.run_id] = request.progress.sequence
+                async with self._changed:
+                    self._changed.notify_all()
 
 
 @asynccontextmanager

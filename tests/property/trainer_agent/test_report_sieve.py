@@ -94,14 +94,14 @@ def test_reports_without_pause_go_on_so_many_a_second_and_so_many_bytes_a_minute
 def test_a_long_run_keeps_its_newest_reports_and_those_that_must_not_get_lost(
     goal: Goal, values: list[float], most: int, most_bytes: int
 ) -> None:
-    kept = KeptReports(goal, max_reports=most, max_bytes=most_bytes)
+    kept = KeptReports(goal, limit=most, limit_bytes=most_bytes)
     for number, value in enumerate(values, 1):
         kept.add(nodes_pb2.Progress(sequence=number, metrics={"loss": value}))
     numbers = [progress.sequence for progress in kept]
     assert numbers == sorted(set(numbers))
     assert reaching(goal, values) <= set(numbers)
     assert best_of(goal, values) == best_of(goal, [progress.metrics["loss"] for progress in kept])
-    others = len(numbers) - len(goal.targets) - 2  # the best, and the first that is no number
+    others = len(numbers) - len(goal.targets) - 3  # the best, the newest, and the first that is no number
     assert others <= most
     size = nodes_pb2.Progress(sequence=1, metrics={"loss": 1.0}).ByteSize()
     assert others * size <= most_bytes

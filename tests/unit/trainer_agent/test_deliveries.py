@@ -64,7 +64,7 @@ class PlayedRuns:
     def awaits_successor(self, job_id: str) -> bool:
         return any(run.has_successor for run in self._all.values())
 
-    def progress_of(self, run_id: str) -> list[nodes_pb2.Progress]:
+    def reports(self, run_id: str) -> list[nodes_pb2.Progress]:
         return [nodes_pb2.Progress(metrics={"score": value}) for value in self._all[run_id].reports]
 
     def begin(self, run: PlayedRun) -> None:
