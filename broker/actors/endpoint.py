@@ -128,7 +128,7 @@ class EndpointActor(Actor[EndpointMessage]):
         self._peers.observe_endpoint(self._endpoint.name, view_of(self._endpoint, self._tenant_weight))
 
     async def _deliver(self, job: Job, tier: TierStatus) -> None:
-        delivery = self._deliveries.get(delivery_id(job.id, tier.number))
+        delivery = self._deliveries.get(delivery_id(job.id, tier.number, tier.failed_deliveries))
         if delivery is None:
             endpoint, delivery = machine.request(
                 self._endpoint,
@@ -137,6 +137,7 @@ class EndpointActor(Actor[EndpointMessage]):
                 tier.tier.target,
                 self._clock.now(),
                 variant=job.spec.variant,
+                failed_before=tier.failed_deliveries,
             )
             # The version's number is durable before any node hears of it.
             await self._journal.commit(Commit(endpoint=endpoint, delivery=delivery))

@@ -12,7 +12,7 @@ from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.peers import WantedRun
 from tiercel.broker.actors.run_curve import RunCurve
 from tiercel.broker.domain.events import ProgressMade
-from tiercel.broker.domain.jobs import Job, JobState, Observation, TierState
+from tiercel.broker.domain.jobs import Job, Observation, TierState
 from tiercel.broker.domain.run_records import RunRecord, workload_of
 from tiercel.broker.domain.tenants import DEFAULT_WEIGHT
 from tiercel.broker.lifecycle import job as machine
@@ -164,7 +164,7 @@ class JobActor(Actor[JobInput]):
 
     def _view(self) -> JobView | None:
         job = self._job
-        if not (job.run_active or (job.state is JobState.PENDING and job.stop_outcome is None)):
+        if not job.concerns_scheduler:
             return None
         # Policies see a job that is being moved where it goes.
         move = job.move if job.is_moving else None

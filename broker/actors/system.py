@@ -7,6 +7,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.admission import check_endpoint, check_feasible, check_quota, home_of
+from tiercel.broker.actors.clock import moment_of
 from tiercel.broker.actors.directory import tell, tell_latest
 from tiercel.broker.actors.endpoint import DeliveryHeard, ObjectiveSet
 from tiercel.broker.actors.endpoint_book import EndpointsMeasured, load_of
@@ -17,13 +18,13 @@ from tiercel.broker.actors.retelling import endpoint_as_it_is, job_as_it_is
 from tiercel.broker.actors.scheduler import RunsRemembered, SchedulerTicked
 from tiercel.broker.actors.tidying import keep_tidy
 from tiercel.broker.domain.endpoints import Endpoint
-from tiercel.broker.domain.errors import NotFoundError
+from tiercel.broker.domain.errors import InvalidSpecError, NotFoundError
 from tiercel.broker.domain.events import EndpointMeasured
-from tiercel.broker.domain.jobs import Job
+from tiercel.broker.domain.jobs import Job, JobState
 from tiercel.broker.domain.nodes import Node
 from tiercel.broker.domain.validation import validate_spec
 from tiercel.broker.lifecycle import job as job_machine
-from tiercel.broker.lifecycle.job_events import CancelRequested, JobInput, Ticked
+from tiercel.broker.lifecycle.job_events import CancelRequested, JobInput, ResumeRequested, Ticked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -92,14 +93,7 @@ class System:
                 known = await self._store.find_job(tenant.name, idempotency_key)
                 if known is not None:
                     return await self.find_job(tenant.name, known.id)
-            jobs = [actor.job for actor in self._directory.jobs.values()]
-            actor = self._directory.endpoints.get(spec.endpoint)
-            endpoint = actor.endpoint if actor is not None else None
-            check_quota(tenant, jobs)
-            check_endpoint(tenant, spec, endpoint, jobs)
-            home = home_of(spec, endpoint, jobs)
-            check_feasible(spec, [node for node in self.nodes() if node.online and home in {"", node.id}])
-            await self._open_endpoint(spec.endpoint, tenant.name, spec.endpoint_objective_seconds)
+            await self._check_room(tenant, spec)
             job, effects = job_machine.create(
                 secrets.token_hex(4), tenant.name, spec, self._clock.now(), idempotency_key
             )
@@ -141,6 +135,50 @@ class System:
             return job
         await actor.call(CancelRequested())
         return actor.job
+
+    async def resume(self, tenant: Tenant, job_id: str) -> Job:
+        """Let a job that ended without all of its tiers go on; one that goes on already just does.
+
+        Raises:
+            NotFoundError: The tenant has no such job.
+            InvalidSpecError: Every tier of it is delivered, or no known node could run it any more.
+            QuotaExceededError: The tenant has as many active jobs as it may.
+            EndpointBusyError: Another active job feeds its endpoint.
+        """
+        return await self._supervisor.see_through(self._resume(tenant, job_id), name="admission")
+
+    async def _resume(self, tenant: Tenant, job_id: str) -> Job:
+        async with self._admission:
+            job = await self.find_job(tenant.name, job_id)
+            if not job.state.is_final:
+                return job
+            if job.state is JobState.COMPLETED:
+                raise InvalidSpecError(
+                    f"job_id: every tier of job {job_id!r} is delivered, so that there is nothing to resume; submit a "
+                    "job with further tiers",
+                    field="job_id",
+                )
+            await self._check_room(tenant, job.spec)
+            actor = self._directory.jobs.get(job_id)
+            if actor is not None:  # its last delivery is still under way
+                await actor.call(ResumeRequested())
+                return actor.job
+            progress = await self._store.load_progress(job.id, limit=MAX_OBSERVATIONS)
+            actor = self._directory.make_job(job, observations_of(progress))
+            await actor.take_step(*job_machine.handle(job, ResumeRequested(), moment_of(self._clock)))
+            self._directory.start_job(actor)
+            return actor.job
+
+    async def _check_room(self, tenant: Tenant, spec: JobSpec) -> None:
+        """Check that one more job may go on, and open its endpoint."""
+        jobs = [actor.job for actor in self._directory.jobs.values()]
+        known = self._directory.endpoints.get(spec.endpoint)
+        endpoint = known.endpoint if known is not None else None
+        check_quota(tenant, jobs)
+        check_endpoint(tenant, spec, endpoint, jobs)
+        home = home_of(spec, endpoint, jobs)
+        check_feasible(spec, [node for node in self.nodes() if node.online and home in {"", node.id}])
+        await self._open_endpoint(spec.endpoint, tenant.name, spec.endpoint_objective_seconds)
 
     def nodes(self) -> Sequence[Node]:
         """Every node that has ever connected, by id."""

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.system import System
     from tiercel.broker.domain.endpoints import Endpoint
-    from tiercel.broker.domain.events import JobChange
     from tiercel.broker.domain.nodes import Node
     from tiercel.broker.store.contract import Store
     from tiercel.broker.store.logs import RunLogs
@@ -100,6 +99,14 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
             tenant = tenant_of(context, self._tenancy)
             return jobs_pb2.CancelJobResponse(job=job_to_wire(await self._system.cancel(tenant.name, request.job_id)))
 
+    async def ResumeJob(  # noqa: N802 - the contract's name
+        self, request: jobs_pb2.ResumeJobRequest, context: Context
+    ) -> jobs_pb2.ResumeJobResponse:
+        """Let a job that has ended go on."""
+        async with translated_errors(context):
+            tenant = tenant_of(context, self._tenancy)
+            return jobs_pb2.ResumeJobResponse(job=job_to_wire(await self._system.resume(tenant, request.job_id)))
+
     async def WatchJobs(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.WatchJobsRequest, context: Context
     ) -> AsyncIterator[jobs_pb2.WatchJobsResponse]:
@@ -120,7 +127,8 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
                 for event in events:
                     yield jobs_pb2.WatchJobsResponse(event=event_to_wire(event))
                     cursor = event.sequence
-                    over = over or (job_id is not None and _is_end(event.change))
+                    if job_id is not None and isinstance(event.change, StateChanged):
+                        over = event.change.state.is_final  # unless it was resumed afterwards
                 if len(events) == EVENTS_AT_A_TIME:
                     continue
                 if over:
@@ -207,7 +215,3 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
             self._system.endpoint_share(endpoint.name),
             self._system.endpoint_load(endpoint.name),
         )
-
-
-def _is_end(change: JobChange) -> bool:
-    return isinstance(change, StateChanged) and change.state.is_final

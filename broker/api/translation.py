@@ -93,6 +93,7 @@ def spec_from_wire(message: common_pb2.JobSpec) -> JobSpec:
         continue_after_last_tier=message.continue_after_last_tier,
         endpoint_objective_seconds=message.endpoint_objective_seconds or None,
         variant=message.variant,
+        retries=message.retries,
     )
 
 
@@ -118,6 +119,7 @@ def spec_to_wire(spec: JobSpec, *, script_text: bool = True) -> common_pb2.JobSp
         continue_after_last_tier=spec.continue_after_last_tier,
         endpoint_objective_seconds=spec.endpoint_objective_seconds or 0.0,
         variant=spec.variant,
+        retries=spec.retries,
     )
     if spec.script is not None:
         content = spec.script.content if script_text else b""
@@ -183,6 +185,7 @@ def job_to_wire(job: Job) -> jobs_pb2.Job:
         accelerator_seconds=job.accelerator_seconds,
         attempts=job.attempts,
         log_tail=job.log_tail,
+        retries=job.retries,
     )
 
 

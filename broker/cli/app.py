@@ -7,7 +7,7 @@ import os
 import typer
 
 from tiercel.broker.cli.cluster import endpoints, infer, nodes, version
-from tiercel.broker.cli.jobs import cancel, explain, logs, ls, show
+from tiercel.broker.cli.jobs import cancel, explain, logs, ls, resume, show
 from tiercel.broker.cli.local import down, up
 from tiercel.broker.cli.submit import submit
 from tiercel.broker.cli.watch import watch
@@ -19,7 +19,7 @@ app = typer.Typer(
     # A traceback with local variables could show a token.
     pretty_exceptions_enable=False,
 )
-for command in (up, down, submit, ls, show, watch, logs, cancel, explain, nodes, endpoints, infer, version):
+for command in (up, down, submit, ls, show, watch, logs, cancel, resume, explain, nodes, endpoints, infer, version):
     app.command()(command)
 
 

@@ -65,6 +65,7 @@ def spec_to_wire(spec: JobSpec) -> common_pb2.JobSpec:
         continue_after_last_tier=spec.continue_after_last_tier,
         endpoint_objective_seconds=spec.endpoint_objective_seconds or 0.0,
         variant=spec.variant,
+        retries=spec.retries,
     )
     if spec.script is not None:
         wire.script.CopyFrom(common_pb2.Script(name=spec.script.name, content=spec.script.content))
@@ -110,6 +111,7 @@ def job_from_wire(job: jobs_pb2.Job) -> JobInfo:
         accelerator_seconds=job.accelerator_seconds,
         attempts=job.attempts,
         log_tail=job.log_tail,
+        retries=job.retries,
     )
 
 
@@ -253,6 +255,7 @@ def _spec(spec: common_pb2.JobSpec) -> JobSpec:
         continue_after_last_tier=spec.continue_after_last_tier,
         endpoint_objective_seconds=spec.endpoint_objective_seconds or None,
         variant=spec.variant,
+        retries=spec.retries,
     )
 
 

@@ -99,6 +99,10 @@ class JobHandle:
         """Stop the job; versions that it delivered keep serving. Cancelling a finished job changes nothing."""
         return await self._client.cancel_job(self.id)
 
+    async def resume(self) -> JobInfo:
+        """Let it go on from its last checkpoint after it failed, was cancelled or missed a tier."""
+        return await self._client.resume_job(self.id)
+
     async def explain(self) -> Explanation:
         """Why the job has its share."""
         return await self._client.explain_job(self.id)

@@ -61,6 +61,7 @@ class _Spec(_Strict):
     report_timeout_seconds: float = _DEFAULTS.report_timeout_seconds
     continue_after_last_tier: bool = False
     endpoint_objective_seconds: float | None = None
+    retries: int = 0
 
 
 def load_spec(path: str | Path, changes: Mapping[str, Any] | None = None) -> JobSpec:
@@ -109,6 +110,7 @@ def parse_spec(values: Mapping[str, Any]) -> JobSpec:
         report_timeout_seconds=spec.report_timeout_seconds,
         continue_after_last_tier=spec.continue_after_last_tier,
         endpoint_objective_seconds=spec.endpoint_objective_seconds,
+        retries=spec.retries,
     )
 
 
@@ -174,7 +176,8 @@ def _invalid(error: ValidationError) -> InvalidSpecError:
 
 def _suggestion(location: tuple[int | str, ...]) -> str:
     """What somebody may have meant who wrote a field that there is not."""
-    known = {"tiers": _Tier, "resources": _Resources}.get(str(location[0]), _Spec) if len(location) > 1 else _Spec
+    part = str(location[0]) if len(location) > 1 else ""
+    known: type[BaseModel] = _Tier if part == "tiers" else _Resources if part == "resources" else _Spec
     near = difflib.get_close_matches(str(location[-1]), known.model_fields, n=1)
     return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known.model_fields)}"
 

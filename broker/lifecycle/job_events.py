@@ -146,6 +146,11 @@ class CancelRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class ResumeRequested:
+    """The tenant wants it to go on after it has ended."""
+
+
+@dataclass(frozen=True, slots=True)
 class Ticked:
     """Time passed."""
 
@@ -165,6 +170,7 @@ JobInput = (
     | NodeGone
     | DeliveryEnded
     | CancelRequested
+    | ResumeRequested
     | Ticked
 )
 

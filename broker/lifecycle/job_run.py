@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.broker.domain.events import ProgressMade, TierChanged
 from tiercel.broker.domain.jobs import Job, JobState, TierState
+from tiercel.broker.lifecycle import job_again
 from tiercel.broker.lifecycle.job_end import fail_running, run_exited
 from tiercel.broker.lifecycle.job_events import (
     Announce,
@@ -124,7 +125,9 @@ def _bad_metric_words(job: Job, event: Reported, value: float | None) -> str:
 
 
 def ticked(job: Job, now: Moment) -> Step:
-    """Time passed: a run that has been silent for too long hangs."""
+    """Time passed: a run that has been silent for too long hangs; a pause before another try is over."""
+    if job.state is JobState.PENDING:
+        return job_again.ticked(job, now)
     if job.state is not JobState.RUNNING or job.silence is None or job.stop_outcome is not None:
         return job, ()
     if job.move is not None:  # it was told to stop, and its node sees to it that it does

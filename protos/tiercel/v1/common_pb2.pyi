@@ -219,6 +219,7 @@ class JobSpec(_message.Message):
     CONTINUE_AFTER_LAST_TIER_FIELD_NUMBER: _builtins.int
     ENDPOINT_OBJECTIVE_SECONDS_FIELD_NUMBER: _builtins.int
     VARIANT_FIELD_NUMBER: _builtins.int
+    RETRIES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A label for people; need not be unique."""
     endpoint: _builtins.str
@@ -246,6 +247,8 @@ class JobSpec(_message.Message):
     """Which variant of the endpoint its models are; empty for an endpoint without variants. Jobs of the same tenant that name
     the same endpoint and different variants feed it side by side, and the inference server chooses which one answers.
     """
+    retries: _builtins.int
+    """How often the script is started again, from its last checkpoint, after it exited with an error or was killed; at most 100."""
     @_builtins.property
     def script(self) -> Global___Script: ...
     @_builtins.property
@@ -273,10 +276,11 @@ class JobSpec(_message.Message):
         continue_after_last_tier: _builtins.bool = ...,
         endpoint_objective_seconds: _builtins.float = ...,
         variant: _builtins.str = ...,
+        retries: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["module", b"module", "program", b"program", "resources", b"resources", "script", b"script"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "continue_after_last_tier", b"continue_after_last_tier", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "image", b"image", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "program", b"program", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "runtime", b"runtime", "script", b"script", "tiers", b"tiers", "variant", b"variant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "continue_after_last_tier", b"continue_after_last_tier", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "image", b"image", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "program", b"program", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "retries", b"retries", "runtime", b"runtime", "script", b"script", "tiers", b"tiers", "variant", b"variant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_program: _TypeAlias = _typing.Literal["script", "module"]  # noqa: Y015
     _WhichOneofArgType_program: _TypeAlias = _typing.Literal["program", b"program"]  # noqa: Y015
