@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.admission import check_endpoint, check_feasible, check_quota, home_of
@@ -113,6 +114,13 @@ class System:
         if job is None or job.tenant != tenant:
             raise NotFoundError(f"job_id: there is no job {job_id!r}; 'tiercel ls' lists yours", field="job_id")
         return job
+
+    def explained(self, job: Job) -> Job:
+        """The job with the reason that its share has now, which may be another than when it was given."""
+        reason = self._directory.scheduler.reason_for(job.id, job.node_id)
+        if not reason or job.share is None or job.state.is_final:
+            return job
+        return replace(job, share=replace(job.share, reason=reason))
 
     async def jobs_of(self, tenant: str, *, active_only: bool) -> Sequence[Job]:
         """The tenant's jobs, oldest first."""

@@ -80,7 +80,8 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         """Show a job."""
         async with translated_errors(context):
             tenant = tenant_of(context, self._tenancy)
-            return jobs_pb2.GetJobResponse(job=job_to_wire(await self._system.find_job(tenant.name, request.job_id)))
+            job = self._system.explained(await self._system.find_job(tenant.name, request.job_id))
+            return jobs_pb2.GetJobResponse(job=job_to_wire(job))
 
     async def ListJobs(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.ListJobsRequest, context: Context
@@ -89,7 +90,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         async with translated_errors(context):
             tenant = tenant_of(context, self._tenancy)
             jobs = await self._system.jobs_of(tenant.name, active_only=request.active_only)
-            return jobs_pb2.ListJobsResponse(jobs=[job_to_wire(job) for job in jobs])
+            return jobs_pb2.ListJobsResponse(jobs=[job_to_wire(self._system.explained(job)) for job in jobs])
 
     async def CancelJob(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.CancelJobRequest, context: Context
@@ -162,7 +163,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         """Say why a job has its share."""
         async with translated_errors(context):
             tenant = tenant_of(context, self._tenancy)
-            job = await self._system.find_job(tenant.name, request.job_id)
+            job = self._system.explained(await self._system.find_job(tenant.name, request.job_id))
             decisions = await self._store.decisions_of(job.id, limit=DECISIONS_SHOWN)
             return jobs_pb2.ExplainJobResponse(
                 job=job_to_wire(job), decisions=[decision_to_wire(decision) for decision in decisions]
