@@ -108,6 +108,7 @@ class Run:
         self._token = secrets.token_urlsafe(32)
         self.gateway = TrainerGateway(order.welcome(), self._token, self._take_in, self._take_use)
         self._handle: RunHandle | None = None
+        self._from_beginning = False
         self._gone = False
         self._share_changed = asyncio.Event()
         self._stop_asked = asyncio.Event()
@@ -141,6 +142,7 @@ class Run:
             state=state,
             cpu_seconds=self.usage.cpu_seconds,
             accelerator_seconds=self.accelerators.seconds,
+            from_beginning=self._from_beginning,
         )
 
     def usage_report(self) -> nodes_pb2.RunUsage:
@@ -233,6 +235,7 @@ class Run:
         await asyncio.to_thread(self._folder.prepare, token=self._token, script=order.script(), owner=owner)
         if order.carried:
             await self._fetch_checkpoint()
+        self._from_beginning = not await asyncio.to_thread(self._folder.has_checkpoint)
         try:
             await self.gateway.open(self._folder.path)
             self._folder.give_socket(owner)

@@ -85,8 +85,8 @@ def handle(job: Job, event: JobInput, now: Moment) -> Step:  # noqa: C901 - one 
             return _kept_waiting(job, reason)
         case ReachJudged(reason):
             return _reach_judged(job, reason)
-        case RunIsAlive(run_id):
-            return job_run.run_is_alive(job, run_id, now)
+        case RunIsAlive():
+            return job_run.run_is_alive(job, event, now)
         case RunUnknown(run_id):
             return job_run.run_unknown(job, run_id, now)
         case Reported():

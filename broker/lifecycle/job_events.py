@@ -54,9 +54,10 @@ class ReachJudged:
 
 @dataclass(frozen=True, slots=True)
 class RunIsAlive:
-    """The node says that the run exists."""
+    """The node says that the run exists; ``from_beginning``: it had no checkpoint of an earlier run for it."""
 
     run_id: str
+    from_beginning: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from tiercel.broker.lifecycle.job_events import (
     RequestDelivery,
     Reschedule,
     RunExited,
+    RunIsAlive,
 )
 from tiercel.broker.lifecycle.job_move import moving_words
 from tiercel.broker.lifecycle.job_silence import heard, silent_seconds
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
 MAX_METRICS = 64
 
 
-def run_is_alive(job: Job, run_id: str, now: Moment) -> Step:
+def run_is_alive(job: Job, event: RunIsAlive, now: Moment) -> Step:
     """The node says that the run exists."""
-    if run_id != job.run_id or job.state not in {JobState.STARTING, JobState.DISCONNECTED}:
+    if event.run_id != job.run_id or job.state not in {JobState.STARTING, JobState.DISCONNECTED}:
         return job, ()
     started = replace(heard(job, now.alive), started_at=job.started_at if job.started_at is not None else now.at)
     effects: tuple[JobEffect, ...] = ()
@@ -43,8 +44,15 @@ def run_is_alive(job: Job, run_id: str, now: Moment) -> Step:
     if job.stop_outcome is not None:
         started, entered = enter(started, JobState.STOPPING, job.stop_reason)
     else:
-        started, entered = enter(started, JobState.RUNNING, moving_words(started))
+        started, entered = enter(started, JobState.RUNNING, moving_words(started) or _beginning_words(job, event))
     return started, (*entered, *effects)
+
+
+def _beginning_words(job: Job, event: RunIsAlive) -> str:
+    """What it says of a run that begins again though an earlier one had got somewhere; else nothing."""
+    if not event.from_beginning or job.attempts < 2 or job.best_value is None:
+        return ""
+    return f"from the beginning: node {job.node_id} has no checkpoint of it"
 
 
 def run_unknown(job: Job, run_id: str, now: Moment) -> Step:
@@ -72,7 +80,7 @@ def reported(job: Job, event: Reported, now: Moment) -> Step:
     """
     if event.run_id != job.run_id or not job.run_active or event.sequence <= job.last_sequence:
         return job, ()
-    job, effects = run_is_alive(job, event.run_id, now)
+    job, effects = run_is_alive(job, RunIsAlive(event.run_id), now)
     job = replace(heard(job, now.alive), last_sequence=event.sequence, epoch=event.epoch)
     job = with_work(job, event.cpu_seconds, event.accelerator_seconds)
     value = event.metrics.get(job.spec.metric)

@@ -478,6 +478,7 @@ class RunStatus(_message.Message):
     CARRIED_FIELD_NUMBER: _builtins.int
     CARRY_ERROR_FIELD_NUMBER: _builtins.int
     ACCELERATOR_SECONDS_FIELD_NUMBER: _builtins.int
+    FROM_BEGINNING_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     state: Global___RunState.ValueType
     exit_code: _builtins.int
@@ -495,6 +496,8 @@ class RunStatus(_message.Message):
     """It was stopped in order to be moved, and why its checkpoint could not be sent; plain words."""
     accelerator_seconds: _builtins.float
     """See RunUsage."""
+    from_beginning: _builtins.bool
+    """While it runs: its node had no checkpoint of an earlier run of its job when it began."""
     def __init__(
         self,
         *,
@@ -508,10 +511,11 @@ class RunStatus(_message.Message):
         carried: _builtins.bool = ...,
         carry_error: _builtins.str = ...,
         accelerator_seconds: _builtins.float = ...,
+        from_beginning: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "exit_code", b"exit_code"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "accelerator_seconds", b"accelerator_seconds", "carried", b"carried", "carry_error", b"carry_error", "cpu_seconds", b"cpu_seconds", "exit_code", b"exit_code", "log_tail", b"log_tail", "lost", b"lost", "reason", b"reason", "run_id", b"run_id", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "accelerator_seconds", b"accelerator_seconds", "carried", b"carried", "carry_error", b"carry_error", "cpu_seconds", b"cpu_seconds", "exit_code", b"exit_code", "from_beginning", b"from_beginning", "log_tail", b"log_tail", "lost", b"lost", "reason", b"reason", "run_id", b"run_id", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015

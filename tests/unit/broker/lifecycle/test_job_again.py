@@ -150,6 +150,15 @@ def test_a_delivery_under_way_is_not_asked_for_twice_by_a_resumed_job() -> None:
     assert after(job, delivered(1)).tiers[0].state is TierState.DELIVERED
 
 
+def test_a_run_that_finds_no_checkpoint_says_that_it_begins_again() -> None:
+    job = after(running_job(retries=1), report(0.5), CRASH, assigned(attempt=2))
+    again = after(job, RunIsAlive("j1-2", from_beginning=True))
+    assert (again.state, again.reason) == (JobState.RUNNING, "from the beginning: node n1 has no checkpoint of it")
+    assert after(job, RunIsAlive("j1-2")).reason == ""
+    first = after(new_job(), assigned(), RunIsAlive("j1-1", from_beginning=True))
+    assert first.reason == "", "a first run has none to find"
+
+
 def test_a_job_whose_checkpoint_is_gone_says_that_it_begins_again() -> None:
     ended = replace(final_job(JobState.FAILED), node_id="")
     job = after(ended, ResumeRequested(), assigned(attempt=2))
