@@ -238,7 +238,8 @@ class Agent:
             and not self._deliveries.is_delivered(f"{wanted.job_id}-tier-{number}")
         )
         carried = bool(wanted.carried_run_id)
-        return RunOrder(wanted.run_id, wanted.job_id, wanted.spec, _share(wanted.share), open_tiers, carried)
+        share, retried = _share(wanted.share), wanted.retried
+        return RunOrder(wanted.run_id, wanted.job_id, wanted.spec, share, open_tiers, carried, retried)
 
     def _serving_address(self) -> str:
         return self._serving.address()

@@ -247,6 +247,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
             stop=run.stop,
             carry=job.is_moving,
             carried_run_id=job.carried_run,
+            retried=job.retries < job.spec.retries,
             delivered_tiers=[tier.number for tier in job.tiers if tier.state is TierState.DELIVERED],
         )
 

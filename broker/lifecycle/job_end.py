@@ -76,8 +76,9 @@ def run_exited(job: Job, event: RunExited, now: Moment) -> Step:
         job = replace(job, stop_outcome=outcome, stop_reason=reason)
     if job.stop_outcome is JobState.FAILED:
         job = replace(job, log_tail=_tail(event))
-    # A node waits with what it was asked to deliver from a run that is to be moved for the run's successor.
-    stranded = job.move is not None and job.stop_outcome is not JobState.COMPLETED
+    # A node waits for the successor of a run that is to be moved or retried, with what it was asked to deliver from it.
+    waits = job.move is not None or (event.exit_code != 0 and job.retries < job.spec.retries)
+    stranded = waits and job.stop_outcome is not JobState.COMPLETED
     abandoned = abandon_deliveries(job, job.stop_reason) if stranded else ()
     job, effects = _finish_when_settled(replace(job, move=None), now)
     return job, (withdraw, *effects, *abandoned, Reschedule("exit"))

@@ -790,6 +790,7 @@ class WantedRun(_message.Message):
     CARRY_FIELD_NUMBER: _builtins.int
     CARRIED_RUN_ID_FIELD_NUMBER: _builtins.int
     DELIVERED_TIERS_FIELD_NUMBER: _builtins.int
+    RETRIED_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     job_id: _builtins.str
     tenant: _builtins.str
@@ -801,6 +802,10 @@ class WantedRun(_message.Message):
     """With stop: the job goes on elsewhere. Send its checkpoint (SendCheckpoint), then report the exit."""
     carried_run_id: _builtins.str
     """It goes on from the checkpoint of this earlier run: fetch that (FetchCheckpoint), then start it. Empty for none."""
+    retried: _builtins.bool
+    """If its script fails by itself, another run goes on from its checkpoint: a model that it did not hand over is then handed
+    over by that one.
+    """
     @_builtins.property
     def spec(self) -> _common_pb2.JobSpec: ...
     @_builtins.property
@@ -822,10 +827,11 @@ class WantedRun(_message.Message):
         carry: _builtins.bool = ...,
         carried_run_id: _builtins.str = ...,
         delivered_tiers: _abc.Iterable[_builtins.int] | None = ...,
+        retried: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["share", b"share", "spec", b"spec"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["carried_run_id", b"carried_run_id", "carry", b"carry", "delivered_tiers", b"delivered_tiers", "job_id", b"job_id", "log_offset_bytes", b"log_offset_bytes", "run_id", b"run_id", "share", b"share", "spec", b"spec", "stop", b"stop", "tenant", b"tenant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["carried_run_id", b"carried_run_id", "carry", b"carry", "delivered_tiers", b"delivered_tiers", "job_id", b"job_id", "log_offset_bytes", b"log_offset_bytes", "retried", b"retried", "run_id", b"run_id", "share", b"share", "spec", b"spec", "stop", b"stop", "tenant", b"tenant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

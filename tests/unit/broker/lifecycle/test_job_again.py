@@ -25,6 +25,7 @@ from tiercel.broker.domain.jobs import Job, JobState, TierState
 from tiercel.broker.lifecycle.job_again import LONGEST_PAUSE_SECONDS
 from tiercel.broker.lifecycle.job_end import MAX_LOST_RUNS
 from tiercel.broker.lifecycle.job_events import (
+    AbandonDelivery,
     CancelRequested,
     RequestDelivery,
     Reschedule,
@@ -93,6 +94,16 @@ def test_what_nobody_wanted_or_a_retry_cannot_mend_is_not_retried() -> None:
     assert after(after(job, Ticked(), now=AT + 50), RunExited("j1-1", -15)).state is JobState.FAILED, "it hung"
     lost = after(job, RunExited("j1-1", 1, lost=True))
     assert (lost.retries, lost.lost_runs) == (0, 1), "a run that was lost is not the script's doing"
+
+
+def test_a_model_that_a_crashed_run_did_not_hand_over_waits_for_its_retry() -> None:
+    training = after(running_job(retries=1), report(0.85))
+    job, effects = told(training, CRASH)
+    assert (job.state, job.tiers[0].state) == (JobState.PENDING, TierState.REACHED)
+    assert RequestDelivery(job.tiers[0]) in effects
+    # When there will be no retry, its node must not go on waiting for one.
+    _, effects = told(training, CancelRequested(), RunExited("j1-1", -15))
+    assert [effect.tier.number for effect in effects if isinstance(effect, AbandonDelivery)] == [1]
 
 
 def test_a_job_that_waits_for_its_retry_can_be_cancelled() -> None:
