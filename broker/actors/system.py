@@ -144,8 +144,13 @@ class System:
         await actor.call(CancelRequested())
         return actor.job
 
-    async def resume(self, tenant: Tenant, job_id: str) -> Job:
+    async def resume(self, tenant: Tenant, job_id: str, max_epochs: int = 0) -> Job:
         """Let a job that ended without all of its tiers go on; one that goes on already just does.
+
+        Args:
+            tenant: Who asks.
+            job_id: The job.
+            max_epochs: Epochs that it may train, those of earlier runs counted; 0 for as many as before.
 
         Raises:
             NotFoundError: The tenant has no such job.
@@ -153,9 +158,11 @@ class System:
             QuotaExceededError: The tenant has as many active jobs as it may.
             EndpointBusyError: Another active job feeds its endpoint.
         """
-        return await self._supervisor.see_through(self._resume(tenant, job_id), name="admission")
+        return await self._supervisor.see_through(
+            self._resume(tenant, job_id, ResumeRequested(max_epochs)), name="admission"
+        )
 
-    async def _resume(self, tenant: Tenant, job_id: str) -> Job:
+    async def _resume(self, tenant: Tenant, job_id: str, message: ResumeRequested) -> Job:
         async with self._admission:
             job = await self.find_job(tenant.name, job_id)
             if not job.state.is_final:
@@ -169,11 +176,11 @@ class System:
             await self._check_room(tenant, job.spec)
             actor = self._directory.jobs.get(job_id)
             if actor is not None:  # its last delivery is still under way
-                await actor.call(ResumeRequested())
+                await actor.call(message)
                 return actor.job
             progress = await self._store.load_progress(job.id, limit=MAX_OBSERVATIONS)
             actor = self._directory.make_job(job, observations_of(progress))
-            await actor.take_step(*job_machine.handle(job, ResumeRequested(), moment_of(self._clock)))
+            await actor.take_step(*job_machine.handle(job, message, moment_of(self._clock)))
             self._directory.start_job(actor)
             return actor.job
 

@@ -106,7 +106,8 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         """Let a job that has ended go on."""
         async with translated_errors(context):
             tenant = tenant_of(context, self._tenancy)
-            return jobs_pb2.ResumeJobResponse(job=job_to_wire(await self._system.resume(tenant, request.job_id)))
+            job = await self._system.resume(tenant, request.job_id, request.max_epochs)
+            return jobs_pb2.ResumeJobResponse(job=job_to_wire(job))
 
     async def WatchJobs(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.WatchJobsRequest, context: Context

@@ -79,6 +79,12 @@ def cancel(
 def resume(
     job_id: JobId,
     *,
+    max_epochs: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=2**31, help="Epochs that it may train, those before counted; for one that ran out of them."
+        ),
+    ] = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Follow it to its end; exit code 3 if it fails, 4 if it misses a tier.")
     ] = False,
@@ -90,7 +96,7 @@ def resume(
     """Let a job that failed, was cancelled or missed a tier go on from its last checkpoint."""
 
     async def go_on(client: Client) -> JobInfo:
-        job = await client.resume_job(job_id)
+        job = await client.resume_job(job_id, max_epochs)
         if not as_json:
             typer.echo(f"{job.id} is {job.state.value}" + (f": {clean(job.reason)}." if job.reason else "."))
         return await follow_job(client, job_id, quiet=as_json) if wait else job

@@ -137,8 +137,12 @@ class Client:
         response = await self._connection.call(self._connection.stub.CancelJob, request)
         return job_from_wire(response.job)
 
-    async def resume_job(self, job_id: str) -> JobInfo:
+    async def resume_job(self, job_id: str, max_epochs: int | None = None) -> JobInfo:
         """Let a job that failed, was cancelled or missed a tier go on from its last checkpoint; one that runs goes on.
+
+        Args:
+            job_id: The job.
+            max_epochs: Epochs that it may train, those of earlier runs counted; None for as many as before.
 
         Raises:
             NotFoundError: The tenant has no such job.
@@ -146,7 +150,7 @@ class Client:
             QuotaExceededError: The tenant has as many active jobs as it may.
             EndpointBusyError: Another active job feeds its endpoint.
         """
-        request = jobs_pb2.ResumeJobRequest(job_id=job_id)
+        request = jobs_pb2.ResumeJobRequest(job_id=job_id, max_epochs=max_epochs or 0)
         response = await self._connection.call(self._connection.stub.ResumeJob, request)
         return job_from_wire(response.job)
 

@@ -86,9 +86,9 @@ class SyncClient:
         """See :meth:`Client.cancel_job`."""
         return self._run(self._client.cancel_job(job_id))
 
-    def resume_job(self, job_id: str) -> JobInfo:
+    def resume_job(self, job_id: str, max_epochs: int | None = None) -> JobInfo:
         """See :meth:`Client.resume_job`."""
-        return self._run(self._client.resume_job(job_id))
+        return self._run(self._client.resume_job(job_id, max_epochs))
 
     def explain_job(self, job_id: str) -> Explanation:
         """See :meth:`Client.explain_job`."""
@@ -172,9 +172,9 @@ class SyncJobHandle:
         """See :meth:`JobHandle.cancel`."""
         return self._facade.cancel_job(self.id)
 
-    def resume(self) -> JobInfo:
+    def resume(self, max_epochs: int | None = None) -> JobInfo:
         """See :meth:`JobHandle.resume`."""
-        return self._facade.resume_job(self.id)
+        return self._facade.resume_job(self.id, max_epochs)
 
     def explain(self) -> Explanation:
         """See :meth:`JobHandle.explain`."""

@@ -103,8 +103,8 @@ def handle(job: Job, event: JobInput, now: Moment) -> Step:  # noqa: C901 - one 
             return job_end.delivery_ended(job, event, now)
         case CancelRequested():
             return job_end.cancel_requested(job, now)
-        case ResumeRequested():
-            return job_again.resume_requested(job)
+        case ResumeRequested(max_epochs):
+            return job_again.resume_requested(job, max_epochs)
         case Ticked():
             return job_run.ticked(job, now)
 

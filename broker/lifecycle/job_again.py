@@ -45,15 +45,20 @@ def ticked(job: Job, now: Moment) -> Step:
     return replace(job, retry_at=None), (Reschedule("arrival"),)
 
 
-def resume_requested(job: Job) -> Step:
+def resume_requested(job: Job, max_epochs: int) -> Step:
     """The tenant wants a job that ended without all of its tiers to go on; one that goes on already just does.
 
     What was delivered stays. What could not be delivered is open again.
+
+    Args:
+        job: The job.
+        max_epochs: Epochs that it may train, those of earlier runs counted; 0 for as many as before.
     """
     if not job.state.is_final or job.state is JobState.COMPLETED:
         return job, ()
     job = replace(
         job,
+        spec=replace(job.spec, max_epochs=max_epochs or job.spec.max_epochs),
         tiers=tuple(map(_open_again, job.tiers)),
         finished_at=None,
         log_tail="",

@@ -148,7 +148,9 @@ class CancelRequested:
 
 @dataclass(frozen=True, slots=True)
 class ResumeRequested:
-    """The tenant wants it to go on after it has ended."""
+    """The tenant wants it to go on after it has ended; with ``max_epochs`` in all, or (0) with as many as before."""
+
+    max_epochs: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,6 +185,7 @@ class ScriptedJobs(jobs_pb2_grpc.JobsServiceServicer):
         await self._enter("ResumeJob", context)
         resumed = await self._job(request.job_id, context)
         resumed.state, resumed.reason = jobs_pb2.JOB_STATE_PENDING, "resumed by its tenant"
+        resumed.spec.max_epochs = request.max_epochs or resumed.spec.max_epochs
         return jobs_pb2.ResumeJobResponse(job=resumed)
 
     async def ExplainJob(self, request: jobs_pb2.ExplainJobRequest, context: Context) -> jobs_pb2.ExplainJobResponse:

@@ -422,15 +422,19 @@ class ResumeJobRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     JOB_ID_FIELD_NUMBER: _builtins.int
+    MAX_EPOCHS_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
+    max_epochs: _builtins.int
+    """Epochs that it may train from now on, those of earlier runs counted; 0 leaves what it was submitted with."""
     def __init__(
         self,
         *,
         job_id: _builtins.str = ...,
+        max_epochs: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "max_epochs", b"max_epochs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -66,10 +66,11 @@ async def test_a_job_whose_script_crashed_is_retried_resumed_and_followed_to_its
                 agent.exit(f"{job.id}-{attempt}", 1)
             failed = await alice.wait_finished(job.id)
             assert (failed.state, failed.attempts, failed.retries) == (jobs_pb2.JOB_STATE_FAILED, 2, 1)
-            resumed = await alice.resume(job.id)
+            resumed = await alice.resume(job.id, max_epochs=200)
             assert (resumed.id, resumed.state) == (job.id, jobs_pb2.JOB_STATE_PENDING)
             following = asyncio.ensure_future(_collect(alice, job.id))
-            await agent.wait_run(f"{job.id}-3")
+            run = await agent.wait_run(f"{job.id}-3")
+            assert run.wanted.spec.max_epochs == 200
             agent.report(f"{job.id}-3", 0.95)
             events = await asyncio.wait_for(following, 30)
             states = [event.state_changed.state for event in events if event.HasField("state_changed")]

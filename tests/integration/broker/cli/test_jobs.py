@@ -85,7 +85,8 @@ def test_resume(tiercel: Tiercel, script: Script) -> None:
     script.jobs["j1"] = wire.job(state=jobs_pb2.JOB_STATE_FAILED)
 
     assert tiercel("resume", "j1").stdout == "j1 is pending: resumed by its tenant.\n"
-    assert json.loads(tiercel("resume", "j1", "--json").stdout)["state"] == "pending"
+    job = json.loads(tiercel("resume", "j1", "--max-epochs", "200", "--json").stdout)
+    assert (job["state"], job["spec"]["max_epochs"]) == ("pending", 200)
 
 
 @pytest.mark.parametrize("ending", [jobs_pb2.JOB_STATE_COMPLETED, jobs_pb2.JOB_STATE_MISSED])

@@ -130,6 +130,12 @@ def test_a_job_that_ended_goes_on_from_its_checkpoint_when_it_is_resumed(outcome
     assert elsewhere.reason == "starting on node n2 from the beginning: its checkpoint is on node n1"
 
 
+def test_a_job_that_ran_out_of_epochs_may_get_more_when_it_is_resumed() -> None:
+    missed = final_job(JobState.MISSED)
+    assert after(missed, ResumeRequested()).spec == missed.spec
+    assert after(missed, ResumeRequested(max_epochs=300)).spec == replace(missed.spec, max_epochs=300)
+
+
 def test_resuming_twice_is_resuming_once_and_what_is_completed_stays_so() -> None:
     job = after(final_job(JobState.FAILED), ResumeRequested())
     assert told(job, ResumeRequested()) == (job, [])
