@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from tiercel.broker.settings import BrokerSettings
 from tiercel.broker.tenancy import open_tenancy
 from tiercel.v1 import jobs_pb2, jobs_pb2_grpc
 
+ROOT = Path(__file__).parents[2]
 TENANTS = ("alice", "bob")
 FINAL = {
     jobs_pb2.JOB_STATE_COMPLETED,
@@ -42,6 +45,30 @@ def node_token(state_dir: Path) -> str:
 async def running_broker(state_dir: Path, **changes: Any) -> AsyncIterator[Broker]:
     async with Broker(make_settings(state_dir, **changes)) as broker:
         yield broker
+
+
+@contextlib.asynccontextmanager
+async def broker_process(state_dir: Path, **settings: float) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    """A broker in a process of its own; killed at the end, if not before."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "tests.support.broker_process",
+        str(state_dir),
+        "0",
+        stdout=asyncio.subprocess.PIPE,
+        cwd=ROOT,
+        env={**os.environ, **{f"TIERCEL_{name.upper()}": str(value) for name, value in settings.items()}},
+    )
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(60):
+            address = (await process.stdout.readline()).decode().strip()
+        yield process, address
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
 
 
 class Tenant:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import socket
-import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import grpc
@@ -16,37 +13,11 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from tests.support.brokers import make_settings, node_token, running_broker, tenant_of, tenant_token
+from tests.support.brokers import broker_process, make_settings, node_token, running_broker, tenant_of, tenant_token
 from tests.support.scripted_agent import ScriptedAgent
 from tiercel.broker.domain.errors import InvalidSpecError, UnavailableError
 from tiercel.broker.server import Broker
 from tiercel.v1 import jobs_pb2, nodes_pb2
-
-ROOT = Path(__file__).parents[3]
-
-
-@contextlib.asynccontextmanager
-async def broker_process(state_dir: Path, **settings: float) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
-    """A broker in a process of its own; killed at the end, if not before."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "tests.support.broker_process",
-        str(state_dir),
-        "0",
-        stdout=asyncio.subprocess.PIPE,
-        cwd=ROOT,
-        env={**os.environ, **{f"TIERCEL_{name.upper()}": str(value) for name, value in settings.items()}},
-    )
-    try:
-        assert process.stdout is not None
-        async with asyncio.timeout(60):
-            address = (await process.stdout.readline()).decode().strip()
-        yield process, address
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
 
 
 def _hello(*, node_id: str = "n1", cpu_cores: float = 1.0, memory_bytes: int = 1) -> nodes_pb2.ConnectRequest:
