@@ -244,7 +244,8 @@ class Agent:
             and not self._deliveries.is_delivered(f"{wanted.job_id}-tier-{number}")
         )
         carried = bool(wanted.carried_run_id)
-        return RunOrder(wanted.run_id, wanted.job_id, wanted.spec, _share(wanted.share), open_tiers, carried)
+        share, retried = _share(wanted.share), wanted.retried
+        return RunOrder(wanted.run_id, wanted.job_id, wanted.spec, share, open_tiers, carried, retried)
 
     def _serving_status(self) -> nodes_pb2.ServingStatus:
         status = self._serving.status()

@@ -22,6 +22,7 @@ class RunOrder:
         share: Its first share.
         open_tiers: Tiers not delivered yet as far as this node knows, easiest first.
         carried: Whether it goes on from a checkpoint that the broker holds.
+        retried: Whether another run goes on from its checkpoint if its script fails by itself.
     """
 
     run_id: str
@@ -30,6 +31,7 @@ class RunOrder:
     share: Share
     open_tiers: tuple[common_pb2.Tier, ...] = ()
     carried: bool = False
+    retried: bool = False
 
     def program(self) -> Program:
         """What to run."""

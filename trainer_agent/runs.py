@@ -110,6 +110,8 @@ class Run:
             order.welcome(), order.goal(), self._token, self._take_in, self._take_use, self._tell
         )
         self._handle: RunHandle | None = None
+        self._from_beginning = False
+        self._exit_code: int | None = None
         self._gone = False
         self._share_changed = asyncio.Event()
         self._stop_asked = asyncio.Event()
@@ -143,6 +145,7 @@ class Run:
             state=state,
             cpu_seconds=self.usage.cpu_seconds,
             accelerator_seconds=self.accelerators.seconds,
+            from_beginning=self._from_beginning,
         )
 
     def usage_report(self) -> nodes_pb2.RunUsage:
@@ -174,7 +177,8 @@ class Run:
     @property
     def has_successor(self) -> bool:
         """Whether another run of its job will have what this one does not hand over any more."""
-        return self._record.lost or self._record.moved
+        failed = self._exit_code is not None and self._exit_code != 0 and not self._stop_asked.is_set()
+        return self._record.lost or self._record.moved or (self.order.retried and failed)
 
     def ask_to_stop(self, reason: str, *, lost: bool = False, moved: bool = False) -> None:
         """Begin to stop it; its end is reported like any other.
@@ -235,6 +239,7 @@ class Run:
         await asyncio.to_thread(self._folder.prepare, token=self._token, script=order.script(), owner=owner)
         if order.carried:
             await self._fetch_checkpoint()
+        self._from_beginning = not await asyncio.to_thread(self._folder.has_checkpoint)
         try:
             await self.gateway.open(self._folder.path)
             self._folder.give_socket(owner)
@@ -289,6 +294,7 @@ class Run:
             tasks.start("share", self._apply_shares(handle))
             tasks.start("stop", self._stop_when_asked(handle))
             how = await handle.wait()
+            self._exit_code = how.code
             with contextlib.suppress(TimeoutError):  # something outside of the run may hold the pipe open
                 async with asyncio.timeout(_LAST_OUTPUT_SECONDS):
                     await asyncio.wait([output])

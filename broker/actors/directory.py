@@ -145,7 +145,8 @@ class Directory:
 
     def abandon_delivery(self, job: Job, tier: TierStatus, reason: str) -> None:
         """Tell the job's endpoint that nobody can deliver the tier's model any more."""
-        tell(self.endpoints[job.spec.endpoint], DeliveryAbandoned(delivery_id(job.id, tier.number), reason))
+        known = delivery_id(job.id, tier.number, tier.failed_deliveries)
+        tell(self.endpoints[job.spec.endpoint], DeliveryAbandoned(known, reason))
 
     def declare_run(self, run: WantedRun) -> None:
         """Tell the run's node what is wanted."""

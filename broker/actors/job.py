@@ -12,7 +12,7 @@ from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.peers import WantedRun
 from tiercel.broker.actors.run_curve import RunCurve
 from tiercel.broker.domain.events import ProgressMade
-from tiercel.broker.domain.jobs import Job, JobState, Observation, TierState
+from tiercel.broker.domain.jobs import Job, Observation, TierState
 from tiercel.broker.domain.run_records import RunRecord, workload_of
 from tiercel.broker.domain.tenants import DEFAULT_WEIGHT
 from tiercel.broker.lifecycle import job as machine
@@ -28,6 +28,7 @@ from tiercel.broker.lifecycle.job_events import (
     Reported,
     RequestDelivery,
     Reschedule,
+    ResumeRequested,
     UsageMeasured,
     WithdrawRun,
 )
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
 # Reports that a policy sees of a job.
 MAX_OBSERVATIONS = 500
+
+_ASKED_FOR = (CancelRequested, ResumeRequested)
 
 
 class JobActor(Actor[JobInput]):
@@ -99,7 +102,7 @@ class JobActor(Actor[JobInput]):
             return
         observation = _observation_of(before, job, message, self._clock.now())
         # What is asked for from outside is refused while nothing can be written; what happened waits until it can be.
-        await self.take_step(job, effects, observation, refusable=isinstance(message, CancelRequested))
+        await self.take_step(job, effects, observation, refusable=isinstance(message, _ASKED_FOR))
 
     async def resume(self) -> None:
         """Continue a job that was loaded from the store.
@@ -203,7 +206,7 @@ class JobActor(Actor[JobInput]):
 
     def _view(self) -> JobView | None:
         job = self._job
-        if not (job.run_active or (job.state is JobState.PENDING and job.stop_outcome is None)):
+        if not job.concerns_scheduler:
             return None
         # Policies see a job that is being moved where it goes.
         move = job.move if job.is_moving else None

@@ -15,6 +15,7 @@ from tiercel.broker.actors.admission import (
     home_of,
     is_free,
 )
+from tiercel.broker.actors.clock import moment_of
 from tiercel.broker.actors.directory import tell, tell_latest
 from tiercel.broker.actors.endpoint import (
     DeliveryHeard,
@@ -31,14 +32,14 @@ from tiercel.broker.actors.retelling import endpoint_as_it_is, job_as_it_is
 from tiercel.broker.actors.scheduler import RunsRemembered, SchedulerTicked
 from tiercel.broker.actors.tidying import keep_tidy
 from tiercel.broker.domain.endpoints import Endpoint
-from tiercel.broker.domain.errors import NotFoundError
+from tiercel.broker.domain.errors import InvalidSpecError, NotFoundError
 from tiercel.broker.domain.events import EndpointMeasured
-from tiercel.broker.domain.jobs import Job
+from tiercel.broker.domain.jobs import Job, JobState
 from tiercel.broker.domain.nodes import Node
 from tiercel.broker.domain.validation import validate_spec
 from tiercel.broker.lifecycle import job as job_machine
 from tiercel.broker.lifecycle import versions
-from tiercel.broker.lifecycle.job_events import CancelRequested, JobInput, Ticked
+from tiercel.broker.lifecycle.job_events import CancelRequested, JobEffect, JobInput, ResumeRequested, Ticked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -109,24 +110,11 @@ class System:
                 known = await self._store.find_job(tenant.name, idempotency_key)
                 if known is not None:
                     return await self.find_job(tenant.name, known.id)
-            jobs = self._open_jobs()
-            actor = self._taken_endpoint(spec.endpoint)
-            endpoint = actor.endpoint if actor is not None else None
-            check_quota(tenant, jobs)
-            check_endpoint(tenant, spec, endpoint, jobs)
-            home = home_of(spec, endpoint, jobs)
-            check_feasible(spec, [node for node in self.nodes() if node.online and home in {"", node.id}])
-            self._journal.check_writable()
-            opened = await self._open_endpoint(spec, tenant, actor)
+            opened = await self._check_room(tenant, spec)
             job, effects = job_machine.create(
                 secrets.token_hex(4), tenant.name, spec, self._clock.now(), idempotency_key
             )
-            job_actor = self._directory.make_job(job)
-            await job_actor.begin(job, effects, opened)
-            if opened is not None:
-                self._directory.start_endpoint(opened)
-            self._directory.start_job(job_actor)
-            return job
+            return await self._begin(self._directory.make_job(job), job, effects, opened)
 
     async def find_job(self, tenant: str, job_id: str) -> Job:
         """The tenant's job.
@@ -157,6 +145,13 @@ class System:
         actors = self._directory.jobs
         return [actors[job.id].job if job.id in actors else job for job in found]
 
+    def explained(self, job: Job) -> Job:
+        """The job with the reason that its share has now, which may be another than when it was given."""
+        reason = self._directory.scheduler.reason_for(job.id, job.node_id)
+        if not reason or job.share is None or job.state.is_final:
+            return job
+        return replace(job, share=replace(job.share, reason=reason))
+
     async def cancel(self, tenant: str, job_id: str) -> Job:
         """Ask a job to stop; returns it as it is once it has heard.
 
@@ -173,6 +168,63 @@ class System:
         self._journal.check_writable()
         await actor.call(CancelRequested())
         return actor.job
+
+    async def resume(self, tenant: Tenant, job_id: str, max_epochs: int = 0) -> Job:
+        """Let a job that ended without all of its tiers go on; one that goes on already just does.
+
+        Args:
+            tenant: Who asks.
+            job_id: The job.
+            max_epochs: Epochs that it may train, those of earlier runs counted; 0 for as many as before.
+
+        Raises:
+            NotFoundError: The tenant has no such job.
+            InvalidSpecError: Every tier of it is delivered, or no known node could run it any more.
+            QuotaExceededError: The tenant has as many active jobs as it may.
+            EndpointBusyError: Another active job feeds its endpoint.
+        """
+        return await self._supervisor.see_through(
+            self._resume(tenant, job_id, ResumeRequested(max_epochs)), name="admission"
+        )
+
+    async def _resume(self, tenant: Tenant, job_id: str, message: ResumeRequested) -> Job:
+        async with self._admission:
+            job = await self.find_job(tenant.name, job_id)
+            if not job.state.is_final:
+                return job
+            if job.state is JobState.COMPLETED:
+                raise InvalidSpecError(
+                    f"job_id: every tier of job {job_id!r} is delivered, so that there is nothing to resume; submit a "
+                    "job with further tiers",
+                    field="job_id",
+                )
+            opened = await self._check_room(tenant, job.spec)
+            actor = self._directory.jobs.get(job_id)
+            if actor is not None:  # its last delivery is still under way
+                await actor.call(message)
+                return actor.job
+            progress = await self._store.load_progress(job.id, limit=MAX_OBSERVATIONS)
+            actor = self._directory.make_job(job, observations_of(progress))
+            return await self._begin(actor, *job_machine.handle(job, message, moment_of(self._clock)), opened)
+
+    async def _begin(self, actor: JobActor, job: Job, effects: Sequence[JobEffect], opened: Endpoint | None) -> Job:
+        await actor.begin(job, effects, opened)
+        if opened is not None:
+            self._directory.start_endpoint(opened)
+        self._directory.start_job(actor)
+        return actor.job
+
+    async def _check_room(self, tenant: Tenant, spec: JobSpec) -> Endpoint | None:
+        """Check that one more job may go on; returns the endpoint that is to be made for it, or None."""
+        jobs = self._open_jobs()
+        actor = self._taken_endpoint(spec.endpoint)
+        endpoint = actor.endpoint if actor is not None else None
+        check_quota(tenant, jobs)
+        check_endpoint(tenant, spec, endpoint, jobs)
+        home = home_of(spec, endpoint, jobs)
+        check_feasible(spec, [node for node in self.nodes() if node.online and home in {"", node.id}])
+        self._journal.check_writable()
+        return await self._open_endpoint(spec, tenant, actor)
 
     def nodes(self) -> Sequence[Node]:
         """Every node that has ever connected, by id."""

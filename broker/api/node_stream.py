@@ -142,7 +142,7 @@ class NodeStream:
 
     async def _hear_run(self, run: nodes_pb2.RunStatus) -> None:
         if run.state == nodes_pb2.RUN_STATE_RUNNING:
-            await self._tell_job(run.run_id, RunIsAlive(run.run_id))
+            await self._tell_job(run.run_id, RunIsAlive(run.run_id, run.from_beginning))
         elif run.state == nodes_pb2.RUN_STATE_EXITED:
             message = RunExited(
                 run_id=run.run_id,

@@ -94,6 +94,7 @@ def spec_from_wire(message: common_pb2.JobSpec) -> JobSpec:
         endpoint_objective_seconds=message.endpoint_objective_seconds or None,
         variant=message.variant,
         replace=message.replace,
+        retries=message.retries,
     )
 
 
@@ -120,6 +121,7 @@ def spec_to_wire(spec: JobSpec, *, script_text: bool = True) -> common_pb2.JobSp
         endpoint_objective_seconds=spec.endpoint_objective_seconds or 0.0,
         variant=spec.variant,
         replace=spec.replace,
+        retries=spec.retries,
     )
     if spec.script is not None:
         content = spec.script.content if script_text else b""
@@ -185,6 +187,7 @@ def job_to_wire(job: Job) -> jobs_pb2.Job:
         accelerator_seconds=job.accelerator_seconds,
         attempts=job.attempts,
         log_tail=job.log_tail,
+        retries=job.retries,
     )
 
 

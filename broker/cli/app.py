@@ -8,7 +8,7 @@ import typer
 
 from tiercel.broker.cli.cluster import infer, nodes, version
 from tiercel.broker.cli.endpoints import endpoints
-from tiercel.broker.cli.jobs import cancel, explain, logs, ls, show
+from tiercel.broker.cli.jobs import cancel, explain, logs, ls, resume, show
 from tiercel.broker.cli.local import down, up
 from tiercel.broker.cli.submit import submit
 from tiercel.broker.cli.versions import promote, rollback
@@ -30,6 +30,7 @@ for command in (
     watch,
     logs,
     cancel,
+    resume,
     explain,
     nodes,
     promote,

@@ -312,7 +312,7 @@ def job_lines(job: JobInfo) -> list[str]:
         f"endpoint  {spec.endpoint}" + (f", variant {spec.variant}" if spec.variant else ""),
         f"progress  epoch {job.epoch} of {spec.max_epochs}",
         f"metric    {spec.metric} {number(job.latest_value)} (best {number(job.best_value)}, {spec.direction.value})",
-        f"node      {job.node_id or '-'}, attempt {job.attempts}, {_used(job)}",
+        f"node      {job.node_id or '-'}, attempt {job.attempts}{_retried(job)}, {_used(job)}",
         f"share     {share_cell(job)}"
         + (f": {clean(job.share.reason)}" if job.share and not job.state.is_final else ""),
         f"asked     {_asked(spec.resources)}",
@@ -321,6 +321,10 @@ def job_lines(job: JobInfo) -> list[str]:
     if job.log_tail:
         lines += ["last output:", *(f"  {line}" for line in clean(job.log_tail).splitlines())]
     return lines
+
+
+def _retried(job: JobInfo) -> str:
+    return f" (retry {job.retries} of {job.spec.retries})" if job.spec.retries else ""
 
 
 def _used(job: JobInfo) -> str:

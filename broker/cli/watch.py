@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, aclosing
 from typing import TYPE_CHECKING, Annotated, Protocol
 
@@ -90,11 +90,19 @@ async def _follow(client: Client, jobs: Iterable[JobInfo], screen: _Screen, *, n
                     views[event.job_id] = views[event.job_id].after(event)
                     screen.tell(event, views[event.job_id])
                     screen.show(views.values())
-                    if named and all(view.job.state.is_final for view in views.values()):
+                    # The stream of one job ends by itself; that of all of them does not.
+                    if named and not only and await _are_over(client, views):
                         break
         final = [await client.get_job(job_id) for job_id in views] if named else []
         screen.show([JobView(job, views[job.id].first_value) for job in final] or views.values())
     return final
+
+
+async def _are_over(client: Client, views: Mapping[str, JobView]) -> bool:
+    """Whether all have ended, and not only once before they were resumed."""
+    if not all(view.job.state.is_final for view in views.values()):
+        return False
+    return all([(await client.get_job(job_id)).state.is_final for job_id in views])
 
 
 def _screen() -> _Screen:

@@ -155,6 +155,23 @@ class Client:
         response = await self._connection.call(self._connection.stub.CancelJob, request)
         return job_from_wire(response.job)
 
+    async def resume_job(self, job_id: str, max_epochs: int | None = None) -> JobInfo:
+        """Let a job that failed, was cancelled or missed a tier go on from its last checkpoint; one that runs goes on.
+
+        Args:
+            job_id: The job.
+            max_epochs: Epochs that it may train, those of earlier runs counted; None for as many as before.
+
+        Raises:
+            NotFoundError: The tenant has no such job.
+            InvalidSpecError: Every tier of it is delivered, or no node could run it any more.
+            QuotaExceededError: The tenant has as many active jobs as it may.
+            EndpointBusyError: Another active job feeds its endpoint.
+        """
+        request = jobs_pb2.ResumeJobRequest(job_id=job_id, max_epochs=max_epochs or 0)
+        response = await self._connection.call(self._connection.stub.ResumeJob, request)
+        return job_from_wire(response.job)
+
     async def explain_job(self, job_id: str) -> Explanation:
         """Why a job has its share, and what was decided before."""
         request = jobs_pb2.ExplainJobRequest(job_id=job_id)

@@ -66,6 +66,7 @@ def spec_to_wire(spec: JobSpec) -> common_pb2.JobSpec:
         endpoint_objective_seconds=spec.endpoint_objective_seconds or 0.0,
         variant=spec.variant,
         replace=spec.replace,
+        retries=spec.retries,
     )
     if spec.script is not None:
         wire.script.CopyFrom(common_pb2.Script(name=spec.script.name, content=spec.script.content))
@@ -111,6 +112,7 @@ def job_from_wire(job: jobs_pb2.Job) -> JobInfo:
         accelerator_seconds=job.accelerator_seconds,
         attempts=job.attempts,
         log_tail=job.log_tail,
+        retries=job.retries,
     )
 
 
@@ -269,6 +271,7 @@ def _spec(spec: common_pb2.JobSpec) -> JobSpec:
         endpoint_objective_seconds=spec.endpoint_objective_seconds or None,
         variant=spec.variant,
         replace=spec.replace,
+        retries=spec.retries,
     )
 
 

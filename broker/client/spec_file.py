@@ -62,6 +62,7 @@ class _Spec(_Strict):
     continue_after_last_tier: bool = False
     replace: bool = False
     endpoint_objective_seconds: float | None = None
+    retries: int = 0
 
 
 def load_spec(path: str | Path, changes: Mapping[str, Any] | None = None) -> JobSpec:
@@ -111,6 +112,7 @@ def parse_spec(values: Mapping[str, Any]) -> JobSpec:
         continue_after_last_tier=spec.continue_after_last_tier,
         replace=spec.replace,
         endpoint_objective_seconds=spec.endpoint_objective_seconds,
+        retries=spec.retries,
     )
 
 
@@ -176,8 +178,8 @@ def _invalid(error: ValidationError) -> InvalidSpecError:
 
 def _suggestion(location: tuple[int | str, ...]) -> str:
     """What somebody may have meant who wrote a field that there is not."""
-    parts: dict[str, type[_Strict]] = {"tiers": _Tier, "resources": _Resources}
-    known = parts.get(str(location[0]), _Spec) if len(location) > 1 else _Spec
+    part = str(location[0]) if len(location) > 1 else ""
+    known: type[BaseModel] = _Tier if part == "tiers" else _Resources if part == "resources" else _Spec
     near = difflib.get_close_matches(str(location[-1]), known.model_fields, n=1)
     return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known.model_fields)}"
 

@@ -222,9 +222,15 @@ class Verdict(enum.Enum):
     HELD = "held"
 
 
-def delivery_id(job_id: str, tier: int) -> str:
-    """The id of the one delivery there can be for this job and tier (1 for the first)."""
-    return f"{job_id}-tier-{tier}"
+def delivery_id(job_id: str, tier: int, failed_before: int = 0) -> str:
+    """The id of the one delivery there can be for this job and tier (1 for the first).
+
+    Args:
+        job_id: The job.
+        tier: The tier's number.
+        failed_before: How many of its deliveries failed before the job was resumed: another one is asked for then.
+    """
+    return f"{job_id}-tier-{tier}" + (f"-again-{failed_before}" if failed_before else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,7 @@ class JobSpec:
             endpoint's as it is.
         variant: Which variant of the endpoint its models are; empty for an endpoint without variants.
         replace: Let its models answer even where they are worse than what answers, or take or give something else.
+        retries: How often its script is started again, from its checkpoint, after it failed or was killed.
     """
 
     name: str
@@ -117,6 +118,7 @@ class JobSpec:
     endpoint_objective_seconds: float | None = None
     variant: str = ""
     replace: bool = False
+    retries: int = 0
 
 
 class JobState(enum.Enum):
@@ -169,6 +171,7 @@ class TierStatus:
         delivered_seconds: Seconds from submission to the first moment the version answered, or None.
         version: Version of the endpoint that the tier became, or None.
         reason: Plain words when it failed or cannot be reached, or when its version was delivered and does not answer.
+        failed_deliveries: How often its model could not be delivered before the job was resumed.
     """
 
     number: int
@@ -180,6 +183,7 @@ class TierStatus:
     delivered_seconds: float | None = None
     version: int | None = None
     reason: str = ""
+    failed_deliveries: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +271,9 @@ class Job:
         checkpoint_node: While it waits: node that has its newest checkpoint, or empty.
         migrations: How often it was moved.
         migrated_at: When it last was, or None.
+        retries: How many of the spec's retries it has used, since it was resumed if it was.
+        retry_at: When its pause before the next try is over, by the clock of the broker's life; None while it has
+            none. Not stored.
     """
 
     id: str
@@ -302,11 +309,19 @@ class Job:
     checkpoint_node: str = ""
     migrations: int = 0
     migrated_at: float | None = None
+    retries: int = 0
+    retry_at: float | None = field(default=None, metadata=NOT_STORED)
 
     @property
     def run_id(self) -> str:
         """Id of the present run; empty before the first."""
         return f"{self.id}-{self.attempts}" if self.attempts else ""
+
+    @property
+    def concerns_scheduler(self) -> bool:
+        """Whether it holds a place on a node or waits for one."""
+        waits = self.state is JobState.PENDING and self.stop_outcome is None and self.retry_at is None
+        return self.run_active or waits
 
     @property
     def is_moving(self) -> bool:

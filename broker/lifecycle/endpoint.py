@@ -63,7 +63,14 @@ class DeliveryReport:
 
 
 def request(
-    endpoint: Endpoint, job_id: str, tier: int, target: float, now: float, *, variant: str = ""
+    endpoint: Endpoint,
+    job_id: str,
+    tier: int,
+    target: float,
+    now: float,
+    *,
+    variant: str = "",
+    failed_before: int = 0,
 ) -> tuple[Endpoint, Delivery]:
     """Make the one delivery of this job and tier, and reserve its version number.
 
@@ -74,9 +81,10 @@ def request(
         target: The tier's target.
         now: Seconds since the Unix epoch.
         variant: The job's variant of the endpoint, or empty.
+        failed_before: How many deliveries of this tier failed before the job was resumed.
     """
     delivery = Delivery(
-        id=delivery_id(job_id, tier),
+        id=delivery_id(job_id, tier, failed_before),
         job_id=job_id,
         tier=tier,
         target=target,

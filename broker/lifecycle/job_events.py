@@ -54,9 +54,10 @@ class ReachJudged:
 
 @dataclass(frozen=True, slots=True)
 class RunIsAlive:
-    """The node says that the run exists."""
+    """The node says that the run exists; ``from_beginning``: it had no checkpoint of an earlier run for it."""
 
     run_id: str
+    from_beginning: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +150,13 @@ class CancelRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class ResumeRequested:
+    """The tenant wants it to go on after it has ended; with ``max_epochs`` in all, or (0) with as many as before."""
+
+    max_epochs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Ticked:
     """Time passed."""
 
@@ -168,6 +176,7 @@ JobInput = (
     | NodeGone
     | DeliveryEnded
     | CancelRequested
+    | ResumeRequested
     | Ticked
 )
 

@@ -189,6 +189,13 @@ class ScriptedJobs(jobs_pb2_grpc.JobsServiceServicer):
         cancelled.state = jobs_pb2.JOB_STATE_CANCELLED
         return jobs_pb2.CancelJobResponse(job=cancelled)
 
+    async def ResumeJob(self, request: jobs_pb2.ResumeJobRequest, context: Context) -> jobs_pb2.ResumeJobResponse:
+        await self._enter("ResumeJob", context)
+        resumed = await self._job(request.job_id, context)
+        resumed.state, resumed.reason = jobs_pb2.JOB_STATE_PENDING, "resumed by its tenant"
+        resumed.spec.max_epochs = request.max_epochs or resumed.spec.max_epochs
+        return jobs_pb2.ResumeJobResponse(job=resumed)
+
     async def ExplainJob(self, request: jobs_pb2.ExplainJobRequest, context: Context) -> jobs_pb2.ExplainJobResponse:
         await self._enter("ExplainJob", context)
         explained = await self._job(request.job_id, context)
@@ -256,7 +263,7 @@ class ScriptedJobs(jobs_pb2_grpc.JobsServiceServicer):
         responses = [jobs_pb2.WatchJobsResponse(event=event) for event in wanted]
         async for response in self._broken(responses, context):
             ended = self.script.ends_with.get(response.event.job_id)
-            if ended is not None and response.event.state_changed.state in FINAL:
+            if ended is not None and response.event.state_changed.state == ended.state:
                 self.script.jobs[ended.id] = ended
             yield response
         watched = self.script.jobs.get(request.job_id)

@@ -54,6 +54,11 @@ class JobsServiceStub(object):
                 request_serializer=tiercel_dot_v1_dot_jobs__pb2.CancelJobRequest.SerializeToString,
                 response_deserializer=tiercel_dot_v1_dot_jobs__pb2.CancelJobResponse.FromString,
                 _registered_method=True)
+        self.ResumeJob = channel.unary_unary(
+                '/tiercel.v1.JobsService/ResumeJob',
+                request_serializer=tiercel_dot_v1_dot_jobs__pb2.ResumeJobRequest.SerializeToString,
+                response_deserializer=tiercel_dot_v1_dot_jobs__pb2.ResumeJobResponse.FromString,
+                _registered_method=True)
         self.WatchJobs = channel.unary_stream(
                 '/tiercel.v1.JobsService/WatchJobs',
                 request_serializer=tiercel_dot_v1_dot_jobs__pb2.WatchJobsRequest.SerializeToString,
@@ -126,6 +131,14 @@ class JobsServiceServicer(object):
 
     def CancelJob(self, request, context):
         """Stops a job. Versions that it delivered keep serving. Cancelling a finished job changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResumeJob(self, request, context):
+        """Lets a job that failed, was cancelled or missed a tier go on from its last checkpoint, as another run under the same id.
+        What it delivered stays. One that goes on already just does; one that is completed is refused.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -216,6 +229,11 @@ def add_JobsServiceServicer_to_server(servicer, server):
                     servicer.CancelJob,
                     request_deserializer=tiercel_dot_v1_dot_jobs__pb2.CancelJobRequest.FromString,
                     response_serializer=tiercel_dot_v1_dot_jobs__pb2.CancelJobResponse.SerializeToString,
+            ),
+            'ResumeJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeJob,
+                    request_deserializer=tiercel_dot_v1_dot_jobs__pb2.ResumeJobRequest.FromString,
+                    response_serializer=tiercel_dot_v1_dot_jobs__pb2.ResumeJobResponse.SerializeToString,
             ),
             'WatchJobs': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchJobs,
@@ -371,6 +389,33 @@ class JobsService(object):
             '/tiercel.v1.JobsService/CancelJob',
             tiercel_dot_v1_dot_jobs__pb2.CancelJobRequest.SerializeToString,
             tiercel_dot_v1_dot_jobs__pb2.CancelJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tiercel.v1.JobsService/ResumeJob',
+            tiercel_dot_v1_dot_jobs__pb2.ResumeJobRequest.SerializeToString,
+            tiercel_dot_v1_dot_jobs__pb2.ResumeJobResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -40,6 +40,10 @@ class JobsServiceStub:
     """The tenant's jobs by submission, a page at a time."""
     CancelJob: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.CancelJobRequest, _jobs_pb2.CancelJobResponse]
     """Stops a job. Versions that it delivered keep serving. Cancelling a finished job changes nothing."""
+    ResumeJob: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.ResumeJobRequest, _jobs_pb2.ResumeJobResponse]
+    """Lets a job that failed, was cancelled or missed a tier go on from its last checkpoint, as another run under the same id.
+    What it delivered stays. One that goes on already just does; one that is completed is refused.
+    """
     WatchJobs: _grpc.UnaryStreamMultiCallable[_jobs_pb2.WatchJobsRequest, _jobs_pb2.WatchJobsResponse]
     """Events of one job, or of all the tenant's jobs, after a cursor; ends when the one job named has finished."""
     StreamLogs: _grpc.UnaryStreamMultiCallable[_jobs_pb2.StreamLogsRequest, _jobs_pb2.StreamLogsResponse]
@@ -71,6 +75,10 @@ class JobsServiceAsyncStub(JobsServiceStub):
     """The tenant's jobs by submission, a page at a time."""
     CancelJob: _aio.UnaryUnaryMultiCallable[_jobs_pb2.CancelJobRequest, _jobs_pb2.CancelJobResponse]  # type: ignore[assignment]
     """Stops a job. Versions that it delivered keep serving. Cancelling a finished job changes nothing."""
+    ResumeJob: _aio.UnaryUnaryMultiCallable[_jobs_pb2.ResumeJobRequest, _jobs_pb2.ResumeJobResponse]  # type: ignore[assignment]
+    """Lets a job that failed, was cancelled or missed a tier go on from its last checkpoint, as another run under the same id.
+    What it delivered stays. One that goes on already just does; one that is completed is refused.
+    """
     WatchJobs: _aio.UnaryStreamMultiCallable[_jobs_pb2.WatchJobsRequest, _jobs_pb2.WatchJobsResponse]  # type: ignore[assignment]
     """Events of one job, or of all the tenant's jobs, after a cursor; ends when the one job named has finished."""
     StreamLogs: _aio.UnaryStreamMultiCallable[_jobs_pb2.StreamLogsRequest, _jobs_pb2.StreamLogsResponse]  # type: ignore[assignment]
@@ -123,6 +131,16 @@ class JobsServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_jobs_pb2.CancelJobResponse, _abc.Awaitable[_jobs_pb2.CancelJobResponse]]:
         """Stops a job. Versions that it delivered keep serving. Cancelling a finished job changes nothing."""
+
+    @_abc_1.abstractmethod
+    def ResumeJob(
+        self,
+        request: _jobs_pb2.ResumeJobRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_jobs_pb2.ResumeJobResponse, _abc.Awaitable[_jobs_pb2.ResumeJobResponse]]:
+        """Lets a job that failed, was cancelled or missed a tier go on from its last checkpoint, as another run under the same id.
+        What it delivered stays. One that goes on already just does; one that is completed is refused.
+        """
 
     @_abc_1.abstractmethod
     def WatchJobs(

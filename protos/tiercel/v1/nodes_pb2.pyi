@@ -508,6 +508,7 @@ class RunStatus(_message.Message):
     CARRIED_FIELD_NUMBER: _builtins.int
     CARRY_ERROR_FIELD_NUMBER: _builtins.int
     ACCELERATOR_SECONDS_FIELD_NUMBER: _builtins.int
+    FROM_BEGINNING_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     state: Global___RunState.ValueType
     exit_code: _builtins.int
@@ -525,6 +526,8 @@ class RunStatus(_message.Message):
     """It was stopped in order to be moved, and why its checkpoint could not be sent; plain words."""
     accelerator_seconds: _builtins.float
     """See RunUsage."""
+    from_beginning: _builtins.bool
+    """While it runs: its node had no checkpoint of an earlier run of its job when it began."""
     def __init__(
         self,
         *,
@@ -538,10 +541,11 @@ class RunStatus(_message.Message):
         carried: _builtins.bool = ...,
         carry_error: _builtins.str = ...,
         accelerator_seconds: _builtins.float = ...,
+        from_beginning: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "exit_code", b"exit_code"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "accelerator_seconds", b"accelerator_seconds", "carried", b"carried", "carry_error", b"carry_error", "cpu_seconds", b"cpu_seconds", "exit_code", b"exit_code", "log_tail", b"log_tail", "lost", b"lost", "reason", b"reason", "run_id", b"run_id", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "accelerator_seconds", b"accelerator_seconds", "carried", b"carried", "carry_error", b"carry_error", "cpu_seconds", b"cpu_seconds", "exit_code", b"exit_code", "from_beginning", b"from_beginning", "log_tail", b"log_tail", "lost", b"lost", "reason", b"reason", "run_id", b"run_id", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
@@ -1031,6 +1035,7 @@ class WantedRun(_message.Message):
     CARRY_FIELD_NUMBER: _builtins.int
     CARRIED_RUN_ID_FIELD_NUMBER: _builtins.int
     DELIVERED_TIERS_FIELD_NUMBER: _builtins.int
+    RETRIED_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     job_id: _builtins.str
     tenant: _builtins.str
@@ -1042,6 +1047,10 @@ class WantedRun(_message.Message):
     """With stop: the job goes on elsewhere. Send its checkpoint (SendCheckpoint), then report the exit."""
     carried_run_id: _builtins.str
     """It goes on from the checkpoint of this earlier run: fetch that (FetchCheckpoint), then start it. Empty for none."""
+    retried: _builtins.bool
+    """If its script fails by itself, another run goes on from its checkpoint: a model that it did not hand over is then handed
+    over by that one.
+    """
     @_builtins.property
     def spec(self) -> _common_pb2.JobSpec: ...
     @_builtins.property
@@ -1063,10 +1072,11 @@ class WantedRun(_message.Message):
         carry: _builtins.bool = ...,
         carried_run_id: _builtins.str = ...,
         delivered_tiers: _abc.Iterable[_builtins.int] | None = ...,
+        retried: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["share", b"share", "spec", b"spec"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["carried_run_id", b"carried_run_id", "carry", b"carry", "delivered_tiers", b"delivered_tiers", "job_id", b"job_id", "log_offset_bytes", b"log_offset_bytes", "run_id", b"run_id", "share", b"share", "spec", b"spec", "stop", b"stop", "tenant", b"tenant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["carried_run_id", b"carried_run_id", "carry", b"carry", "delivered_tiers", b"delivered_tiers", "job_id", b"job_id", "log_offset_bytes", b"log_offset_bytes", "retried", b"retried", "run_id", b"run_id", "share", b"share", "spec", b"spec", "stop", b"stop", "tenant", b"tenant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -52,6 +52,32 @@ async def test_a_job_with_two_tiers_from_submission_to_the_end(tmp_path: Path) -
             )
 
 
+async def test_a_job_whose_script_crashed_is_retried_resumed_and_followed_to_its_real_end(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        agent = ScriptedAgent(node_token(tmp_path))
+        async with (
+            agent.connected(broker.broker_address),
+            tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice,
+        ):
+            job = await alice.submit(retries=1)
+            for attempt in (1, 2):
+                await agent.wait_run(f"{job.id}-{attempt}")
+                agent.report(f"{job.id}-{attempt}", 0.5)
+                agent.exit(f"{job.id}-{attempt}", 1)
+            failed = await alice.wait_finished(job.id)
+            assert (failed.state, failed.attempts, failed.retries) == (jobs_pb2.JOB_STATE_FAILED, 2, 1)
+            resumed = await alice.resume(job.id, max_epochs=200)
+            assert (resumed.id, resumed.state) == (job.id, jobs_pb2.JOB_STATE_PENDING)
+            following = asyncio.ensure_future(_collect(alice, job.id))
+            run = await agent.wait_run(f"{job.id}-3")
+            assert run.wanted.spec.max_epochs == 200
+            agent.report(f"{job.id}-3", 0.95)
+            events = await asyncio.wait_for(following, 30)
+            states = [event.state_changed.state for event in events if event.HasField("state_changed")]
+            assert jobs_pb2.JOB_STATE_FAILED in states
+            assert states[-1] == jobs_pb2.JOB_STATE_COMPLETED, "an end that was not the last ends nothing"
+
+
 async def test_events_can_be_followed_from_any_cursor_without_gaps(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         agent = ScriptedAgent(node_token(tmp_path))

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.support.jobs import AT, make_spec
 from tiercel.broker.domain.endpoints import Delivery, DeliveryState, Endpoint, delivery_id
-from tiercel.broker.domain.jobs import Job, JobState, TierState
+from tiercel.broker.domain.jobs import Job, JobState, TierState, TierStatus
 from tiercel.broker.domain.moments import Moment
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.lifecycle import endpoint as endpoint_machine
@@ -36,6 +36,7 @@ from tiercel.broker.lifecycle.job_events import (
     Reported,
     RequestDelivery,
     Reshared,
+    ResumeRequested,
     RunExited,
     RunIsAlive,
     RunUnknown,
@@ -60,10 +61,10 @@ class Told:
 class JobAndEndpoint(RuleBasedStateMachine):
     """One job, its endpoint, and a world that repeats itself."""
 
-    @initialize(continue_after=st.booleans())
-    def create(self, *, continue_after: bool) -> None:
+    @initialize(continue_after=st.booleans(), retries=st.sampled_from([0, 2]))
+    def create(self, retries: int, *, continue_after: bool) -> None:
         """A job is submitted."""
-        spec = make_spec(continue_after_last_tier=continue_after, report_timeout_seconds=50.0)
+        spec = make_spec(continue_after_last_tier=continue_after, report_timeout_seconds=50.0, retries=retries)
         self.now = AT
         self.job: Job = machine.create("j1", "alice", spec, AT)[0]
         self.endpoint = Endpoint("digits", "alice")
@@ -129,6 +130,16 @@ class JobAndEndpoint(RuleBasedStateMachine):
     def cancel(self) -> None:
         self.tell(CancelRequested())
 
+    @precondition(lambda self: self.job.state.is_final and self.job.state is not JobState.COMPLETED)
+    @rule()
+    def resume(self) -> None:
+        """Another life begins under the same id; what was promised of the one before is over."""
+        step = machine.handle(self.job, ResumeRequested(), Moment.of_one_clock(self.now))
+        for before, after in zip(self.job.tiers, step[0].tiers, strict=True):
+            assert after == before or before.state is TierState.FAILED
+        self.history.clear()
+        self.take(*step)
+
     @rule(seconds=st.floats(0, 60))
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
@@ -139,7 +150,7 @@ class JobAndEndpoint(RuleBasedStateMachine):
     @rule(tier=st.sampled_from([1, 2]), state=st.sampled_from(DeliveryState), value=VALUES)
     def delivery_heard(self, tier: int, state: DeliveryState, value: float) -> None:
         report = DeliveryReport(state, value, "ab", self.now, "why" if state is DeliveryState.FAILED else "")
-        self.told.reports.append((delivery_id("j1", tier), report))
+        self.told.reports.append((self.delivery_of(self.job.tiers[tier - 1]), report))
         self.hear(*self.told.reports[-1])
 
     # --- A world that repeats itself ----------------------------------------------------------------------------------
@@ -189,13 +200,17 @@ class JobAndEndpoint(RuleBasedStateMachine):
                 self.request(effect)
             elif isinstance(effect, AbandonDelivery):
                 failure = DeliveryReport(DeliveryState.FAILED, reason=effect.reason)
-                self.hear(delivery_id("j1", effect.tier.number), failure)
+                self.hear(self.delivery_of(effect.tier), failure)
+
+    def delivery_of(self, tier: TierStatus) -> str:
+        return delivery_id("j1", tier.number, tier.failed_deliveries)
 
     def request(self, effect: RequestDelivery) -> None:
-        known = self.deliveries.get(delivery_id("j1", effect.tier.number))
+        tier = effect.tier
+        known = self.deliveries.get(self.delivery_of(tier))
         if known is None:
             self.endpoint, known = endpoint_machine.request(
-                self.endpoint, "j1", effect.tier.number, effect.tier.tier.target, self.now
+                self.endpoint, "j1", tier.number, tier.tier.target, self.now, failed_before=tier.failed_deliveries
             )
             self.deliveries[known.id] = known
         if known.state.is_final:
@@ -254,11 +269,13 @@ class JobAndEndpoint(RuleBasedStateMachine):
     @invariant()
     def easier_tiers_are_reached_first(self) -> None:
         reached = [TIER_ORDER.index(tier.state) >= TIER_ORDER.index(TierState.REACHED) for tier in self.job.tiers]
-        assert reached == sorted(reached, reverse=True)
+        opened_again = any(tier.failed_deliveries for tier in self.job.tiers)
+        assert opened_again or reached == sorted(reached, reverse=True)
 
     @invariant()
     def attempts_are_bounded(self) -> None:
         assert self.job.lost_runs <= MAX_LOST_RUNS
+        assert self.job.retries <= self.job.spec.retries
 
     @invariant()
     def a_move_ends_with_its_run_and_what_is_carried_is_from_an_earlier_one(self) -> None:
@@ -275,7 +292,7 @@ class JobAndEndpoint(RuleBasedStateMachine):
         assert served == sorted(set(served))
         assert self.endpoint.live_version == (max(served) if served else None)
         for tier in self.job.tiers:
-            delivery = self.deliveries.get(delivery_id("j1", tier.number))
+            delivery = self.deliveries.get(self.delivery_of(tier))
             if tier.state is TierState.DELIVERED:
                 assert delivery is not None
                 assert delivery.state is DeliveryState.DELIVERED
