@@ -31,6 +31,7 @@ from tiercel.serving.process.renewal import Renewal, take_over
 from tiercel.serving.process.state import name_holder, write_state
 from tiercel.serving.rest.compression import Inflater
 from tiercel.serving.rest.extensions import add_descriptions, add_handover, add_metrics
+from tiercel.serving.rest.hosts import Hosts
 from tiercel.serving.rest.messages import ByteBudget
 from tiercel.serving.rest.receiver import HttpLimits
 from tiercel.serving.rest.routes import Routes
@@ -125,7 +126,8 @@ class Server:
             settings.repository, lifecycle, loader, operators, settings.max_model_bytes, settings.max_reference_bytes
         )
         clean_up(settings.repository)
-        routes = Routes(plane, lifecycle, tasks.start, settings.max_json_bytes, uploads, operators, inflater)
+        hosts = Hosts((settings.host, *settings.host_names))
+        routes = Routes(plane, lifecycle, tasks.start, settings.max_json_bytes, uploads, operators, inflater, hosts)
         limits = HttpLimits(
             settings.max_header_bytes,
             settings.max_body_bytes,

@@ -26,6 +26,8 @@ class Settings(BaseSettings):
         state_file: Written once both listen: pid and addresses.
         lock_file: Held while the server lives.
         operator_token_file: Holds the token that operators send; only its owner may be able to read it.
+        allowed_hosts: Names by which REST may be addressed, beside addresses, localhost and this machine's name;
+            separated by commas, ``*`` for any. Others are refused, since web pages can make up names for this machine.
         allow_remote: Listen on an address that is not loopback.
         inference_threads: Models that may run at the same time off the event loop; 0 for one on each core that the
             server may use. More than that would take the caches from each other.
@@ -78,6 +80,7 @@ class Settings(BaseSettings):
     state_file: Path
     lock_file: Path
     operator_token_file: Path | None = None
+    allowed_hosts: str = ""
     allow_remote: bool = False
     inference_threads: int = Field(default=0, ge=0, le=256)
     model_threads: int = Field(default=1, ge=1, le=256)
@@ -118,6 +121,11 @@ class Settings(BaseSettings):
     def _check_providers(cls, value: str) -> str:
         read_order(value)
         return value
+
+    @property
+    def host_names(self) -> tuple[str, ...]:
+        """Names by which REST may be addressed, beside those that always are."""
+        return tuple(name.strip() for name in self.allowed_hosts.split(",") if name.strip())
 
     @property
     def workers(self) -> int:
