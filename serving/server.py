@@ -18,6 +18,7 @@ from tiercel.serving.errors import StartupError
 from tiercel.serving.execution.placement import MemoryOptions, Placement, placement
 from tiercel.serving.execution.providers import CudaOptions, read_order
 from tiercel.serving.grpc.adapter import GrpcServer, InferenceServicer, grpc_limits
+from tiercel.serving.models import suspects
 from tiercel.serving.models.descriptions import Descriptions
 from tiercel.serving.models.lifecycle import Lifecycle
 from tiercel.serving.models.loader import BuildOptions, Loader
@@ -28,6 +29,7 @@ from tiercel.serving.process import memory
 from tiercel.serving.process.handover import Inheritance, Predecessor
 from tiercel.serving.process.listening import open_listener, port_of
 from tiercel.serving.process.renewal import Renewal, take_over
+from tiercel.serving.process.running import RunningMarks, left_behind
 from tiercel.serving.process.state import name_holder, write_state
 from tiercel.serving.rest.compression import Inflater
 from tiercel.serving.rest.extensions import add_descriptions, add_handover, add_metrics
@@ -114,7 +116,10 @@ class Server:
             run_bytes=settings.run_bytes,
             answer_bytes=settings.max_answer_bytes,
         )
-        loader = Loader(verifier, options, _placement(settings))
+        if self._predecessor is None:
+            suspects.accuse(settings.repository, left_behind(settings.state_file), time.time())
+        marks = RunningMarks(settings.state_file)
+        loader = Loader(verifier, options, _placement(settings), marks)
         endpoints = Endpoints(settings.repository, registry, workers, settings.max_pending, settings.request_timeout)
         canary = CanaryPlan(settings.canary_fraction, settings.canary_seconds)
         lifecycle = Lifecycle(settings.repository, registry, loader, tasks.start, endpoints=endpoints, canary=canary)
@@ -169,6 +174,7 @@ class Server:
             executor.close()
             tasks.cancel_all()
             loader.close()
+            marks.close()
 
     async def _drain(self, http: HttpServer, grpc: GrpcServer, renewal: Renewal) -> None:
         """Let requests in flight finish, within bounds; callers of a process that was followed go to that one."""
