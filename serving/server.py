@@ -10,13 +10,15 @@ import sys
 import time
 from functools import partial
 
+import onnxruntime as ort
+
 from tiercel.serving.accounting.metrics import Metrics
 from tiercel.serving.batching.batcher import Batcher
 from tiercel.serving.canary.plan import CanaryPlan
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.errors import StartupError
 from tiercel.serving.execution.placement import MemoryOptions, Placement, placement
-from tiercel.serving.execution.providers import CudaOptions, read_order
+from tiercel.serving.execution.providers import CudaOptions, Provider, read_order
 from tiercel.serving.grpc.adapter import GrpcServer, InferenceServicer, grpc_limits
 from tiercel.serving.models import suspects
 from tiercel.serving.models.descriptions import Descriptions
@@ -79,6 +81,8 @@ class Server:
         # A worker that comes back from a model waits this long for Python's lock while the event loop is busy: in
         # overload 5 ms, the default, would let the workers idle.
         sys.setswitchinterval(_SWITCH_SECONDS)
+        if Provider.CUDA.ort_name not in ort.get_available_providers():
+            memory.stay_within(settings.memory_bytes)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._leave.set)

@@ -38,6 +38,8 @@ class Settings(BaseSettings):
         max_answer_bytes: Largest outputs of one request.
         max_run_bytes: Memory that all runs of one model together may take, beside its weights; 0 for a quarter of what
             the server may use, 2 GiB at most.
+        max_memory_bytes: Memory of its own that the server may take in all; 0 for three quarters of what there is for
+            it. Where ONNX Runtime has CUDA it is not held to that, since drivers map much more than they use.
         max_json_bytes: Largest JSON in a request; parsing it blocks the event loop, so larger tensors go as binary.
         max_buffered_bytes: Request bodies that all HTTP connections together may hold.
         max_header_bytes: Largest line and headers of an HTTP request.
@@ -89,6 +91,7 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(default=64 * MEBIBYTE, ge=1)
     max_answer_bytes: int = Field(default=64 * MEBIBYTE, ge=1)
     max_run_bytes: int = Field(default=0, ge=0)
+    max_memory_bytes: int = Field(default=0, ge=0)
     max_json_bytes: int = Field(default=16 * MEBIBYTE, ge=1)
     max_buffered_bytes: int = Field(default=256 * MEBIBYTE, ge=1)
     max_header_bytes: int = Field(default=16 * 1024, ge=256)
@@ -136,6 +139,11 @@ class Settings(BaseSettings):
     def run_bytes(self) -> int:
         """Memory that all runs of one model together may take."""
         return self.max_run_bytes or min(2048 * MEBIBYTE, memory.available_bytes() // 4)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of its own that the server may take in all."""
+        return self.max_memory_bytes or memory.available_bytes() * 3 // 4
 
     @property
     def is_loopback(self) -> bool:
