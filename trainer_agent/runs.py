@@ -114,6 +114,7 @@ class Run:
         self._share_changed = asyncio.Event()
         self._stop_asked = asyncio.Event()
         self._stop_reason = ""
+        self._misdeed = ""
         self._record = RunRecord(order.run_id, order.job_id, runtime.name)
 
     @property
@@ -188,6 +189,17 @@ class Run:
             self._stop_reason = reason
             self._record = replace(self._record, lost=lost, moved=moved)
             self._stop_asked.set()
+
+    def end(self, reason: str) -> None:
+        """End it at once because of what it does; that fails its job.
+
+        Args:
+            reason: Why, in plain words.
+        """
+        if not self._stop_asked.is_set():
+            self._misdeed = reason
+            self._tell(f"the run is ended: {reason}")
+        self.ask_to_stop(reason)
 
     async def supervise(self) -> RunRecord:
         """Start it, see it through, and return how it ended; everything it held is free then."""
@@ -301,8 +313,8 @@ class Run:
         return replace(
             self._record,
             ended=True,
-            exit_code=how.code,
-            reason=how.reason or self._stop_reason,
+            exit_code=None if self._misdeed else how.code,  # how a script takes its end says nothing about the job
+            reason=self._misdeed or how.reason or self._stop_reason,
             log_tail=self.log.tail(),
             cpu_seconds=self.usage.cpu_seconds,
             accelerator_seconds=self.accelerators.seconds,
@@ -338,7 +350,7 @@ class Run:
     async def _stop_when_asked(self, handle: RunHandle) -> None:
         await self._stop_asked.wait()
         _log.info("run %s is being stopped: %s", self.run_id, self._stop_reason)
-        if self.gateway.is_attached:
+        if self.gateway.is_attached and not self._misdeed:
             self.gateway.stop(self._stop_reason)
             patience = self._patience.moving if self._record.moved else self._patience.trainer
             await asyncio.sleep(patience)  # cut short by the end of the run
