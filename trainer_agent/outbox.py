@@ -91,20 +91,25 @@ class Outbox:
         while True:
             await self._output_grew.wait()
             self._output_grew.clear()
+            exits = list(self._exits)
             for run_id, log in self._logs():
                 await self._ship(run_id, log)
-            for run_id in list(self._exits):
+            for run_id in exits:
                 self.put_nowait(nodes_pb2.ConnectRequest(run=self._exits.pop(run_id)))
             await asyncio.sleep(_GATHER_SECONDS)
 
     async def _ship(self, run_id: str, log: RunLog) -> None:
         if run_id not in self._sent_bytes:
             return
-        while data := log.read(self._sent_bytes[run_id], _CHUNK_BYTES):
+        size = log.size  # what comes meanwhile is for the next time: others have output, too
+        while self._sent_bytes[run_id] < size:
             await self._room_for_output.acquire()
-            chunk = nodes_pb2.LogChunk(run_id=run_id, offset_bytes=self._sent_bytes[run_id], data=data)
+            begin, data = log.read(self._sent_bytes[run_id], _CHUNK_BYTES)
+            chunk = nodes_pb2.LogChunk(run_id=run_id, offset_bytes=begin, data=data)
             self.put_nowait(nodes_pb2.ConnectRequest(log=chunk))
-            self._sent_bytes[run_id] += len(data)
+            self._sent_bytes[run_id] = begin + len(data)
+            if not data:  # it was let go of
+                return
 
 
 class Reporter:

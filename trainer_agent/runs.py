@@ -25,6 +25,7 @@ from tiercel.trainer_agent.run_order import RunOrder
 from tiercel.trainer_agent.run_records import RunRecord
 from tiercel.trainer_agent.runtimes.contract import Exit, Launch, RunHandle, Runtime
 from tiercel.trainer_agent.supervision import Supervisor
+from tiercel.trainer_agent.token_bucket import TokenBucket
 from tiercel.trainer_agent.trainer_gateway import TrainerGateway
 from tiercel.v1 import nodes_pb2, trainer_pb2
 
@@ -33,6 +34,9 @@ _log = logging.getLogger(__name__)
 _USAGE_SECONDS: Final = 1.0
 _FRESH_USAGE_SECONDS: Final = 0.02
 _LAST_OUTPUT_SECONDS: Final = 2.0
+# A script that prints without end waits for us.
+_OUTPUT_BYTES_PER_SECOND: Final = 2.0 * 1024**2
+_OUTPUT_BYTES_AT_ONCE: Final = 32.0 * 1024**2
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,9 +332,12 @@ class Run:
             self._events.limits_changed()
 
     async def _keep_output(self, handle: RunHandle) -> None:
+        room = TokenBucket(_OUTPUT_BYTES_PER_SECOND, _OUTPUT_BYTES_AT_ONCE, time.monotonic())
         async for chunk in handle.output():
             self.log.append(chunk)
             self._events.wrote()
+            room.take(len(chunk), time.monotonic())
+            await asyncio.sleep(room.seconds_until_room(time.monotonic()))
 
     async def _watch_usage(self, handle: RunHandle) -> None:
         while True:
