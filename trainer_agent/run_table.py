@@ -193,6 +193,16 @@ class RunTable:
         """The run of a job that has not ended, the oldest of several, or None."""
         return next((run for run in self._live.values() if run.order.job_id == job_id), None)
 
+    def folders(self) -> dict[str, Path]:
+        """The folders of the jobs that have a run, by job."""
+        return {run.order.job_id: run.folder.path for run in self._live.values()}
+
+    def end_job(self, job_id: str, reason: str) -> None:
+        """End the run of a job because of what it does."""
+        run = self.live_run_of_job(job_id)
+        if run is not None:
+            run.end(reason)
+
     def start(self, order: RunOrder) -> None:
         """Begin to start a run; how that goes is reported."""
         try:

@@ -160,10 +160,10 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
                 if run_id and job.run_id != run_id:  # it was started again; that run's output is a new one
                     offset = 0
                 run_id = job.run_id
-                data = self._logs.read(run_id, offset) if run_id else b""
+                begin, data = self._logs.read(run_id, offset) if run_id else (offset, b"")
                 if data:
-                    yield jobs_pb2.StreamLogsResponse(offset_bytes=offset, data=data)
-                    offset += len(data)
+                    yield jobs_pb2.StreamLogsResponse(offset_bytes=begin, data=data)
+                    offset = begin + len(data)
                 elif not request.follow or job.state.is_final:
                     return
                 else:

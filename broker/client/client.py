@@ -269,7 +269,7 @@ class Client:
                     yield event
 
     async def logs(self, job_id: str, *, follow: bool = False, offset: int = 0) -> AsyncGenerator[bytes]:
-        """The output of a job's training script.
+        """The output of a job's training script; a line says how much is left out where it is not kept any more.
 
         Args:
             job_id: The job.
@@ -284,6 +284,8 @@ class Client:
             request = jobs_pb2.StreamLogsRequest(job_id=job_id, offset_bytes=position, follow=follow)
             async with aclosing(self._connection.stream(self._connection.stub.StreamLogs, request)) as responses:
                 async for response in responses:
+                    if (left_out := response.offset_bytes - position) > 0:
+                        yield b"\n[tiercel: %d bytes of output are not kept]\n" % left_out
                     position = response.offset_bytes + len(response.data)
                     yield response.data
             if follow:

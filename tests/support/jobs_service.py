@@ -61,6 +61,7 @@ class Script:
     calls: list[str] = field(default_factory=list)
     open_watches: int = 0
     log_chunk_bytes: int = 4
+    log_gap: range = range(0)
 
 
 def tier_status(number: int, target: float, *, delivered: bool = False) -> jobs_pb2.TierStatus:
@@ -279,7 +280,7 @@ class ScriptedJobs(jobs_pb2_grpc.JobsServiceServicer):
     ) -> AsyncIterator[jobs_pb2.StreamLogsResponse]:
         await self._enter("StreamLogs", context)
         output, size = self.script.logs.get(request.job_id, b""), self.script.log_chunk_bytes
-        offsets = range(request.offset_bytes, len(output), size)
+        offsets = [at for at in range(request.offset_bytes, len(output), size) if at not in self.script.log_gap]
         responses = [jobs_pb2.StreamLogsResponse(offset_bytes=at, data=output[at : at + size]) for at in offsets]
         async for response in self._broken(responses, context):
             yield response

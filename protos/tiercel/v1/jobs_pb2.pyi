@@ -718,11 +718,14 @@ Global___StreamLogsRequest: _TypeAlias = StreamLogsRequest  # noqa: Y015
 
 @_typing.final
 class StreamLogsResponse(_message.Message):
+    """Of each run's output the first and the last 8 MiB are kept."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     OFFSET_BYTES_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
     offset_bytes: _builtins.int
+    """Where in the whole output this begins; what was left out before it is not kept."""
     data: _builtins.bytes
     def __init__(
         self,

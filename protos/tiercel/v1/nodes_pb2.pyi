@@ -734,7 +734,7 @@ class LogChunk(_message.Message):
     DATA_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     offset_bytes: _builtins.int
-    """Where in the run's output this begins."""
+    """Where in the run's output this begins. Behind the first 8 MiB some of it may be left out."""
     data: _builtins.bytes
     def __init__(
         self,
