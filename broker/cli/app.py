@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import os
+from typing import Annotated
 
 import typer
 
-from tiercel.broker.cli.cluster import endpoints, infer, nodes, version
+from tiercel.broker.cli.cluster import endpoints, infer, nodes, print_version, version
 from tiercel.broker.cli.jobs import cancel, explain, logs, ls, show
 from tiercel.broker.cli.local import down, up
 from tiercel.broker.cli.submit import submit
 from tiercel.broker.cli.watch import watch
 
+_HELP = {"help_option_names": ["-h", "--help"]}
+
 app = typer.Typer(
     name="tiercel",
-    help="Train and serve models on the same few machines: ship at the first tier, keep training, hot-swap the better.",
+    context_settings=_HELP,
     no_args_is_help=True,
     # A traceback with local variables could show a token.
     pretty_exceptions_enable=False,
 )
 for command in (up, down, submit, ls, show, watch, logs, cancel, explain, nodes, endpoints, infer, version):
-    app.command()(command)
+    app.command(context_settings=_HELP)(command)
+
+
+@app.callback()
+def _options(
+    *,
+    _: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=print_version, help="Print the version.")
+    ] = False,
+) -> None:
+    """Train and serve models on the same few machines: ship at the first tier, keep training, hot-swap the better."""
 
 
 def main() -> None:
