@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from tiercel.broker.domain.errors import UnavailableError
+from tiercel.broker.domain.errors import InvalidSpecError, UnavailableError
 
 
 @contextlib.contextmanager
@@ -20,9 +20,17 @@ def hold_lock(path: Path) -> Iterator[None]:
 
     Raises:
         UnavailableError: Another process holds it; names its pid.
+        InvalidSpecError: The folder cannot be made or written to.
     """
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise InvalidSpecError(
+            f"The state directory {path.parent} cannot be used ({error.strerror}); choose a folder that you may "
+            "write to with --state-dir.",
+            field="state_dir",
+        ) from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -42,7 +50,7 @@ def is_held(path: Path) -> bool:
     """Whether a process holds the lock."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     try:
         # Shared, so that two who look do not see each other.

@@ -15,6 +15,7 @@ from tiercel.broker.cli.up.addresses import read_earlier, write_addresses
 from tiercel.broker.cli.up.agent import AGENT_COMMAND, AgentKeeper
 from tiercel.broker.cli.up.locks import hold_lock, is_held
 from tiercel.broker.cli.up.options import Places, UpOptions
+from tiercel.broker.cli.up.packages import check_packages
 from tiercel.broker.cli.up.ports import choose_port
 from tiercel.broker.domain.errors import InvalidSpecError, TiercelError, UnavailableError
 from tiercel.broker.server import Broker
@@ -35,10 +36,11 @@ async def run_up(options: UpOptions, agent_command: tuple[str, ...] = AGENT_COMM
         agent_command: How to start an agent.
 
     Raises:
-        UnavailableError: Another ``up`` runs there, or a port is in use.
+        UnavailableError: Another ``up`` runs there, a port is in use, or packages are missing.
         InvalidSpecError: An option or a setting of the environment is wrong.
     """
     places = Places(options.state_dir)
+    check_packages(options.runtimes, _tell)
     with hold_lock(places.up_lock):
         _configure_logging(places)
         earlier = read_earlier(places.addresses)

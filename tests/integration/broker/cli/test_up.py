@@ -131,3 +131,16 @@ async def test_an_unknown_policy_is_named(places: Places) -> None:
     assert process.returncode == 1
     assert "guess" in stderr.decode()
     assert "Traceback" not in stderr.decode()
+
+
+async def test_a_plain_file_or_an_unwritable_folder_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    for folder in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/nobody")):
+        async with up(Places(folder)) as process:
+            _, stderr = await process.communicate()
+
+        assert process.returncode == 1
+        (line,) = stderr.decode().splitlines()
+        assert line.startswith(f"Error: The state directory {folder} cannot be used (")
+        assert await run_down(folder) == []
+    assert (tmp_path / "file").read_text() == "mine"
