@@ -6,12 +6,31 @@ A lock goes with its process, however it ends, so a file that is left behind mea
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from tiercel.broker.domain.errors import InvalidSpecError, UnavailableError
+
+
+def make_state_dir(path: Path) -> None:
+    """See to it that a folder is there and can be written to.
+
+    Raises:
+        InvalidSpecError: It cannot.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise InvalidSpecError(
+            f"The state directory {path} cannot be used ({error.strerror}); choose a folder that you may write to "
+            "with --state-dir.",
+            field="state_dir",
+        ) from error
 
 
 @contextlib.contextmanager
@@ -22,15 +41,8 @@ def hold_lock(path: Path) -> Iterator[None]:
         UnavailableError: Another process holds it; names its pid.
         InvalidSpecError: The folder cannot be made or written to.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise InvalidSpecError(
-            f"The state directory {path.parent} cannot be used ({error.strerror}); choose a folder that you may "
-            "write to with --state-dir.",
-            field="state_dir",
-        ) from error
+    make_state_dir(path.parent)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
