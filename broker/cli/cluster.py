@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import tiercel
+from tiercel.broker.cli.completion import complete_endpoint
 from tiercel.broker.cli.output import (
     ACCELERATOR_COLUMNS,
     ENDPOINT_COLUMNS,
@@ -68,7 +69,7 @@ def endpoints(
 
 
 def infer(
-    endpoint: Annotated[str, typer.Argument(help="The endpoint's name.")],
+    endpoint: Annotated[str, typer.Argument(help="The endpoint's name.", autocompletion=complete_endpoint)],
     file: Annotated[str, typer.Argument(metavar="FILE", help="JSON with the inputs; '-' for standard input.")] = "-",
     *,
     minimum_accuracy: Annotated[

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
+from tiercel.broker.cli.completion import complete_job
 from tiercel.broker.cli.output import is_terminal
 from tiercel.broker.cli.session import JOB_FAILED, AsJson, BrokerAddress, StateDir, Target, TenantName, run
 from tiercel.broker.domain.jobs import JobState
@@ -26,7 +27,8 @@ _FINISHED_SHOWN = 3
 
 def watch(
     job_ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[JOB]...", help="All of the tenant's if none.")
+        list[str] | None,
+        typer.Argument(metavar="[JOB]...", help="All of the tenant's if none.", autocompletion=complete_job),
     ] = None,
     *,
     as_json: AsJson = False,
