@@ -15,6 +15,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.support.brokers import broker_process, node_token, running_broker, tenant_of, tenant_token
 from tests.support.scripted_agent import ScriptedAgent
 from tests.support.until import until
+from tiercel import InvalidSpecError
+from tiercel.broker.client.errors import from_rpc_error
 from tiercel.v1 import jobs_pb2, jobs_pb2_grpc, nodes_pb2, nodes_pb2_grpc
 
 MIB = 1024 * 1024
@@ -99,6 +101,9 @@ async def test_a_message_larger_than_any_request_is_refused_to_tenants_too(tmp_p
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await alice.stub.SubmitJob(request, metadata=alice.metadata, timeout=20)
         assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        error = from_rpc_error(caught.value, broker.broker_address)
+        assert isinstance(error, InvalidSpecError)
+        assert error.message.startswith("The request is larger than the broker takes (")
         assert not (await alice.stub.ListJobs(jobs_pb2.ListJobsRequest(), metadata=alice.metadata, timeout=20)).jobs
 
 

@@ -20,7 +20,7 @@ from tests.support.stand_in_agent import SERVING
 from tests.support.until import until
 from tiercel import Client, InvalidSpecError, UnavailableError
 from tiercel.broker.cli.up.detached import _to_text, options_from, start_detached
-from tiercel.broker.cli.up.locks import is_held
+from tiercel.broker.cli.up.locks import hold_lock, is_held
 from tiercel.broker.cli.up.options import Places, UpOptions
 from tiercel.broker.cli.up.processes import wait_exit
 from tiercel.broker.cli.up.stop import run_down
@@ -137,17 +137,23 @@ async def test_an_unknown_policy_is_named(places: Places) -> None:
     assert "Traceback" not in stderr.decode()
 
 
-async def test_a_plain_file_or_an_unwritable_folder_is_a_sentence(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("mine")
-    for folder in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/nobody")):
-        async with up(Places(folder)) as process:
-            _, stderr = await process.communicate()
+async def test_a_state_directory_that_is_a_plain_file_is_a_sentence(tmp_path: Path) -> None:
+    folder = tmp_path / "file"
+    folder.write_text("mine")
+    async with up(Places(folder)) as process:
+        _, stderr = await process.communicate()
 
-        assert process.returncode == 1
-        (line,) = stderr.decode().splitlines()
-        assert line.startswith(f"Error: The state directory {folder} cannot be used (")
-        assert await run_down(folder) == []
-    assert (tmp_path / "file").read_text() == "mine"
+    assert process.returncode == 1
+    (line,) = stderr.decode().splitlines()
+    assert line.startswith(f"Error: The state directory {folder} cannot be used (")
+    for unusable in (folder / "below", Path("/proc/nobody")):
+        with (
+            pytest.raises(InvalidSpecError, match="choose a folder that you may write to"),
+            hold_lock(unusable / "lock"),
+        ):
+            pass
+        assert await run_down(unusable) == []
+    assert folder.read_text() == "mine"
 
 
 STAND_IN = (sys.executable, "-m", "tests.support.up_with_stand_in", "--state-dir")
@@ -185,7 +191,7 @@ async def test_detached_it_goes_on_if_it_takes_long_and_ends_if_nobody_waits(tmp
     sleeps = (sys.executable, "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(600)")
     log = Places(options.state_dir).up_log
     with pytest.raises(UnavailableError, match="goes on trying"):
-        await start_detached(options, sleeps, seconds=3.0)
+        await start_detached(options, sleeps, seconds=0.2)
     await until(lambda: log.read_text().strip())
     pid = int(log.read_text())
     os.kill(pid, signal.SIGKILL)
