@@ -19,5 +19,7 @@ RUN python3 -m venv /opt/tiercel \
 COPY tiercel-*.whl /tmp/
 RUN /opt/tiercel/bin/pip install --quiet --no-index --no-deps --no-cache-dir /tmp/*.whl
 ENV PATH=/opt/tiercel/bin:/usr/local/bin:/usr/bin:/bin
+# ONNX Runtime reports to its makers without it.
+ENV ORT_DISABLE_TELEMETRY=1
 USER 65532:65532
 ENTRYPOINT ["python"]

@@ -113,8 +113,14 @@ bench-variants: $(STAMP) ## Compare the schedulers of endpoints with variants, s
 fuzz: $(STAMP) ## Send a million bent requests to the inference server
 	@$(BIN)/python -m benchmarks.fuzz all $(FUZZ_FLAGS)
 
+.PHONY: bench-glance
+bench-glance: $(STAMP) ## Fuzz, overload and swaps for 20 seconds each: do they work, and does nothing fail
+	@$(BIN)/python -m benchmarks.fuzz all --seconds 8
+	@$(BIN)/python -m benchmarks.serving overload --load 2 --sane
+	@$(BIN)/python -m benchmarks.serving.swaps --swaps 40 --connections 4 --seconds 6 --sane
+
 .PHONY: bars
-bars: $(STAMP) ## Print every bar of every benchmark result and whether it holds
+bars: $(STAMP) ## Derive every bar of every kept result from its figures, and print whether it holds
 	@$(BIN)/python -m benchmarks.bars
 
 .PHONY: lock

@@ -17,8 +17,8 @@ from benchmarks.demo_session import DemoOptions, Outcome, run_demo
 from benchmarks.live_view import view_for
 from benchmarks.plot import draw
 from benchmarks.product import ProductError
-from benchmarks.report import build_bars, build_report, find_shortfalls
-from benchmarks.results import RESULTS, write_result
+from benchmarks.report import build_report, find_shortfalls
+from benchmarks.results import KEEP_HELP, RESULTS_HELP, folder_of, path_of, write_result
 from benchmarks.summary import print_summary
 from tiercel import TiercelError
 
@@ -39,7 +39,8 @@ def main(
     policy: Annotated[str, typer.Option(help="The scheduling policy.")] = "utility",
     seconds_limit: Annotated[float, typer.Option(help="The jobs have to be done after so many seconds.", min=1)] = 240,
     rate: Annotated[float, typer.Option(help="Requests a second of the application, in total.", min=1)] = 60,
-    results: Annotated[Path, typer.Option(help="Folder of result files, where the bars go.")] = RESULTS,
+    results: Annotated[Path | None, typer.Option(help=RESULTS_HELP)] = None,
+    keep: Annotated[bool, typer.Option("--keep", help=KEEP_HELP)] = False,
 ) -> None:
     """Train four models of two tenants, ship each tier, and call the endpoints all the while."""
     console = Console()
@@ -56,7 +57,7 @@ def main(
             raise
         typer.echo(f"Error: {cause}", err=True)
         raise typer.Exit(1) from None
-    report = _write(options, outcome, results, console)
+    report = _write(options, outcome, folder_of(results, keep=keep), console)
     _judge(options, outcome, report)
 
 
@@ -79,13 +80,17 @@ def _write(options: DemoOptions, outcome: Outcome, results: Path, console: Conso
         runtime=options.runtime,
         policy=options.policy,
     )
-    bars = build_bars(report)
     report_path, plot_path = options.output / "demo-report.json", options.output / "demo.png"
     report_path.write_text(json.dumps(report, indent=2, allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8")
     draw(state.timeline, outcome.record, plot_path)
-    result_path = write_result("demo", command="make demo", figures=report, bars=bars, folder=results)
-    files = {"Plot": plot_path, "Report": report_path, "Bars (make bars)": result_path, "Logs": options.output}
-    print_summary(console, report, bars, files)
+    result = write_result("demo", command="make demo", figures=report, folder=results)
+    files = {
+        "Plot": plot_path,
+        "Report": report_path,
+        "Figures and bars": path_of(result, results),
+        "Logs": options.output,
+    }
+    print_summary(console, report, list(result.bars), files)
     return report
 
 

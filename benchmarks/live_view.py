@@ -176,7 +176,7 @@ def _row(state: DemoState, track: JobTrack) -> tuple[RenderableType, ...]:
 
 def _way(track: JobTrack) -> RenderableType:
     if track.state.is_final or not track.points:
-        return Text(track.state.value, style="red" if track.state is JobState.FAILED else "dim")
+        return Text(track.state.value, style="red" if track.state in {JobState.FAILED, JobState.MISSED} else "dim")
     tier = track.next_tier
     if tier is None:
         return Text("all tiers reached", style="green")

@@ -1,6 +1,6 @@
 """The experiments of FlowCon, TRADL and SpeCon for the simulator: their schedules, with made-up programs like theirs.
 
-Arrivals, numbers of jobs and of nodes are the papers' (papers §1.6, §2.3, §3.1). The papers do not say what their
+Arrivals, numbers of jobs and of nodes are the papers'. The papers do not say what their
 programs need, so these are made up: seven that train alone on a node of eight cores for half a minute to three minutes,
 each with a curve that soon flattens, which is what all three papers live on.
 """

@@ -17,11 +17,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from benchmarks.plot import COLOURS, FAINT, STYLE
-from benchmarks.results import RESULTS
+from benchmarks.results import KEPT
 from benchmarks.sections import table, write_section
 from benchmarks.simulated_workloads import FAIR_SLICES
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "results.md"
+README = DOCUMENT.parents[1] / "README.md"
 PLOTS = DOCUMENT.parent / "plots"
 
 Json = Mapping[str, Any]
@@ -38,6 +39,7 @@ POLICIES = {
     "specon": "`specon`",
     "utility": "**`utility`**",
     "utility, nothing known": "`utility`, nothing known",
+    "srpt": "`srpt`, earlier runs known",
     "srpt-oracle": "`srpt-oracle`, clairvoyant",
 }
 WHOSE_COST_IS_SHOWN = (FAIR_SLICES, "fifo", "tradl", "specon", "utility", "utility, nothing known")
@@ -50,6 +52,19 @@ MEANS = {"flowcon": "mean_finish", "tradl": "mean_tier_1", "specon": "mean_finis
 """The same for the mean over jobs, by paper."""
 
 OURS = ("utility, nothing known", "utility")
+KNOWING_RIVAL = "srpt, earlier runs known"
+HEADLINES = (
+    (
+        "flowcon",
+        "3 jobs, 40 s apart",
+        "best_finish",
+        "FlowCon: completion of the job that gains most, three jobs 40 s apart",
+    ),
+    ("tradl", "10 jobs in 200 s", "mean_tier_1", "TRADL: time to the first target, mean of ten jobs in 200 s"),
+    ("specon", "50 jobs in 500 s, 4 nodes", "makespan", "SpeCon: makespan of 50 jobs on four nodes"),
+)
+"""What README shows of each paper: policy, schedule, measure, words."""
+ENDPOINTS = "40 on 4, varied, burst"
 
 
 def policies_section(figures: Json) -> str:
@@ -79,10 +94,12 @@ def papers_section(figures: Json) -> str:
             POLICIES[FAIR_SLICES],
             f"`{policy}`, defaults",
             "its best setting",
+            "`fifo`",
+            "`srpt`, earlier runs known",
             "`utility`, nothing known",
             "**`utility`**",
         ]
-        shown = (FAIR_SLICES, f"{policy}, defaults", policy, *OURS)
+        shown = (FAIR_SLICES, f"{policy}, defaults", policy, "fifo", KNOWING_RIVAL, *OURS)
         rows = [
             [schedule, *(_gain(arms[arm], paper["measure"], policy) for arm in shown)]
             for schedule, arms in paper["schedules"].items()
@@ -102,6 +119,20 @@ def _gain(row: Json, measure: str, policy: str) -> str:
     low, high = row[measure]["interval"]
     mean = row[MEANS[policy]]["mean"]
     return f"{100 * row[measure]['mean']:.1f} % ({100 * low:.1f} … {100 * high:.1f}); {100 * mean:.1f} %"
+
+
+def readme_section(papers: Json, endpoints: Json) -> str:
+    """One experiment of each paper by its own measure; from ``simulated-papers`` and ``simulated-endpoints``."""
+    rows = []
+    for policy, schedule, measure, words in HEADLINES:
+        arms = papers[policy]["schedules"][schedule]
+        shown = (policy, "fifo", KNOWING_RIVAL, *OURS)
+        rows.append([words, *(f"{100 * arms[arm][measure]['mean']:.1f} %" for arm in shown)])
+    counts = endpoints["cases"][ENDPOINTS]
+    fair, theirs, ours = (f"{counts[policy]['satisfied']['mean']:.1f}" for policy in ("fair", "dqoes", "utility"))
+    rows.append([f"DQoES: endpoints at their delay objectives, of 40 (equal shares: {fair})", theirs, "", "", ours, ""])
+    header = ["measure", "theirs", "`fifo`", "`srpt`, four earlier runs known", "`utility`, nothing known"]
+    return table([*header, "`utility`, four earlier runs known"], rows)
 
 
 def tuning_section(figures: Json) -> str:
@@ -168,7 +199,7 @@ def _draw_paper(panel: Axes, policy: str, paper: Json) -> None:
 
 
 def draw_classes(figures: Json, path: Path) -> None:
-    """Services that are faster than, at and slower than their objectives, over time (papers §4.3)."""
+    """Services that are faster than, at and slower than their objectives, over time."""
     shown = {policy: figures["over_time"][policy] for policy in ("fair", "dqoes", "utility")}
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(11, 6.5), layout="constrained")
@@ -199,11 +230,12 @@ def _draw_counts(panel: Axes, counts: Sequence[Sequence[float]]) -> None:
 def main() -> None:
     """Read the results, write the tables, draw the plots."""
     policies, papers, tuning, endpoints, served = (
-        json.loads((RESULTS / f"simulated-{name}.json").read_text(encoding="utf-8"))["figures"]
+        json.loads((KEPT / f"simulated-{name}.json").read_text(encoding="utf-8"))["figures"]
         for name in ("policies", "papers", "tuning", "endpoints", "served")
     )
     write_section(DOCUMENT, "simulated-policies", policies_section(policies))
     write_section(DOCUMENT, "simulated-papers", papers_section(papers))
+    write_section(README, "papers", readme_section(papers, endpoints))
     write_section(DOCUMENT, "simulated-tuning", tuning_section(tuning))
     write_section(DOCUMENT, "simulated-endpoints", endpoints_section(endpoints))
     write_section(DOCUMENT, "simulated-served", served_section(served))

@@ -1,6 +1,6 @@
 """The live trial, simulated from its published figures alone: ``python -m benchmarks.simulated_trial``.
 
-Seven programs trained on two cores under several policies, live (live §1, §2). Here the same programs are made up from
+Seven programs trained on two cores under several policies, live. Here the same programs are made up from
 the CPU seconds that each needed to its two tiers alone, its start-up and the co-location penalty, all measured apart
 from the runs, and the mean times to tier 1 of each schedule and policy are compared. Nothing is fitted.
 """
@@ -8,9 +8,11 @@ from the runs, and the mean times to tier 1 of each schedule and policy are comp
 from __future__ import annotations
 
 import statistics
+import sys
 from dataclasses import replace
 
-from benchmarks.results import Bar, write_result
+from benchmarks.bars import keep_result
+from benchmarks.results import Bar, Json
 from tiercel.broker.simulation import Result, simulate
 from tiercel.broker.simulation.arrivals import AllAtOnce, Arrivals, Fixed, Uniform
 from tiercel.broker.simulation.presets import measured_kinds, training
@@ -26,7 +28,7 @@ LIVE_TIER_1_SECONDS = {
     "fifo": (13.9, 6.2, 6.5),
     "srpt-oracle": (10.8, 5.9, 6.5),
 }
-"""Means over jobs and blocks of live §2, by schedule; policies there are prototypes of those here."""
+"""Means over jobs and blocks, by schedule, of the trial; its policies were prototypes of those here."""
 
 
 def simulated(policy: str, arrivals: Arrivals) -> list[Result]:
@@ -39,7 +41,7 @@ def simulated(policy: str, arrivals: Arrivals) -> list[Result]:
 
 
 def main() -> None:
-    """Simulate, compare, and keep ``benchmarks/results/simulated-trial.json``."""
+    """Simulate, compare, and write ``simulated-trial.json``."""
     rows = []
     for policy, live in LIVE_TIER_1_SECONDS.items():
         for (schedule, arrivals), live_seconds in zip(SCHEDULES.items(), live, strict=True):
@@ -60,10 +62,15 @@ def main() -> None:
     sizes = sorted(abs(float(str(row["error"]))) for row in rows)
     median = statistics.median(sizes)
     print(f"median error {median:.1%}, largest {sizes[-1]:.1%}")
-    bars = [Bar("median error of mean times to tier 1, simulated against live", round(median, 4), "<= 0.10")]
     figures = {"means": rows, "median_error": round(median, 4), "largest_error": sizes[-1]}
-    path = write_result("simulated-trial", command="python -m benchmarks.simulated_trial", figures=figures, bars=bars)
-    print(f"Kept in benchmarks/results/{path.name}")
+    command = "python -m benchmarks.simulated_trial"
+    keep_result("simulated-trial", command=command, figures=figures, keep="--keep" in sys.argv[1:])
+
+
+def bars_of(figures: Json) -> list[Bar]:
+    """How far the simulator may be from what ran."""
+    median = statistics.median(abs(row["error"]) for row in figures["means"])
+    return [Bar("median error of mean times to tier 1, simulated against live", round(median, 4), "<= 0.10")]
 
 
 if __name__ == "__main__":

@@ -18,9 +18,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.results import RESULTS, Bar, write_result
+from benchmarks.bars import keep_result
+from benchmarks.results import KEEP_HELP, KEPT, Bar
 from benchmarks.simulated_policies import summarise
-from benchmarks.simulated_workloads import Kind, kinds
+from benchmarks.simulated_workloads import Kind, kinds, with_time_slices
 from tiercel.broker.simulation import simulate
 
 NAME = "simulated-tuning"
@@ -113,7 +114,8 @@ def measure(trial: Trial) -> float:
     """Mean seconds to tier 1."""
     history = trial.policy in NEEDS_HISTORY
     scenario = trial.kind.scenario(trial.seed, history=history)
-    return simulate(scenario, trial.policy, trial.seed, dict(trial.options)).mean_time_to_tier(1)
+    sliced = scenario if trial.policy == "fair" else with_time_slices(scenario)
+    return simulate(sliced, trial.policy, trial.seed, dict(trial.options)).mean_time_to_tier(1)
 
 
 def draw_settings(policy: str, tries: int) -> list[Options]:
@@ -181,30 +183,30 @@ def tune(pool: multiprocessing.pool.Pool, policy: str, tries: int) -> Json:
 
 
 def main() -> None:
-    """Tune all policies alike and keep ``benchmarks/results/simulated-tuning.json``."""
+    """Tune all policies alike and write ``simulated-tuning.json``."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tries", type=int, default=TRIES, help="settings drawn for each policy")
     only = "only this one, beside what is kept of the others; repeatable"
     parser.add_argument("--policy", action="append", choices=sorted(RANGES), help=only)
     parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
+    parser.add_argument("--keep", action="store_true", help=KEEP_HELP)
     arguments = parser.parse_args()
     found = {} if arguments.policy is None else _kept()
     with multiprocessing.Pool(arguments.processes) as pool:
         for policy in arguments.policy or RANGES:
             found[policy] = tune(pool, policy, arguments.tries)
-            complete = found.keys() == RANGES.keys()
-            path = write_result(NAME, command=COMMAND, figures=found, bars=_bars(found) if complete else [])
-    print(path)
+    if found.keys() == RANGES.keys():
+        keep_result(NAME, command=COMMAND, figures=found, keep=arguments.keep)
 
 
 def _kept() -> dict[str, Json]:
     """What earlier runs found, for one that tunes some of the policies again."""
-    path = RESULTS / f"{NAME}.json"
+    path = KEPT / f"{NAME}.json"
     figures: dict[str, Json] = json.loads(path.read_text(encoding="utf-8"))["figures"] if path.exists() else {}
     return {policy: figures[policy] for policy in RANGES if policy in figures}
 
 
-def _bars(found: Mapping[str, Json]) -> list[Bar]:
+def bars_of(found: Mapping[str, Json]) -> list[Bar]:
     """``utility``, tuned like everybody else, against the best of the others."""
     bars = []
     for kind in found["utility"]["tuned"]:

@@ -79,7 +79,7 @@ class Kind:
 
 
 def with_time_slices(scenario: Scenario) -> Scenario:
-    """The same where processes ask for time slices of 100 ms, so that sharing cores costs less (live §5.3)."""
+    """The same where processes ask for time slices of 100 ms, so that sharing cores costs less."""
     colocation = min(scenario.machines.colocation, SLICED, key=attrgetter("penalty"))
     return replace(scenario, machines=replace(scenario.machines, colocation=colocation))
 

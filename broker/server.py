@@ -23,6 +23,7 @@ from tiercel.broker.progress.embedded import EmbeddedMqttBroker
 from tiercel.broker.progress.publisher import MqttPublisher
 from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.scheduling.registry import create_policy
+from tiercel.broker.state_folder import prepare_state_dir
 from tiercel.broker.state_lock import state_lock
 from tiercel.broker.store.checkpoints import CheckpointStore
 from tiercel.broker.store.logs import RunLogs
@@ -31,7 +32,6 @@ from tiercel.broker.tenancy import open_tenancy
 from tiercel.v1 import nodes_pb2_grpc
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from types import TracebackType
 
     from tiercel.broker.domain.nodes import Node
@@ -101,7 +101,7 @@ class Broker:
         settings = self._settings
         _require_loopback(settings.host)
         policy = create_policy(settings.policy, settings.policy_options)
-        _make_state_dir(settings.state_dir)
+        prepare_state_dir(settings.state_dir)
         stack.enter_context(state_lock(settings.state_dir))
         tenancy = open_tenancy(settings.state_dir, settings.tenants)
         tenants = listeners.make_server(listeners.TENANTS, TenantsGate(tenancy))
@@ -160,16 +160,6 @@ class Broker:
             news = await stack.enter_async_context(embedded)
         self.mqtt_address = news.address
         return news
-
-
-def _make_state_dir(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise InvalidSpecError(
-            f"state_dir: {path} cannot be made ({error.strerror}); choose a folder that you may write to",
-            field="state_dir",
-        ) from error
 
 
 def _require_loopback(host: str) -> None:

@@ -8,6 +8,7 @@ import os
 from typing import TYPE_CHECKING
 
 from tiercel.broker.domain.errors import UnavailableError
+from tiercel.broker.state_folder import refuse_state_dir
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,10 +23,15 @@ def state_lock(state_dir: Path) -> Iterator[None]:
         state_dir: The broker's state directory; exists.
 
     Raises:
+        InvalidSpecError: The directory cannot be written to.
         UnavailableError: Another broker holds it.
     """
     # Never deleted: another process may be waiting on this very file.
-    with (state_dir / "broker.lock").open("a+", encoding="ascii") as file:
+    try:
+        file = (state_dir / "broker.lock").open("a+", encoding="ascii")
+    except OSError as error:
+        raise refuse_state_dir(state_dir, error.strerror or str(error)) from error
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -137,7 +137,14 @@ def _read_secret(path: Path) -> str:
 
 def _write_secret(path: Path, text: str) -> None:
     temporary = path.with_suffix(path.suffix + ".new")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-    temporary.replace(path)
+    try:
+        # One that an earlier start left behind might be open to others: the mode counts only where a file is made.
+        temporary.unlink(missing_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(descriptor)
+        temporary.replace(path)
+    except OSError as error:
+        raise _refuse(f"{path} cannot be written ({error.strerror}); make room, or choose another folder") from error

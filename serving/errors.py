@@ -11,7 +11,7 @@
     ├── RequestTimeoutError             408   DEADLINE_EXCEEDED    the request did not arrive in time
     ├── ConflictError                   409   ALREADY_EXISTS       what is there must not be changed
     ├── LengthRequiredError             411   INVALID_ARGUMENT     an inference request without a body
-    ├── TooLargeError                   413   RESOURCE_EXHAUSTED   the request is over a size limit
+    ├── TooLargeError                   413   RESOURCE_EXHAUSTED   the request, or its answer, is over a size limit
     ├── UnsupportedEncodingError        415   UNIMPLEMENTED        a body packed in a way the server does not read
     ├── ExpectationFailedError          417   UNIMPLEMENTED        an Expect header other than 100-continue
     ├── ArtefactRefusedError            422   FAILED_PRECONDITION  a model on disk is not fit to be served
@@ -114,7 +114,7 @@ class LengthRequiredError(ServingError):
 
 
 class TooLargeError(ServingError):
-    """The request is over a size limit."""
+    """The request, its answer, or what the model needs in between, is over a size limit."""
 
     http_status = 413
     grpc_status = "RESOURCE_EXHAUSTED"

@@ -84,6 +84,7 @@ class Server:
                 settings.verify_timeout,
                 settings.verifier_memory_bytes,
                 settings.max_reference_bytes,
+                settings.run_bytes,
             )
         )
         workers = Workers(settings.workers)
@@ -105,7 +106,12 @@ class Server:
         settings = self._settings
         registry = Registry()
         options = BuildOptions(
-            settings.model_threads, settings.inline_budget, settings.max_model_bytes, settings.max_batch_rows
+            settings.model_threads,
+            settings.inline_budget,
+            settings.max_model_bytes,
+            settings.max_batch_rows,
+            run_bytes=settings.run_bytes,
+            answer_bytes=settings.max_answer_bytes,
         )
         loader = Loader(verifier, options, _placement(settings))
         endpoints = Endpoints(settings.repository, registry, workers, settings.max_pending, settings.request_timeout)

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tiercel.serving.execution.providers import ConvolutionSearch, read_order
+from tiercel.serving.process import memory
 
 MEBIBYTE = 1024**2
 
@@ -32,6 +33,9 @@ class Settings(BaseSettings):
         max_pending: Requests that may wait or run; more are refused.
         max_pending_bytes: Input bytes that may wait or run; more are refused.
         max_body_bytes: Largest request.
+        max_answer_bytes: Largest outputs of one request.
+        max_run_bytes: Memory that all runs of one model together may take, beside its weights; 0 for a quarter of what
+            the server may use, 2 GiB at most.
         max_json_bytes: Largest JSON in a request; parsing it blocks the event loop, so larger tensors go as binary.
         max_buffered_bytes: Request bodies that all HTTP connections together may hold.
         max_header_bytes: Largest line and headers of an HTTP request.
@@ -80,6 +84,8 @@ class Settings(BaseSettings):
     max_pending: int = Field(default=256, ge=1)
     max_pending_bytes: int = Field(default=256 * MEBIBYTE, ge=1)
     max_body_bytes: int = Field(default=64 * MEBIBYTE, ge=1)
+    max_answer_bytes: int = Field(default=64 * MEBIBYTE, ge=1)
+    max_run_bytes: int = Field(default=0, ge=0)
     max_json_bytes: int = Field(default=16 * MEBIBYTE, ge=1)
     max_buffered_bytes: int = Field(default=256 * MEBIBYTE, ge=1)
     max_header_bytes: int = Field(default=16 * 1024, ge=256)
@@ -117,6 +123,11 @@ class Settings(BaseSettings):
     def workers(self) -> int:
         """Threads that run models."""
         return self.inference_threads or len(os.sched_getaffinity(0))
+
+    @property
+    def run_bytes(self) -> int:
+        """Memory that all runs of one model together may take."""
+        return self.max_run_bytes or min(2048 * MEBIBYTE, memory.available_bytes() // 4)
 
     @property
     def is_loopback(self) -> bool:

@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator
 import pytest
 from hypothesis import settings
 
+import tiercel  # noqa: F401 - before any test imports ONNX Runtime: it has that report nothing
+
 # No test depends on speed: the machine may be busy with anything.
 settings.register_profile("tiercel", deadline=None)
 settings.load_profile("tiercel")

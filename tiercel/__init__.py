@@ -9,10 +9,15 @@ used, since training scripts and the inference server import this package too.
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import Any
 
 __version__ = "0.1.0"
+
+# ONNX Runtime's wheels report to their makers from the moment they are imported, unless this is there by then: they
+# start a thread, and keep a database in the user's cache. Whatever of ours imports it has imported this package before.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 _HOMES = {
     "tiercel.broker.client": (

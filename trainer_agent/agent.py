@@ -24,17 +24,19 @@ from tiercel.trainer_agent.job_retention import EndedJobs, Retention
 from tiercel.trainer_agent.ledger import Ledger
 from tiercel.trainer_agent.limits.contract import AcceleratorShare, CpuShare, Limits, Share
 from tiercel.trainer_agent.model_repository import ModelRepository
-from tiercel.trainer_agent.names import is_plain
+from tiercel.trainer_agent.names import is_place, is_plain
 from tiercel.trainer_agent.outbox import Reporter
 from tiercel.trainer_agent.run_order import RunOrder
 from tiercel.trainer_agent.run_table import RunPlaces, RunTable
 from tiercel.trainer_agent.runs import StopPatience
 from tiercel.trainer_agent.runtimes.contract import Runtime
+from tiercel.trainer_agent.served_models import ServedModels, WantedVersions
 from tiercel.trainer_agent.serving_client import ServingClient
 from tiercel.trainer_agent.serving_process import ServingPlaces
 from tiercel.trainer_agent.serving_reserve import ServingReserve
 from tiercel.trainer_agent.serving_supervisor import ServingPorts, ServingSupervisor
 from tiercel.trainer_agent.supervision import Supervisor
+from tiercel.trainer_agent.variants import Place
 from tiercel.v1 import common_pb2, nodes_pb2
 
 _log = logging.getLogger(__name__)
@@ -109,14 +111,16 @@ class Agent:
             parts.ports,
             client,
             protect=parts.limits.protect,
-            report=self._reporter.serving_changed,
+            changed=self._serving_changed,
             environment=parts.serving_reserve.environment(),
         )
+        repository = ModelRepository(serving_places.repository)
+        self._served = ServedModels(repository, client, tasks, self._serving_changed)
         self._deliveries = Deliveries(
             ledger=Ledger(parts.state_dir / "deliveries.json"),
-            repository=ModelRepository(serving_places.repository),
+            repository=repository,
             runs=self._runs,
-            loader=client,
+            served=self._served,
             report=self._reporter.delivery_changed,
             tasks=tasks,
             export_seconds=parts.export_seconds,
@@ -139,7 +143,7 @@ class Agent:
             token=self._parts.token,
             node=self,
             reporter=self._reporter,
-            logs=self._runs.logs,
+            facts=self._runs,
         )
         self._tasks.start("broker", connection.run())
         await leave.wait()
@@ -161,9 +165,9 @@ class Agent:
             runtimes=list(self._parts.runtimes),
             limits=self._parts.limits.name,
             images=self._images,
-            runs=self._runs.statuses(),
+            runs=[_without_log(status) for status in self._runs.statuses()],
             deliveries=self._deliveries.statuses(),
-            serving=self._serving.status(),
+            serving=self._serving_status(),
             accelerators=devices_to_wire(
                 self._parts.accelerators.devices, self._parts.accelerators.readings, self._parts.serving_reserve
             ),
@@ -179,9 +183,9 @@ class Agent:
             accelerators=readings_to_wire(self._parts.accelerators.readings),
         )
 
-    def kept_progress(self) -> Sequence[nodes_pb2.Progress]:
-        """Reports that the broker may have missed."""
-        return self._runs.kept_progress()
+    def ended(self) -> Sequence[nodes_pb2.RunStatus]:
+        """How the runs ended whose end the broker has not confirmed."""
+        return self._runs.ended()
 
     def take_in(self, wanted: nodes_pb2.WantedState) -> None:
         """Begin to make the node what is wanted; a node that is being left begins nothing."""
@@ -193,6 +197,7 @@ class Agent:
         wanted_runs = {key: reconciler.WantedRun(_share(run.share), run.stop, run.carry) for key, run in runs.items()}
         actions = reconciler.reconcile_runs(wanted_runs, self._runs.actual())
         actions += reconciler.reconcile_deliveries(deliveries, self._deliveries.under_way(), self._deliveries.ended())
+        self._deliveries.want(deliveries)
         for action in actions:
             if isinstance(action, reconciler.StartRun):
                 self._runs.start(self._order(runs[action.run_id]))
@@ -201,6 +206,7 @@ class Agent:
             else:
                 self._carry_out(action)
         self._wanted_runs = frozenset(runs)
+        self._served.want(_models(wanted), self._deliveries.arriving())
 
     def _want_endpoint_shares(self, wanted: nodes_pb2.WantedState) -> None:
         if wanted.endpoints_pending:  # a broker that began anew: what holds, holds
@@ -240,6 +246,17 @@ class Agent:
         carried = bool(wanted.carried_run_id)
         return RunOrder(wanted.run_id, wanted.job_id, wanted.spec, _share(wanted.share), open_tiers, carried)
 
+    def _serving_status(self) -> nodes_pb2.ServingStatus:
+        status = self._serving.status()
+        status.problems.extend(
+            nodes_pb2.ModelProblem(endpoint=place.endpoint, variant=place.variant, reason=reason)
+            for place, reason in self._served.problems.items()
+        )
+        return status
+
+    def _serving_changed(self) -> None:
+        self._reporter.serving_changed(self._serving_status())
+
     def _serving_address(self) -> str:
         return self._serving.address()
 
@@ -262,6 +279,22 @@ class Agent:
 
     async def _list_images(self) -> None:
         self._images = tuple([image for one in self._parts.runtimes.values() for image in await one.images()])
+
+
+def _models(wanted: nodes_pb2.WantedState) -> dict[Place, WantedVersions]:
+    """What is wanted of models; names that cannot be folders are left out, as no delivery has made them."""
+    return {
+        Place(each.endpoint, each.variant): WantedVersions(each.version, frozenset(each.kept_versions))
+        for each in wanted.models
+        if is_place(each.endpoint, each.variant)
+    }
+
+
+def _without_log(status: nodes_pb2.RunStatus) -> nodes_pb2.RunStatus:
+    """What a hello has room for, however many runs ended while the broker was away."""
+    if status.log_tail:
+        status.ClearField("log_tail")
+    return status
 
 
 def _share(share: common_pb2.Share) -> Share:

@@ -14,7 +14,7 @@ from grpc import aio
 
 from tiercel.trainer_agent.backoff import Backoff
 from tiercel.trainer_agent.errors import AgentError
-from tiercel.trainer_agent.outbox import Logs, Outbox, OutboxFullError, Reporter
+from tiercel.trainer_agent.outbox import Outbox, Reporter, RunFacts
 from tiercel.trainer_agent.supervision import run_until_first_ends
 from tiercel.v1 import nodes_pb2, nodes_pb2_grpc
 
@@ -46,8 +46,8 @@ class Node(Protocol):
     def heartbeat(self) -> nodes_pb2.Heartbeat:
         """What it has to know from time to time."""
 
-    def kept_progress(self) -> Sequence[nodes_pb2.Progress]:
-        """Reports that it may have missed."""
+    def ended(self) -> Sequence[nodes_pb2.RunStatus]:
+        """How the runs ended whose end the broker has not confirmed."""
 
     def take_in(self, wanted: nodes_pb2.WantedState) -> None:
         """Begin to make the node what is wanted."""
@@ -61,7 +61,7 @@ class BrokerConnection:
         token: The node's token; asked before every attempt.
         node: Whom it is about.
         reporter: Gets the outbox of each stream.
-        logs: The output of runs.
+        facts: What is kept of runs.
         backoff: Waits between attempts.
     """
 
@@ -72,14 +72,14 @@ class BrokerConnection:
         token: Callable[[], str],
         node: Node,
         reporter: Reporter,
-        logs: Logs,
+        facts: RunFacts,
         backoff: Backoff | None = None,
     ) -> None:
         self._address = address
         self._token = token
         self._node = node
         self._reporter = reporter
-        self._logs = logs
+        self._facts = facts
         self._backoff = backoff or Backoff(0.1, 3.0)
         self._last_complaint = ""
 
@@ -88,7 +88,7 @@ class BrokerConnection:
         while True:
             try:
                 await self._stream()
-            except (AgentError, aio.AioRpcError, asyncio.InvalidStateError, OutboxFullError, OSError) as error:
+            except (AgentError, aio.AioRpcError, asyncio.InvalidStateError, OSError) as error:
                 self._complain_once(error)
             await asyncio.sleep(self._backoff.next_seconds())
 
@@ -97,7 +97,7 @@ class BrokerConnection:
         metadata = (("authorization", f"Bearer {self._token()}"),)
         async with aio.insecure_channel(address, options=_OPTIONS) as channel:
             call = nodes_pb2_grpc.NodesServiceStub(channel).Connect(metadata=metadata)
-            outbox = Outbox(self._logs)
+            outbox = Outbox(self._facts, self._node.heartbeat)
             self._reporter.attach(outbox)
             try:
                 await self._talk(call, outbox, address)
@@ -111,28 +111,25 @@ class BrokerConnection:
         _log.info("connected to the broker at %s, lease epoch %d", address, welcome.lease_epoch)
         self._backoff.reset()
         self._last_complaint = ""
-        for progress in self._node.kept_progress():
-            outbox.put_nowait(nodes_pb2.ConnectRequest(progress=progress))
+        outbox.begin(welcome.reports, self._node.ended())
         await run_until_first_ends(
             send=_send(call, outbox, welcome.lease_epoch),
             receive=self._receive(call, outbox),
-            heartbeat=self._beat(outbox, welcome.heartbeat_seconds or _DEFAULT_HEARTBEAT_SECONDS),
-            output=outbox.ship_output(),
-            full=outbox.wait_full(),
+            heartbeat=_beat(outbox, welcome.heartbeat_seconds or _DEFAULT_HEARTBEAT_SECONDS),
+            output=outbox.gather_output(),
         )
 
     async def _receive(self, call: _Call, outbox: Outbox) -> None:
         while isinstance(response := await call.read(), nodes_pb2.ConnectResponse):
-            if response.WhichOneof("message") == "wanted":
-                self._node.take_in(response.wanted)
-                for run in response.wanted.runs:
-                    outbox.know_output(run.run_id, run.log_offset_bytes)
+            match response.WhichOneof("message"):
+                case "wanted":
+                    self._node.take_in(response.wanted)
+                    for run in response.wanted.runs:
+                        outbox.know_output(run.run_id, run.log_offset_bytes)
+                    outbox.forget_others(run.run_id for run in response.wanted.runs)
+                case "taken":
+                    outbox.confirm(response.taken.reports)
         raise DialError(f"The broker ended the stream ({await _ending(call)}).")
-
-    async def _beat(self, outbox: Outbox, seconds: float) -> None:
-        while True:
-            outbox.put_nowait(nodes_pb2.ConnectRequest(heartbeat=self._node.heartbeat()))
-            await asyncio.sleep(seconds)
 
     def _complain_once(self, error: Exception) -> None:
         """Say what is wrong, once until something else is."""
@@ -150,6 +147,12 @@ async def _read_welcome(call: _Call) -> nodes_pb2.Welcome:
     if first.WhichOneof("message") != "welcome":
         raise DialError("The broker's first message is not a welcome; are broker and agent of the same version?")
     return first.welcome
+
+
+async def _beat(outbox: Outbox, seconds: float) -> None:
+    while True:
+        outbox.want_heartbeat()
+        await asyncio.sleep(seconds)
 
 
 async def _send(call: _Call, outbox: Outbox, lease_epoch: int) -> None:

@@ -1,18 +1,20 @@
-"""Deliveries: from the wish for a model to a version that answers, once each.
+"""Deliveries: from the wish for a model to a version that answers or is kept, once each.
 
-The ledger decides. Before the files are put in place an entry says what they are; after they answer, or cannot be made
-to, an entry says so. Whatever dies in between, the next attempt goes on from the entry.
+The ledger decides. Before the files are put in place an entry says what they are, and the broker, told of it, says
+whether they are to answer; after that they do, or are kept, or cannot, and an entry says so. Whatever dies in between,
+the next attempt goes on from the entry.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import logging
 import math
 import time
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from tiercel.trainer_agent.errors import DeliveryFailedError, FallsShortError
 from tiercel.trainer_agent.ledger import DELIVERED, FAILED, STAGED, Ledger, LedgerEntry
@@ -20,7 +22,8 @@ from tiercel.trainer_agent.model_repository import ModelRepository
 from tiercel.trainer_agent.names import check_delivery
 from tiercel.trainer_agent.run_table import RunTable
 from tiercel.trainer_agent.runs import Run
-from tiercel.trainer_agent.supervision import Supervisor
+from tiercel.trainer_agent.served_models import ServedModels
+from tiercel.trainer_agent.supervision import Signal, Supervisor
 from tiercel.trainer_agent.variants import Place
 from tiercel.v1 import common_pb2, nodes_pb2, trainer_pb2
 
@@ -29,17 +32,7 @@ _log = logging.getLogger(__name__)
 # A script hands over at its boundaries, which may be an epoch apart, and with the CPU that it gets while others run.
 # Whether it hangs is told by its silence (`report_timeout_seconds`), not by this.
 EXPORT_SECONDS: Final = 1800.0
-
-
-class Loader(Protocol):
-    """Makes the newest version of a model answer."""
-
-    async def load(self, model: str) -> None:
-        """Have it loaded; of an endpoint with variants: have read which they are.
-
-        Raises:
-            DeliveryFailedError: It was refused, or nobody answers.
-        """
+_OPEN: Final = nodes_pb2.DELIVERY_VERDICT_UNSPECIFIED
 
 
 class Deliveries:
@@ -49,7 +42,7 @@ class Deliveries:
         ledger: What became of them.
         repository: Where versions go.
         runs: Where models come from.
-        loader: Makes them answer.
+        served: Makes them answer.
         report: Whom to tell how a delivery is; may not block.
         tasks: Owner of the tasks that carry them out.
         export_seconds: How long a script may take to hand over its model.
@@ -61,7 +54,7 @@ class Deliveries:
         ledger: Ledger,
         repository: ModelRepository,
         runs: RunTable,
-        loader: Loader,
+        served: ServedModels,
         report: Callable[[nodes_pb2.DeliveryStatus], None],
         tasks: Supervisor,
         export_seconds: float = EXPORT_SECONDS,
@@ -69,12 +62,14 @@ class Deliveries:
         self._ledger = ledger
         self._repository = repository
         self._runs = runs
-        self._loader = loader
+        self._served = served
         self._report = report
         self._tasks = tasks
         self._export_seconds = export_seconds
         self._under_way: dict[str, asyncio.Task[None]] = {}
-        self._loading: dict[str, asyncio.Lock] = {}
+        self._wanted: Mapping[str, nodes_pb2.WantedDelivery] = {}
+        self._wanted_changed = Signal()
+        self._undecided: set[str] = set()
         repository.remove_staged_except({entry.delivery_id for entry in ledger.entries() if not entry.is_final})
 
     def under_way(self) -> list[str]:
@@ -97,6 +92,18 @@ class Deliveries:
             known.setdefault(delivery_id, _exporting(delivery_id))
         return list(known.values())
 
+    def want(self, wanted: Mapping[str, nodes_pb2.WantedDelivery]) -> None:
+        """What is wanted now, by id: a delivery under way may wait to hear whether its model is to answer."""
+        self._wanted = wanted
+        self._wanted_changed.fire()
+        for entry in self._ledger.entries():
+            if not entry.is_final and entry.delivery_id not in {*wanted, *self._under_way}:  # an earlier life's
+                self._drop(entry.delivery_id)
+
+    def arriving(self) -> set[Place]:
+        """Where versions are being put whose deliveries the broker does not know to have ended."""
+        return {_place(wanted) for wanted in self._wanted.values() if wanted.verdict != _OPEN}
+
     def start(self, wanted: nodes_pb2.WantedDelivery) -> None:
         """Begin a delivery; how it goes is reported."""
         task = self._tasks.start(f"delivery {wanted.delivery_id}", self._deliver(wanted))
@@ -109,13 +116,23 @@ class Deliveries:
             self._report(entry.status())
 
     def abandon(self, delivery_id: str) -> None:
-        """Stop to wait for a model; one whose files are here already goes on and is forgotten later."""
-        if self._ledger.entry(delivery_id) is None and delivery_id in self._under_way:
+        """Stop to wait for a model, or to hear of it; one that is being put in place goes on and is forgotten later."""
+        if delivery_id not in self._under_way:
+            return
+        if self._ledger.entry(delivery_id) is None:
             self._under_way.pop(delivery_id).cancel()
+        elif delivery_id in self._undecided:
+            self._undecided.discard(delivery_id)
+            self._under_way.pop(delivery_id).cancel()
+            self._drop(delivery_id)
 
     def forget(self, delivery_id: str) -> None:
         """Drop the outcome of a delivery that the broker knows."""
         self._ledger.forget(delivery_id)
+
+    def _drop(self, delivery_id: str) -> None:
+        self._ledger.forget(delivery_id)
+        self._repository.remove_staged(delivery_id)
 
     async def _deliver(self, wanted: nodes_pb2.WantedDelivery) -> None:
         try:
@@ -135,15 +152,22 @@ class Deliveries:
             self._report(_exporting(wanted.delivery_id))
             entry = await self._fetch(wanted)
         self._report(entry.status())
-        async with self._loading.setdefault(wanted.endpoint, asyncio.Lock()):
-            model = _place(wanted).model
-            await asyncio.to_thread(self._repository.publish, wanted.delivery_id, model, wanted.version)
-            if wanted.variant:  # first the endpoint, which then sees to it that the variant fits the others
-                await asyncio.to_thread(self._repository.list_variants, wanted.endpoint)
-                await self._loader.load(wanted.endpoint)
-            await self._loader.load(model)
+        answers = await self._wait_verdict(wanted)
+        place = _place(wanted)
+        await self._served.deliver(wanted.delivery_id, place, wanted.version, entry.sha256, answers=answers)
         await self._enter_outcome(entry.delivered(time.time_ns()))
-        _log.info("delivery %s answers as %s version %d", wanted.delivery_id, model, wanted.version)
+        what = "answers" if answers else "is kept"
+        _log.info("delivery %s %s as %s version %d", wanted.delivery_id, what, place.model, wanted.version)
+
+    async def _wait_verdict(self, wanted: nodes_pb2.WantedDelivery) -> bool:
+        """Whether the model is to answer, once the broker, which knows what it is by now, has said so."""
+        self._undecided.add(wanted.delivery_id)
+        try:
+            while (verdict := self._wanted.get(wanted.delivery_id, wanted).verdict) == _OPEN:
+                await self._wanted_changed.wait()
+        finally:
+            self._undecided.discard(wanted.delivery_id)
+        return verdict == nodes_pb2.DELIVERY_VERDICT_LIVE
 
     async def _fetch(self, wanted: nodes_pb2.WantedDelivery) -> LedgerEntry:
         """Get the files of the model into the agent's hands."""
@@ -156,7 +180,10 @@ class Deliveries:
                 "chosen by theirs."
             )
         await asyncio.to_thread(self._repository.stage, run.folder.path, wanted.delivery_id, done.sha256, accuracy)
-        entry = LedgerEntry(wanted.delivery_id, STAGED, done.value, done.sha256, exported_ns)
+        signature = await asyncio.to_thread(self._repository.signature_of_staged, wanted.delivery_id)
+        entry = LedgerEntry(
+            wanted.delivery_id, STAGED, done.value, done.sha256, exported_ns, signature=_as_text(signature)
+        )
         await asyncio.to_thread(self._ledger.enter, entry)
         with contextlib.suppress(OSError):  # of no use any more; the next attempt of the job does not mind them
             await asyncio.to_thread(run.folder.remove_export, wanted.delivery_id)
@@ -212,7 +239,7 @@ class Deliveries:
 
     def _best(self, run: Run, wanted: nodes_pb2.WantedDelivery) -> float:
         """The best that a run has reported, negated where less is better; -inf before it has reported a number."""
-        metrics = (progress.metrics for progress in self._runs.progress_of(run.run_id))
+        metrics = (progress.metrics for progress in self._runs.reports(run.run_id) or ())
         values = (_sign(wanted) * reported[wanted.metric] for reported in metrics if wanted.metric in reported)
         return max((value for value in values if not math.isnan(value)), default=-math.inf)
 
@@ -220,15 +247,8 @@ class Deliveries:
         _log.warning("delivery %s failed: %s", wanted.delivery_id, reason)
         entry = self._ledger.entry(wanted.delivery_id)
         if entry is not None:  # the names were found good, so that they may be used in a path
-            await asyncio.to_thread(self._withdraw, wanted)
+            await self._served.withdraw(wanted.delivery_id, _place(wanted), wanted.version)
         await self._enter_outcome(LedgerEntry(wanted.delivery_id, FAILED, reason=reason))
-
-    def _withdraw(self, wanted: nodes_pb2.WantedDelivery) -> None:
-        self._repository.withdraw(wanted.delivery_id, _place(wanted).model, wanted.version)
-        if wanted.variant:
-            # Somebody else's file, or no room for ours; the server leaves out what is gone.
-            with contextlib.suppress(DeliveryFailedError, OSError):
-                self._repository.list_variants(wanted.endpoint)
 
     async def _enter_outcome(self, entry: LedgerEntry) -> None:
         """Remember how a delivery ended, and say so.
@@ -244,6 +264,10 @@ class Deliveries:
 
 def _exporting(delivery_id: str) -> nodes_pb2.DeliveryStatus:
     return nodes_pb2.DeliveryStatus(delivery_id=delivery_id, stage=nodes_pb2.DELIVERY_STAGE_EXPORTING)
+
+
+def _as_text(signature: nodes_pb2.ModelSignature | None) -> str:
+    return "" if signature is None else base64.b64encode(signature.SerializeToString()).decode("ascii")
 
 
 def _place(wanted: nodes_pb2.WantedDelivery) -> Place:

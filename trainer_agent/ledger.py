@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import threading
@@ -40,6 +41,7 @@ class LedgerEntry:
         exported_ns: When the trainer handed it over, nanoseconds since the Unix epoch; 0 while it has not.
         delivered_ns: When it began to answer; 0 while it does not.
         reason: Plain words when it failed.
+        signature: What the model takes and gives (``ModelSignature``), base64; empty where its file does not say.
     """
 
     delivery_id: str
@@ -49,6 +51,7 @@ class LedgerEntry:
     exported_ns: int = 0
     delivered_ns: int = 0
     reason: str = ""
+    signature: str = ""
 
     @property
     def is_final(self) -> bool:
@@ -69,6 +72,7 @@ class LedgerEntry:
             exported_at=_timestamp(self.exported_ns),
             delivered_at=_timestamp(self.delivered_ns),
             reason=self.reason,
+            signature=_signature(self.signature) if self.signature else None,
         )
 
 
@@ -128,6 +132,10 @@ class Ledger:
     def _write(self) -> None:
         deliveries = {key: asdict(entry) for key, entry in self._entries.items()}
         write_atomically(self._path, json.dumps({"deliveries": deliveries}, indent=1).encode())
+
+
+def _signature(text: str) -> nodes_pb2.ModelSignature:
+    return nodes_pb2.ModelSignature.FromString(base64.b64decode(text))
 
 
 def _timestamp(nanoseconds: int) -> Timestamp | None:

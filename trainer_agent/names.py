@@ -17,6 +17,11 @@ def is_plain(name: str) -> bool:
     return _PLAIN.fullmatch(name) is not None
 
 
+def is_place(endpoint: str, variant: str) -> bool:
+    """Whether these are names of an endpoint and of a variant of it, or of none: safe in a path."""
+    return _ENDPOINT.fullmatch(endpoint) is not None and (not variant or _VARIANT.fullmatch(variant) is not None)
+
+
 def check_run(run_id: str, job_id: str, script: str) -> None:
     """Check what a run's paths are made of.
 

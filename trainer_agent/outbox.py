@@ -3,73 +3,124 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
 
+from tiercel.trainer_agent.kept_reports import KeptReports
 from tiercel.trainer_agent.run_log import RunLog
 from tiercel.v1 import nodes_pb2
 
-_QUEUED_MESSAGES: Final = 4096
-_QUEUED_CHUNKS: Final = 16
+# Of each run, sent and not confirmed; see Taken in the contract.
+UNCONFIRMED_REPORTS: Final = 256
 _CHUNK_BYTES: Final = 64 * 1024
 _GATHER_SECONDS: Final = 0.05
 
-Logs = Callable[[], Iterable[tuple[str, RunLog]]]
+
+class RunFacts(Protocol):
+    """What is kept of runs, for whoever reports it. None of it may block for long."""
+
+    def log(self, run_id: str) -> RunLog | None:
+        """The output of a run; None for a run that nobody knows, or that has none."""
+
+    def reports(self, run_id: str) -> KeptReports | None:
+        """What the script of a run has reported; None for a run that nobody knows."""
 
 
-class OutboxFullError(Exception):
-    """The broker does not read; the stream has to be given up. All facts are sent again over the next one."""
+@dataclass(slots=True)
+class _Lane:
+    """How far one run was told over this stream.
+
+    Attributes:
+        sent: Sequence of its last report that was sent, or that the broker has.
+        unconfirmed: Sequences of those that were sent and that the broker has not confirmed.
+        output: Bytes of its output that were sent, or None while the broker did not ask for it.
+        end: Its end, still to be told.
+    """
+
+    sent: int = 0
+    unconfirmed: deque[int] = field(default_factory=deque)
+    output: int | None = None
+    end: nodes_pb2.RunStatus | None = None
 
 
 class Outbox:
-    """The queue of one stream, with the output of runs as its background traffic.
+    """What is still to be said over one stream, the most pressing first.
+
+    A heartbeat goes before everything, then news of runs, deliveries and serving, of each the latest only. Then, run by
+    run in turn, the reports that the broker lacks and, after all of them and all output, the end of a run. The output
+    of runs goes when there is nothing else. Nothing in here grows with what a script does.
 
     Args:
-        logs: The output of each run.
+        facts: What is kept of runs.
+        heartbeat: Makes a heartbeat at the moment in which it is sent.
     """
 
-    def __init__(self, logs: Logs) -> None:
-        self._queue: asyncio.Queue[nodes_pb2.ConnectRequest] = asyncio.Queue(_QUEUED_MESSAGES)
-        self._logs = logs
-        self._room_for_output = asyncio.Semaphore(_QUEUED_CHUNKS)
-        self._full = asyncio.Event()
-        self._sent_bytes: dict[str, int] = {}
-        self._exits: dict[str, nodes_pb2.RunStatus] = {}
+    def __init__(self, facts: RunFacts, heartbeat: Callable[[], nodes_pb2.Heartbeat]) -> None:
+        self._facts = facts
+        self._heartbeat = heartbeat
+        self._heartbeat_due = False
+        self._news: dict[tuple[str, str], nodes_pb2.ConnectRequest] = {}
+        self._lanes: dict[str, _Lane] = {}
+        # Runs in the order in which it is their turn; one that has nothing to tell now is not in here.
+        self._reporting: dict[str, None] = {}
+        self._writing: dict[str, None] = {}
+        self._changed = asyncio.Event()
         self._output_grew = asyncio.Event()
 
-    def put_nowait(self, message: nodes_pb2.ConnectRequest) -> None:
-        """Queue a message; if there is no room the stream ends."""
-        try:
-            self._queue.put_nowait(message)
-        except asyncio.QueueFull:
-            self._full.set()
+    def begin(self, reports: Mapping[str, int], ended: Iterable[nodes_pb2.RunStatus]) -> None:
+        """The broker said what it has.
 
-    async def get(self) -> nodes_pb2.ConnectRequest:
-        """The next message."""
-        message = await self._queue.get()
-        if message.WhichOneof("message") == "log":
-            self._room_for_output.release()
-        return message
-
-    async def wait_empty(self) -> None:
-        """Wait until everything was taken out."""
-        while self._exits or not self._queue.empty():
-            self._output_grew.set()
-            await asyncio.sleep(_GATHER_SECONDS)
-
-    async def wait_full(self) -> None:
-        """Wait until a message found no room.
-
-        Raises:
-            OutboxFullError: Then.
+        Args:
+            reports: Of each run that it knows: the sequence of the last report that it has.
+            ended: How runs ended; told of those that it knows.
         """
-        await self._full.wait()
-        raise OutboxFullError("The broker does not take what this node reports.")
+        for run_id, sequence in reports.items():
+            lane = self._lane(run_id)
+            lane.sent = max(lane.sent, sequence)
+            self._reporting[run_id] = None
+        for status in ended:
+            if status.run_id in reports:
+                self.put_end(status)
+        self._changed.set()
 
-    def put_exit(self, status: nodes_pb2.RunStatus) -> None:
-        """Queue the end of a run, after what is left of its output."""
-        self._exits[status.run_id] = status
-        self._output_grew.set()
+    def confirm(self, reports: Mapping[str, int]) -> None:
+        """The broker has all reports of runs up to these sequences."""
+        for run_id, sequence in reports.items():
+            lane = self._lanes.get(run_id)
+            if lane is None:
+                continue
+            while lane.unconfirmed and lane.unconfirmed[0] <= sequence:
+                lane.unconfirmed.popleft()
+            self._reporting[run_id] = None
+        self._changed.set()
+
+    def want_heartbeat(self) -> None:
+        """Send a heartbeat next, unless one waits to be sent already."""
+        self._heartbeat_due = True
+        self._changed.set()
+
+    def put_news(self, subject: tuple[str, str], message: nodes_pb2.ConnectRequest) -> None:
+        """Say this soon, in place of what was not said yet of the same subject: its kind and its id."""
+        self._news.pop(subject, None)
+        self._news[subject] = message
+        self._changed.set()
+
+    def put_end(self, status: nodes_pb2.RunStatus) -> None:
+        """Say how a run ended, after its reports and what is left of its output."""
+        self._lane(status.run_id).end = status
+        self._wake(status.run_id)
+
+    def open_run(self, run_id: str) -> None:
+        """Tell what a run reports from now on."""
+        self._lane(run_id)
+
+    def note_report(self, run_id: str) -> None:
+        """A run has reported."""
+        if run_id in self._lanes:
+            self._reporting[run_id] = None
+            self._changed.set()
 
     def know_output(self, run_id: str, sent_bytes: int) -> None:
         """Begin to send a run's output; said again it changes nothing.
@@ -78,33 +129,109 @@ class Outbox:
             run_id: The run.
             sent_bytes: How much of it the broker has.
         """
-        if run_id not in self._sent_bytes:
-            self._sent_bytes[run_id] = sent_bytes
-            self._output_grew.set()
+        lane = self._lane(run_id)
+        if lane.output is None:
+            lane.output = sent_bytes
+            self._wake(run_id)
+
+    def forget_others(self, run_ids: Iterable[str]) -> None:
+        """The broker wants these runs: nothing that is left to tell of others matters."""
+        for run_id in self._lanes.keys() - set(run_ids):
+            if self._facts.reports(run_id) is None:
+                del self._lanes[run_id]
 
     def note_output(self) -> None:
         """Some run wrote output."""
         self._output_grew.set()
 
-    async def ship_output(self) -> None:
-        """Send the output of runs as it grows, for ever, and never in the way of anything else."""
+    async def gather_output(self) -> None:
+        """Have the output of runs sent as it grows, a good piece at a time, for ever."""
         while True:
             await self._output_grew.wait()
             self._output_grew.clear()
-            for run_id, log in self._logs():
-                await self._ship(run_id, log)
-            for run_id in list(self._exits):
-                self.put_nowait(nodes_pb2.ConnectRequest(run=self._exits.pop(run_id)))
+            for run_id, lane in self._lanes.items():
+                if lane.output is not None:
+                    self._writing[run_id] = None
+            self._changed.set()
             await asyncio.sleep(_GATHER_SECONDS)
 
-    async def _ship(self, run_id: str, log: RunLog) -> None:
-        if run_id not in self._sent_bytes:
-            return
-        while data := log.read(self._sent_bytes[run_id], _CHUNK_BYTES):
-            await self._room_for_output.acquire()
-            chunk = nodes_pb2.LogChunk(run_id=run_id, offset_bytes=self._sent_bytes[run_id], data=data)
-            self.put_nowait(nodes_pb2.ConnectRequest(log=chunk))
-            self._sent_bytes[run_id] += len(data)
+    async def get(self) -> nodes_pb2.ConnectRequest:
+        """The next message."""
+        while (message := self._next()) is None:
+            self._changed.clear()
+            await self._changed.wait()
+        return message
+
+    async def wait_empty(self) -> None:
+        """Wait until everything was taken out, reports that wait for the broker's word aside."""
+        while (  # noqa: ASYNC110 - asked once, when the agent leaves
+            self._heartbeat_due
+            or self._news
+            or self._reporting
+            or self._writing
+            or any(lane.end is not None for lane in self._lanes.values())
+        ):
+            await asyncio.sleep(_GATHER_SECONDS)
+
+    def _lane(self, run_id: str) -> _Lane:
+        return self._lanes.setdefault(run_id, _Lane())
+
+    def _wake(self, run_id: str) -> None:
+        self._reporting[run_id] = None
+        self._writing[run_id] = None
+        self._changed.set()
+
+    def _next(self) -> nodes_pb2.ConnectRequest | None:
+        if self._heartbeat_due:
+            self._heartbeat_due = False
+            return nodes_pb2.ConnectRequest(heartbeat=self._heartbeat())
+        if self._news:
+            return self._news.pop(next(iter(self._news)))
+        return self._in_turn(self._reporting, self._next_report) or self._in_turn(self._writing, self._next_output)
+
+    def _in_turn(
+        self, turns: dict[str, None], take: Callable[[str, _Lane], nodes_pb2.ConnectRequest | None]
+    ) -> nodes_pb2.ConnectRequest | None:
+        """The message of whoever has one and waited longest; who has none leaves the line."""
+        while turns:
+            run_id = next(iter(turns))
+            del turns[run_id]
+            lane = self._lanes.get(run_id)
+            message = take(run_id, lane) if lane is not None else None
+            if message is not None:
+                turns[run_id] = None
+                return message
+        return None
+
+    def _next_report(self, run_id: str, lane: _Lane) -> nodes_pb2.ConnectRequest | None:
+        kept = self._facts.reports(run_id)
+        progress = kept.after(lane.sent) if kept is not None else None
+        if progress is None:
+            return self._next_end(run_id, lane)
+        if len(lane.unconfirmed) >= UNCONFIRMED_REPORTS:
+            return None
+        lane.sent = progress.sequence
+        lane.unconfirmed.append(progress.sequence)
+        return nodes_pb2.ConnectRequest(progress=progress)
+
+    def _next_end(self, run_id: str, lane: _Lane) -> nodes_pb2.ConnectRequest | None:
+        if lane.end is None or self._output_left(run_id, lane, 1):
+            return None
+        status, lane.end = lane.end, None
+        return nodes_pb2.ConnectRequest(run=status)
+
+    def _next_output(self, run_id: str, lane: _Lane) -> nodes_pb2.ConnectRequest | None:
+        data = self._output_left(run_id, lane, _CHUNK_BYTES)
+        if not data or lane.output is None:
+            # Its end may have waited for that.
+            return self._next_report(run_id, lane) if lane.end is not None else None
+        chunk = nodes_pb2.LogChunk(run_id=run_id, offset_bytes=lane.output, data=data)
+        lane.output += len(data)
+        return nodes_pb2.ConnectRequest(log=chunk)
+
+    def _output_left(self, run_id: str, lane: _Lane, limit: int) -> bytes:
+        log = self._facts.log(run_id)
+        return log.read(lane.output, limit) if log is not None and lane.output is not None else b""
 
 
 class Reporter:
@@ -131,13 +258,15 @@ class Reporter:
         if self._outbox is None:
             return
         if status.state == nodes_pb2.RUN_STATE_EXITED:
-            self._outbox.put_exit(status)
+            self._outbox.put_end(status)
         else:
-            self._outbox.put_nowait(nodes_pb2.ConnectRequest(run=status))
+            self._outbox.open_run(status.run_id)
+            self._outbox.put_news(("run", status.run_id), nodes_pb2.ConnectRequest(run=status))
 
-    def progress_made(self, progress: nodes_pb2.Progress) -> None:
-        """A run's script reported."""
-        self._send(nodes_pb2.ConnectRequest(progress=progress))
+    def progress_made(self, run_id: str) -> None:
+        """A run's script reported, and the report is kept."""
+        if self._outbox is not None:
+            self._outbox.note_report(run_id)
 
     def output_grew(self) -> None:
         """Some run wrote output."""
@@ -146,12 +275,12 @@ class Reporter:
 
     def delivery_changed(self, status: nodes_pb2.DeliveryStatus) -> None:
         """A delivery got further."""
-        self._send(nodes_pb2.ConnectRequest(delivery=status))
+        self._put_news("delivery", status.delivery_id, nodes_pb2.ConnectRequest(delivery=status))
 
     def serving_changed(self, status: nodes_pb2.ServingStatus) -> None:
         """The inference server came, went, or serves something else."""
-        self._send(nodes_pb2.ConnectRequest(serving=status))
+        self._put_news("serving", "", nodes_pb2.ConnectRequest(serving=status))
 
-    def _send(self, message: nodes_pb2.ConnectRequest) -> None:
+    def _put_news(self, kind: str, name: str, message: nodes_pb2.ConnectRequest) -> None:
         if self._outbox is not None:
-            self._outbox.put_nowait(message)
+            self._outbox.put_news((kind, name), message)

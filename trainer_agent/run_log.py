@@ -36,6 +36,11 @@ class RunLog:
         with contextlib.suppress(OSError):  # a run must not end because its output finds no room
             self.size += os.write(self._descriptor, data)
 
+    def append_line(self, line: str) -> None:
+        """Keep a line of the agent's own, on a line of its own."""
+        ends_open = self.size > 0 and self.read(self.size - 1, 1) != b"\n"
+        self.append(f"{chr(10) * ends_open}{line}\n".encode())
+
     def read(self, offset: int, limit: int) -> bytes:
         """At most ``limit`` bytes from ``offset`` on; none once the file was let go of."""
         if self._descriptor < 0:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tiercel.trainer_agent.job_folder import ScriptFile
 from tiercel.trainer_agent.limits.contract import Share
+from tiercel.trainer_agent.report_sieve import Goal
 from tiercel.trainer_agent.runtimes.contract import Program
 from tiercel.v1 import common_pb2, trainer_pb2
 
@@ -40,6 +41,11 @@ class RunOrder:
         if not self.spec.HasField("script"):
             return None
         return ScriptFile(self.spec.script.name, self.spec.script.content)
+
+    def goal(self) -> Goal:
+        """What its reports are about."""
+        targets = tuple(tier.target for tier in self.spec.tiers)
+        return Goal(self.spec.metric, self.spec.direction == common_pb2.DIRECTION_MIN, targets)
 
     def welcome(self) -> trainer_pb2.TrainerWelcome:
         """What the trainer is told."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
@@ -14,6 +13,7 @@ from tiercel.trainer_agent.checkpoint_carrier import CheckpointCarrier
 from tiercel.trainer_agent.devices.contract import Reading
 from tiercel.trainer_agent.errors import RunFailedError
 from tiercel.trainer_agent.job_retention import EndedJobs
+from tiercel.trainer_agent.kept_reports import KeptReports
 from tiercel.trainer_agent.limits.contract import Limits, Share
 from tiercel.trainer_agent.limits.device_paces import DevicePaces
 from tiercel.trainer_agent.reconciler import ActualRun, Phase
@@ -27,7 +27,6 @@ from tiercel.v1 import nodes_pb2
 
 _log = logging.getLogger(__name__)
 
-_KEPT_REPORTS: Final = 1000
 # How often runs that share an accelerator are paced anew; each says once a second what it used.
 _REPACE_SECONDS: Final = 0.9
 
@@ -38,8 +37,8 @@ class RunReporter(Protocol):
     def run_changed(self, status: nodes_pb2.RunStatus) -> None:
         """A run began to exist, or has ended."""
 
-    def progress_made(self, progress: nodes_pb2.Progress) -> None:
-        """A run's script reported."""
+    def progress_made(self, run_id: str) -> None:
+        """A run's script reported, and the report is kept."""
 
     def output_grew(self) -> None:
         """Some run wrote output."""
@@ -113,7 +112,7 @@ class RunTable:
         self._live: dict[str, Run] = {}
         self._ended: dict[str, RunRecord] = {}
         self._logs: dict[str, RunLog] = {}
-        self._progress: dict[str, deque[nodes_pb2.Progress]] = {}
+        self._reports: dict[str, KeptReports] = {}
         self._lost_jobs: set[str] = set()
         self._ended_jobs = ended_jobs
         # Runs whose jobs may go on elsewhere, and those that ended for good while this agent looked on.
@@ -159,8 +158,11 @@ class RunTable:
 
     def statuses(self) -> list[nodes_pb2.RunStatus]:
         """Everything about runs that a newly connected broker has to know."""
-        ended = [record.status() for record in self._ended.values()]
-        return ended + [run.status() for run in self._live.values()]
+        return self.ended() + [run.status() for run in self._live.values()]
+
+    def ended(self) -> list[nodes_pb2.RunStatus]:
+        """How the runs ended whose end the broker has not confirmed."""
+        return [record.status() for record in self._ended.values()]
 
     def usages(self) -> list[nodes_pb2.RunUsage]:
         """What the living runs have used, as last measured."""
@@ -171,13 +173,13 @@ class RunTable:
         for run in self._live.values():
             run.see_accelerators(readings)
 
-    def logs(self) -> Iterator[tuple[str, RunLog]]:
-        """The output of each run."""
-        return iter(list(self._logs.items()))
+    def log(self, run_id: str) -> RunLog | None:
+        """The output of a run; None for a run that nobody knows, or that has none."""
+        return self._logs.get(run_id)
 
-    def kept_progress(self) -> list[nodes_pb2.Progress]:
-        """Reports that the broker may have missed, the last 1,000 of each run."""
-        return [progress for kept in self._progress.values() for progress in kept]
+    def reports(self, run_id: str) -> KeptReports | None:
+        """What the script of a run has reported, within bounds; None for a run that nobody knows."""
+        return self._reports.get(run_id)
 
     def live(self, run_id: str) -> Run | None:
         """A run that has not ended, or None."""
@@ -190,10 +192,6 @@ class RunTable:
     def live_run_of_job(self, job_id: str) -> Run | None:
         """The run of a job that has not ended, the oldest of several, or None."""
         return next((run for run in self._live.values() if run.order.job_id == job_id), None)
-
-    def progress_of(self, run_id: str) -> list[nodes_pb2.Progress]:
-        """The last 1,000 reports of a run."""
-        return list(self._progress.get(run_id, ()))
 
     def start(self, order: RunOrder) -> None:
         """Begin to start a run; how that goes is reported."""
@@ -221,7 +219,7 @@ class RunTable:
             carrier=self._carrier,
         )
         self._live[order.run_id] = run
-        self._progress[order.run_id] = deque(maxlen=_KEPT_REPORTS)
+        self._reports[order.run_id] = KeptReports(order.goal())
         self._reporter.run_changed(run.status())
         self.changed.fire()
         self._tasks.start(f"run {order.run_id}", self._see_to(run))
@@ -252,7 +250,7 @@ class RunTable:
             self._ended_jobs.note_ended(record.job_id)
         self._over.discard(run_id)
         self._may_go_on.discard(run_id)
-        self._progress.pop(run_id, None)
+        self._reports.pop(run_id, None)
         self._records.remove(run_id)
         log = self._logs.pop(run_id, None)
         if log is not None:
@@ -308,8 +306,8 @@ class RunTable:
             self._lost_jobs.discard(record.job_id)
 
     def _keep_progress(self, progress: nodes_pb2.Progress) -> None:
-        self._progress[progress.run_id].append(progress)
-        self._reporter.progress_made(progress)
+        self._reports[progress.run_id].add(progress)
+        self._reporter.progress_made(progress.run_id)
         self.changed.fire()
 
     def _note_use(self, run: Run) -> None:

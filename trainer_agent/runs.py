@@ -106,7 +106,9 @@ class Run:
         self._patience = patience
         self._carrier = carrier
         self._token = secrets.token_urlsafe(32)
-        self.gateway = TrainerGateway(order.welcome(), self._token, self._take_in, self._take_use)
+        self.gateway = TrainerGateway(
+            order.welcome(), order.goal(), self._token, self._take_in, self._take_use, self._tell
+        )
         self._handle: RunHandle | None = None
         self._gone = False
         self._share_changed = asyncio.Event()
@@ -282,6 +284,7 @@ class Run:
     async def _see_through(self, handle: RunHandle) -> Exit:
         async with Supervisor() as tasks:
             output = tasks.start("output", self._keep_output(handle))
+            tasks.start("socket", self.gateway.serve())
             tasks.start("usage", self._watch_usage(handle))
             tasks.start("share", self._apply_shares(handle))
             tasks.start("stop", self._stop_when_asked(handle))
@@ -361,6 +364,11 @@ class Run:
         )
         progress.at.FromNanoseconds(time.time_ns())
         self._events.progressed(progress)
+
+    def _tell(self, words: str) -> None:
+        """Say something in the log of the run."""
+        self.log.append_line(f"[tiercel: {words}]")
+        self._events.wrote()
 
     def _take_use(self, use: trainer_pb2.AcceleratorUse) -> None:
         self.accelerators.tell(use.accelerator_seconds, use.memory_bytes)

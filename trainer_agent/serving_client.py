@@ -7,7 +7,7 @@ import json
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import aiohttp
 
@@ -22,6 +22,7 @@ _INDEX: Final = aiohttp.ClientTimeout(total=5.0)
 _RETRY_SECONDS: Final = 0.1
 _TRY_AGAIN: Final = frozenset({503, 504})
 _OK: Final = 200
+_NOT_FOUND: Final = 404
 
 
 class ServingUnreachableError(Exception):
@@ -67,10 +68,18 @@ class ServingClient:
         self._load_timeout = aiohttp.ClientTimeout(total=load_seconds)
         self._wait_seconds = wait_seconds
 
-    async def load(self, model: str) -> None:
-        """Have the newest version of a model verified, loaded, warmed and put in charge.
+    async def load(self, model: str, version: int | None = None) -> str:
+        """Have a version of a model verified, loaded, warmed and put in charge.
 
         Of an endpoint with variants: have read which they are.
+
+        Args:
+            model: Its name.
+            version: Its number, which also brings back one that was rolled back; None for the one that is chosen in
+                its folder, or the newest.
+
+        Returns:
+            SHA-256 of the ONNX file that answers now, hexadecimal; empty of an endpoint with variants.
 
         Raises:
             DeliveryFailedError: The server refused it, or did not come back in time.
@@ -78,7 +87,9 @@ class ServingClient:
         give_up_at = asyncio.get_running_loop().time() + self._wait_seconds
         while True:
             try:
-                return await self._load_once(model)
+                parameters = {} if version is None else {"version": str(version)}
+                answer = await self._post_once(f"{model}/load", {"parameters": parameters} if parameters else {})
+                return _sha256_in(answer)
             except ServingUnreachableError as error:
                 if asyncio.get_running_loop().time() > give_up_at:
                     raise DeliveryFailedError(
@@ -86,6 +97,17 @@ class ServingClient:
                         "in the agent's state directory."
                     ) from error
                 await asyncio.sleep(_RETRY_SECONDS)
+
+    async def unload(self, model: str) -> None:
+        """Have a model answer no more; one that is not loaded does not.
+
+        Raises:
+            DeliveryFailedError: The server refused, or does not answer.
+        """
+        try:
+            await self._post_once(f"{model}/unload", {}, also_fine=_NOT_FOUND)
+        except ServingUnreachableError as error:
+            raise DeliveryFailedError(f"The inference server does not answer: {error}.") from error
 
     async def is_ready(self, address: str) -> bool:
         """Whether the server at ``address`` says that it is ready."""
@@ -158,27 +180,35 @@ class ServingClient:
         token = self._token()
         return {"Authorization": f"Bearer {token}"} if token else {}
 
-    async def _load_once(self, model: str) -> None:
+    async def _post_once(self, path: str, content: dict[str, Any], *, also_fine: int = _OK) -> str:
+        """Ask something of the model repository; returns the answer's body."""
         address = self._address()
         if not address:
             raise ServingUnreachableError("it is not running")
-        url = f"http://{address}/v2/repository/models/{model}/load"
+        url = f"http://{address}/v2/repository/models/{path}"
         try:
             async with self._session.post(
-                url, json={}, headers=self._headers(), timeout=self._load_timeout
+                url, json=content, headers=self._headers(), timeout=self._load_timeout
             ) as response:
-                if response.status == _OK:
-                    return
-                sentence = _error_in(await response.text())
+                body = await response.text()
         except TimeoutError as error:
             raise DeliveryFailedError(
                 f"The inference server did not load the model within {self._load_timeout.total:g} s."
             ) from error
         except aiohttp.ClientError as error:
             raise ServingUnreachableError(str(error) or type(error).__name__) from error
+        if response.status in {_OK, also_fine}:
+            return body
         if response.status in _TRY_AGAIN:
-            raise ServingUnreachableError(sentence)
-        raise DeliveryFailedError(sentence)
+            raise ServingUnreachableError(_error_in(body))
+        raise DeliveryFailedError(_error_in(body))
+
+
+def _sha256_in(body: str) -> str:
+    try:
+        return str(json.loads(body)["sha256"])
+    except (ValueError, TypeError, KeyError):
+        return ""
 
 
 def _error_in(body: str) -> str:

@@ -54,7 +54,7 @@ class ServingSupervisor:
         ports: Ports that the user asked for.
         client: Asks it how it is.
         protect: Moves a process to where training cannot starve it.
-        report: Whom to tell when something changed; may not block.
+        changed: Told when the status is another one; may not block.
         environment: Variables that a server which is started gets beside the agent's own.
     """
 
@@ -65,7 +65,7 @@ class ServingSupervisor:
         client: ServingClient,
         *,
         protect: Callable[[int], None],
-        report: Callable[[nodes_pb2.ServingStatus], None],
+        changed: Callable[[], None],
         environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._places = places
@@ -74,7 +74,7 @@ class ServingSupervisor:
         self._ports = self._wanted_ports
         self._client = client
         self._protect = protect
-        self._report = report
+        self._changed = changed
         self._state: ServingState | None = None
         self._served: tuple[ServedModel, ...] = ()
         self._child: asyncio.subprocess.Process | None = None
@@ -263,17 +263,17 @@ class ServingSupervisor:
             self._protect(state.pid)
         except OSError as error:
             _log.warning("the inference server is not protected from being starved: %s", error)
-        self._report(self.status())
+        self._changed()
 
     def _leave(self) -> None:
         if self._state is not None:
             self._state, self._served = None, ()
-            self._report(self.status())
+            self._changed()
 
     def _note(self, served: tuple[ServedModel, ...]) -> None:
         if served != self._served:
             self._served = served
-            self._report(self.status())
+            self._changed()
 
 
 def _versions(served: tuple[ServedModel, ...]) -> list[nodes_pb2.ServedVersion]:

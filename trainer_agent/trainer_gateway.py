@@ -7,13 +7,15 @@ attaches again is told all of it again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
-import logging
 import math
 import os
+import shutil
+import tempfile
 import time
-import urllib.parse
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,23 +24,42 @@ from grpc import aio
 
 from tiercel.trainer_agent.errors import DeliveryFailedError, FallsShortError
 from tiercel.trainer_agent.job_folder import SOCKET
-from tiercel.trainer_agent.supervision import run_until_first_ends
+from tiercel.trainer_agent.metric_names import MetricNames
+from tiercel.trainer_agent.refusals import Refusals
+from tiercel.trainer_agent.report_sieve import REPORTS_PER_SECOND, Goal, ReportSieve
+from tiercel.trainer_agent.supervision import Signal, run_until_first_ends
+from tiercel.trainer_agent.token_bucket import TokenBucket
+from tiercel.trainer_agent.trainer_door import CONNECTIONS, TrainerDoor
 from tiercel.v1 import trainer_pb2, trainer_pb2_grpc
 
-_log = logging.getLogger(__name__)
-
-_MESSAGE_BYTES: Final = 1 << 20
+# The largest that a trainer library sends: a report with all the metrics that are carried on takes 6 KB.
+_MESSAGE_BYTES: Final = 64 * 1024
 _QUEUED_MESSAGES: Final = 1024
 _HELLO_SECONDS: Final = 10.0
-_REPORTS_PER_SECOND: Final = 100
-_MAX_METRICS: Final = 64
+_MESSAGES_PER_SECOND: Final = 200.0
+_MESSAGES_AT_ONCE: Final = 400.0
+_STREAMS: Final = 4
+_MAX_ERROR_CHARACTERS: Final = 4000
+_MAX_SHA256_CHARACTERS: Final = 64
 _LONGEST_SOCKET_PATH: Final = 100  # the kernel takes 107 bytes
 
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", _MESSAGE_BYTES),
-    ("grpc.max_concurrent_streams", 4),
+    ("grpc.max_concurrent_streams", _STREAMS),
+    ("grpc.http2.bdp_probe", 0),  # it would read further ahead of us the faster the other side writes
+    ("grpc.http2.lookahead_bytes", _MESSAGE_BYTES),
+    ("grpc.absolute_max_metadata_size", 8 * 1024),
+    # A connection that is not used makes room for another one.
+    ("grpc.server_handshake_timeout_ms", 2_000),
+    ("grpc.max_connection_idle_ms", 10_000),
     ("grpc.so_reuseport", 0),
 )
+
+_MERGED: Final = (
+    f"reports that come faster than {REPORTS_PER_SECOND:g} a second, or have more than 1 MiB in a minute, are thinned "
+    "out: the best and the latest of each moment count, and each that reaches a tier"
+)
+_CROWDED: Final = f"more than {CONNECTIONS} connections to the socket of the run are refused: one is enough"
 
 Report = Callable[[trainer_pb2.TrainerReport], Awaitable[None]]
 Use = Callable[[trainer_pb2.AcceleratorUse], None]
@@ -50,13 +71,21 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
 
     Args:
         welcome: What a trainer is told first.
+        goal: What its reports are about.
         token: The run's secret.
-        take_in: What to do with each new report; the trainer's next message waits for it.
+        take_in: What to do with each report that goes on; the trainer's next message waits for it.
         take_use: What to do with what it says that it used of accelerators; may not block.
+        tell: Takes lines for the job's log: what was refused, and why.
     """
 
     def __init__(
-        self, welcome: trainer_pb2.TrainerWelcome, token: str, take_in: Report, take_use: Use = lambda _: None
+        self,
+        welcome: trainer_pb2.TrainerWelcome,
+        goal: Goal,
+        token: str,
+        take_in: Report,
+        take_use: Use = lambda _: None,
+        tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._welcome = welcome
         self._token = token
@@ -64,12 +93,20 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
         self._take_use = take_use
         self._attachment: _Attachment | None = None
         self._last_sequence = 0
-        self._reports = _Throttle(_REPORTS_PER_SECOND)
+        now = time.monotonic()
+        self._messages = TokenBucket(_MESSAGES_PER_SECOND, _MESSAGES_AT_ONCE, now)
+        self._names = MetricNames(goal.metric)
+        self._sieve = ReportSieve(goal, now)
+        self._sieve_changed = Signal()
+        self._due: deque[trainer_pb2.TrainerReport] = deque()
+        self._passing_on = asyncio.Lock()
+        self._refusals = Refusals(tell)
         self._pace: trainer_pb2.PaceRequest | None = None
         self._stop_reason: str | None = None
         self._exports: dict[str, _Export] = {}
         self._server: aio.Server | None = None
-        self._folder_descriptor: int | None = None
+        self._door: TrainerDoor | None = None
+        self._inner_folder: str | None = None
         self._closed = False
 
     @property
@@ -78,16 +115,26 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
         return self._attachment is not None
 
     async def open(self, folder: Path) -> None:
-        """Begin to serve on the socket in ``folder``.
+        """Make the socket in ``folder``; who connects waits for :meth:`serve`.
 
         Raises:
-            RuntimeError: The socket cannot be made there.
+            OSError: The socket cannot be made there.
+            RuntimeError: Likewise.
         """
-        address, self._folder_descriptor = socket_address(folder)
-        self._server = aio.server(options=_OPTIONS)
+        self._inner_folder = tempfile.mkdtemp(prefix="tiercel-")
+        inner = f"{self._inner_folder}/{SOCKET}"
+        # One more than a trainer that attaches again needs; each waits for a hello.
+        self._server = aio.server(options=_OPTIONS, maximum_concurrent_rpcs=_STREAMS)
         trainer_pb2_grpc.add_TrainerServiceServicer_to_server(self, self._server)
-        self._server.add_insecure_port(address)
+        self._server.add_insecure_port(f"unix:{inner}")
         await self._server.start()
+        with socket_path(folder) as path:
+            self._door = TrainerDoor(path, inner, lambda: self._refusals.note(_CROWDED))
+
+    async def serve(self) -> None:
+        """Let trainers in, until cancelled."""
+        if self._door is not None:
+            await self._door.run()
 
     async def close(self, grace_seconds: float) -> None:
         """Take in what the trainer has sent already, for a while, then end; open exports fail.
@@ -99,9 +146,15 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
         if self._server is not None:
             await self._server.stop(grace_seconds)
             self._server = None
-        if self._folder_descriptor is not None:
-            os.close(self._folder_descriptor)
-            self._folder_descriptor = None
+        if self._door is not None:
+            self._door.close()
+            self._door = None
+        if self._inner_folder is not None:
+            shutil.rmtree(self._inner_folder, ignore_errors=True)
+            self._inner_folder = None
+        self._due.extend(self._sieve.release(time.monotonic(), at_once=True))
+        await self._pass_on()
+        self._refusals.sum_up()
         for export in self._exports.values():
             export.fail("The run ended before it handed over the model.")
 
@@ -160,13 +213,17 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
         self._attachment = attachment
         try:
             await run_until_first_ends(
-                read=self._read(context), write=attachment.write(context), displaced=attachment.wait_ended()
+                read=self._read(context),
+                write=attachment.write(context),
+                displaced=attachment.wait_ended(),
+                release=self._release_reports(),
             )
         finally:
             if self._attachment is attachment:
                 self._attachment = None
 
     async def _check_hello(self, context: _Context) -> None:
+        await self._wait_turn()
         try:
             async with asyncio.timeout(_HELLO_SECONDS):
                 first: Any = await context.read()
@@ -192,24 +249,51 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
         while isinstance(message := await context.read(), trainer_pb2.AttachRequest):
             match message.WhichOneof("message"):
                 case "report":
-                    await self._reports.wait_turn()
                     await self._report(message.report)
                 case "export_done":
                     self._export_done(message.export_done)
                 case "use":
-                    await self._reports.wait_turn()
                     if math.isfinite(message.use.accelerator_seconds) and message.use.accelerator_seconds >= 0:
                         self._take_use(message.use)
+            await self._wait_turn()
+
+    async def _wait_turn(self) -> None:
+        """Count a message, and wait until the next one may come."""
+        self._messages.take(1, time.monotonic())
+        await asyncio.sleep(self._messages.seconds_until_room(time.monotonic()))
 
     async def _report(self, report: trainer_pb2.TrainerReport) -> None:
         if report.sequence > self._last_sequence:
-            if len(report.metrics) > _MAX_METRICS:
-                _log.warning("run %s reports more than %d metrics at once", self._welcome.run_id, _MAX_METRICS)
-            else:
-                await self._take_in(report)
             self._last_sequence = report.sequence
+            metrics, left_out = self._names.carried(report.metrics)
+            for reason, count in left_out.items():
+                self._refusals.note(reason, count)
+            carried = trainer_pb2.TrainerReport(sequence=report.sequence, epoch=report.epoch, metrics=metrics)
+            merged = self._sieve.left_out
+            self._due.extend(self._sieve.take_in(carried, time.monotonic()))
+            if self._sieve.left_out > merged:
+                self._refusals.note(_MERGED, self._sieve.left_out - merged)
+            self._sieve_changed.fire()
+            await self._pass_on()
         ack = trainer_pb2.ReportAck(sequence=report.sequence)
         self._send(trainer_pb2.AttachResponse(report_ack=ack))
+
+    async def _release_reports(self) -> None:
+        """Pass on the reports that wait, as it is time."""
+        while True:
+            await self._pass_on()
+            seconds = self._sieve.seconds_until_due(time.monotonic())
+            if seconds is None:
+                await self._sieve_changed.wait()
+                continue
+            await asyncio.sleep(seconds)
+            self._due.extend(self._sieve.release(time.monotonic()))
+
+    async def _pass_on(self) -> None:
+        async with self._passing_on:  # in the order of their numbers: the broker takes none that comes late
+            while self._due:
+                await self._take_in(self._due[0])
+                self._due.popleft()  # only now: a stream may break off in the middle
 
     def _export_done(self, done: trainer_pb2.ExportDone) -> None:
         export = self._exports.get(done.delivery_id)
@@ -217,6 +301,8 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
             return
         if done.falls_short and done.request_number != export.request.request_number:
             return  # a new stream repeats what was answered to an earlier request
+        done.error = done.error[:_MAX_ERROR_CHARACTERS]
+        done.sha256 = done.sha256[:_MAX_SHA256_CHARACTERS]
         export.succeed(done)
 
     def _send(self, message: trainer_pb2.AttachResponse) -> None:
@@ -275,31 +361,18 @@ class _Export:
         return await asyncio.shield(self._answer)
 
 
-class _Throttle:
-    """Lets so many things through in a second: a script that reports in a tight loop must not drown the broker."""
+@contextlib.contextmanager
+def socket_path(folder: Path) -> Iterator[str]:
+    """The path of the socket in a folder, as the kernel takes it.
 
-    def __init__(self, per_second: int) -> None:
-        self._per_second = per_second
-        self._window_began = 0.0
-        self._in_window = 0
-
-    async def wait_turn(self) -> None:
-        now = time.monotonic()
-        if now - self._window_began >= 1.0:
-            self._window_began, self._in_window = now, 0
-        self._in_window += 1
-        if self._in_window > self._per_second:
-            await asyncio.sleep(1.0 - (now - self._window_began))
-
-
-def socket_address(folder: Path) -> tuple[str, int | None]:
-    """The socket in a folder, as gRPC takes it.
-
-    A path that is too long for the kernel goes through a descriptor of the folder, which is then returned too and has
-    to stay open for as long as the address is used.
+    One that is too long goes through a descriptor of the folder, and holds only as long as the block lasts.
     """
-    path = folder.absolute() / SOCKET
+    path = os.fspath(folder.absolute() / SOCKET)
     if len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH:
-        return f"unix:{urllib.parse.quote(str(path))}", None
+        yield path
+        return
     descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    return f"unix:/proc/self/fd/{descriptor}/{SOCKET}", descriptor
+    try:
+        yield f"/proc/self/fd/{descriptor}/{SOCKET}"
+    finally:
+        os.close(descriptor)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from tiercel.trainer_agent import model_record
 from tiercel.trainer_agent.errors import DeliveryFailedError
 from tiercel.trainer_agent.files import write_atomically
 
@@ -68,9 +69,14 @@ def list_variants(repository: Path, endpoint: str) -> None:
 
 
 def _present(repository: Path, endpoint: str) -> list[Place]:
-    """The variants of an endpoint that have a version, by name."""
-    places = (place_of(folder.name) for folder in repository.iterdir() if any(folder.glob("[1-9]*/model.onnx")))
+    """The variants of an endpoint that have a version which answers, by name."""
+    places = (place_of(folder.name) for folder in repository.iterdir() if _answers(folder))
     return sorted((place for place in places if place.variant and place.endpoint == endpoint), key=lambda p: p.variant)
+
+
+def _answers(model: Path) -> bool:
+    record = model_record.read(model)
+    return any(model.glob("[1-9]*/model.onnx")) and (record is None or record.live > 0)
 
 
 def _is_ours(entry: object, endpoint: str) -> bool:

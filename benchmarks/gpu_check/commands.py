@@ -16,7 +16,7 @@ from benchmarks.gpu_check import facts
 from benchmarks.gpu_check.checks import CHECKS
 from benchmarks.gpu_check.frame import WHOLE_SECONDS, Check, Findings, Json, Row, Setting, run_checks
 from benchmarks.gpu_check.tables import Teller, print_table, summary
-from benchmarks.results import RESULTS, write_result
+from benchmarks.results import KEEP_HELP, folder_of, path_of, write_result
 
 NAME = "gpu-check"
 COMMAND = "make gpu-check"
@@ -84,7 +84,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")
     parser.add_argument("--minutes", type=float, default=WHOLE_SECONDS / 60, help="for all of it (%(default)s)")
     parser.add_argument("--output", type=Path, default=Path("build/gpu-check"), help="folder for logs (%(default)s)")
-    parser.add_argument("--results", type=Path, help="folder of result files (that of make bars; on a CPU, --output)")
+    parser.add_argument("--results", type=Path, help="folder of the result file (build/results; on a CPU, --output)")
+    parser.add_argument("--keep", action="store_true", help=KEEP_HELP)
     return parser.parse_args(arguments)
 
 
@@ -115,14 +116,18 @@ def _write(options: argparse.Namespace, setting: Setting, title: str, found: dic
     rows = [row for findings in found.values() for row in findings.rows]
     figures["not run"] = {row.what: row.note for row in rows if row.verdict in ("not run", "FAILED")}
     # What a CPU does in its place is no result of an accelerator.
-    folder = options.results or (RESULTS if setting.device == "cuda" and not setting.quick else setting.folder)
-    bars = [row.bar for row in rows if row.bar is not None]
+    folder = options.results or (folder_of(keep=options.keep) if setting.device == "cuda" else setting.folder)
+    figures["measured"] = [
+        {"what": bar.name, "value": bar.value, "goal": bar.goal, "unit": bar.unit}
+        for bar in (row.bar for row in rows)
+        if bar is not None
+    ]
     try:
-        path = write_result(NAME, command=COMMAND, figures=figures, bars=bars, folder=folder)
+        result = write_result(NAME, command=COMMAND, figures=figures, folder=folder)
     except OSError as error:
         setting.tell(f"no result file could be written ({error}); give another folder with --results")
         return
-    setting.tell(f"written: {path}; logs are in {setting.folder}")
+    setting.tell(f"written: {path_of(result, folder)}; logs are in {setting.folder}")
 
 
 def _show(options: argparse.Namespace, title: str, found: dict[str, Findings]) -> None:

@@ -83,6 +83,11 @@ class Findings:
         self.rows.append(Row(what, shown, bar, note))
 
 
+def bars_of(figures: Json) -> list[Bar]:
+    """What an accelerator has to show: each figure with a goal, as it was measured."""
+    return [Bar(row["what"], row["value"], row["goal"], row["unit"]) for row in figures["measured"]]
+
+
 @dataclass(slots=True)
 class Setting:
     """What all checks are given.

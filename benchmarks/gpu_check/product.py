@@ -20,7 +20,7 @@ from benchmarks.product import Product
 from benchmarks.scheduling.live_run import TENANT, fresh_state_dir
 from benchmarks.serving.bodies import Body
 from benchmarks.serving.colocation import live_body
-from tiercel import Client, Direction, JobInfo, JobSpec, JobState, Resources, Script, Tier, TierState
+from tiercel import Client, Direction, JobInfo, JobSpec, Resources, Script, Tier, TierState
 
 POLICIES = ("fair", "utility")
 QUICK_POLICIES = ("utility",)
@@ -210,11 +210,11 @@ def _is_over(job: JobInfo) -> bool:
     Raises:
         CheckError: They will not be.
     """
-    failed = job.state in {JobState.FAILED, JobState.CANCELLED}
-    if failed or any(tier.state in _OVER - {TierState.DELIVERED} for tier in job.tiers):
+    delivered = all(tier.state is TierState.DELIVERED for tier in job.tiers)
+    if (job.state.is_final and not delivered) or any(tier.state in _OVER - {TierState.DELIVERED} for tier in job.tiers):
         reasons = [job.reason, *(tier.reason for tier in job.tiers), job.log_tail[-200:]]
         raise CheckError(f"the job {job.spec.name} delivered no model: {' '.join(filter(None, reasons))}")
-    return all(tier.state is TierState.DELIVERED for tier in job.tiers)
+    return delivered
 
 
 def _reached(job: JobInfo, number: int) -> float:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import operator
 import sys
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from benchmarks.bars import keep_result, tell_bars
 from benchmarks.qoe import compare
+from benchmarks.qoe.bars import bars_of, behind_at
 from benchmarks.qoe.tables import SECTION, draw, make_section
 from benchmarks.qoe.variants import kept_variants, measured_profiles
-from benchmarks.results import Bar, write_result
+from benchmarks.results import KEEP_HELP, KEPT
 from benchmarks.sections import write_section
 from tiercel.serving.scheduling.aimd import AimdScheduler
 from tiercel.serving.scheduling.heuristic import HeuristicScheduler
@@ -55,31 +55,6 @@ def schedulers(profiles: tuple[Profile, ...]) -> dict[str, compare.Make]:
     return makers
 
 
-def bars(points: Sequence[compare.Point], shares: Mapping[str, tuple[float, float]]) -> list[Bar]:
-    """What holds at every point and on the whole.
-
-    So many points are compared that some of them are behind by chance: of 72 that are alike, two at 95 % each. What is
-    said of all of them is said at 95 % for all together (Bonferroni).
-    """
-    found: list[Bar] = []
-    together = 1.0 - 0.05 / len(points)
-    pairs = [("heuristic", None)] + ([("learned", "heuristic")] if "learned" in shares else [])
-    for name, rival in pairs:
-        gains = [(*point.difference(name, rival or point.best_static(), together), point) for point in points]
-        worst, half, point = min(gains, key=operator.itemgetter(0))
-        where = f"the worst: {worst:.4f} ± {half:.4f}, {point.form}, {point.shape}, load {point.load:g}"
-        against = f"{name} over {rival or 'the best variant alone'}"
-        behind = sum(gain + width < 0.0 for gain, width, _ in gains)
-        found.append(Bar(f"{against}: points of {len(points)} behind by more than chance ({where})", behind, "== 0"))
-        total = sum(gain for gain, _, _ in gains)
-        found.append(Bar(f"{against}: mean", round(total / len(gains), 5), ">= 0"))
-    for name in ("heuristic", "learned"):
-        if name in shares:
-            share, half = shares[name]
-            found.append(Bar(f"{name}: part of the optimum, small cases (± {half:.4f})", round(share, 4), ">= 0.95"))
-    return found
-
-
 def run(arguments: argparse.Namespace) -> None:
     """Compare; without ``--quick`` write the result file, the table in ``docs/results.md`` and its plot."""
     began = time.process_time()
@@ -94,11 +69,6 @@ def run(arguments: argparse.Namespace) -> None:
     small = {name: make for name, make in makers.items() if not name.startswith("static ")}
     shares = compare.of_optimum(profiles, small, objective, cases)
     _say(began, "compared with the optimum")
-    found = bars(points, shares)
-    for bar in found:
-        print(f"{'holds' if bar.holds else 'MISSED'}: {bar.name}: {bar.value} {bar.goal}")
-    if arguments.quick:
-        return
     figures = {
         "profiles": [
             {"name": each.name, "accuracy": round(each.accuracy, 4), "seconds": [round(one, 7) for one in each.seconds]}
@@ -108,15 +78,19 @@ def run(arguments: argparse.Namespace) -> None:
         "workers": 2,
         "seeds": seeds,
         "requests": requests,
-        "points": [point.to_json() for point in points],
+        "points": [point.to_json() | {"over_rival_together": behind_at(point, len(points))} for point in points],
         "part_of_optimum": {
             name: {"mean": round(mean, 4), "half_width_95": round(half, 4)} for name, (mean, half) in shares.items()
         },
     }
-    command = "python -m benchmarks.qoe run"
-    path = write_result("qoe", command=command, figures=figures, bars=found)
+    if arguments.quick:
+        tell_bars("qoe", bars_of(figures))
+        return
+    keep_result("qoe", command="python -m benchmarks.qoe run", figures=figures, keep=arguments.keep)
+    if not arguments.keep:
+        return
     draw(figures["points"], _PLOT)
-    result = json.loads(path.read_text(encoding="utf-8"))
+    result = json.loads((KEPT / "qoe.json").read_text(encoding="utf-8"))
     write_section(_DOCUMENT, SECTION, make_section(result, _PLOT.relative_to(_DOCUMENT.parent).as_posix()))
     _say(began, "written")
 
@@ -142,6 +116,7 @@ def main() -> None:
     compared.add_argument("--requests", type=int, default=1500, help="about how many in each")
     compared.add_argument("--cases", type=int, default=40, help="small cases for each utility")
     compared.add_argument("--quick", action="store_true", help="a glance at it; nothing is written")
+    compared.add_argument("--keep", action="store_true", help=KEEP_HELP)
     compared.set_defaults(call=run)
     trained = commands.add_parser("train", help="train the learned scheduler (extra `research`)")
     trained.add_argument("--seed", type=int, default=7)

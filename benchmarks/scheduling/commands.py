@@ -18,10 +18,19 @@ from rich.console import Console
 from benchmarks.application_process import ApplicationError
 from benchmarks.bars import plain_line
 from benchmarks.product import ProductError
-from benchmarks.results import RESULTS, Bar, Result, describe_machine, write_result
+from benchmarks.results import (
+    KEEP_HELP,
+    KEPT,
+    RESULTS_HELP,
+    Result,
+    describe_machine,
+    folder_of,
+    path_of,
+    write_result,
+)
 from benchmarks.scheduling.arms import ARMS, why_missing
 from benchmarks.scheduling.derive import derive
-from benchmarks.scheduling.figures import make_bars, make_figures, sanity_bars
+from benchmarks.scheduling.figures import make_figures
 from benchmarks.scheduling.kinds import KINDS
 from benchmarks.scheduling.live_run import LiveSettings, run_schedule
 from benchmarks.scheduling.matrix import (
@@ -75,7 +84,8 @@ def run(
     runtime: Annotated[Runtime, typer.Option(help="Run jobs as processes or in containers.")] = Runtime.PROCESS,
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget runs of an earlier time.")] = False,
     output: Annotated[Path | None, typer.Option(help="Folder of runs and logs.")] = None,
-    results: Annotated[Path, typer.Option(help="Folder of result files.")] = RESULTS,
+    results: Annotated[Path | None, typer.Option(help=RESULTS_HELP)] = None,
+    keep: Annotated[bool, typer.Option("--keep", help=KEEP_HELP)] = False,
 ) -> None:
     """Run the policies against each other; what was interrupted goes on where it stopped."""
     console = Console()
@@ -93,10 +103,12 @@ def run(
     recordings = Recordings.read()
     outcomes = _until_end(_run_all(blocks, folder, recordings, runtime.value, minutes, console), console)
     if quick:
-        _finish_quick(outcomes, sum(map(len, blocks)), missing, recordings, results, console)
+        _finish_quick(outcomes, sum(map(len, blocks)), missing, recordings, folder_of(results, keep=keep), console)
     else:
         # Those of other schedules and arms, too, which were run before.
-        write_live(outcomes_in(folder, setting), recordings, missing, name_of(runtime), results, console)
+        write_live(
+            outcomes_in(folder, setting), recordings, missing, name_of(runtime), folder_of(results, keep=keep), console
+        )
 
 
 def name_of(runtime: Runtime) -> str:
@@ -142,11 +154,11 @@ def _finish_quick(
     results: Path,
     console: Console,
 ) -> None:
-    bars = sanity_bars(outcomes, planned)
-    figures = make_figures(outcomes, recordings, psutil.cpu_count() or 1, missing)
-    write_result("scheduling-quick", command=_command("scheduling-quick"), figures=figures, bars=bars, folder=results)
-    _tell_bars("scheduling-quick", bars, console)
-    if not all(bar.holds for bar in bars):
+    figures = make_figures(outcomes, recordings, psutil.cpu_count() or 1, missing, planned)
+    name = "scheduling-quick"
+    result = write_result(name, command=_command(name), figures=figures, folder=results)
+    _tell_bars(result, results, console)
+    if not all(bar.holds for bar in result.bars):
         raise typer.Exit(1)
 
 
@@ -159,22 +171,21 @@ def write_live(
     console: Console,
 ) -> None:
     """Write the result file; for processes also the plots and the section of the document."""
-    figures = make_figures(outcomes, recordings, psutil.cpu_count() or 1, missing)
-    bars = make_bars(outcomes, figures)
+    figures = make_figures(outcomes, recordings, psutil.cpu_count() or 1, missing, len(outcomes))
     command = _command(name)
-    path = write_result(name, command=command, figures=figures, bars=bars, folder=results)
-    if results == RESULTS and name == name_of(Runtime.PROCESS):
+    result = write_result(name, command=command, figures=figures, folder=results)
+    if results == KEPT and name == name_of(Runtime.PROCESS):
         plots = [f"plots/{each.name}" for each in draw_all(outcomes, PLOTS)]
-        section = make_section(figures, bars, command=command, machine=describe_machine(), plots=plots)
+        section = make_section(figures, list(result.bars), command=command, machine=describe_machine(), plots=plots)
         write_section(DOCUMENT, SECTION, section)
-    _tell_bars(name, bars, console)
-    console.print(f"Result: {path}", markup=False, highlight=False, soft_wrap=True)
+    _tell_bars(result, results, console)
 
 
 @app.command()
 def report(
     runtime: Annotated[Runtime, typer.Option(help="Runs of processes or of containers.")] = Runtime.PROCESS,
-    results: Annotated[Path, typer.Option(help="Folder of result files.")] = RESULTS,
+    results: Annotated[Path | None, typer.Option(help=RESULTS_HELP)] = None,
+    keep: Annotated[bool, typer.Option("--keep", help=KEEP_HELP)] = False,
 ) -> None:
     """Make result file, tables and plots again from the latest runs that are there."""
     folders = sorted((BUILD / name_of(runtime)).glob("*/"), key=lambda each: each.stat().st_mtime)
@@ -182,7 +193,7 @@ def report(
     if not outcomes:
         typer.echo("Error: there are no runs yet; 'python -m benchmarks.scheduling run' makes some.", err=True)
         raise typer.Exit(1)
-    write_live(outcomes, Recordings.read(), _check((), ()), name_of(runtime), results, Console())
+    write_live(outcomes, Recordings.read(), _check((), ()), name_of(runtime), folder_of(results, keep=keep), Console())
 
 
 @app.command("record")
@@ -227,16 +238,16 @@ def list_command() -> None:
 def _command(name: str) -> str:
     """What a reader types to make a result file again."""
     commands = {
-        "scheduling-quick": "make bench-scheduling-quick",
+        "scheduling-quick": "make bench-scheduling BENCH_FLAGS=--quick",
         "scheduling-containers": "python -m benchmarks.scheduling run --runtime docker",
     }
     return commands.get(name, "make bench-scheduling")
 
 
-def _tell_bars(name: str, bars: list[Bar], console: Console) -> None:
-    result = Result(name, "", "", tuple(bars))
-    for bar in bars:
-        console.print(plain_line(result, bar), markup=False, highlight=False, soft_wrap=True)
+def _tell_bars(result: Result, folder: Path, console: Console) -> None:
+    for bar in result.bars:
+        console.print(plain_line(result.name, bar), markup=False, highlight=False, soft_wrap=True)
+    console.print(f"Result: {path_of(result, folder)}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _until_end(work: Coroutine[Any, Any, Any], console: Console) -> Any:

@@ -1,4 +1,4 @@
-"""The figures and the bars of a result file, made of outcomes."""
+"""The figures of a result file, made of outcomes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from benchmarks.results import Bar
 from benchmarks.scheduling.analysis import (
     MEASURES,
     Gain,
@@ -26,11 +25,10 @@ from benchmarks.scheduling.schedules import SCHEDULES
 
 Json = dict[str, Any]
 BASELINES = ("fair", "fair-slices", "fifo")
-OURS = ("utility", "utility-history")
 
 
 def make_figures(
-    outcomes: Sequence[RunOutcome], recordings: Recordings, cores: int, missing: Mapping[str, str]
+    outcomes: Sequence[RunOutcome], recordings: Recordings, cores: int, missing: Mapping[str, str], planned: int
 ) -> Json:
     """Everything that was measured.
 
@@ -39,6 +37,7 @@ def make_figures(
         recordings: Of each kind alone.
         cores: Of the machine.
         missing: Arms that could not run, with the reason.
+        planned: How many runs there were to be.
     """
     idle = [run for run in outcomes if run.served is None]
     alone = [run for run in idle if SCHEDULES[run.schedule].nodes == 1]
@@ -46,6 +45,11 @@ def make_figures(
     arms = [name for name in ARMS if any(run.arm == name for run in outcomes)]
     return {
         "runs": len(outcomes),
+        "planned_runs": planned,
+        "errors": sum(run.errors for run in outcomes),
+        "left_over": sum(run.left_over for run in outcomes),
+        "tiers": sum(len(job.targets) for run in outcomes for job in run.jobs),
+        "delivered": sum(each is not None for run in outcomes for job in run.jobs for each in job.delivered_seconds),
         "incomplete_runs": [f"{run.block} {run.arm}" for run in outcomes if not run.complete],
         "blocks": sorted({run.block for run in outcomes}),
         "missing_arms": dict(missing),
@@ -69,86 +73,6 @@ def _gains(outcomes: Sequence[RunOutcome], baselines: Sequence[str]) -> Json:
         for baseline in baselines
         if baseline in arms
     }
-
-
-def make_bars(outcomes: Sequence[RunOutcome], figures: Json) -> list[Bar]:
-    """What the live experiments have to show; blocks with requests beside the jobs count for served quality only."""
-    bars = []
-    for arm in OURS:
-        bars += [
-            Bar(f"time to tier 1, {arm} below fair", _percent(figures, "fair", arm, "tier 1"), ">= 45", "%"),
-            Bar(
-                f"time to tier 1, {arm} below fair-slices",
-                _percent(figures, "fair-slices", arm, "tier 1"),
-                ">= 40",
-                "%",
-            ),
-            Bar(f"time to tier 1, {arm} below fifo", _percent(figures, "fifo", arm, "tier 1"), ">= 5", "%"),
-            Bar(
-                f"the same of {arm}, lower end of its interval",
-                _percent(figures, "fifo", arm, "tier 1", "low"),
-                "> 0",
-                "%",
-            ),
-            Bar(f"makespan, {arm} below fair", _percent(figures, "fair", arm, "makespan"), ">= 0", "%"),
-            Bar(f"mean finish, {arm} below fair", _percent(figures, "fair", arm, "finish"), ">= 0", "%"),
-            Bar(f"worst finish of a job, {arm} against fair", _of_arm(figures, arm, "worst_finish"), "<= 1.5"),
-        ]
-    return [*bars, *_common_bars(outcomes, figures)]
-
-
-def sanity_bars(outcomes: Sequence[RunOutcome], planned: int) -> list[Bar]:
-    """What any run has to show, however slow the machine is."""
-    jobs = [job for run in outcomes for job in run.jobs]
-    delivered = sum(each is not None for job in jobs for each in job.delivered_seconds)
-    tiers = sum(len(job.targets) for job in jobs)
-    return [
-        Bar("runs that came to their end", sum(run.complete for run in outcomes), f"== {planned}"),
-        Bar("tiers delivered", delivered, f"== {tiers}"),
-        Bar("errors in the broker's log", sum(run.errors for run in outcomes), "== 0"),
-        Bar("processes left behind", sum(run.left_over for run in outcomes), "== 0"),
-    ]
-
-
-def _common_bars(outcomes: Sequence[RunOutcome], figures: Json) -> list[Bar]:
-    worst = [
-        -gains["makespan"]["mean"] * 100.0
-        for gains in figures["gains"].get("fair", {}).values()
-        if gains["makespan"] is not None
-    ]
-    served = figures["served"]["quality"]
-    # Who knows the future is nobody to be ahead of.
-    others = [quality for arm, quality in served.items() if arm not in OURS and not ARMS[arm].knows_future]
-    best = max(others, default=None)
-    ours = max((served[arm] for arm in OURS if arm in served), default=None)
-    ahead = None if best is None or ours is None else (ours / best - 1.0) * 100.0
-    moving = figures["gains_two_nodes"]
-    return [
-        Bar("two nodes: makespan, specon below fair", _makespan(moving, "fair", "specon"), ">= 0", "%"),
-        Bar("two nodes: makespan, utility below specon", _makespan(moving, "specon", "utility"), ">= 0", "%"),
-        Bar("longest makespan of any policy above fair's", max(worst, default=None), "<= 2", "%"),
-        Bar("served quality, utility above the best other", ahead, "> 0", "%"),
-        *(
-            Bar(f"simulator, runs {how}: median error of a job's time to tier 1", each["median_percent"], "<= 10", "%")
-            for how, each in figures["fidelity"]["all"].items()
-        ),
-        *sanity_bars(outcomes, len(outcomes)),
-    ]
-
-
-def _percent(figures: Json, baseline: str, arm: str, measure: str, field: str = "mean") -> float | None:
-    found = figures["gains"].get(baseline, {}).get(arm, {}).get(measure)
-    return None if found is None or found[field] is None else round(found[field] * 100.0, 2)
-
-
-def _makespan(gains: Json, baseline: str, arm: str) -> float | None:
-    found = gains.get(baseline, {}).get(arm, {}).get("makespan")
-    return None if found is None else round(found["mean"] * 100.0, 2)
-
-
-def _of_arm(figures: Json, arm: str, name: str) -> float | None:
-    value: float | None = figures["arms"].get(arm, {}).get(name)
-    return value
 
 
 def _arm_figures(arm: str, outcomes: Sequence[RunOutcome], recordings: Recordings) -> Json:

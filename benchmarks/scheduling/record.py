@@ -100,7 +100,7 @@ def recording_of(outcome: JobOutcome, started_seconds: float) -> Recording:
     Raises:
         RecordingError: It did not get to its end, or never reported.
     """
-    if outcome.state != "completed" or outcome.finished_seconds is None or len(outcome.points) < 2:
+    if outcome.state not in {"completed", "missed"} or outcome.finished_seconds is None or len(outcome.points) < 2:
         raise RecordingError(f"{outcome.name} ended as {outcome.state} ({outcome.reason}); there is nothing to record")
     curve = tuple(_rising((point.cpu_seconds, point.value) for point in outcome.points))
     steps = [after[0] - before[0] for before, after in itertools.pairwise(curve)]

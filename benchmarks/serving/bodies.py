@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,12 +38,38 @@ class Form(StrEnum):
         return {"plain": "json", "raw": "binary"}.get(self.value, self.value)
 
 
+class Bodies(StrEnum):
+    """How the requests of a window differ: a server that remembers what it saw last is fast on one body alone.
+
+    ``SAME`` is one body for ever; ``NUMBERS`` are other numbers of the same width, all bodies of one length;
+    ``WIDTHS`` are numbers of one to seven digits; ``IDS`` are the same numbers under another id each time.
+    """
+
+    SAME = "same"
+    NUMBERS = "numbers"
+    WIDTHS = "widths"
+    IDS = "ids"
+
+
+DIFFERENT = 4096
+"""Bodies that take turns where numbers differ: more than anybody remembers."""
+ID_PLACE = "TIERCEL-REQUEST-ID"
+"""Stands where a load tool has to put another id each time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A request's body and the headers that tell of it."""
+    """A request's body and the headers that tell of it.
+
+    Attributes:
+        content: What is sent; with :data:`ID_PLACE` in it where ids differ.
+        headers: Of every request.
+        others: What takes turns with it, of the same headers.
+    """
 
     content: bytes
     headers: Mapping[str, str]
+    others: tuple[bytes, ...] = ()
 
 
 def body_of(model: Model, form: Form) -> Body:
@@ -61,6 +88,28 @@ def body_of(model: Model, form: Form) -> Body:
     outputs = [{"name": OUTPUT, "parameters": {"binary_data": True}}]
     head = _json({"inputs": [described], "outputs": outputs})
     return Body(head + model.row.tobytes(), {"Content-Type": OCTETS, HEADER_LENGTH: str(len(head))})
+
+
+def bodies_of(model: Model, bodies: Bodies) -> Body:
+    """The requests of a window in the Open Inference Protocol's JSON, which differ in one respect or none."""
+    if bodies is Bodies.SAME:
+        return body_of(model, Form.JSON)
+    described: dict[str, Any] = {"name": INPUT, "shape": list(model.row.shape), "datatype": "FP32"}
+    headers = {"Content-Type": JSON_TYPE}
+    if bodies is Bodies.IDS:
+        data = [round(float(value), 4) for value in model.row.reshape(-1)]
+        return Body(_json({"id": ID_PLACE, "inputs": [described | {"data": data}]}), headers)
+    source = random.Random(f"{model.name} {bodies}")
+    rows = ([_number(source, bodies) for _ in range(model.row.size)] for _ in range(DIFFERENT))
+    first, *others = (_json({"inputs": [described | {"data": row}]}) for row in rows)
+    return Body(first, headers, tuple(others))
+
+
+def _number(source: random.Random, bodies: Bodies) -> float:
+    # From 0.1001 to 0.9999 without a zero at the end: always six characters.
+    if bodies is Bodies.NUMBERS:
+        return (source.randrange(1001, 10_000) // 10 * 10 + source.randrange(1, 10)) / 10_000
+    return round(source.uniform(-1.0, 1.0) * 10.0 ** source.randrange(0, 3), source.randrange(0, 5))
 
 
 def grpc_frame(model: Model) -> bytes:

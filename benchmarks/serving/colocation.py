@@ -88,8 +88,9 @@ async def run_colocation(wanted: Sequence[Wanted], folder: Path, tell: Callable[
     return rows
 
 
-def colocation_bars(rows: Sequence[Json]) -> list[Bar]:
+def bars_of(figures: Json) -> list[Bar]:
     """What both sides have to get."""
+    rows: list[Json] = figures["colocation"]
     return [
         Bar("answers within the objective, least of all rates", min(row["in_objective"] for row in rows), ">= 0.95"),
         Bar("training's part of the CPU that serving leaves", min(row["training_part"] for row in rows), ">= 0.85"),

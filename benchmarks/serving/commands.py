@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -17,18 +18,18 @@ from rich.console import Console
 
 from benchmarks.bars import plain_line
 from benchmarks.product import ProductError
-from benchmarks.results import RESULTS, Bar, Result, write_result
+from benchmarks.results import KEEP_HELP, KEPT, RESULTS_HELP, Result, folder_of, path_of, write_result
 from benchmarks.sections import write_section
-from benchmarks.serving.colocation import Wanted, colocation_bars, run_colocation
+from benchmarks.serving.colocation import Wanted, run_colocation
 from benchmarks.serving.comparison import FULL, QUICK, Comparison, Plan, seconds_of
 from benchmarks.serving.environments import UnavailableError, install, is_installed
-from benchmarks.serving.figures import make_bars, make_figures, rivals_ahead, sanity_bars
+from benchmarks.serving.figures import make_figures, rivals_ahead
 from benchmarks.serving.load_tools import missing_tools
 from benchmarks.serving.models import exported
-from benchmarks.serving.overload import LOADS, overload_bars, run_overload
+from benchmarks.serving.overload import LOADS, run_overload
 from benchmarks.serving.peers import OURS, PEERS
 from benchmarks.serving.peers.contract import Peer
-from benchmarks.serving.raw_limit import raw_limit_bars, run_raw_limit
+from benchmarks.serving.raw_limit import run_raw_limit
 from benchmarks.serving.samples import Json, Samples
 from benchmarks.serving.tables import SECTION, make_section
 
@@ -38,10 +39,10 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "results.md"
 NAMES = ("serving", "serving-resnet", "serving-overload", "serving-colocation", "serving-swaps")
 """Result files that the section of the document is made of."""
 
-REFERENCES = tuple(peer.name for peer in PEERS.values() if peer.reference)
 INTERRUPTED = 143
 QUICK_PEERS = (OURS, "bare", "grpc.aio")
-ResultsOption = Annotated[Path, typer.Option(help="Folder of result files.")]
+ResultsOption = Annotated[Path | None, typer.Option(help=RESULTS_HELP)]
+KeepOption = Annotated[bool, typer.Option("--keep", help=KEEP_HELP)]
 
 
 @app.command()
@@ -51,9 +52,11 @@ def run(
     model: Annotated[list[str] | None, typer.Option(help="Measure this model; repeatable.")] = None,
     kind: Annotated[list[str] | None, typer.Option(help="json, binary or grpc; repeatable.")] = None,
     rounds: Annotated[int | None, typer.Option(help="How often each server is measured.", min=1)] = None,
-    results: ResultsOption = RESULTS,
+    results: ResultsOption = None,
+    keep: KeepOption = False,
 ) -> None:
     """Compare servers; those that are not installed yet are, into environments of their own."""
+    folder = folder_of(results, keep=keep)
     peers = _chosen(peer or (QUICK_PEERS if quick else tuple(PEERS)))
     console = _prepared("wrk", "h2load")
     plan = _plan(QUICK if quick else FULL, model, kind, rounds)
@@ -62,54 +65,52 @@ def run(
     comparison = Comparison(plan, models, BUILD / "run", lambda line: _say(console, line))
     found = comparison.run(peers)
     if quick:
-        bars = sanity_bars(found, len(peers))
-        _keep("serving-quick", "python -m benchmarks.serving run --quick", make_figures(found), bars, results, console)
-        raise typer.Exit(0 if all(bar.holds for bar in bars) else 1)
+        figures = make_figures(found, len(peers))
+        result = _keep("serving-quick", "python -m benchmarks.serving run --quick", figures, folder, console)
+        raise typer.Exit(0 if all(bar.holds for bar in result.bars) else 1)
     if peer or model or kind:  # a part must not take the place of the whole
-        figures = make_figures(found)
-        _keep(
-            "serving-part",
-            "python -m benchmarks.serving run",
-            figures,
-            make_bars(figures, OURS, REFERENCES),
-            results,
-            console,
-        )
+        _keep("serving-part", "python -m benchmarks.serving run", make_figures(found, len(peers)), folder, console)
         return
     found.write(BUILD / "samples.json")
-    _write_comparison(found, results, console)
+    _write_comparison(found, folder, console)
 
 
 @app.command()
-def report(results: ResultsOption = RESULTS) -> None:
+def report(results: ResultsOption = None, keep: KeepOption = False) -> None:
     """Make result file and tables again from the samples of the last comparison."""
     try:
         found = Samples.read(BUILD / "samples.json")
     except OSError:
         typer.echo("Error: there are no samples yet; 'python -m benchmarks.serving run' takes some.", err=True)
         raise typer.Exit(1) from None
-    _write_comparison(found, results, Console())
+    _write_comparison(found, folder_of(results, keep=keep), Console())
 
 
 @app.command()
 def overload(
     model: Annotated[str, typer.Option(help="What to ask, such as sensors or resnet.")] = "sensors",
     load: Annotated[list[float] | None, typer.Option(help="Multiple of the peak; repeatable.")] = None,
-    results: ResultsOption = RESULTS,
+    sane: Annotated[bool, typer.Option("--sane", help="Exit with 1 where a connection broke; for CI.")] = False,
+    results: ResultsOption = None,
+    keep: KeepOption = False,
 ) -> None:
     """Ask up to ten times as much as can be answered, in an open loop."""
     console = _prepared("wrk")
     with _errors_told():
         wanted = exported(BUILD / "models", (model,))[model]
         rows = run_overload(wanted, BUILD / "overload", lambda line: _say(console, line), load or LOADS)
-    bars = overload_bars(rows)
-    _keep("serving-overload", "python -m benchmarks.serving overload", {"overload": rows}, bars, results, console)
+    folder = folder_of(results, keep=keep)
+    _keep("serving-overload", "python -m benchmarks.serving overload", {"overload": rows}, folder, console)
+    if sane and not all(row["goodput"] and not row["other_errors"] and not row["broken"] for row in rows):
+        typer.echo("Error: nothing was answered, or a connection broke.", err=True)
+        raise typer.Exit(1)
 
 
 @app.command()
 def resnet(
     rounds: Annotated[int, typer.Option(help="How often both are measured.", min=1)] = 3,
-    results: ResultsOption = RESULTS,
+    results: ResultsOption = None,
+    keep: KeepOption = False,
 ) -> None:
     """Serve ResNet-18, small and in full width, on one core, beside raw ONNX Runtime on the same core."""
     console = _prepared("wrk")
@@ -117,8 +118,8 @@ def resnet(
         rows = []
         for wanted in exported(BUILD / "models", ("resnet", "resnet64")).values():
             rows += run_raw_limit(wanted, BUILD / "resnet", lambda line: _say(console, line), rounds)
-    bars = raw_limit_bars(rows)
-    _keep("serving-resnet", "python -m benchmarks.serving resnet", {"resnet": rows}, bars, results, console)
+    folder = folder_of(results, keep=keep)
+    _keep("serving-resnet", "python -m benchmarks.serving resnet", {"resnet": rows}, folder, console)
 
 
 @app.command()
@@ -127,16 +128,16 @@ def colocation(
     objective_ms: Annotated[float, typer.Option(help="Delay within which answers have to come.")] = 20.0,
     seconds: Annotated[float, typer.Option(help="For each rate.")] = 20.0,
     policy: Annotated[str, typer.Option(help="What shares the node out.")] = "utility",
-    results: ResultsOption = RESULTS,
+    results: ResultsOption = None,
+    keep: KeepOption = False,
 ) -> None:
     """Train on all cores with the whole product while an application asks an endpoint in an open loop."""
     console = _prepared()
     wanted = [Wanted(each, objective_ms / 1e3, seconds, policy) for each in rate or (200.0, 1000.0)]
     with _errors_told():
         rows = asyncio.run(run_colocation(wanted, BUILD / "colocation", lambda line: _say(console, line)))
-    bars = colocation_bars(rows)
     command = "python -m benchmarks.serving colocation"
-    _keep("serving-colocation", command, {"colocation": rows}, bars, results, console)
+    _keep("serving-colocation", command, {"colocation": rows}, folder_of(results, keep=keep), console)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -200,27 +201,27 @@ def _plan(plan: Plan, models: list[str] | None, kinds: list[str] | None, rounds:
         if name not in FULL.connections:
             raise typer.BadParameter(f"there is no model {name!r}; choose of {', '.join(FULL.connections)}")
     connections = {name: each for name, each in plan.connections.items() if not models or name in models}
-    return Plan(connections, kinds or plan.kinds, rounds or plan.rounds, plan.seconds)
+    return replace(plan, connections=connections, kinds=kinds or plan.kinds, rounds=rounds or plan.rounds)
 
 
-def _write_comparison(found: Samples, results: Path, console: Console) -> None:
-    figures = make_figures(found)
-    behind, slower = rivals_ahead(figures, OURS, REFERENCES)
+def _write_comparison(found: Samples, folder: Path, console: Console) -> None:
+    figures = make_figures(found, len(found.names()))
+    behind, slower = rivals_ahead(figures)
     figures["ahead"] = {"higher rate": behind or [], "lower p99": slower or []}
-    _keep("serving", "make bench-serving", figures, make_bars(figures, OURS, REFERENCES), results, console)
+    _keep("serving", "make bench-serving", figures, folder, console)
 
 
-def _keep(name: str, command: str, figures: Json, bars: Sequence[Bar], results: Path, console: Console) -> None:
-    """Write a result file, tell its bars, and bring the document up to date."""
-    path = write_result(name, command=command, figures=figures, bars=bars, folder=results)
-    result = Result(name, "", "", tuple(bars))
-    for bar in bars:
-        _say(console, plain_line(result, bar))
-    _say(console, f"Result: {path}")
-    if results == RESULTS and name in NAMES:
-        files = [results / f"{each}.json" for each in NAMES]
+def _keep(name: str, command: str, figures: Json, folder: Path, console: Console) -> Result:
+    """Write a result file, tell its bars, and bring the document up to date if it is kept."""
+    result = write_result(name, command=command, figures=figures, folder=folder)
+    for bar in result.bars:
+        _say(console, plain_line(name, bar))
+    _say(console, f"Result: {path_of(result, folder)}")
+    if folder == KEPT and name in NAMES:
+        files = [folder / f"{each}.json" for each in NAMES]
         contents = [json.loads(file.read_text(encoding="utf-8")) for file in files if file.exists()]
         write_section(DOCUMENT, SECTION, make_section(contents))
+    return result
 
 
 def _say(console: Console, line: str) -> None:

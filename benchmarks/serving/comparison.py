@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from benchmarks.serving.bodies import Form, body_of
+from benchmarks.serving.bodies import Bodies, Form, bodies_of, body_of
 from benchmarks.serving.checking import check
 from benchmarks.serving.environments import UnavailableError, install, version_in
 from benchmarks.serving.load_tools import Load, h2load, wrk
@@ -25,6 +26,14 @@ WARM_UP_SECONDS = 1
 Tell = Callable[[str], None]
 
 
+class Point(NamedTuple):
+    """One way to ask a server."""
+
+    form: Form
+    connections: int
+    bodies: Bodies = Bodies.SAME
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What is measured.
@@ -32,25 +41,33 @@ class Plan:
     Attributes:
         connections: By model; a model that is not named is left out.
         kinds: Of forms, see :attr:`~benchmarks.serving.bodies.Form.kind`.
+        bodies: How requests differ at the most connections, besides being the same.
         rounds: Each server is started and measured so often.
         seconds: Of each window, instead of the server's own; None for that.
     """
 
     connections: Mapping[str, Sequence[int]]
     kinds: Sequence[str] = ("json", "binary", "grpc")
+    bodies: Sequence[Bodies] = ()
     rounds: int = 2
     seconds: int | None = None
 
-    def points(self, peer: Peer, model: str) -> list[tuple[Form, int]]:
-        """Forms and numbers of connections to measure a server with."""
+    def points(self, peer: Peer, model: str) -> list[Point]:
+        """What to measure a server with."""
         forms = [form for form in peer.routes if form.kind in self.kinds]
         if model != "mlp":  # what gRPC costs shows where the model takes next to nothing
             forms = [form for form in forms if form is not Form.GRPC]
-        return [(form, connections) for form in forms for connections in self.connections.get(model, ())]
+        wanted = self.connections.get(model, ())
+        points = [Point(form, connections) for form in forms for connections in wanted]
+        if model == "mlp" and Form.JSON in forms:
+            points += [Point(Form.JSON, max(wanted), bodies) for bodies in self.bodies]
+        return points
 
 
-FULL = Plan({"mlp": CONNECTIONS, "lenet": CONNECTIONS, "resnet": (32,)})
-QUICK = Plan({"mlp": (1, 8)}, rounds=1, seconds=1)
+FULL = Plan(
+    {"mlp": CONNECTIONS, "lenet": CONNECTIONS, "resnet": (32,)}, bodies=(Bodies.NUMBERS, Bodies.WIDTHS, Bodies.IDS)
+)
+QUICK = Plan({"mlp": (1, 8)}, bodies=(Bodies.IDS,), rounds=1, seconds=1)
 
 
 def seconds_of(plan: Plan, peers: Sequence[Peer]) -> float:
@@ -60,7 +77,7 @@ def seconds_of(plan: Plan, peers: Sequence[Peer]) -> float:
         window, seconds = plan.seconds or peer.window_seconds, 0.0
         for model in plan.connections:
             points = plan.points(peer, model)
-            seconds += len(points) * (window + 0.3) + len({form for form, _ in points}) * WARM_UP_SECONDS
+            seconds += len(points) * (window + 0.3) + len({point.form for point in points}) * WARM_UP_SECONDS
         seconds += 5.0 * (len(plan.connections) if peer.one_model else 1)
         total += seconds * (plan.rounds if peer.is_fast else 1)
     return total
@@ -129,14 +146,14 @@ class Comparison:
 
     def _samples(self, peer: Peer, server: ServerProcesses, model: Model, round_: int) -> Iterator[Sample]:
         points = self._plan.points(peer, model.name)
-        for form in dict.fromkeys(form for form, _ in points):
+        for form in dict.fromkeys(point.form for point in points):
             path = peer.routes[form].format(model=model.name)
             check(server.launch, path, model, form)
             ask(server, peer, model, form, 8, WARM_UP_SECONDS)
-            for connections in (connections for each, connections in points if each is form):
+            for _, connections, bodies in (point for point in points if point.form is form):
                 seconds = self._plan.seconds or peer.window_seconds
                 before = server.cpu_seconds()
-                load = ask(server, peer, model, form, connections, seconds)
+                load = ask(server, peer, model, form, connections, seconds, bodies)
                 used = server.cpu_seconds() - before
                 yield Sample(
                     peer.name,
@@ -151,17 +168,27 @@ class Comparison:
                     load.failed,
                     round(used / max(1, load.requests) * 1e6, 2),
                     server.pss_bytes(),
+                    bodies.value,
                 )
             check(server.launch, path, model, form)
 
 
-def ask(server: ServerProcesses, peer: Peer, model: Model, form: Form, connections: int, seconds: float) -> Load:
+def ask(
+    server: ServerProcesses,
+    peer: Peer,
+    model: Model,
+    form: Form,
+    connections: int,
+    seconds: float,
+    bodies: Bodies = Bodies.SAME,
+) -> Load:
     """Load a server in a closed loop.
 
     Raises:
         UnavailableError: The load tool failed.
     """
-    launch, body = server.launch, body_of(model, form)
+    launch = server.launch
+    body = body_of(model, form) if bodies is Bodies.SAME else bodies_of(model, bodies)
     if form is Form.GRPC:
         return h2load(launch.grpc_port, body, connections, seconds, server.log.parent)
     url = f"http://127.0.0.1:{launch.http_port}{peer.routes[form].format(model=model.name)}"
@@ -187,7 +214,7 @@ def _version(peer: Peer) -> str:
 
 def _line(sample: Sample) -> str:
     return (
-        f"{sample.server:<12} {sample.model:<7} {sample.form:<7} {sample.connections:3d} connections  "
+        f"{sample.server:<12} {sample.model:<7} {sample.form:<7} {sample.bodies:<7} {sample.connections:3d} conn.  "
         f"{sample.rate:8.0f}/s  p50 {sample.p50_ms:8.3f} ms  p99 {sample.p99_ms:8.3f} ms  "
         f"{sample.cpu_us:8.1f} us CPU  {sample.failed} failed"
     )

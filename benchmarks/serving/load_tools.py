@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.serving.bodies import Body
+from benchmarks.serving.bodies import ID_PLACE, Body
 from benchmarks.serving.environments import UnavailableError
 
 PACKAGES = {"wrk": "wrk", "h2load": "nghttp2-client"}
@@ -20,10 +20,32 @@ _SPARE_SECONDS = 20.0
 WRK_SCRIPT = """
 init = function(args)
   wrk.method = "POST"
-  local file = assert(io.open(args[1], "rb"))
-  wrk.body = file:read("*a")
+  local bodies = {}
+  local place = args[1]
+  local file = assert(io.open(args[2], "rb"))
+  for size in assert(io.open(args[2] .. ".sizes", "r")):lines() do bodies[#bodies + 1] = file:read(tonumber(size)) end
   file:close()
-  for index = 2, #args, 2 do wrk.headers[args[index]] = args[index + 1] end
+  for index = 3, #args, 2 do wrk.headers[args[index]] = args[index + 1] end
+  wrk.body = bodies[1]
+  local from, to = bodies[1]:find(place, 1, true)
+  local turn = 0
+  if from then
+    -- An id of as many digits as the place has characters: the length in the headers stays right.
+    local whole = wrk.format()
+    from, to = whole:find(place, 1, true)
+    local before, after, digits = whole:sub(1, from - 1), whole:sub(to + 1), "%0" .. (to - from + 1) .. "d"
+    request = function()
+      turn = turn + 1
+      return before .. digits:format(turn) .. after
+    end
+  elseif #bodies > 1 then
+    local requests = {}
+    for index = 1, #bodies do requests[index] = wrk.format(nil, nil, nil, bodies[index]) end
+    request = function()
+      turn = turn % #requests + 1
+      return requests[turn]
+    end
+  end
 end
 done = function(summary, latency, requests)
   local errors = summary.errors
@@ -72,7 +94,7 @@ def wrk(url: str, body: Body, connections: int, seconds: float, folder: Path) ->
 
     Args:
         url: Where.
-        body: What, the same all the time.
+        body: What; see :class:`~benchmarks.serving.bodies.Bodies`.
         connections: Each asks again as soon as it has its answer.
         seconds: Rounded up to whole ones, which is what wrk understands.
         folder: For the script and the body.
@@ -82,11 +104,13 @@ def wrk(url: str, body: Body, connections: int, seconds: float, folder: Path) ->
     """
     script, content = folder / "wrk.lua", folder / "wrk.body"
     script.write_text(WRK_SCRIPT, encoding="utf-8")
-    content.write_bytes(body.content)
+    bodies = (body.content, *body.others)
+    content.write_bytes(b"".join(bodies))
+    content.with_name("wrk.body.sizes").write_text("".join(f"{len(each)}\n" for each in bodies), encoding="ascii")
     headers = [part for header in body.headers.items() for part in header]
     duration = math.ceil(seconds)
     command = ["wrk", "-t1", f"-c{connections}", f"-d{duration}s", "--timeout", "10s", "-s", str(script), url, "--"]
-    output = _run([*command, str(content), *headers], duration)
+    output = _run([*command, ID_PLACE, str(content), *headers], duration)
     line = next((line for line in output.splitlines() if line.startswith("RESULT ")), None)
     if line is None:
         raise UnavailableError(f"wrk: {output.strip()[-300:]}")

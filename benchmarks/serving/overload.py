@@ -175,8 +175,9 @@ def _row(load: float, due: float, peak: float, found: Json, cpu_seconds: float) 
 _EXPECTED = frozenset({"200", "429", "503", "504"})
 
 
-def overload_bars(rows: Sequence[Json]) -> list[Bar]:
+def bars_of(figures: Json) -> list[Bar]:
     """What has to hold at every load from the peak on."""
+    rows: list[Json] = figures["overload"]
     heavy = [row for row in rows if row["load"] > 1]
     longest = [row["refusal_max_ms"] for row in heavy if row["refusal_max_ms"] is not None]
     typical = [row["refusal_p99_ms"] for row in heavy if row["refusal_p99_ms"] is not None]

@@ -108,8 +108,9 @@ def run_raw_limit(model: Model, folder: Path, tell: Callable[[str], None], round
     return rows
 
 
-def raw_limit_bars(rows: Sequence[Json]) -> list[Bar]:
+def bars_of(figures: Json) -> list[Bar]:
     """What a server must not take away, for each model and form: medians over the rounds."""
+    rows: list[Json] = figures["resnet"]
     bars = []
     for model, form in dict.fromkeys((row["model"], row["form"]) for row in rows):
         own = [row for row in rows if (row["model"], row["form"]) == (model, form)]

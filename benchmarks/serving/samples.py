@@ -28,6 +28,7 @@ class Sample:
         failed: Errors and requests without an answer.
         cpu_us: CPU time of all the server's processes for one answer, microseconds.
         pss_bytes: Memory of all the server's processes, what they share counted once.
+        bodies: How the requests differed, a :class:`~benchmarks.serving.bodies.Bodies`.
     """
 
     server: str
@@ -42,6 +43,7 @@ class Sample:
     failed: int
     cpu_us: float
     pss_bytes: int
+    bodies: str = "same"
 
 
 @dataclass(slots=True)
@@ -82,7 +84,14 @@ class Samples:
         return list(dict.fromkeys(sample.server for sample in self.samples))
 
 
-def at(samples: Sequence[Sample], server: str, model: str, kind: str, connections: int | None = None) -> list[Sample]:
+def at(
+    samples: Sequence[Sample],
+    server: str,
+    model: str,
+    kind: str,
+    connections: int | None = None,
+    bodies: str | None = None,
+) -> list[Sample]:
     """The samples of a server at a point."""
     return [
         sample
@@ -91,4 +100,5 @@ def at(samples: Sequence[Sample], server: str, model: str, kind: str, connection
         and sample.model == model
         and sample.kind == kind
         and connections in (None, sample.connections)
+        and bodies in (None, sample.bodies)
     ]

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import psutil
 
-from benchmarks.results import RESULTS, Bar, Json, write_result
+from benchmarks.results import KEEP_HELP, RESULTS_HELP, Bar, Json, folder_of, path_of, write_result
 from tests.support import onnx_models
 from tests.support.serving_process import ServingProcess, serving
 
@@ -206,9 +206,14 @@ def measure(name: str, swaps: int, connections: int, seconds: float, quiet_secon
             }
 
 
-def bars_of(name: str, figures: Json) -> list[Bar]:
-    """What it has to be."""
+def bars_of(figures: Json) -> list[Bar]:
+    """What each model has to show."""
+    return [bar for name, found in figures.items() for bar in _bars_of(name, found)]
+
+
+def _bars_of(name: str, figures: Json) -> list[Bar]:
     return [
+        Bar(f"swaps, {name} model", figures["swaps"], f">= {SWAPS}"),
         Bar(f"failed requests, {name} model", figures["failed"], "== 0"),
         Bar(f"longest gap in a swap, {name} model", figures["longest_gap_in_swaps"].get("max_ms"), "< 10", "ms"),
         Bar(f"p99 in swaps by p99 without, {name} model", figures["p99_ratio"], "<= 1.2"),
@@ -217,23 +222,27 @@ def bars_of(name: str, figures: Json) -> list[Bar]:
 
 
 def main() -> None:
-    """Measure, and keep the figures in ``benchmarks/results/serving-swaps.json``."""
+    """Measure, and write ``serving-swaps.json``."""
     parser = argparse.ArgumentParser(prog="benchmarks.serving.swaps")
     parser.add_argument("--swaps", type=int, default=SWAPS)
     parser.add_argument("--connections", type=int, default=CONNECTIONS)
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--seconds", type=float, default=900.0, help="for each model at most")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder")
+    parser.add_argument("--sane", action="store_true", help="exit with 1 where a request failed; for a glance in CI")
+    parser.add_argument("--results", type=Path, help=RESULTS_HELP)
+    parser.add_argument("--keep", action="store_true", help=KEEP_HELP)
     given = parser.parse_args()
     figures = {name: measure(name, given.swaps, given.connections, given.seconds) for name in given.models}
-    bars = [bar for name, found in figures.items() for bar in bars_of(name, found)]
     options = f"--swaps {given.swaps} --connections {given.connections} --seconds {given.seconds:g}"
     command = f"python -m benchmarks.serving.swaps {options}"
-    path = write_result("serving-swaps", command=command, figures=figures, bars=bars, folder=given.results)
+    folder = folder_of(given.results, keep=given.keep)
+    result = write_result("serving-swaps", command=command, figures=figures, folder=folder)
     print(json.dumps(figures, indent=2))
-    for bar in bars:
+    for bar in result.bars:
         print(f"{'ok  ' if bar.holds else 'MISS'} {bar.name}: {bar.value} {bar.unit} ({bar.goal})")
-    print(f"Kept in {path.name}")
+    print(f"Result: {path_of(result, folder)}")
+    if given.sane and any(found["failed"] or not found["swaps"] for found in figures.values()):
+        sys.exit("Error: a request failed, or nothing was swapped.")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from benchmarks.bars import shown_goal, shown_value
 from benchmarks.results import Bar
+from benchmarks.serving.figures import DIFFERING, SAME
 from benchmarks.serving.models import KINDS
 from benchmarks.serving.samples import Json
 
@@ -66,16 +67,34 @@ def _order(point: tuple[str, str]) -> tuple[int, int]:
     return list(TITLES).index(kind) // 2, list(KINDS).index(model) * 2 + list(TITLES).index(kind)
 
 
+_Column = tuple[int, int, str]
+"""Of a table: those of one body for ever first, then by connections and by how requests differ."""
+
+
+def _column(row: Json) -> _Column:
+    bodies = row.get("bodies", SAME)
+    return int(bodies != SAME), row["connections"], bodies
+
+
+def _head(column: _Column) -> str:
+    _, connections, bodies = column
+    return str(connections) if bodies == SAME else f"{connections}, {DIFFERING[bodies]}"
+
+
+_AT_32: _Column = (0, 32, SAME)
+
+
 def _table(figures: Json, model: str, kind: str) -> list[str]:
     rows = [row for row in figures["rows"] if row["model"] == model and row["kind"] == kind]
-    numbers = sorted({row["connections"] for row in rows})
-    rates = {(row["server"], row["connections"]): row["rate"] for row in rows}
-    servers = sorted({row["server"] for row in rows}, key=lambda server: -rates.get((server, max(numbers)), 0.0))
+    numbers = sorted({_column(row) for row in rows})
+    rates = {(row["server"], _column(row)): row["rate"] for row in rows}
+    most = max(number for number in numbers if number[0] == 0)
+    servers = sorted({row["server"] for row in rows}, key=lambda server: -rates.get((server, most), 0.0))
     lines = []
     for server in servers:
-        own = {row["connections"]: row for row in rows if row["server"] == server}
+        own = {_column(row): row for row in rows if row["server"] == server}
         cells = [_cell(own.get(number)) for number in numbers]
-        crowd = own.get(32) or own[max(own)]
+        crowd = own.get(_AT_32) or own[max(column for column in own if column[0] == 0)]
         version = figures["versions"].get(server, "")
         lines.append(
             f"| {server} {version} ({crowd['form']}) | {' | '.join(cells)} | {crowd['cpu_us']:.0f} | "
@@ -90,7 +109,7 @@ def _table(figures: Json, model: str, kind: str) -> list[str]:
         "",
         note,
         "",
-        f"| server | {' | '.join(map(str, numbers))} | CPU, us | PSS, MiB |",
+        f"| server | {' | '.join(map(_head, numbers))} | CPU, us | PSS, MiB |",
         f"| --- |{' --- |' * (len(numbers) + 2)}",
         *lines,
     ]

@@ -8,7 +8,13 @@ from tiercel.broker.actors.endpoint import DeliverTier, DeliveryAbandoned, Endpo
 from tiercel.broker.actors.endpoint_book import EndpointObserved
 from tiercel.broker.actors.job import JobActor
 from tiercel.broker.actors.mailbox import Actor, ActorFailedError, MessageT
-from tiercel.broker.actors.node import DeliveryWithdrawn, EndpointSharesDeclared, NodeActor, RunWithdrawn
+from tiercel.broker.actors.node import (
+    DeliveryWithdrawn,
+    EndpointSharesDeclared,
+    ModelsDeclared,
+    NodeActor,
+    RunWithdrawn,
+)
 from tiercel.broker.actors.scheduler import (
     JobObserved,
     MoveRefused,
@@ -31,11 +37,13 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.peers import WantedDelivery, WantedRun
     from tiercel.broker.actors.supervisor import Supervisor
     from tiercel.broker.domain.endpoints import Delivery, Endpoint
+    from tiercel.broker.domain.errors import CannotWriteError
     from tiercel.broker.domain.jobs import Job, Observation, TierStatus
     from tiercel.broker.domain.run_records import RunRecord
     from tiercel.broker.domain.shares import Share
     from tiercel.broker.lifecycle.job_events import JobInput
     from tiercel.broker.lifecycle.node import LeaseSettings
+    from tiercel.broker.lifecycle.versions import WantedModel
     from tiercel.broker.scheduling.interface import EndpointView, JobView, NodeView, Policy
     from tiercel.broker.scheduling.loop import LoopSettings
     from tiercel.broker.store.checkpoints import CheckpointStore
@@ -82,6 +90,7 @@ class Directory:
         self.jobs: dict[str, JobActor] = {}
         self.endpoints: dict[str, EndpointActor] = {}
         self.nodes: dict[str, NodeActor] = {}
+        journal.on_away(self._refuse_calls)
 
     def job_of(self, run_id: str) -> JobActor | None:
         """The job of a run; None for one that is over, or that nobody knows."""
@@ -98,9 +107,11 @@ class Directory:
         self._supervisor.start(actor.run(), name=actor.name)
 
     def start_endpoint(self, endpoint: Endpoint, deliveries: Sequence[Delivery] = ()) -> None:
-        """Make the actor of an endpoint and let it take in messages."""
+        """Make the actor of an endpoint, in place of one that had the name before, and let it take in messages."""
         weight = self._tenant_weights.get(endpoint.tenant, DEFAULT_WEIGHT)
         actor = EndpointActor(endpoint, deliveries, self._journal, self._clock, self, tenant_weight=weight)
+        if (before := self.endpoints.get(endpoint.name)) is not None:
+            before.finish()
         self.endpoints[endpoint.name] = actor
         self._supervisor.start(actor.run(), name=actor.name)
 
@@ -113,6 +124,12 @@ class Directory:
             self.nodes[node_id] = actor
             self._supervisor.start(actor.run(), name=actor.name)
         return actor
+
+    def _refuse_calls(self, error: CannotWriteError) -> None:
+        """What was asked of jobs and endpoints must not wait behind a step of theirs that waits for the disk."""
+        actors: list[JobActor | EndpointActor] = [*self.jobs.values(), *self.endpoints.values()]
+        for actor in actors:
+            actor.refuse_calls(error)
 
     # --- Peers --------------------------------------------------------------------------------------------------------
 
@@ -145,6 +162,10 @@ class Directory:
     def withdraw_delivery(self, node_id: str, delivery_id: str) -> None:
         """Tell the node that it may forget a delivery."""
         tell(self.open_node(node_id), DeliveryWithdrawn(delivery_id))
+
+    def declare_models(self, node_id: str, endpoint: str, models: tuple[WantedModel, ...]) -> None:
+        """Tell a node which versions of an endpoint shall answer there."""
+        tell(self.open_node(node_id), ModelsDeclared(endpoint, models))
 
     def observe_job(
         self,

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.peers import WantedDelivery
-from tiercel.broker.domain.endpoints import Delivery, DeliveryState, Endpoint, delivery_id
-from tiercel.broker.domain.events import EndpointEvent
+from tiercel.broker.domain.endpoints import Delivery, DeliveryState, Endpoint, Verdict, delivery_id
+from tiercel.broker.domain.events import EndpointEvent, EndpointGone, Event
 from tiercel.broker.domain.jobs import Direction
 from tiercel.broker.domain.tenants import DEFAULT_WEIGHT
 from tiercel.broker.lifecycle import endpoint as machine
+from tiercel.broker.lifecycle import versions
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
 from tiercel.broker.lifecycle.job_events import DeliveryEnded
 from tiercel.broker.scheduling.interface import EndpointView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.journal import Journal
@@ -58,16 +59,31 @@ class ObjectiveSet:
     objective_seconds: float
 
 
-EndpointMessage = DeliverTier | DeliveryHeard | DeliveryAbandoned | ObjectiveSet
+@dataclass(frozen=True, slots=True)
+class VersionChosen:
+    """Its tenant wants a version to answer; None for the newest or, to go back, for the one before."""
+
+    version: int | None
+    back: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointDeleted:
+    """Its tenant wants it gone; no job feeds it."""
+
+
+EndpointMessage = DeliverTier | DeliveryHeard | DeliveryAbandoned | ObjectiveSet | VersionChosen | EndpointDeleted
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A delivery under way: the node it is asked of, or none while its job is on none, and the job's metric."""
+    """A delivery under way: the node it is asked of, or none while its job is on none, and what its job said."""
 
     node_id: str
+    run_id: str
     metric: str
     direction: Direction
+    may_replace: bool
 
 
 class EndpointActor(Actor[EndpointMessage]):
@@ -100,7 +116,7 @@ class EndpointActor(Actor[EndpointMessage]):
         self._clock = clock
         self._peers = peers
         self._tenant_weight = tenant_weight
-        self._show_scheduler()
+        self._show()
 
     @property
     def endpoint(self) -> Endpoint:
@@ -119,13 +135,38 @@ class EndpointActor(Actor[EndpointMessage]):
                     report = DeliveryReport(DeliveryState.FAILED, reason=reason)
                     await self._step(self._deliveries[known_id], report, self._work[known_id].node_id)
             case ObjectiveSet(objective_seconds):
-                endpoint = replace(self._endpoint, objective_seconds=objective_seconds)
-                await self._journal.commit(Commit(endpoint=endpoint))
-                self._endpoint = endpoint
-                self._show_scheduler()
+                await self._change(replace(self._endpoint, objective_seconds=objective_seconds))
+            case EndpointDeleted():
+                name, tenant, now = self._endpoint.name, self._endpoint.tenant, self._clock.now()
+                gone = [EndpointGone(name, tenant, now, version.variant) for version in self._endpoint.live]
+                await self._change(versions.deleted(self._endpoint), gone)
+            case VersionChosen():
+                await self._choose(message)
 
-    def _show_scheduler(self) -> None:
+    async def _change(self, endpoint: Endpoint, news: Sequence[Event] = ()) -> None:
+        """Carry out what was asked for from outside."""
+        await self._journal.commit_or_refuse(Commit(endpoint=endpoint, news=news))
+        self._endpoint = endpoint
+        self._show()
+
+    def _show(self) -> None:
+        """Show the scheduler what the endpoint is now, and its nodes what shall answer."""
         self._peers.observe_endpoint(self._endpoint.name, view_of(self._endpoint, self._tenant_weight))
+        for node_id, models in versions.wanted_models(self._endpoint).items():
+            self._peers.declare_models(node_id, self._endpoint.name, models)
+
+    async def _choose(self, message: VersionChosen) -> None:
+        choose = versions.rolled_back if message.back else versions.promoted
+        before, endpoint = self._endpoint, choose(self._endpoint, message.version)
+        if endpoint == before:
+            return
+        now = self._clock.now()
+        news = [
+            EndpointEvent(endpoint.name, endpoint.tenant, now, each)
+            for each in endpoint.live
+            if each not in before.live
+        ]
+        await self._change(endpoint, news)
 
     async def _deliver(self, job: Job, tier: TierStatus) -> None:
         delivery = self._deliveries.get(delivery_id(job.id, tier.number))
@@ -146,12 +187,18 @@ class EndpointActor(Actor[EndpointMessage]):
             self._tell_job(delivery)
             return
         earlier = self._work.get(delivery.id)
-        self._work[delivery.id] = _Work(job.node_id, job.spec.metric, job.spec.direction)
+        spec = job.spec
+        self._work[delivery.id] = _Work(job.node_id, job.run_id, spec.metric, spec.direction, may_replace=spec.replace)
         if earlier is not None and earlier.node_id and earlier.node_id != job.node_id:
             self._peers.withdraw_delivery(earlier.node_id, delivery.id)
-        if job.node_id:
-            wanted = WantedDelivery(delivery, job.run_id, job.spec.metric, job.spec.direction)
-            self._peers.declare_delivery(job.node_id, wanted)
+            delivery = self._deliveries[delivery.id] = machine.forget_verdict(delivery)
+        self._declare(delivery)
+
+    def _declare(self, delivery: Delivery) -> None:
+        work = self._work[delivery.id]
+        if work.node_id:
+            wanted = WantedDelivery(delivery, work.run_id, work.metric, work.direction)
+            self._peers.declare_delivery(work.node_id, wanted)
 
     async def _hear(self, node_id: str, known_id: str, report: DeliveryReport) -> None:
         work = self._work.get(known_id)
@@ -171,23 +218,33 @@ class EndpointActor(Actor[EndpointMessage]):
             node_id=node_id,
             now=self._clock.now(),
             direction=work.direction,
+            may_replace=work.may_replace,
+            others=self._deliveries.values(),
         )
         if delivery is known:
             return
         news = []
-        if delivery.state is DeliveryState.DELIVERED:
-            version = next(v for v in endpoint.versions if v.version == delivery.version)
+        version = next((each for each in endpoint.live if each.version == delivery.version), None)
+        if delivery.state is DeliveryState.DELIVERED and version is not None and version not in self._endpoint.live:
             news = [EndpointEvent(endpoint.name, endpoint.tenant, version.delivered_at, version)]
         await self._journal.commit(Commit(endpoint=endpoint, delivery=delivery, news=news))
         self._endpoint = endpoint
         self._deliveries[delivery.id] = delivery
         if delivery.state is DeliveryState.DELIVERED:
-            self._show_scheduler()
+            self._show()  # before the delivery is withdrawn: until then the node holds what it was told before for old
         if delivery.state.is_final:
-            del self._work[delivery.id]
-            for holder in {node_id, work.node_id} - {""}:
-                self._peers.withdraw_delivery(holder, delivery.id)
-            self._tell_job(delivery)
+            await self._finish(delivery, work, node_id)
+        elif delivery.verdict is not known.verdict:
+            self._declare(delivery)
+
+    async def _finish(self, delivery: Delivery, work: _Work, node_id: str) -> None:
+        del self._work[delivery.id]
+        for holder in {node_id, work.node_id} - {""}:
+            self._peers.withdraw_delivery(holder, delivery.id)
+        self._tell_job(delivery)
+        for other in [self._deliveries[each] for each in self._work]:
+            if other.sha256 == delivery.sha256 != "" and other.verdict is Verdict.OPEN:  # it waited for this one
+                await self._step(other, machine.facts_of(other), self._work[other.id].node_id)
 
     def _tell_job(self, delivery: Delivery) -> None:
         delivered = delivery.state is DeliveryState.DELIVERED

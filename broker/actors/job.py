@@ -6,6 +6,7 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING
 
+from tiercel.broker.actors.clock import moment_of
 from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.peers import WantedRun
@@ -18,6 +19,7 @@ from tiercel.broker.lifecycle import job as machine
 from tiercel.broker.lifecycle.job_events import (
     AbandonDelivery,
     Announce,
+    CancelRequested,
     DeclareRun,
     DropCheckpoint,
     JobEffect,
@@ -30,6 +32,7 @@ from tiercel.broker.lifecycle.job_events import (
     WithdrawRun,
 )
 from tiercel.broker.lifecycle.job_move import may_move
+from tiercel.broker.lifecycle.report_bounds import ReportAllowance
 from tiercel.broker.scheduling.interface import JobView
 
 if TYPE_CHECKING:
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.peers import Peers
+    from tiercel.broker.domain.endpoints import Endpoint
     from tiercel.broker.domain.events import JobEvent
 
 # Reports that a policy sees of a job.
@@ -73,6 +77,7 @@ class JobActor(Actor[JobInput]):
         self._peers = peers
         self._observations: deque[Observation] = deque(observations, MAX_OBSERVATIONS)
         self._curve = RunCurve(job.spec.direction, self._observations)
+        self._allowance = ReportAllowance(clock.now())
         self._tenant_weight = tenant_weight
         self._workload = workload_of(job.tenant, job.spec)
 
@@ -84,32 +89,57 @@ class JobActor(Actor[JobInput]):
     async def receive(self, message: JobInput) -> None:
         """Take one step of the job's life."""
         before = self._job
-        job, effects = machine.handle(before, message, self._clock.now())
+        job, effects = machine.handle(before, message, moment_of(self._clock))
         if job is before and not effects:
             return
-        if isinstance(message, UsageMeasured):  # comes every few seconds and is not worth a transaction
+        # What comes every few seconds, or much too often, is not worth a transaction.
+        if isinstance(message, UsageMeasured) or self._is_one_too_many(effects):
             self._job = job
             self._observe()
             return
         observation = _observation_of(before, job, message, self._clock.now())
-        await self.take_step(job, effects, observation)
+        # What is asked for from outside is refused while nothing can be written; what happened waits until it can be.
+        await self.take_step(job, effects, observation, refusable=isinstance(message, CancelRequested))
 
     async def resume(self) -> None:
-        """Continue a job that was loaded from the store."""
-        await self.take_step(*machine.resume(self._job))
+        """Continue a job that was loaded from the store.
 
-    async def take_step(self, job: Job, effects: Sequence[JobEffect], observation: Observation | None = None) -> None:
+        Raises:
+            CannotWriteError: The store takes nothing now.
+        """
+        await self.take_step(*machine.resume(self._job), refusable=True)
+
+    async def begin(self, job: Job, effects: Sequence[JobEffect], endpoint: Endpoint | None) -> None:
+        """Take the first step of a job, which makes its endpoint with it where there is none.
+
+        Raises:
+            CannotWriteError: The store takes nothing now; there is no such job.
+        """
+        await self.take_step(job, effects, endpoint=endpoint, refusable=True)
+
+    async def take_step(
+        self,
+        job: Job,
+        effects: Sequence[JobEffect],
+        observation: Observation | None = None,
+        *,
+        endpoint: Endpoint | None = None,
+        refusable: bool = False,
+    ) -> None:
         """Make a step durable, then carry out what follows from it.
 
         Args:
             job: The job after the step.
             effects: What follows.
             observation: What the step has learnt of the metric, if anything.
+            endpoint: An endpoint that is made with it, or None.
+            refusable: Whether it is not taken at all while the store takes nothing; else it waits.
         """
         changes = [effect.change for effect in effects if isinstance(effect, Announce)]
         record = self._record(job, observation)
         if job is not self._job or changes:
-            await self._journal.commit(Commit(job=job, changes=changes, run_record=record))
+            write = self._journal.commit_or_refuse if refusable else self._journal.commit
+            await write(Commit(job=job, changes=changes, run_record=record, endpoint=endpoint))
         self._job = job
         if observation is not None:
             self._observations.append(observation)
@@ -124,6 +154,16 @@ class JobActor(Actor[JobInput]):
             self._peers.drop_checkpoint(job.id)
         if is_over(job):
             self._peers.retire_job(job.id)
+
+    def _is_one_too_many(self, effects: Sequence[JobEffect]) -> bool:
+        """Whether a report says nothing but where the metric is, and there were too many of these."""
+        made = [each.change for each in effects if isinstance(each, Announce) and isinstance(each.change, ProgressMade)]
+        if not made:
+            return False
+        if not self._allowance.has_room(self._clock.now()) and len(effects) == 1:
+            return True
+        self._allowance.take(made[0].metrics)
+        return False
 
     def _record(self, job: Job, observation: Observation | None) -> RunRecord | None:
         """What is worth remembering of the job once it is over, and before that once it has reached its last tier."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tiercel.broker.domain.errors import UnavailableError
+from tiercel.broker.domain.errors import CannotWriteError, StoreDamagedError, UnavailableError
 from tiercel.broker.domain.events import Decision, Event, JobChange, JobEvent
 
 if TYPE_CHECKING:
@@ -23,8 +23,10 @@ logger = logging.getLogger(__name__)
 # Commits that may wait for the writer, and that it takes into one transaction.
 CAPACITY = 1_000
 BATCH = 100
-# Seconds between attempts to write to a store that does not answer.
-RETRY_PAUSES = (0.1, 0.5, 2.0)
+# Pauses between attempts to write to a store that takes nothing, in seconds: the first, and the longest; each is twice
+# the one before.
+FIRST_PAUSE_SECONDS = 0.1
+LONGEST_PAUSE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Commit:
         delivery: A delivery's new state, or None.
         decisions: Decisions of the scheduler.
         run_record: What is to be remembered of the job, or None.
-        news: Events that are announced but not stored, such as nodes that come and go.
+        news: Events that are announced with it but not stored, such as a version that answers.
     """
 
     job: Job | None = None
@@ -54,6 +56,7 @@ class Commit:
 class _Pending:
     commit: Commit
     done: asyncio.Future[None]
+    refusable: bool
 
     def succeed(self) -> None:
         if not self.done.done():
@@ -67,12 +70,13 @@ class _Pending:
 class Journal:
     """Gives events their numbers, stores changes in batches, then tells listeners.
 
-    A change that cannot be stored fails alone. A store that does not answer is tried again for a few seconds; then the
-    journal fails for good, and with it the broker, which starts again from what is durable.
+    A change that cannot be stored fails alone. A store that takes nothing, since its disk is full or somebody else
+    holds it, is tried again for ever: what must happen waits for it (:meth:`commit`), what was asked for from outside
+    is refused meanwhile (:meth:`commit_or_refuse`). Only a damaged store ends the journal, and with it the broker.
 
     Args:
         store: Where things become durable.
-        clock: For the time of events.
+        clock: For the time of events, and for pauses.
         last_sequence: Number of the newest event in the store.
         listeners: Called with each event after it is durable; must not block.
     """
@@ -87,28 +91,63 @@ class Journal:
         self._listeners = tuple(listeners)
         self._queue: asyncio.Queue[_Pending] = asyncio.Queue(CAPACITY)
         self._grown = asyncio.Condition()
-        self._broken: UnavailableError | None = None
+        self._away: UnavailableError | None = None
+        self._tell_away: Callable[[CannotWriteError], None] = lambda _: None
+        self._failures = 0
+        self._broken: StoreDamagedError | None = None
 
     @property
     def sequence(self) -> int:
         """Number of the newest event that is durable."""
         return self._durable
 
-    async def commit(self, commit: Commit) -> None:
-        """Make a change durable; waits until it is.
+    @property
+    def is_writable(self) -> bool:
+        """Whether nothing waits for a store that takes nothing, as far as is known."""
+        return self._away is None
+
+    def check_writable(self) -> None:
+        """Check that the store takes what it is given, as far as is known.
 
         Raises:
-            UnavailableError: The store does not answer; the change may or may not be durable.
+            CannotWriteError: It does not; says why.
+        """
+        if self._away is not None:
+            raise _refusal(self._away)
+
+    def on_away(self, tell: Callable[[CannotWriteError], None]) -> None:
+        """Have ``tell`` called whenever the store is found to take nothing; must not block."""
+        self._tell_away = tell
+
+    async def commit(self, commit: Commit) -> None:
+        """Make a change durable; waits until it is, however long the store takes nothing.
+
+        Raises:
+            StoreDamagedError: The store is damaged; nothing becomes durable any more.
             Exception: The store cannot take this change; nothing is durable.
         """
-        pending = _Pending(commit, asyncio.get_running_loop().create_future())
+        await self._submit(commit, refusable=False)
+
+    async def commit_or_refuse(self, commit: Commit) -> None:
+        """The same for a change that need not be: while the store takes nothing it is not made.
+
+        Raises:
+            CannotWriteError: The store takes nothing now; nothing is durable.
+            StoreDamagedError: The store is damaged; nothing becomes durable any more.
+            Exception: The store cannot take this change; nothing is durable.
+        """
+        self.check_writable()
+        await self._submit(commit, refusable=True)
+
+    async def _submit(self, commit: Commit, *, refusable: bool) -> None:
+        pending = _Pending(commit, asyncio.get_running_loop().create_future(), refusable)
         await self._queue.put(pending)
         if self._broken is not None:  # nobody writes any more, and others may wait for room
-            self._refuse_waiting(self._broken)
+            self._fail_waiting(self._broken)
         await pending.done
 
     def announce_nowait(self, event: Event) -> None:
-        """Tell listeners something that is durable already."""
+        """Tell listeners something that is durable already, or that is never stored."""
         for listener in self._listeners:
             try:
                 listener(event)
@@ -125,7 +164,7 @@ class Journal:
         """Write what was committed, in order, for ever.
 
         Raises:
-            UnavailableError: The store does not answer any more.
+            StoreDamagedError: The store is damaged.
         """
         while True:
             batch = [await self._queue.get()]
@@ -133,44 +172,59 @@ class Journal:
                 batch.append(self._queue.get_nowait())
             try:
                 await self._write_batch(batch)
-            except UnavailableError as error:
-                self._give_up(error, batch)
+            except StoreDamagedError as error:
+                self._broken = error
+                for pending in batch:
+                    pending.fail(error)
+                self._fail_waiting(error)
                 raise
 
-    async def _write_batch(self, batch: Sequence[_Pending]) -> None:
-        try:
-            await self._write_patiently([pending.commit for pending in batch])
-        except UnavailableError:
-            raise
-        except Exception as error:
-            if len(batch) == 1:
-                batch[0].fail(error)
+    async def _write_batch(self, batch: list[_Pending]) -> None:
+        """Write commits together, as often as it takes."""
+        while batch:
+            try:
+                await self._write([pending.commit for pending in batch])
+            except CannotWriteError as error:
+                await self._pause(error, _without_refusable(batch, error))
+            except UnavailableError as error:  # it may have been written: whoever waits for it is told nothing wrong
+                await self._pause(error, batch)
+            except StoreDamagedError:
+                raise
+            except Exception as error:
+                self._away, self._failures = None, 0
+                await self._write_apart(batch, error)
                 return
-            # One of them cannot be stored: the others must not suffer for it.
-            for pending in batch:
-                await self._write_batch([pending])
+            else:
+                self._away, self._failures = None, 0
+                for pending in batch:
+                    pending.succeed()
+                return
+
+    async def _write_apart(self, batch: list[_Pending], error: Exception) -> None:
+        """One of them cannot be stored: the others must not suffer for it."""
+        if len(batch) == 1:
+            batch[0].fail(error)
             return
         for pending in batch:
-            pending.succeed()
+            await self._write_batch([pending])
 
-    async def _write_patiently(self, commits: Sequence[Commit]) -> None:
-        for pause in RETRY_PAUSES:
-            try:
-                await self._write(commits)
-            except UnavailableError as error:
-                logger.warning("%s; trying again in %g s", error.message, pause)
-                await self._clock.sleep(pause)
-            else:
-                return
-        await self._write(commits)
+    async def _pause(self, error: UnavailableError, batch: list[_Pending]) -> None:
+        """Wait before the next attempt; what comes meanwhile and may be refused is refused."""
+        pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(self._failures, 32), LONGEST_PAUSE_SECONDS)
+        logger.log(
+            logging.INFO if self._failures else logging.WARNING, "%s Trying again in %g s.", error.message, pause
+        )
+        self._failures += 1
+        self._away = error
+        waiting = [self._queue.get_nowait() for _ in range(self._queue.qsize())]
+        for pending in _without_refusable(waiting, _refusal(error)):
+            self._queue.put_nowait(pending)
+        self._tell_away(_refusal(error))
+        await self._clock.sleep(pause)
+        if not batch:  # nothing is left that would find out whether there is room by now: whoever comes next does
+            self._away = None
 
-    def _give_up(self, error: UnavailableError, batch: Sequence[_Pending]) -> None:
-        self._broken = error
-        for pending in batch:
-            pending.fail(error)
-        self._refuse_waiting(error)
-
-    def _refuse_waiting(self, error: UnavailableError) -> None:
+    def _fail_waiting(self, error: StoreDamagedError) -> None:
         while not self._queue.empty():
             self._queue.get_nowait().fail(error)
 
@@ -206,3 +260,16 @@ class Journal:
         async with self._grown:
             self._durable = sequence
             self._grown.notify_all()
+
+
+def _without_refusable(batch: list[_Pending], error: CannotWriteError) -> list[_Pending]:
+    """Refuse those that may be refused; returns the others, taking the refused out of ``batch`` itself."""
+    for pending in batch:
+        if pending.refusable:
+            pending.fail(error)
+    batch[:] = [pending for pending in batch if not pending.refusable]
+    return batch
+
+
+def _refusal(error: UnavailableError) -> CannotWriteError:
+    return error if isinstance(error, CannotWriteError) else CannotWriteError(error.message)

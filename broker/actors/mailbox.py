@@ -8,10 +8,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from tiercel.broker.domain.errors import OverloadedError, TiercelError, UnavailableError
+from tiercel.broker.domain.errors import CannotWriteError, OverloadedError, TiercelError, UnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
 
 logger = logging.getLogger(__name__)
 
@@ -45,13 +45,29 @@ class ActorStatistics:
 class _Envelope(Generic[MessageT]):
     """A message in the mailbox; without one it ends the actor.
 
-    ``key``: of a message that is kept beside the mailbox, the latest one only. ``done``: told how it went.
+    ``key``: of a message that is kept beside the mailbox, the latest one only. ``done``: told how it went. ``handled``:
+    called once it was handled, however it went.
     """
 
     message: MessageT | None = None
     key: Hashable | None = None
     took_room: bool = False
     done: asyncio.Future[None] | None = None
+    handled: Callable[[], None] | None = None
+
+    def answer(self, error: Exception | None = None) -> None:
+        """Tell who waits for it how it went."""
+        if self.done is None or self.done.done():
+            return
+        if error is None:
+            self.done.set_result(None)
+        else:
+            self.done.set_exception(error)
+
+    def let_go(self) -> None:
+        """Nobody has to say it again."""
+        if self.handled is not None:
+            self.handled()
 
 
 class Actor(ABC, Generic[MessageT]):
@@ -70,6 +86,7 @@ class Actor(ABC, Generic[MessageT]):
         self._mailbox: asyncio.Queue[_Envelope[MessageT]] = asyncio.Queue(CAPACITY)
         self._latest: dict[Hashable, MessageT] = {}
         self._room = asyncio.Semaphore(ROOM_FOR_STREAMS)
+        self._waiting_calls: set[asyncio.Future[None]] = set()
         self._finished = False
         self._handled = 0
         self._failed = 0
@@ -92,30 +109,44 @@ class Actor(ABC, Generic[MessageT]):
             self._put(_Envelope(key=key))
         self._latest[key] = message
 
-    async def tell(self, message: MessageT) -> None:
-        """Leave a message, waiting for room: for whoever can pass the pressure on, such as a stream."""
+    async def tell(self, message: MessageT, handled: Callable[[], None] | None = None) -> None:
+        """Leave a message, waiting for room: for whoever can pass the pressure on, such as a stream.
+
+        Args:
+            message: The message.
+            handled: Called once the actor is done with it, however that went; may not fail or block.
+        """
         await self._room.acquire()
         try:
-            self._put(_Envelope(message, took_room=True))
+            self._put(_Envelope(message, took_room=True, handled=handled))
         except OverloadedError:
             self._room.release()
             raise
 
     async def call(self, message: MessageT) -> None:
-        """Leave a message and wait until it was handled.
+        """Leave a message and wait until it was handled; nobody handles it any more once that is given up.
 
         Raises:
             OverloadedError: The mailbox is full.
-            UnavailableError: It was not handled in time; it may still be.
+            UnavailableError: It was not handled in time; if it was begun with, it may still be.
             Exception: What the actor failed on.
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._put(_Envelope(message, done=done))
+        self._waiting_calls.add(done)
         try:
             async with asyncio.timeout(CALL_SECONDS):
                 await done
         except TimeoutError:
             raise UnavailableError(f"{self.name} did not answer within {CALL_SECONDS:g} s; try again later") from None
+        finally:
+            self._waiting_calls.discard(done)
+
+    def refuse_calls(self, error: TiercelError) -> None:
+        """Answer whoever waits for a message that was not begun with: it is not handled."""
+        for done in self._waiting_calls:
+            if not done.done():
+                done.set_exception(error)
 
     def finish(self) -> None:
         """Let the actor end once it has handled what is in its mailbox; what is left afterwards is dropped."""
@@ -166,6 +197,7 @@ class Actor(ABC, Generic[MessageT]):
                 envelope.done.set_result(None)
             if envelope.took_room:
                 self._room.release()
+            envelope.let_go()
             return
         try:
             self._mailbox.put_nowait(envelope)
@@ -177,19 +209,26 @@ class Actor(ABC, Generic[MessageT]):
         if envelope.took_room:
             self._room.release()
         message = self._latest.pop(envelope.key) if envelope.key is not None else envelope.message
-        if message is None:
+        if envelope.done is not None:
+            self._waiting_calls.discard(envelope.done)
+        if message is None or (envelope.done is not None and envelope.done.done()):
             return False
         try:
             await self.receive(message)
+        except CannotWriteError as error:  # refused for the time being, which is no failure of the actor
+            envelope.answer(error)
+            return False
+        except ActorFailedError as error:
+            self._failed += 1
+            envelope.answer(error)
+            raise
         except Exception as error:
             self._failed += 1
-            if envelope.done is not None and not envelope.done.done():
-                envelope.done.set_exception(error)
-            if isinstance(error, ActorFailedError):
-                raise
+            envelope.let_go()
+            envelope.answer(error)
             logger.exception("%s could not handle %s", self.name, type(message).__name__)
             return True
         self._handled += 1
-        if envelope.done is not None and not envelope.done.done():
-            envelope.done.set_result(None)
+        envelope.let_go()
+        envelope.answer()
         return False

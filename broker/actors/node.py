@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.peers import WantedDelivery, WantedRun
 from tiercel.broker.domain.events import NodeEvent
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.peers import Peers
     from tiercel.broker.domain.shares import Share
+    from tiercel.broker.lifecycle.versions import WantedModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +52,34 @@ class AcceleratorHeard:
 
 
 @dataclass(frozen=True, slots=True)
+class ServedHeard:
+    """What a node's inference server has of an endpoint, or of one of its variants.
+
+    Attributes:
+        version: Number of the version that answers; 0 for none.
+        problem: Why that is not the one that shall; empty where nothing is known to be wrong.
+    """
+
+    version: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ServingHeard:
+    """Where a node's inference server answers, empty while it does not, and what; by endpoint and variant."""
+
+    http: str = ""
+    grpc: str = ""
+    served: Mapping[tuple[str, str], ServedHeard] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class NodeHeard:
     """The agent said something, and perhaps something new about its node."""
 
     lease_epoch: int
     images: frozenset[str] | None = None
-    serving: tuple[str, str] | None = None
+    serving: ServingHeard | None = None
     accelerators: tuple[AcceleratorHeard, ...] | None = None
 
 
@@ -88,6 +110,14 @@ class EndpointSharesDeclared:
     objectives: tuple[tuple[str, float], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class ModelsDeclared:
+    """Which versions of an endpoint shall answer here, one of each of its variants."""
+
+    endpoint: str
+    models: tuple[WantedModel, ...]
+
+
 NodeMessage = (
     NodeConnected
     | NodeHeard
@@ -97,6 +127,7 @@ NodeMessage = (
     | RunWithdrawn
     | DeliveryWithdrawn
     | EndpointSharesDeclared
+    | ModelsDeclared
 )
 
 
@@ -111,6 +142,7 @@ class Wanted:
     runs: tuple[WantedRun, ...]
     deliveries: tuple[WantedDelivery, ...]
     endpoints: EndpointSharesDeclared | None = None
+    models: tuple[WantedModel, ...] = ()
 
 
 class NodeActor(Actor[NodeMessage]):
@@ -126,7 +158,7 @@ class NodeActor(Actor[NodeMessage]):
 
     def __init__(self, node: Node, leases: LeaseSettings, journal: Journal, clock: Clock, peers: Peers) -> None:
         super().__init__(f"node {node.id}")
-        self._life = NodeLife(node, clock.now())
+        self._life = NodeLife(node, clock.alive())
         self._leases = leases
         self._journal = journal
         self._clock = clock
@@ -134,6 +166,8 @@ class NodeActor(Actor[NodeMessage]):
         self._runs: dict[str, WantedRun] = {}
         self._deliveries: dict[str, WantedDelivery] = {}
         self._endpoints: EndpointSharesDeclared | None = None
+        self._models: dict[str, tuple[WantedModel, ...]] = {}
+        self._served: Mapping[tuple[str, str], ServedHeard] = {}
         self._accelerators: Mapping[str, AcceleratorHeard] = {}
         self._wanted = Wanted(0, (), ())
         self._changed = asyncio.Condition()
@@ -147,6 +181,11 @@ class NodeActor(Actor[NodeMessage]):
     def accelerators(self) -> Mapping[str, AcceleratorHeard]:
         """How its accelerators are, by id; empty while it is offline or has not said."""
         return self._accelerators if self._life.node.online else {}
+
+    @property
+    def served(self) -> Mapping[tuple[str, str], ServedHeard]:
+        """What its inference server has, by endpoint and variant; empty while it is offline or has not said."""
+        return self._served if self._life.node.online else {}
 
     def holds_lease(self, lease_epoch: int) -> bool:
         """Whether what is said under this epoch counts: no newer stream took over, and the lease did not run out."""
@@ -182,6 +221,10 @@ class NodeActor(Actor[NodeMessage]):
             case EndpointSharesDeclared():
                 self._endpoints = message
                 await self._declare()
+            case ModelsDeclared(endpoint, models):
+                if self._models.get(endpoint) != models:
+                    self._models[endpoint] = models
+                    await self._declare()
 
     async def _withdraw(self, message: RunWithdrawn | DeliveryWithdrawn) -> None:
         known = (
@@ -193,8 +236,8 @@ class NodeActor(Actor[NodeMessage]):
             await self._declare()
 
     async def _connected(self, message: NodeConnected) -> None:
-        life, news = machine.connected(self._life, message.node, self._clock.now())
-        self._accelerators = {}
+        life, news = machine.connected(self._life, message.node, self._clock.alive())
+        self._accelerators, self._served = {}, {}
         await self._announce(life, news)
         if not message.epoch.done():
             message.epoch.set_result(life.node.lease_epoch)
@@ -204,14 +247,15 @@ class NodeActor(Actor[NodeMessage]):
                 self._peers.tell_job(run.job.id, RunUnknown(run.run_id))
 
     async def _heard(self, message: NodeHeard) -> None:
-        life = machine.heard(self._life, message.lease_epoch, self._clock.now())
+        life = machine.heard(self._life, message.lease_epoch, self._clock.alive())
         if life is self._life:
             return
         node = life.node
         if message.images is not None:
             node = replace(node, images=message.images)
         if message.serving is not None:
-            node = replace(node, serving_http=message.serving[0], serving_grpc=message.serving[1])
+            node = replace(node, serving_http=message.serving.http, serving_grpc=message.serving.grpc)
+            self._served = message.serving.served
         if message.accelerators is not None:
             self._accelerators = {heard.id: heard for heard in message.accelerators}
             node = replace(node, accelerators=_as_heard(node.accelerators, self._accelerators))
@@ -219,16 +263,16 @@ class NodeActor(Actor[NodeMessage]):
         if (node.images, node.accelerators) != (before.images, before.accelerators):
             self._show_scheduler()
         if node.accelerators != before.accelerators:
-            await self._journal.commit(Commit(news=[_event(node, self._clock.now())]))
+            self._journal.announce_nowait(_event(node, self._clock.now()))
             self._peers.reschedule("node")
 
     async def _ticked(self) -> None:
-        life, news = machine.ticked(self._life, self._leases, self._clock.now())
+        life, news = machine.ticked(self._life, self._leases, self._clock.alive())
         if news is not None:
             await self._announce(life, news)
 
     async def _announce(self, life: NodeLife, news: NodeNews) -> None:
-        await self._journal.commit(Commit(news=[_event(life.node, self._clock.now())]))
+        self._journal.announce_nowait(_event(life.node, self._clock.now()))
         async with self._changed:
             self._life = life
             self._changed.notify_all()
@@ -253,6 +297,7 @@ class NodeActor(Actor[NodeMessage]):
                 tuple(self._runs.values()),
                 tuple(self._deliveries.values()),
                 self._endpoints,
+                tuple(model for _, models in sorted(self._models.items()) for model in models),
             )
             self._changed.notify_all()
 

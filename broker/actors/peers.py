@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tiercel.broker.domain.run_records import RunRecord
     from tiercel.broker.domain.shares import Share
     from tiercel.broker.lifecycle.job_events import JobInput
+    from tiercel.broker.lifecycle.versions import WantedModel
     from tiercel.broker.scheduling.interface import EndpointView, JobView, NodeView
 
 
@@ -76,6 +77,16 @@ class Peers(Protocol):
 
     def withdraw_delivery(self, node_id: str, delivery_id: str) -> None:
         """Tell the node that it may forget a delivery."""
+        ...
+
+    def declare_models(self, node_id: str, endpoint: str, models: tuple[WantedModel, ...]) -> None:
+        """Tell a node which versions of an endpoint shall answer there; endpoints that are not named stay as they are.
+
+        Args:
+            node_id: The node.
+            endpoint: The endpoint.
+            models: One for each of its variants.
+        """
         ...
 
     def observe_job(

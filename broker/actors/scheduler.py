@@ -18,6 +18,7 @@ from tiercel.broker.actors.history import History
 from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.variant_homes import with_homes
+from tiercel.broker.domain.errors import CannotWriteError
 from tiercel.broker.domain.events import Decision, EndpointShareChanged
 from tiercel.broker.domain.jobs import TierState
 from tiercel.broker.domain.shares import Share
@@ -154,7 +155,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
         self._policy = policy
         self._policy_state = policy.initial_state()
         self._settings = settings
-        self._loop = loop.start(settings, clock.now())
+        self._loop = loop.start(settings, clock.alive())
         self._journal = journal
         self._clock = clock
         self._tell_job = tell_job
@@ -190,13 +191,13 @@ class SchedulerActor(Actor[SchedulerMessage]):
             case MoveRefused(job_id):
                 self._free_move(job_id)
             case SomethingHappened(trigger):
-                self._loop = loop.triggered(self._loop, trigger, self._settings, self._clock.now())
+                self._loop = loop.triggered(self._loop, trigger, self._settings, self._clock.alive())
             case SchedulerTicked():
                 pass
         if self._mailbox.empty():
-            due = loop.due_trigger(self._loop, self._clock.now())
-            if due is not None:
-                await self._plan(due)
+            due = loop.due_trigger(self._loop, self._clock.alive())
+            if due is not None and self._journal.is_writable:
+                await self._plan_or_leave_it(due)
 
     def _observe_job(self, message: JobObserved) -> None:
         reservation = self._reserved.get(message.job_id)
@@ -217,6 +218,15 @@ class SchedulerActor(Actor[SchedulerMessage]):
         if job_id in self._reserved and self._reserved[job_id].moves:
             del self._reserved[job_id]
 
+    async def _plan_or_leave_it(self, due: Trigger) -> None:
+        """Plan; while nothing can be written, all keep what they have and news are taken in all the same."""
+        before = self._policy_state
+        try:
+            await self._plan(due)
+        except CannotWriteError as error:
+            self._policy_state = before
+            logger.warning("What was planned is not carried out: %s", error.message)
+
     async def _plan(self, trigger: Trigger) -> None:
         if trigger is Trigger.INTERVAL:
             for job_id in self._reserved:
@@ -233,17 +243,19 @@ class SchedulerActor(Actor[SchedulerMessage]):
             await self._tell_moved(shares_moved, trigger)
         for job_id, reason in self._held_back.items():
             self._tell_job(job_id, KeptWaiting(reason))
-        next_at = plan.next_at if plan is not None else None
+        alive = self._clock.alive()
+        # The policy's clock may be set meanwhile; the loop's is not.
+        wanted = plan.next_at if plan is not None else None
         self._loop = loop.ran(
             self._loop,
             trigger,
             self._settings,
-            self._clock.now(),
+            alive,
             changed=bool(changed) or bool(shares_moved),
-            next_at=next_at,
+            next_at=None if wanted is None else alive + (wanted - snapshot.now),
         )
         if self._held_back and changed:  # those who waited for a node to be chosen may go there now
-            self._loop = loop.triggered(self._loop, Trigger.ARRIVAL, self._settings, self._clock.now())
+            self._loop = loop.triggered(self._loop, Trigger.ARRIVAL, self._settings, self._clock.alive())
 
     def _ask_policy(self, snapshot: Snapshot) -> Plan | None:
         try:
@@ -295,7 +307,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
         if not assignments:
             return
         now, policy = self._clock.now(), self._policy.name
-        await self._journal.commit(
+        await self._journal.commit_or_refuse(
             Commit(decisions=[Decision(a.job_id, now, policy, trigger.value, a.node_id, a.share) for a in assignments])
         )
         for assignment in assignments:
@@ -314,7 +326,10 @@ class SchedulerActor(Actor[SchedulerMessage]):
         news = [
             EndpointShareChanged(each.view.name, each.view.tenant, now, each.view.node_id, each.share) for each in moved
         ]
-        await self._journal.commit(Commit(decisions=decisions, news=news))
+        try:
+            await self._journal.commit_or_refuse(Commit(decisions=decisions, news=news))
+        except CannotWriteError as error:  # the nodes were told already, and that is what counts
+            logger.warning("Decisions about %d endpoints are not remembered: %s", len(moved), error.message)
 
     def _reserve(self, assignment: Assignment) -> None:
         observed = self._jobs[assignment.job_id]

@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tiercel.broker.actors.admission import check_endpoint, check_feasible, check_quota, home_of
+from tiercel.broker.actors.admission import (
+    check_endpoint,
+    check_feasible,
+    check_quota,
+    check_unfed,
+    home_of,
+    is_free,
+)
 from tiercel.broker.actors.directory import tell, tell_latest
-from tiercel.broker.actors.endpoint import DeliveryHeard, ObjectiveSet
+from tiercel.broker.actors.endpoint import (
+    DeliveryHeard,
+    EndpointActor,
+    EndpointDeleted,
+    ObjectiveSet,
+    VersionChosen,
+)
 from tiercel.broker.actors.endpoint_book import EndpointsMeasured, load_of
-from tiercel.broker.actors.job import MAX_OBSERVATIONS, is_over, observations_of
-from tiercel.broker.actors.journal import Commit
+from tiercel.broker.actors.job import MAX_OBSERVATIONS, observations_of
+from tiercel.broker.actors.job_pages import JOBS_AT_A_TIME, load_unfinished_jobs
 from tiercel.broker.actors.node import NodeActor, NodeConnected, NodeTicked
 from tiercel.broker.actors.retelling import endpoint_as_it_is, job_as_it_is
 from tiercel.broker.actors.scheduler import RunsRemembered, SchedulerTicked
@@ -23,15 +37,17 @@ from tiercel.broker.domain.jobs import Job
 from tiercel.broker.domain.nodes import Node
 from tiercel.broker.domain.validation import validate_spec
 from tiercel.broker.lifecycle import job as job_machine
+from tiercel.broker.lifecycle import versions
 from tiercel.broker.lifecycle.job_events import CancelRequested, JobInput, Ticked
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.directory import Directory
+    from tiercel.broker.actors.job import JobActor
     from tiercel.broker.actors.journal import Journal
-    from tiercel.broker.actors.node import AcceleratorHeard
+    from tiercel.broker.actors.node import AcceleratorHeard, ServedHeard
     from tiercel.broker.actors.supervisor import Supervisor
     from tiercel.broker.domain.endpoints import EndpointLoad, EndpointUsage
     from tiercel.broker.domain.jobs import JobSpec
@@ -81,6 +97,7 @@ class System:
             InvalidSpecError: A field of the spec is wrong, or no known node could ever run it.
             QuotaExceededError: The tenant has as many active jobs as it may.
             EndpointBusyError: Somebody else's endpoint, or another active job feeds it.
+            CannotWriteError: The broker's disk takes nothing now; there is no such job.
         """
         validate_spec(spec)
         # A client that vanishes in the middle must not leave a job that is stored and that nobody looks after.
@@ -92,19 +109,22 @@ class System:
                 known = await self._store.find_job(tenant.name, idempotency_key)
                 if known is not None:
                     return await self.find_job(tenant.name, known.id)
-            jobs = [actor.job for actor in self._directory.jobs.values()]
-            actor = self._directory.endpoints.get(spec.endpoint)
+            jobs = self._open_jobs()
+            actor = self._taken_endpoint(spec.endpoint)
             endpoint = actor.endpoint if actor is not None else None
             check_quota(tenant, jobs)
             check_endpoint(tenant, spec, endpoint, jobs)
             home = home_of(spec, endpoint, jobs)
             check_feasible(spec, [node for node in self.nodes() if node.online and home in {"", node.id}])
-            await self._open_endpoint(spec.endpoint, tenant.name, spec.endpoint_objective_seconds)
+            self._journal.check_writable()
+            opened = await self._open_endpoint(spec, tenant, actor)
             job, effects = job_machine.create(
                 secrets.token_hex(4), tenant.name, spec, self._clock.now(), idempotency_key
             )
             job_actor = self._directory.make_job(job)
-            await job_actor.take_step(job, effects)
+            await job_actor.begin(job, effects, opened)
+            if opened is not None:
+                self._directory.start_endpoint(opened)
             self._directory.start_job(job_actor)
             return job
 
@@ -120,12 +140,22 @@ class System:
             raise NotFoundError(f"job_id: there is no job {job_id!r}; 'tiercel ls' lists yours", field="job_id")
         return job
 
-    async def jobs_of(self, tenant: str, *, active_only: bool) -> Sequence[Job]:
-        """The tenant's jobs, oldest first."""
-        known = {job.id: job for job in await self._store.load_jobs(active_only=active_only) if job.tenant == tenant}
-        known.update({a.job.id: a.job for a in self._directory.jobs.values() if a.job.tenant == tenant})
-        jobs = [job for job in known.values() if not (active_only and job.state.is_final)]
-        return sorted(jobs, key=lambda job: (job.submitted_at, job.id))
+    async def jobs_of(
+        self,
+        tenant: str,
+        *,
+        active_only: bool,
+        after: tuple[float, str] | None = None,
+        newest_first: bool = False,
+        limit: int = JOBS_AT_A_TIME,
+    ) -> Sequence[Job]:
+        """A page of the tenant's jobs; see :meth:`~tiercel.broker.store.contract.Store.list_jobs`."""
+        found = await self._store.list_jobs(
+            tenant=tenant, active_only=active_only, after=after, newest_first=newest_first, limit=limit
+        )
+        # What is measured all the time is stored only with the job's next step.
+        actors = self._directory.jobs
+        return [actors[job.id].job if job.id in actors else job for job in found]
 
     async def cancel(self, tenant: str, job_id: str) -> Job:
         """Ask a job to stop; returns it as it is once it has heard.
@@ -133,12 +163,14 @@ class System:
         Raises:
             NotFoundError: The tenant has no such job.
             OverloadedError: Too much is going on.
+            CannotWriteError: The broker's disk takes nothing now; the job goes on.
             UnavailableError: It does not answer.
         """
         job = await self.find_job(tenant, job_id)
         actor = self._directory.jobs.get(job_id)
         if actor is None:
             return job
+        self._journal.check_writable()
         await actor.call(CancelRequested())
         return actor.job
 
@@ -157,7 +189,8 @@ class System:
 
     def endpoints_of(self, tenant: str) -> Sequence[Endpoint]:
         """The tenant's endpoints, by name."""
-        return [a.endpoint for _, a in sorted(self._directory.endpoints.items()) if a.endpoint.tenant == tenant]
+        taken = filter(None, map(self._taken_endpoint, sorted(self._directory.endpoints)))
+        return [actor.endpoint for actor in taken if actor.endpoint.tenant == tenant]
 
     def find_endpoint(self, tenant: str, name: str) -> Endpoint:
         """The tenant's endpoint.
@@ -165,12 +198,67 @@ class System:
         Raises:
             NotFoundError: The tenant has no such endpoint.
         """
-        actor = self._directory.endpoints.get(name)
+        return self._find_endpoint(tenant, name).endpoint
+
+    async def delete_endpoint(self, tenant: str, name: str) -> None:
+        """Forget an endpoint, so that its name is free; what its node has of it goes.
+
+        Raises:
+            NotFoundError: The tenant has no such endpoint.
+            EndpointBusyError: A job feeds it.
+            CannotWriteError: The broker's disk takes nothing now; the endpoint stays.
+        """
+        await self._supervisor.see_through(self._delete_endpoint(tenant, name), name="deletion")
+
+    async def _delete_endpoint(self, tenant: str, name: str) -> None:
+        async with self._admission:  # no job that feeds it begins meanwhile
+            actor = self._find_endpoint(tenant, name)
+            check_unfed(actor.endpoint, self._open_jobs())
+            self._journal.check_writable()
+            await actor.call(EndpointDeleted())
+
+    def _find_endpoint(self, tenant: str, name: str) -> EndpointActor:
+        actor = self._taken_endpoint(name)
         if actor is None or actor.endpoint.tenant != tenant:
             raise NotFoundError(
                 f"endpoint: there is no endpoint {name!r}; 'tiercel endpoints' lists yours", field="endpoint"
             )
+        return actor
+
+    def _taken_endpoint(self, name: str) -> EndpointActor | None:
+        """The endpoint of this name, unless the name is free."""
+        actor = self._directory.endpoints.get(name)
+        return None if actor is None or is_free(actor.endpoint, self._open_jobs()) else actor
+
+    def _open_jobs(self) -> Sequence[Job]:
+        """The jobs of all tenants that something can still happen to."""
+        return [actor.job for actor in self._directory.jobs.values()]
+
+    async def choose_version(self, tenant: str, name: str, version: int | None, *, back: bool = False) -> Endpoint:
+        """Let a version of an endpoint answer, and stay unless it is the newest; returns the endpoint then.
+
+        Args:
+            tenant: Who asks.
+            name: The endpoint.
+            version: Which one; None for the newest or, with ``back``, for the one that answered before.
+            back: Go back.
+
+        Raises:
+            NotFoundError: The tenant has no such endpoint, or it has no such version.
+            InvalidSpecError: The version cannot answer, or it is not clear which is meant.
+        """
+        choose = versions.rolled_back if back else versions.promoted
+        choose(self.find_endpoint(tenant, name), version)  # first, as a mistake of whoever asks is none of the actor's
+        actor = self._directory.endpoints[name]
+        await actor.call(VersionChosen(version, back))
         return actor.endpoint
+
+    def served_of(self, name: str) -> Mapping[str, ServedHeard]:
+        """What the endpoint's node says of it, by variant; empty while it says nothing."""
+        actor = self._directory.endpoints.get(name)
+        node = self._directory.nodes.get(actor.endpoint.node_id) if actor is not None else None
+        served = node.served if node is not None else {}
+        return {variant: heard for (endpoint, variant), heard in served.items() if endpoint == name}
 
     def endpoint_share(self, name: str) -> Share | None:
         """What an endpoint may use of its node; None while nothing limits it."""
@@ -193,11 +281,49 @@ class System:
         await actor.call(NodeConnected(node, runs, epoch))
         return actor, epoch.result()
 
-    async def deliver_to_job(self, run_id: str, message: JobInput) -> None:
-        """Pass on what a node says of a run, waiting for room in the job's mailbox."""
+    def reports_of(self, node_id: str, run_ids: Iterable[str]) -> dict[str, int]:
+        """Of those runs that are the node's: the sequence of the last report that is durable, 0 for none."""
+        return {
+            run_id: actor.job.last_sequence
+            for run_id in run_ids
+            if (actor := self._job_on(node_id, run_id)) is not None
+        }
+
+    def has_run(self, node_id: str, run_id: str) -> bool:
+        """Whether a node's word on a run counts: it is the present run of its job, and there."""
+        return self._job_on(node_id, run_id) is not None
+
+    def is_elsewhere(self, node_id: str, run_id: str) -> bool:
+        """Whether this is the present run of a job, and on another node."""
         actor = self._directory.job_of(run_id)
-        if actor is not None:
-            await actor.tell(message)
+        return actor is not None and actor.job.run_id == run_id and actor.job.node_id not in {"", node_id}
+
+    async def deliver_to_job(
+        self, node_id: str, run_id: str, message: JobInput, handled: Callable[[], None] | None = None
+    ) -> bool:
+        """Pass on what a node says of a run, waiting for room in the job's mailbox.
+
+        Args:
+            node_id: Who says it.
+            run_id: The run.
+            message: What is said.
+            handled: Called once the job has taken it in for good, or never will.
+
+        Returns:
+            Whether it was passed on: not if the run is not the node's.
+        """
+        actor = self._job_on(node_id, run_id)
+        if actor is None:
+            if handled is not None:
+                handled()
+            return False
+        await actor.tell(message, handled)
+        return True
+
+    def _job_on(self, node_id: str, run_id: str) -> JobActor | None:
+        """The job whose present run this is, if it is on this node."""
+        actor = self._directory.job_of(run_id)
+        return actor if actor is not None and (actor.job.node_id, actor.job.run_id) == (node_id, run_id) else None
 
     def measure_endpoints(
         self, node_id: str, usages: tuple[EndpointUsage, ...], lag_seconds: float | None = None
@@ -209,6 +335,7 @@ class System:
             usages: What requests took, by endpoint; those that nobody asked anything are not listed.
             lag_seconds: By how much the server's event loop came late, or None.
         """
+        usages = tuple(usage for usage in usages if usage.endpoint in self._directory.endpoints)
         tell(self._directory.scheduler, EndpointsMeasured(node_id, usages, lag_seconds))
         now = self._clock.now()
         for usage in usages:
@@ -230,8 +357,8 @@ class System:
 
     def expects_checkpoint(self, node_id: str, run_id: str) -> bool:
         """Whether a run of the node is being moved, so that its checkpoint is wanted."""
-        actor = self._directory.job_of(run_id)
-        return actor is not None and actor.job.is_moving and (actor.job.node_id, actor.job.run_id) == (node_id, run_id)
+        actor = self._job_on(node_id, run_id)
+        return actor is not None and actor.job.is_moving
 
     def needs_checkpoint(self, run_id: str) -> bool:
         """Whether the job of a run may go on from the run's checkpoint: it is being moved, or goes on already."""
@@ -242,10 +369,8 @@ class System:
 
     def carried_run_of(self, node_id: str, run_id: str) -> str:
         """The earlier run from whose checkpoint a run of the node goes on, or empty."""
-        actor = self._directory.job_of(run_id)
-        if actor is None or not actor.job.run_active or (actor.job.node_id, actor.job.run_id) != (node_id, run_id):
-            return ""
-        return actor.job.carried_run
+        actor = self._job_on(node_id, run_id)
+        return actor.job.carried_run if actor is not None and actor.job.run_active else ""
 
     # --- Life ---------------------------------------------------------------------------------------------------------
 
@@ -264,9 +389,7 @@ class System:
             self._directory.start_endpoint(endpoint, own)
             for news in endpoint_as_it_is(endpoint, self._clock.now()):
                 self._journal.announce_nowait(news)
-        for job in await self._store.load_jobs():
-            if is_over(job):
-                continue
+        for job in await load_unfinished_jobs(self._store):
             progress = await self._store.load_progress(job.id, limit=MAX_OBSERVATIONS)
             actor = self._directory.make_job(job, observations_of(progress))
             self._directory.jobs[job.id] = actor
@@ -287,18 +410,26 @@ class System:
     async def _run_clock(self) -> None:
         while True:
             await self._clock.sleep(TICK_SECONDS)
+            if not self._journal.is_writable:
+                # What nodes and runs say may wait for the disk: the silence is the broker's, and does not count.
+                continue
+            self._clock.tick()
             for job in self._directory.jobs.values():
                 tell_latest(job, Ticked(), Ticked())
             for node in self._directory.nodes.values():
                 tell_latest(node, NodeTicked(), NodeTicked())
             tell_latest(self._directory.scheduler, SchedulerTicked(), SchedulerTicked())
 
-    async def _open_endpoint(self, name: str, tenant: str, objective_seconds: float | None) -> None:
-        known = self._directory.endpoints.get(name)
-        if known is not None:
-            if objective_seconds is not None and objective_seconds != known.endpoint.objective_seconds:
-                await known.call(ObjectiveSet(objective_seconds))
-            return
-        endpoint = Endpoint(name, tenant, objective_seconds=objective_seconds)
-        await self._journal.commit(Commit(endpoint=endpoint))
-        self._directory.start_endpoint(endpoint)
+    async def _open_endpoint(self, spec: JobSpec, tenant: Tenant, known: EndpointActor | None) -> Endpoint | None:
+        """Give a known endpoint the objective that a new job wants; returns one that is to be made, or None.
+
+        One that takes the name of an earlier one counts its versions on.
+        """
+        objective = spec.endpoint_objective_seconds
+        if known is None:
+            before = self._directory.endpoints.get(spec.endpoint)
+            earlier = before.endpoint if before is not None else Endpoint(spec.endpoint, tenant.name)
+            return replace(earlier, tenant=tenant.name, objective_seconds=objective)
+        if objective is not None and objective != known.endpoint.objective_seconds:
+            await known.call(ObjectiveSet(objective))
+        return None

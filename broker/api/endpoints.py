@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import math
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from tiercel.broker.actors.node import ServedHeard, ServingHeard
 from tiercel.broker.api.translation import share_to_wire, timestamp
-from tiercel.broker.domain.endpoints import DelayWindow, EndpointUsage
+from tiercel.broker.domain.endpoints import DelayWindow, EndpointUsage, Signature, Tensor
+from tiercel.broker.lifecycle.versions import kept
 from tiercel.v1 import common_pb2, jobs_pb2, nodes_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from tiercel.broker.actors.node import EndpointSharesDeclared
-    from tiercel.broker.domain.endpoints import Endpoint, EndpointLoad
+    from tiercel.broker.domain.endpoints import Endpoint, EndpointLoad, Version
     from tiercel.broker.domain.nodes import Node
     from tiercel.broker.domain.shares import Share
+    from tiercel.broker.lifecycle.versions import WantedModel
+
+# What an agent reads of a model is far below; it is stored with each version.
+MAX_SIGNATURE_BYTES = 64 * 1024
 
 
 def endpoint_to_wire(
-    endpoint: Endpoint, node: Node | None, share: Share | None = None, load: EndpointLoad | None = None
+    endpoint: Endpoint,
+    node: Node | None,
+    share: Share | None = None,
+    load: EndpointLoad | None = None,
+    served: Mapping[str, ServedHeard] = MappingProxyType({}),
 ) -> jobs_pb2.Endpoint:
     """An endpoint as the wire has it.
 
@@ -26,7 +39,11 @@ def endpoint_to_wire(
         node: Where its live version is.
         share: What it may use there, if it is limited.
         load: What was measured of it last, if anything was.
+        served: What its node says of it, by variant.
     """
+    live = {version.version for version in endpoint.live}
+    there = {version.version for version in kept(endpoint)}
+    plain = served.get("", ServedHeard())
     return jobs_pb2.Endpoint(
         name=endpoint.name,
         tenant=endpoint.tenant,
@@ -41,6 +58,9 @@ def endpoint_to_wire(
                 delivered_at=timestamp(version.delivered_at),
                 sha256=version.sha256,
                 variant=version.variant,
+                live=version.version in live,
+                held=version.held,
+                kept=version.version in there,
             )
             for version in endpoint.versions
         ],
@@ -51,17 +71,59 @@ def endpoint_to_wire(
         share=share_to_wire(share) if share is not None else None,
         load=_load_to_wire(load) if load is not None else None,
         variants=[
-            jobs_pb2.EndpointVariant(
-                name=version.variant,
-                live_version=version.version,
-                accuracy=version.value,
-                # One that is not named gave none, if there were any.
-                answered_part=load.answered_parts.get(version.variant, 0.0) if load and load.answered_parts else None,
-            )
+            _variant_to_wire(endpoint, version, load, served.get(version.variant, ServedHeard()))
             for version in endpoint.live
             if version.variant
         ],
+        answering_version=plain.version,
+        problem=plain.problem,
+        pinned="" in endpoint.pinned,
     )
+
+
+def _variant_to_wire(
+    endpoint: Endpoint, live: Version, load: EndpointLoad | None, served: ServedHeard
+) -> jobs_pb2.EndpointVariant:
+    return jobs_pb2.EndpointVariant(
+        name=live.variant,
+        live_version=live.version,
+        accuracy=live.value,
+        # One that is not named gave none, if there were any.
+        answered_part=load.answered_parts.get(live.variant, 0.0) if load and load.answered_parts else None,
+        answering_version=served.version,
+        problem=served.problem,
+        pinned=live.variant in endpoint.pinned,
+    )
+
+
+def wanted_models(models: Iterable[WantedModel]) -> list[nodes_pb2.WantedModel]:
+    """What a node is told of the versions that it has."""
+    return [
+        nodes_pb2.WantedModel(
+            endpoint=model.endpoint, variant=model.variant, version=model.version, kept_versions=model.kept
+        )
+        for model in models
+    ]
+
+
+def serving_of(status: nodes_pb2.ServingStatus) -> ServingHeard:
+    """What a node says of its inference server."""
+    answering = {(each.endpoint, each.variant): each.version for each in status.versions}
+    problems = {(each.endpoint, each.variant): each.reason for each in status.problems}
+    served = {place: ServedHeard(answering.get(place, 0), problems.get(place, "")) for place in (*answering, *problems)}
+    return ServingHeard(status.http, status.grpc, served)
+
+
+def signature_of(delivery: nodes_pb2.DeliveryStatus) -> Signature | None:
+    """What a model takes and gives, or None where the node does not say, or says more than is worth keeping."""
+    inputs, outputs = delivery.signature.inputs, delivery.signature.outputs
+    if not delivery.HasField("signature") or delivery.signature.ByteSize() > MAX_SIGNATURE_BYTES:
+        return None
+    return Signature(tuple(map(_tensor_from_wire, inputs)), tuple(map(_tensor_from_wire, outputs)))
+
+
+def _tensor_from_wire(tensor: nodes_pb2.TensorSpec) -> Tensor:
+    return Tensor(tensor.name, tensor.datatype, None if tensor.any_shape else tuple(tensor.shape))
 
 
 def wanted_endpoints(declared: EndpointSharesDeclared) -> list[nodes_pb2.WantedEndpoint]:

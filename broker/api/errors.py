@@ -30,6 +30,9 @@ STATUSES = {
     "lease_lost": grpc.StatusCode.ABORTED,
     "overloaded": grpc.StatusCode.UNAVAILABLE,
     "unavailable": grpc.StatusCode.UNAVAILABLE,
+    # Not UNAVAILABLE: libraries repeat such calls by themselves, and a full disk is not made emptier by that.
+    "cannot_write": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "store_damaged": grpc.StatusCode.DATA_LOSS,
 }
 
 

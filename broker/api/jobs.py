@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tiercel.broker.actors.job_pages import JOBS_AT_A_TIME
+from tiercel.broker.api import pages
 from tiercel.broker.api.auth import tenant_of
 from tiercel.broker.api.endpoints import endpoint_to_wire
 from tiercel.broker.api.errors import translated_errors
@@ -86,11 +88,19 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
     async def ListJobs(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.ListJobsRequest, context: Context
     ) -> jobs_pb2.ListJobsResponse:
-        """List the tenant's jobs."""
+        """List a page of the tenant's jobs."""
         async with translated_errors(context):
             tenant = tenant_of(context, self._tenancy)
-            jobs = await self._system.jobs_of(tenant.name, active_only=request.active_only)
-            return jobs_pb2.ListJobsResponse(jobs=[job_to_wire(job) for job in jobs])
+            limit = min(request.page_size or JOBS_AT_A_TIME, JOBS_AT_A_TIME)
+            jobs = await self._system.jobs_of(
+                tenant.name,
+                active_only=request.active_only,
+                after=pages.place_of(request.page_token),
+                newest_first=request.newest_first,
+                limit=limit,
+            )
+            token = pages.token_of(jobs[-1].submitted_at, jobs[-1].id) if len(jobs) == limit else ""
+            return jobs_pb2.ListJobsResponse(jobs=[job_to_wire(job) for job in jobs], next_page_token=token)
 
     async def CancelJob(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.CancelJobRequest, context: Context
@@ -200,12 +210,45 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
                 ]
             )
 
+    async def DeleteEndpoint(  # noqa: N802 - the contract's name
+        self, request: jobs_pb2.DeleteEndpointRequest, context: Context
+    ) -> jobs_pb2.DeleteEndpointResponse:
+        """Forget an endpoint."""
+        async with translated_errors(context):
+            tenant = tenant_of(context, self._tenancy)
+            await self._system.delete_endpoint(tenant.name, request.endpoint)
+            return jobs_pb2.DeleteEndpointResponse()
+
+    async def PromoteVersion(  # noqa: N802 - the contract's name
+        self, request: jobs_pb2.PromoteVersionRequest, context: Context
+    ) -> jobs_pb2.PromoteVersionResponse:
+        """Let a version of an endpoint answer."""
+        async with translated_errors(context):
+            endpoint = await self._choose_version(request, context, back=False)
+            return jobs_pb2.PromoteVersionResponse(endpoint=endpoint)
+
+    async def RollBackVersion(  # noqa: N802 - the contract's name
+        self, request: jobs_pb2.RollBackVersionRequest, context: Context
+    ) -> jobs_pb2.RollBackVersionResponse:
+        """Let an earlier version of an endpoint answer again."""
+        async with translated_errors(context):
+            endpoint = await self._choose_version(request, context, back=True)
+            return jobs_pb2.RollBackVersionResponse(endpoint=endpoint)
+
+    async def _choose_version(
+        self, request: jobs_pb2.PromoteVersionRequest | jobs_pb2.RollBackVersionRequest, context: Context, *, back: bool
+    ) -> jobs_pb2.Endpoint:
+        tenant = tenant_of(context, self._tenancy)
+        endpoint = await self._system.choose_version(tenant.name, request.endpoint, request.version or None, back=back)
+        return self._endpoint_to_wire(endpoint, {node.id: node for node in self._system.nodes()})
+
     def _endpoint_to_wire(self, endpoint: Endpoint, nodes: Mapping[str, Node]) -> jobs_pb2.Endpoint:
         return endpoint_to_wire(
             endpoint,
             nodes.get(endpoint.node_id),
             self._system.endpoint_share(endpoint.name),
             self._system.endpoint_load(endpoint.name),
+            self._system.served_of(endpoint.name),
         )
 
 

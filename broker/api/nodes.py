@@ -9,28 +9,18 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from tiercel.broker.actors.endpoint import DeliveryHeard
-from tiercel.broker.actors.node import NodeHeard
-from tiercel.broker.actors.supervisor import run_until_one_ends
 from tiercel.broker.api import accelerators, checkpoints
 from tiercel.broker.api.auth import require_node
-from tiercel.broker.api.endpoints import lag_of, usages_of, wanted_endpoints
 from tiercel.broker.api.errors import translated_errors
-from tiercel.broker.api.translation import direction_to_wire, seconds_of, share_to_wire, spec_to_wire
-from tiercel.broker.domain.endpoints import DeliveryState
+from tiercel.broker.api.node_stream import NodeStream
 from tiercel.broker.domain.errors import InvalidSpecError, LeaseLostError
-from tiercel.broker.domain.jobs import TierState
 from tiercel.broker.domain.nodes import Node
-from tiercel.broker.lifecycle.endpoint import DeliveryReport
-from tiercel.broker.lifecycle.job_events import Reported, RunExited, RunIsAlive, UsageMeasured
 from tiercel.v1 import nodes_pb2, nodes_pb2_grpc
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from typing import Any
 
-    from tiercel.broker.actors.node import NodeActor, Wanted
-    from tiercel.broker.actors.peers import WantedDelivery, WantedRun
     from tiercel.broker.actors.system import System
     from tiercel.broker.settings import BrokerSettings
     from tiercel.broker.store.checkpoints import CheckpointStore
@@ -41,12 +31,6 @@ if TYPE_CHECKING:
 
 HELLO_SECONDS = 10.0
 _NODE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-_STAGES = {
-    nodes_pb2.DELIVERY_STAGE_EXPORTING: DeliveryState.EXPORTING,
-    nodes_pb2.DELIVERY_STAGE_LOADING: DeliveryState.LOADING,
-    nodes_pb2.DELIVERY_STAGE_DELIVERED: DeliveryState.DELIVERED,
-    nodes_pb2.DELIVERY_STAGE_FAILED: DeliveryState.FAILED,
-}
 
 
 class NodesService(nodes_pb2_grpc.NodesServiceServicer):
@@ -85,11 +69,11 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
                 lease_epoch=epoch,
                 lease_seconds=self._settings.lease_seconds,
                 heartbeat_seconds=self._settings.heartbeat_seconds,
+                reports=self._system.reports_of(actor.node.id, known_runs),
             )
             await context.write(nodes_pb2.ConnectResponse(welcome=welcome))
-            await run_until_one_ends(
-                self._read(hello, request_iterator, actor, epoch), self._write(context, actor, epoch)
-            )
+            stream = NodeStream(actor, epoch, system=self._system, logs=self._logs, carried=self._carried)
+            await stream.serve(hello, request_iterator, context.write)
             if actor.node.lease_epoch != epoch:
                 raise LeaseLostError(f"a newer stream of node {actor.node.id} took over")
             if not actor.node.online:
@@ -119,136 +103,6 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
             checkpoint = await checkpoints.find_for(request, self._system, self._carried)
             async for response in checkpoints.give_out(checkpoint, request.node_id, self._carried):
                 await context.write(response)
-
-    async def _write(self, context: Context, actor: NodeActor, epoch: int) -> None:
-        generation = 0
-        while (wanted := await actor.wait_wanted(generation, epoch)) is not None:
-            generation = wanted.generation
-            await context.write(self._wanted_to_wire(wanted))
-
-    async def _read(
-        self,
-        hello: nodes_pb2.NodeHello,
-        requests: AsyncIterator[nodes_pb2.ConnectRequest],
-        actor: NodeActor,
-        epoch: int,
-    ) -> None:
-        for run in hello.runs:
-            if run.state != nodes_pb2.RUN_STATE_EXITED:
-                await self._hear_run(run)
-        for delivery in hello.deliveries:
-            await self._hear_delivery(actor.node.id, delivery)
-        # Before its first heartbeat an agent sends the reports that may have been missed. They come before the end of
-        # their run, or what was reached in the last moments would be lost.
-        exits = [run for run in hello.runs if run.state == nodes_pb2.RUN_STATE_EXITED]
-        async for request in requests:
-            if not actor.holds_lease(epoch):
-                return
-            if request.lease_epoch != epoch:
-                continue
-            await self._hear(actor, request)
-            if exits and request.HasField("heartbeat"):
-                for run in exits:
-                    await self._hear_run(run)
-                exits.clear()
-
-    async def _hear(self, actor: NodeActor, request: nodes_pb2.ConnectRequest) -> None:
-        heard = NodeHeard(request.lease_epoch)
-        match request.WhichOneof("message"):
-            case "heartbeat":
-                beat = request.heartbeat
-                heard = NodeHeard(
-                    request.lease_epoch, images=frozenset(beat.images), accelerators=accelerators.heard_of(beat)
-                )
-            case "serving":
-                heard = NodeHeard(request.lease_epoch, serving=(request.serving.http, request.serving.grpc))
-        # First of all the lease: what follows may have to wait for room.
-        await actor.tell(heard)
-        match request.WhichOneof("message"):
-            case "heartbeat":
-                beat = request.heartbeat
-                self._system.measure_endpoints(actor.node.id, usages_of(beat), lag_of(beat))
-                for usage in request.heartbeat.runs:
-                    measured = UsageMeasured(usage.run_id, usage.cpu_seconds, usage.accelerator_seconds)
-                    await self._system.deliver_to_job(usage.run_id, measured)
-            case "run":
-                await self._hear_run(request.run)
-            case "progress":
-                await self._hear_progress(request.progress)
-            case "delivery":
-                await self._hear_delivery(actor.node.id, request.delivery)
-            case "log":
-                await self._logs.append(request.log.run_id, request.log.offset_bytes, request.log.data)
-
-    async def _hear_run(self, run: nodes_pb2.RunStatus) -> None:
-        if run.state == nodes_pb2.RUN_STATE_RUNNING:
-            await self._system.deliver_to_job(run.run_id, RunIsAlive(run.run_id))
-        elif run.state == nodes_pb2.RUN_STATE_EXITED:
-            message = RunExited(
-                run_id=run.run_id,
-                exit_code=run.exit_code if run.HasField("exit_code") else None,
-                reason=run.reason,
-                log_tail=run.log_tail,
-                cpu_seconds=run.cpu_seconds,
-                lost=run.lost,
-                # The node's word is not enough: a job goes on elsewhere only from what is here.
-                carried=run.carried and self._carried.find(run.run_id) is not None,
-                carry_error=run.carry_error,
-                accelerator_seconds=run.accelerator_seconds,
-            )
-            await self._system.deliver_to_job(run.run_id, message)
-
-    async def _hear_progress(self, progress: nodes_pb2.Progress) -> None:
-        message = Reported(
-            run_id=progress.run_id,
-            sequence=progress.sequence,
-            epoch=progress.epoch,
-            metrics=dict(progress.metrics),
-            at=seconds_of(progress.at) if progress.HasField("at") else math.inf,
-            cpu_seconds=progress.cpu_seconds,
-            accelerator_seconds=progress.accelerator_seconds,
-        )
-        await self._system.deliver_to_job(progress.run_id, message)
-
-    async def _hear_delivery(self, node_id: str, delivery: nodes_pb2.DeliveryStatus) -> None:
-        state = _STAGES.get(delivery.stage)
-        if state is None:
-            return
-        delivered = state is DeliveryState.DELIVERED
-        report = DeliveryReport(
-            state=state,
-            value=delivery.value if delivered else None,
-            sha256=delivery.sha256,
-            delivered_at=seconds_of(delivery.delivered_at) if delivery.HasField("delivered_at") else None,
-            reason=delivery.reason,
-        )
-        await self._system.deliver_to_endpoint(DeliveryHeard(node_id, delivery.delivery_id, report))
-
-    def _wanted_to_wire(self, wanted: Wanted) -> nodes_pb2.ConnectResponse:
-        return nodes_pb2.ConnectResponse(
-            wanted=nodes_pb2.WantedState(
-                generation=wanted.generation,
-                runs=[self._run_to_wire(run) for run in wanted.runs],
-                deliveries=[_delivery_to_wire(delivery) for delivery in wanted.deliveries],
-                endpoints=wanted_endpoints(wanted.endpoints) if wanted.endpoints is not None else (),
-                endpoints_pending=wanted.endpoints is None,
-            )
-        )
-
-    def _run_to_wire(self, run: WantedRun) -> nodes_pb2.WantedRun:
-        job = run.job
-        return nodes_pb2.WantedRun(
-            run_id=run.run_id,
-            job_id=job.id,
-            tenant=job.tenant,
-            spec=spec_to_wire(job.spec),
-            share=share_to_wire(job.share) if job.share is not None else None,
-            log_offset_bytes=self._logs.size(run.run_id),
-            stop=run.stop,
-            carry=job.is_moving,
-            carried_run_id=job.carried_run,
-            delivered_tiers=[tier.number for tier in job.tiers if tier.state is TierState.DELIVERED],
-        )
 
 
 async def _read_hello(requests: AsyncIterator[nodes_pb2.ConnectRequest]) -> nodes_pb2.NodeHello:
@@ -288,18 +142,3 @@ def _node_from(hello: nodes_pb2.NodeHello) -> Node:
 
 def _refuse(field: str, message: str) -> InvalidSpecError:
     return InvalidSpecError(f"{field}: {message}", field=field)
-
-
-def _delivery_to_wire(wanted: WantedDelivery) -> nodes_pb2.WantedDelivery:
-    delivery = wanted.delivery
-    return nodes_pb2.WantedDelivery(
-        delivery_id=delivery.id,
-        run_id=wanted.run_id,
-        tier=delivery.tier,
-        target=delivery.target,
-        endpoint=delivery.endpoint,
-        version=delivery.version,
-        metric=wanted.metric,
-        direction=direction_to_wire(wanted.direction),
-        variant=delivery.variant,
-    )

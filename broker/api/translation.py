@@ -93,6 +93,7 @@ def spec_from_wire(message: common_pb2.JobSpec) -> JobSpec:
         continue_after_last_tier=message.continue_after_last_tier,
         endpoint_objective_seconds=message.endpoint_objective_seconds or None,
         variant=message.variant,
+        replace=message.replace,
     )
 
 
@@ -118,6 +119,7 @@ def spec_to_wire(spec: JobSpec, *, script_text: bool = True) -> common_pb2.JobSp
         continue_after_last_tier=spec.continue_after_last_tier,
         endpoint_objective_seconds=spec.endpoint_objective_seconds or 0.0,
         variant=spec.variant,
+        replace=spec.replace,
     )
     if spec.script is not None:
         content = spec.script.content if script_text else b""

@@ -7,23 +7,39 @@ from typing import Annotated
 
 import typer
 
-from tiercel.broker.cli.cluster import endpoints, infer, nodes, print_version, version
+from tiercel.broker.cli.cluster import infer, nodes, print_version, version
+from tiercel.broker.cli.endpoints import endpoints
 from tiercel.broker.cli.jobs import cancel, explain, logs, ls, show
 from tiercel.broker.cli.local import down, up
 from tiercel.broker.cli.submit import submit
+from tiercel.broker.cli.versions import promote, rollback
 from tiercel.broker.cli.watch import watch
-
-_HELP = {"help_option_names": ["-h", "--help"]}
 
 app = typer.Typer(
     name="tiercel",
-    context_settings=_HELP,
+    context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
     # A traceback with local variables could show a token.
     pretty_exceptions_enable=False,
 )
-for command in (up, down, submit, ls, show, watch, logs, cancel, explain, nodes, endpoints, infer, version):
-    app.command(context_settings=_HELP)(command)
+for command in (
+    up,
+    down,
+    submit,
+    ls,
+    show,
+    watch,
+    logs,
+    cancel,
+    explain,
+    nodes,
+    promote,
+    rollback,
+    infer,
+    version,
+):
+    app.command()(command)
+app.add_typer(endpoints, name="endpoints")
 
 
 @app.callback()

@@ -1,4 +1,4 @@
-"""Commands about nodes, endpoints, and the program itself."""
+"""Commands about nodes, asking an endpoint, and the program itself."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ import tiercel
 from tiercel.broker.cli.completion import complete_endpoint
 from tiercel.broker.cli.output import (
     ACCELERATOR_COLUMNS,
-    ENDPOINT_COLUMNS,
     NODE_COLUMNS,
     accelerator_rows,
-    endpoint_rows,
     node_row,
     number,
     print_json,
@@ -49,23 +47,6 @@ def nodes(
             print_table(ACCELERATOR_COLUMNS, devices)
     else:
         typer.echo("No nodes; an agent is started by 'tiercel up'.", err=True)
-
-
-def endpoints(
-    *,
-    as_json: AsJson = False,
-    state_dir: StateDir = None,
-    broker: BrokerAddress = "",
-    tenant: TenantName = "default",
-) -> None:
-    """List the tenant's endpoints with the version that answers, or with the variants that do."""
-    found = run(Target(state_dir, broker, tenant), lambda client: client.list_endpoints())
-    if as_json:
-        print_json([endpoint.to_json() for endpoint in found])
-    elif found:
-        print_table(ENDPOINT_COLUMNS, [row for endpoint in found for row in endpoint_rows(endpoint)])
-    else:
-        typer.echo("No endpoints; one appears with the first job that feeds it.", err=True)
 
 
 def infer(

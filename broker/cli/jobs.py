@@ -30,13 +30,14 @@ ActiveJobId = Annotated[str, typer.Argument(metavar="JOB", help=_ID, autocomplet
 def ls(
     *,
     active: Annotated[bool, typer.Option("--active", help="Leave out jobs that have finished.")] = False,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Only the newest N; all when left out.")] = None,
     as_json: AsJson = False,
     state_dir: StateDir = None,
     broker: BrokerAddress = "",
     tenant: TenantName = "default",
 ) -> None:
     """List the tenant's jobs."""
-    jobs = run(Target(state_dir, broker, tenant), lambda client: client.list_jobs(active_only=active))
+    jobs = run(Target(state_dir, broker, tenant), lambda client: client.list_jobs(active_only=active, limit=limit))
     if as_json:
         print_json([job.to_json() for job in jobs])
     elif jobs:

@@ -24,6 +24,7 @@ _CONTROL = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if chr(cod
 _STATE_STYLES = {
     JobState.RUNNING: "green",
     JobState.COMPLETED: "bold green",
+    JobState.MISSED: "bold yellow",
     JobState.FAILED: "bold red",
     JobState.CANCELLED: "yellow",
     JobState.DISCONNECTED: "red",
@@ -234,17 +235,31 @@ def endpoint_rows(endpoint: EndpointInfo) -> list[tuple[str, ...]]:
     return [_endpoint_row(endpoint), *(_variant_row(endpoint, variant) for variant in endpoint.variants)]
 
 
+def _live_cell(live: int | None, place: EndpointInfo | VariantInfo) -> str:
+    """The version that shall answer, whether it was chosen, and which one does answer where that is another."""
+    notes = ["pinned"] if place.pinned else []
+    if place.answering_version not in (None, live):
+        notes.append(f"{place.answering_version} answers")
+    return f"{live or '-'}" + (f" ({', '.join(notes)})" if notes else "")
+
+
 def _variant_row(endpoint: EndpointInfo, variant: VariantInfo) -> tuple[str, ...]:
-    cells = (f"  {variant.name}", *_version_cells(endpoint, variant.live_version), _part(variant.answered_part))
+    cells = (
+        f"  {variant.name}",
+        *_version_cells(endpoint, variant.live_version, variant),
+        _part(variant.answered_part),
+    )
     return (*cells, *["" for _ in ENDPOINT_COLUMNS[len(cells) :]])
 
 
-def _version_cells(endpoint: EndpointInfo, number_of_version: int | None) -> tuple[str, ...]:
+def _version_cells(
+    endpoint: EndpointInfo, number_of_version: int | None, place: EndpointInfo | VariantInfo
+) -> tuple[str, ...]:
     """Number, metric, value and job of a version that answers."""
     live = next((version for version in endpoint.versions if version.version == number_of_version), None)
     if live is None:
         return ("-", "-", "-", "-")
-    return (str(live.version), live.metric, number(live.value), live.job_id)
+    return (_live_cell(live.version, place), live.metric, number(live.value), live.job_id)
 
 
 def _endpoint_row(endpoint: EndpointInfo) -> tuple[str, ...]:
@@ -252,7 +267,7 @@ def _endpoint_row(endpoint: EndpointInfo) -> tuple[str, ...]:
     words = (f"{count} variant{'s' if count > 1 else ''}", "", "", "")
     return (
         endpoint.name,
-        *(words if count else _version_cells(endpoint, endpoint.live_version)),
+        *(words if count else _version_cells(endpoint, endpoint.live_version, endpoint)),
         "",
         delay_cell(endpoint),
         _milliseconds(endpoint.windows[0].p95_seconds if endpoint.windows else None),
@@ -295,8 +310,21 @@ def endpoint_lines(endpoint: EndpointInfo) -> list[str]:
 def _answering_lines(endpoint: EndpointInfo) -> list[str]:
     node = endpoint.node_id or "-"
     if not endpoint.variants:
-        return [f"node      {node}, version {endpoint.live_version or '-'} answers"]
-    return [f"node      {node}", *map(_variant_line, endpoint.variants)]
+        answering = _live_cell(endpoint.live_version, endpoint)
+        problem = [f"problem   {clean(endpoint.problem)}"] if endpoint.problem else []
+        return [f"node      {node}, version {answering} answers", *problem, *_kept_lines(endpoint)]
+    problems = [f"problem   {each.name}: {clean(each.problem)}" for each in endpoint.variants if each.problem]
+    return [f"node      {node}", *map(_variant_line, endpoint.variants), *problems, *_kept_lines(endpoint)]
+
+
+def _kept_lines(endpoint: EndpointInfo) -> list[str]:
+    """Versions that do not answer and may."""
+    return [
+        f"kept      version {each.version} with {each.metric} {number(each.value)}"
+        + (f": {clean(each.held)}" if each.held else "")
+        for each in endpoint.versions
+        if each.kept and not each.live
+    ]
 
 
 def _variant_line(variant: VariantInfo) -> str:

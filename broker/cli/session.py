@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 import typer
 
 from tiercel.broker.domain.errors import TiercelError
+from tiercel.broker.domain.jobs import JobState
 
 if TYPE_CHECKING:
-    from tiercel.broker.client import Client
+    from tiercel.broker.client import Client, JobInfo
 
 FAILED = 1
 USAGE = 2
 JOB_FAILED = 3
+TIERS_MISSED = 4
 INTERRUPTED = 130
 
 T = TypeVar("T")
@@ -77,6 +79,15 @@ def run_to_the_end(coroutine: Coroutine[Any, Any, T]) -> T:
         fail(error.message)
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
+
+
+def exit_by(jobs: Iterable[JobInfo]) -> None:
+    """End the command with the code that says what became of jobs that were waited for; return if all went well."""
+    states = {job.state for job in jobs}
+    if states - {JobState.COMPLETED, JobState.MISSED}:
+        raise typer.Exit(JOB_FAILED)
+    if JobState.MISSED in states:
+        raise typer.Exit(TIERS_MISSED)
 
 
 def fail(message: str, code: int = FAILED) -> NoReturn:

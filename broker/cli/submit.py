@@ -9,19 +9,18 @@ import typer
 
 from tiercel.broker.cli.output import print_json
 from tiercel.broker.cli.session import (
-    JOB_FAILED,
     USAGE,
     AsJson,
     BrokerAddress,
     StateDir,
     Target,
     TenantName,
+    exit_by,
     fail,
     run,
 )
 from tiercel.broker.cli.watch import follow_job
 from tiercel.broker.domain.errors import TiercelError
-from tiercel.broker.domain.jobs import JobState
 
 if TYPE_CHECKING:
     from tiercel.broker.client import Client, JobInfo
@@ -38,7 +37,9 @@ def submit(
         str, typer.Option(help="Which variant of the endpoint its models are, where several jobs feed it.")
     ] = "",
     metric: Annotated[str, typer.Option(help="Metric that the tiers are about, as the script reports it.")] = "",
-    direction: Annotated[str, typer.Option(help="Whether more is better: max or min.")] = "",
+    direction: Annotated[
+        str, typer.Option(help="Whether more is better: max or min; by default as is usual of it.")
+    ] = "",
     tier: Annotated[list[str] | None, typer.Option(help="A tier's target; once for each, the easiest first.")] = None,
     arg: Annotated[
         list[str] | None, typer.Option(help="An argument of the script, such as --arg=--seed; once for each.")
@@ -58,7 +59,12 @@ def submit(
         float | None, typer.Option(help="Milliseconds that an answer of the endpoint may take.")
     ] = None,
     name: Annotated[str, typer.Option(help="A label for people.")] = "",
-    wait: Annotated[bool, typer.Option("--wait", help="Follow it to its end; exit code 3 if it fails.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Let its models answer even where they are worse or take something else.")
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Follow it to its end; exit code 3 if it fails, 4 if it misses a tier.")
+    ] = False,
     as_json: AsJson = False,
     state_dir: StateDir = None,
     broker: BrokerAddress = "",
@@ -85,6 +91,7 @@ def submit(
         "max_epochs": max_epochs,
         "endpoint_objective_seconds": None if endpoint_objective_ms is None else endpoint_objective_ms / 1000,
         "name": name,
+        "replace": True if replace else None,
         "resources": _given(resources),
     }
     spec = _spec(file, _given(flags))
@@ -107,8 +114,8 @@ def _submit(target: Target, spec: JobSpec, *, wait: bool, as_json: bool) -> None
     job = run(target, create)
     if as_json:
         print_json(job.to_json())
-    if wait and job.state is not JobState.COMPLETED:
-        raise typer.Exit(JOB_FAILED)
+    if wait:
+        exit_by([job])
 
 
 def _spec(file: Path | None, flags: dict[str, Any]) -> JobSpec:
@@ -116,7 +123,7 @@ def _spec(file: Path | None, flags: dict[str, Any]) -> JobSpec:
     from tiercel.broker.client.spec_file import load_spec, parse_spec
 
     if file is None and not flags:
-        fail("Give a spec's file, or flags such as --script, --endpoint, --metric, --direction and --tier.", USAGE)
+        fail("Give a spec's file, or flags such as --script, --endpoint, --metric and --tier.", USAGE)
     try:
         return load_spec(file, flags) if file is not None else parse_spec(flags)
     except TiercelError as error:

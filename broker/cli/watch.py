@@ -11,8 +11,7 @@ import typer
 
 from tiercel.broker.cli.completion import complete_job
 from tiercel.broker.cli.output import is_terminal
-from tiercel.broker.cli.session import JOB_FAILED, AsJson, BrokerAddress, StateDir, Target, TenantName, run
-from tiercel.broker.domain.jobs import JobState
+from tiercel.broker.cli.session import AsJson, BrokerAddress, StateDir, Target, TenantName, exit_by, run
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -38,7 +37,8 @@ def watch(
 ) -> None:
     """Follow jobs as they learn.
 
-    Ends when all the jobs named have finished (exit code 3 if one of them failed), or at Ctrl-C if none was named.
+    Ends when all the jobs named have finished (exit code 3 if one of them failed, 4 if one missed a tier), or
+    at Ctrl-C if none was named.
     With --json each event is a line.
     """
     wanted = job_ids or []
@@ -49,8 +49,7 @@ def watch(
         return await _follow(client, jobs, screen, named=bool(wanted))
 
     finished = run(Target(state_dir, broker, tenant), follow)
-    if any(job.state is not JobState.COMPLETED for job in finished):
-        raise typer.Exit(JOB_FAILED)
+    exit_by(finished)
 
 
 async def follow_job(client: Client, job_id: str, *, quiet: bool) -> JobInfo:

@@ -16,7 +16,12 @@ from tiercel.broker.cli.job_view import JobView
 from tiercel.broker.cli.output import clean, fed_by, number, share_cell, tier_cell
 from tiercel.broker.domain.jobs import JobState, TierState
 
-_STYLES = {JobState.COMPLETED: "green", JobState.FAILED: "bold red", JobState.CANCELLED: "yellow"}
+_STYLES = {
+    JobState.COMPLETED: "green",
+    JobState.MISSED: "bold yellow",
+    JobState.FAILED: "bold red",
+    JobState.CANCELLED: "yellow",
+}
 _COLUMNS = ("JOB", "NAME", "STATE", "EPOCH", "METRIC", "TIERS", "CPU", "VERSION")
 
 

@@ -24,12 +24,14 @@ from tiercel.broker.client.handle import JobHandle
 from tiercel.broker.client.info import EndpointExplanation, EndpointInfo, Explanation, JobEvent, JobInfo, NodeInfo
 from tiercel.broker.client.options import ClientOptions
 from tiercel.broker.client.state_dir import read_broker_address, read_token
-from tiercel.broker.domain.errors import TiercelError, UnavailableError
+from tiercel.broker.domain.errors import InvalidSpecError, TiercelError, UnavailableError
 from tiercel.broker.domain.jobs import JobSpec
 from tiercel.v1 import jobs_pb2
 
 if TYPE_CHECKING:
     from tiercel.broker.client.inference import ArrayLike, InferenceClient, InferenceResult
+
+JOBS_AT_A_TIME = 500
 
 
 class Client:
@@ -121,15 +123,31 @@ class Client:
         response = await self._connection.call(self._connection.stub.GetJob, request)
         return job_from_wire(response.job)
 
-    async def list_jobs(self, *, active_only: bool = False) -> tuple[JobInfo, ...]:
-        """The tenant's jobs.
+    async def list_jobs(self, *, active_only: bool = False, limit: int | None = None) -> tuple[JobInfo, ...]:
+        """The tenant's jobs, oldest first; fetched a page at a time.
 
         Args:
             active_only: Leave out those that have finished.
+            limit: Only so many, the newest; None for all.
         """
-        request = jobs_pb2.ListJobsRequest(active_only=active_only)
-        response = await self._connection.call(self._connection.stub.ListJobs, request)
-        return tuple(job_from_wire(job) for job in response.jobs)
+        if limit is not None and limit < 1:
+            raise InvalidSpecError(f"limit: {limit} is not a number of jobs; give 1 or more, or none", field="limit")
+        newest_first = limit is not None
+        jobs: list[JobInfo] = []
+        token = ""
+        while limit is None or len(jobs) < limit:
+            request = jobs_pb2.ListJobsRequest(
+                active_only=active_only,
+                page_size=0 if limit is None else min(limit - len(jobs), JOBS_AT_A_TIME),
+                page_token=token,
+                newest_first=newest_first,
+            )
+            response = await self._connection.call(self._connection.stub.ListJobs, request)
+            jobs.extend(job_from_wire(job) for job in response.jobs)
+            token = response.next_page_token
+            if not token:
+                break
+        return tuple(reversed(jobs) if newest_first else jobs)
 
     async def cancel_job(self, job_id: str) -> JobInfo:
         """Stop a job; versions that it delivered keep serving. Cancelling a finished job changes nothing."""
@@ -162,6 +180,48 @@ class Client:
         """The tenant's endpoints."""
         response = await self._connection.call(self._connection.stub.ListEndpoints, jobs_pb2.ListEndpointsRequest())
         return tuple(endpoint_from_wire(endpoint) for endpoint in response.endpoints)
+
+    async def delete_endpoint(self, name: str) -> None:
+        """Forget an endpoint and what was delivered to it; its name is free then.
+
+        Raises:
+            NotFoundError: The tenant has no such endpoint.
+            EndpointBusyError: A job feeds it.
+        """
+        request = jobs_pb2.DeleteEndpointRequest(endpoint=name)
+        await self._connection.call(self._connection.stub.DeleteEndpoint, request)
+
+    async def promote(self, endpoint: str, version: int | None = None) -> EndpointInfo:
+        """Let a version of an endpoint answer, whatever is newer or better; the broker keeps to it.
+
+        It stays whatever is delivered, unless it is the newest: then better ones follow by themselves, as ever.
+
+        Args:
+            endpoint: Its name.
+            version: One whose files are kept; None for the newest.
+
+        Raises:
+            NotFoundError: The tenant has no such endpoint, or it has no such version any more.
+            InvalidSpecError: The version cannot answer, or it is not clear which is meant.
+        """
+        request = jobs_pb2.PromoteVersionRequest(endpoint=endpoint, version=version or 0)
+        response = await self._connection.call(self._connection.stub.PromoteVersion, request)
+        return endpoint_from_wire(response.endpoint)
+
+    async def rollback(self, endpoint: str, version: int | None = None) -> EndpointInfo:
+        """Let an earlier version of an endpoint answer again; it then stays whatever is delivered.
+
+        Args:
+            endpoint: Its name.
+            version: One whose files are kept; None for the one that answered before the present one.
+
+        Raises:
+            NotFoundError: The tenant has no such endpoint, or it has no such version any more.
+            InvalidSpecError: The version cannot answer, or it is not clear which is meant.
+        """
+        request = jobs_pb2.RollBackVersionRequest(endpoint=endpoint, version=version or 0)
+        response = await self._connection.call(self._connection.stub.RollBackVersion, request)
+        return endpoint_from_wire(response.endpoint)
 
     async def events(self, *, job_id: str = "", after: int = 0) -> AsyncGenerator[JobEvent]:
         """What happens to one job until it has finished, or to all the tenant's jobs without end.

@@ -36,9 +36,12 @@ def spec_to_wire(spec: JobSpec) -> common_pb2.JobSpec:
     """The spec as it is sent.
 
     Raises:
-        InvalidSpecError: A number is 0, which the wire takes for one that was left out; names it.
+        InvalidSpecError: What the wire cannot tell: a number is 0, which it takes for one that was left out, or there
+            are two programs, of which it takes one; names it.
     """
     _refuse_zeros(spec)
+    if spec.script is not None and spec.module:
+        raise InvalidSpecError("module: is given beside a script; give one of the two", field="module")
     wire = common_pb2.JobSpec(
         name=spec.name,
         endpoint=spec.endpoint,
@@ -62,6 +65,7 @@ def spec_to_wire(spec: JobSpec) -> common_pb2.JobSpec:
         continue_after_last_tier=spec.continue_after_last_tier,
         endpoint_objective_seconds=spec.endpoint_objective_seconds or 0.0,
         variant=spec.variant,
+        replace=spec.replace,
     )
     if spec.script is not None:
         wire.script.CopyFrom(common_pb2.Script(name=spec.script.name, content=spec.script.content))
@@ -181,6 +185,9 @@ def endpoint_from_wire(endpoint: jobs_pb2.Endpoint) -> EndpointInfo:
             delivered_at=_time(version.delivered_at),
             sha256=version.sha256,
             variant=version.variant,
+            live=version.live,
+            held=version.held,
+            kept=version.kept,
         )
         for version in endpoint.versions
     )
@@ -201,12 +208,23 @@ def endpoint_from_wire(endpoint: jobs_pb2.Endpoint) -> EndpointInfo:
         windows=tuple(map(_window, endpoint.load.windows)),
         lag_seconds=endpoint.load.serving_lag_seconds if endpoint.load.HasField("serving_lag_seconds") else None,
         variants=tuple(map(_variant, endpoint.variants)),
+        answering_version=endpoint.answering_version or None,
+        problem=endpoint.problem,
+        pinned=endpoint.pinned,
     )
 
 
 def _variant(variant: jobs_pb2.EndpointVariant) -> VariantInfo:
     part = variant.answered_part if variant.HasField("answered_part") else None
-    return VariantInfo(variant.name, variant.live_version, variant.accuracy, part)
+    return VariantInfo(
+        name=variant.name,
+        live_version=variant.live_version,
+        accuracy=variant.accuracy,
+        answered_part=part,
+        answering_version=variant.answering_version or None,
+        problem=variant.problem,
+        pinned=variant.pinned,
+    )
 
 
 def _window(window: common_pb2.DelayWindow) -> DelayWindow:
@@ -250,6 +268,7 @@ def _spec(spec: common_pb2.JobSpec) -> JobSpec:
         continue_after_last_tier=spec.continue_after_last_tier,
         endpoint_objective_seconds=spec.endpoint_objective_seconds or None,
         variant=spec.variant,
+        replace=spec.replace,
     )
 
 

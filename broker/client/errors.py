@@ -5,6 +5,7 @@ from __future__ import annotations
 import grpc
 
 from tiercel.broker.domain.errors import (
+    CannotWriteError,
     EndpointBusyError,
     IllegalTransitionError,
     InvalidSpecError,
@@ -12,6 +13,7 @@ from tiercel.broker.domain.errors import (
     NotFoundError,
     OverloadedError,
     QuotaExceededError,
+    StoreDamagedError,
     TiercelError,
     UnavailableError,
 )
@@ -36,6 +38,8 @@ _BY_CODE: dict[str, type[TiercelError]] = {
         NotAuthenticatedError,
         OverloadedError,
         UnavailableError,
+        CannotWriteError,
+        StoreDamagedError,
     )
 }
 # What something between us and the broker may answer without our code.

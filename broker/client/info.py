@@ -258,6 +258,9 @@ class VersionInfo(_Jsonable):
         delivered_at: When it began to answer.
         sha256: Of the ONNX file.
         variant: The variant that it is a version of; empty for an endpoint without variants.
+        live: Whether it is the one that shall answer.
+        held: Why it was not let answer when it was delivered; empty once it has answered.
+        kept: Whether its files are there, so that it may answer again.
     """
 
     version: int
@@ -268,6 +271,9 @@ class VersionInfo(_Jsonable):
     delivered_at: datetime
     sha256: str
     variant: str = ""
+    live: bool = False
+    held: str = ""
+    kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,15 +282,21 @@ class VariantInfo(_Jsonable):
 
     Attributes:
         name: Its name.
-        live_version: The version of it that answers.
+        live_version: The version of it that shall answer.
         accuracy: Of that version, re-measured on the exported model: a fraction, by which answers are chosen.
         answered_part: Fraction of the endpoint's answers that it gave lately; None while nothing was answered.
+        answering_version: The version that answers, as its node says; None while it does not say.
+        problem: Why that is not the live version, as far as its node knows.
+        pinned: Whether somebody chose the live version: it stays whatever is delivered.
     """
 
     name: str
     live_version: int
     accuracy: float
     answered_part: float | None
+    answering_version: int | None = None
+    problem: str = ""
+    pinned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +306,7 @@ class EndpointInfo(_Jsonable):
     Attributes:
         name: As in the URL.
         tenant: Its owner.
-        live_version: The version that answers; with variants the one that was delivered last.
+        live_version: The version that shall answer; with variants the highest of those that shall.
         versions: All delivered versions, oldest first.
         node_id: Where it is served, or empty.
         serving_http: Where it answers, ``host:port``, or empty.
@@ -310,6 +322,9 @@ class EndpointInfo(_Jsonable):
         lag_seconds: By how much the inference server's event loop came late (95th percentile of the last 10 s), which
             delays do not have in them; None while nothing was measured.
         variants: Those that answer, by name; empty for an endpoint without variants.
+        answering_version: The version that answers, as its node says; None while it does not say, or with variants.
+        problem: Why that is not the live version, as far as its node knows.
+        pinned: Whether somebody chose the live version: it stays whatever is delivered.
     """
 
     name: str
@@ -328,6 +343,9 @@ class EndpointInfo(_Jsonable):
     windows: tuple[DelayWindow, ...] = ()
     lag_seconds: float | None = None
     variants: tuple[VariantInfo, ...] = ()
+    answering_version: int | None = None
+    problem: str = ""
+    pinned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, Va
 
 from tiercel.broker.domain.errors import InvalidSpecError
 from tiercel.broker.domain.jobs import Direction, JobSpec, Resources, Script, Tier
+from tiercel.broker.domain.metric_names import usual_direction
 
 MAX_SCRIPT_BYTES = 1024 * 1024
 _DEFAULTS = JobSpec(name="", endpoint="", metric="", direction=Direction.MAX, tiers=())
@@ -51,13 +53,14 @@ class _Spec(_Strict):
     image: str = ""
     arguments: list[str] = []
     metric: str
-    direction: Direction
+    direction: Direction | None = None
     tiers: list[Annotated[_Tier, BeforeValidator(_tier)]] = Field(min_length=1)
     resources: _Resources = _Resources()
     runtime: str = ""
     max_epochs: int = _DEFAULTS.max_epochs
     report_timeout_seconds: float = _DEFAULTS.report_timeout_seconds
     continue_after_last_tier: bool = False
+    replace: bool = False
     endpoint_objective_seconds: float | None = None
 
 
@@ -95,7 +98,7 @@ def parse_spec(values: Mapping[str, Any]) -> JobSpec:
         endpoint=spec.endpoint,
         variant=spec.variant,
         metric=spec.metric,
-        direction=spec.direction,
+        direction=_direction(spec),
         tiers=tuple(Tier(tier.target, tier.value, tier.deadline_seconds) for tier in spec.tiers),
         script=script,
         module=spec.module,
@@ -106,8 +109,20 @@ def parse_spec(values: Mapping[str, Any]) -> JobSpec:
         max_epochs=spec.max_epochs,
         report_timeout_seconds=spec.report_timeout_seconds,
         continue_after_last_tier=spec.continue_after_last_tier,
+        replace=spec.replace,
         endpoint_objective_seconds=spec.endpoint_objective_seconds,
     )
+
+
+def _direction(spec: _Spec) -> Direction:
+    direction = spec.direction or usual_direction(spec.metric)
+    if direction is None:
+        message = (
+            f"direction: is missing, and the name {spec.metric!r} does not tell it; give 'max' if more is better, "
+            "or 'min' if less is"
+        )
+        raise InvalidSpecError(message, field="direction")
+    return direction
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -155,8 +170,16 @@ def _invalid(error: ValidationError) -> InvalidSpecError:
     # One sentence about the first field that is wrong: the next ones often follow from it.
     first = error.errors(include_url=False)[0]
     field = _field(first["loc"])
-    message = {"missing": "is missing", "extra_forbidden": "is no field of a job's spec"}.get(first["type"])
-    return InvalidSpecError(f"{field}: {message or first['msg']}", field=field)
+    messages = {"missing": "is missing", "extra_forbidden": f"is no field of a job's spec{_suggestion(first['loc'])}"}
+    return InvalidSpecError(f"{field}: {messages.get(first['type'], first['msg'])}", field=field)
+
+
+def _suggestion(location: tuple[int | str, ...]) -> str:
+    """What somebody may have meant who wrote a field that there is not."""
+    parts: dict[str, type[_Strict]] = {"tiers": _Tier, "resources": _Resources}
+    known = parts.get(str(location[0]), _Spec) if len(location) > 1 else _Spec
+    near = difflib.get_close_matches(str(location[-1]), known.model_fields, n=1)
+    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known.model_fields)}"
 
 
 def _field(location: tuple[int | str, ...]) -> str:

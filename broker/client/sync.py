@@ -78,9 +78,9 @@ class SyncClient:
         """See :meth:`Client.get_job`."""
         return self._run(self._client.get_job(job_id))
 
-    def list_jobs(self, *, active_only: bool = False) -> tuple[JobInfo, ...]:
+    def list_jobs(self, *, active_only: bool = False, limit: int | None = None) -> tuple[JobInfo, ...]:
         """See :meth:`Client.list_jobs`."""
-        return self._run(self._client.list_jobs(active_only=active_only))
+        return self._run(self._client.list_jobs(active_only=active_only, limit=limit))
 
     def cancel_job(self, job_id: str) -> JobInfo:
         """See :meth:`Client.cancel_job`."""
@@ -101,6 +101,18 @@ class SyncClient:
     def list_endpoints(self) -> tuple[EndpointInfo, ...]:
         """See :meth:`Client.list_endpoints`."""
         return self._run(self._client.list_endpoints())
+
+    def delete_endpoint(self, name: str) -> None:
+        """See :meth:`Client.delete_endpoint`."""
+        self._run(self._client.delete_endpoint(name))
+
+    def promote(self, endpoint: str, version: int | None = None) -> EndpointInfo:
+        """See :meth:`Client.promote`."""
+        return self._run(self._client.promote(endpoint, version))
+
+    def rollback(self, endpoint: str, version: int | None = None) -> EndpointInfo:
+        """See :meth:`Client.rollback`."""
+        return self._run(self._client.rollback(endpoint, version))
 
     def events(self, *, job_id: str = "", after: int = 0) -> Generator[JobEvent]:
         """See :meth:`Client.events`."""

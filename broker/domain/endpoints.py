@@ -10,6 +10,29 @@ from tiercel.broker.domain.jobs import Direction
 
 
 @dataclass(frozen=True, slots=True)
+class Tensor:
+    """What a model takes or gives under one name.
+
+    Attributes:
+        name: As requests call it.
+        datatype: As the Open Inference Protocol calls it, such as ``FP32``.
+        shape: Its axes, -1 for one of any length; None where the model does not say how many there are.
+    """
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a model takes and gives."""
+
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Version:
     """One verified ONNX artefact of an endpoint.
 
@@ -23,6 +46,9 @@ class Version:
         sha256: Of the ONNX file, hexadecimal.
         direction: Whether a larger or a smaller metric is better; None of versions that were stored without.
         variant: The variant that it is a version of; empty for an endpoint without variants.
+        node_id: Node that has its files; empty of versions that were stored without: the endpoint's.
+        signature: What it takes and gives; None where nobody said.
+        held: Why it was not let answer when it was delivered, plain words; empty once it has answered.
     """
 
     version: int
@@ -34,6 +60,9 @@ class Version:
     sha256: str
     direction: Direction | None = None
     variant: str = ""
+    node_id: str = ""
+    signature: Signature | None = None
+    held: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,25 +73,44 @@ class Endpoint:
         name: Unique among all tenants, since it is part of the URL.
         tenant: The owner.
         next_version: Number the next delivery will get.
-        live_version: Version that answers, or None; with variants the one delivered last, see :attr:`live`.
-        versions: All delivered versions, oldest first.
+        versions: Delivered versions, oldest first; those that are kept, and a bounded history of others.
         node_id: Node whose inference server has the live versions, or empty.
         objective_seconds: Delay that its tenant wants from arrival to answer (QoE objective), or None.
+        left: Nodes on which versions of it may be left from before it was deleted, each with the variant: they go.
+        live_versions: Number of the version that shall answer, by variant; a variant that is not named (of endpoints
+            that were stored without) answers with its newest.
+        pinned: Variants whose live version stays whatever is delivered, since somebody chose it.
     """
 
     name: str
     tenant: str
     next_version: int = 1
-    live_version: int | None = None
     versions: tuple[Version, ...] = ()
     node_id: str = ""
     objective_seconds: float | None = None
+    left: tuple[tuple[str, str], ...] = ()
+    live_versions: Mapping[str, int] = field(default_factory=dict)
+    pinned: frozenset[str] = frozenset()
 
     @property
     def live(self) -> tuple[Version, ...]:
-        """The versions that answer, by variant: of each the newest; of an endpoint without variants just one."""
-        newest = {version.variant: version for version in sorted(self.versions, key=lambda each: each.version)}
-        return tuple(newest[variant] for variant in sorted(newest))
+        """The versions that shall answer, by variant; of an endpoint without variants just one."""
+        newest = {version.variant: version.version for version in sorted(self.versions, key=lambda each: each.version)}
+        numbers = {**newest, **self.live_versions}
+        return tuple(sorted((v for v in self.versions if numbers[v.variant] == v.version), key=lambda v: v.variant))
+
+    @property
+    def live_version(self) -> int | None:
+        """Number of the version that shall answer, or None; of several variants' the highest."""
+        return max((version.version for version in self.live), default=None)
+
+    def live_of(self, variant: str) -> Version | None:
+        """The version of a variant that shall answer, or None."""
+        return next((version for version in self.live if version.variant == variant), None)
+
+    def node_of(self, version: Version) -> str:
+        """Node that has the files of a version."""
+        return version.node_id or self.node_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +214,14 @@ class DeliveryState(enum.Enum):
         return self in {DeliveryState.DELIVERED, DeliveryState.FAILED}
 
 
+class Verdict(enum.Enum):
+    """Whether a model that a node has in its hands is to answer."""
+
+    OPEN = "open"
+    LIVE = "live"
+    HELD = "held"
+
+
 def delivery_id(job_id: str, tier: int) -> str:
     """The id of the one delivery there can be for this job and tier (1 for the first)."""
     return f"{job_id}-tier-{tier}"
@@ -173,7 +229,7 @@ def delivery_id(job_id: str, tier: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """The hand-over of a model at a tier: export, verify, load, warm, flip.
+    """The hand-over of a model at a tier: export, judge, verify, load, warm, flip.
 
     Attributes:
         id: See :func:`delivery_id`.
@@ -187,8 +243,10 @@ class Delivery:
         value: The metric re-measured on the exported model, or None.
         sha256: Of the ONNX file, or empty.
         delivered_at: When the version began to answer, or None.
-        reason: Plain words when it failed.
+        reason: Plain words when it failed, or when it was delivered and does not answer.
         variant: The variant that it is a version of; empty for an endpoint without variants.
+        verdict: Whether the model is to answer; open until a node has said what the model is.
+        signature: What the model takes and gives; None where nobody said.
     """
 
     id: str
@@ -204,3 +262,5 @@ class Delivery:
     delivered_at: float | None = None
     reason: str = ""
     variant: str = ""
+    verdict: Verdict = Verdict.OPEN
+    signature: Signature | None = None

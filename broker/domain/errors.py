@@ -11,6 +11,8 @@
     ├── LeaseLostError                lease_lost           a node's stream does not count any more; connect again
     ├── OverloadedError               overloaded           a bounded queue is full; try again
     ├── UnavailableError              unavailable          a part that is needed does not answer
+    │   └── CannotWriteError          cannot_write         the broker's disk takes nothing now; nothing was changed
+    ├── StoreDamagedError             store_damaged        the broker's database is damaged; trying again is of no use
     └── IllegalTransitionError        illegal_transition   a bug of ours: an event in a state that has no edge for it
 
 ``code`` is stable: programs may rely on it. It crosses the wire in the trailing metadata key ``tiercel-error-code``.
@@ -83,6 +85,21 @@ class UnavailableError(TiercelError):
     """A part that the call needs does not answer; trying again later is safe."""
 
     code = "unavailable"
+
+
+class CannotWriteError(UnavailableError):
+    """What the call would change cannot be kept: the disk is full, or somebody else holds the database.
+
+    Nothing was changed, for certain; what only reads goes on working.
+    """
+
+    code = "cannot_write"
+
+
+class StoreDamagedError(TiercelError):
+    """The broker's database cannot be read as it is: trying again is of no use, a copy has to take its place."""
+
+    code = "store_damaged"
 
 
 class IllegalTransitionError(TiercelError):

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from tiercel.broker.domain.shares import Share
 
+# Metadata of a field that ends with the broker's life.
+NOT_STORED = {"stored": False}
+
 DEFAULT_MAX_EPOCHS = 100
 DEFAULT_REPORT_TIMEOUT_SECONDS = 300.0
 
@@ -94,6 +97,7 @@ class JobSpec:
         endpoint_objective_seconds: Delay that the tenant wants from the endpoint (QoE objective), or None to leave the
             endpoint's as it is.
         variant: Which variant of the endpoint its models are; empty for an endpoint without variants.
+        replace: Let its models answer even where they are worse than what answers, or take or give something else.
     """
 
     name: str
@@ -112,10 +116,15 @@ class JobSpec:
     continue_after_last_tier: bool = False
     endpoint_objective_seconds: float | None = None
     variant: str = ""
+    replace: bool = False
 
 
 class JobState(enum.Enum):
-    """Where a job is in its life; see ``lifecycle/README.md`` for the edges."""
+    """Where a job is in its life; see ``lifecycle/README.md`` for the edges.
+
+    Of the final ones, ``COMPLETED`` says that every tier is delivered, ``MISSED`` that the script was done by itself
+    before that.
+    """
 
     PENDING = "pending"
     STARTING = "starting"
@@ -123,13 +132,17 @@ class JobState(enum.Enum):
     DISCONNECTED = "disconnected"
     STOPPING = "stopping"
     COMPLETED = "completed"
+    MISSED = "missed"
     FAILED = "failed"
     CANCELLED = "cancelled"
 
     @property
     def is_final(self) -> bool:
         """Whether nothing happens to the job any more."""
-        return self in {JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED}
+        return self in _FINAL_STATES
+
+
+_FINAL_STATES = frozenset({JobState.COMPLETED, JobState.MISSED, JobState.FAILED, JobState.CANCELLED})
 
 
 class TierState(enum.Enum):
@@ -155,7 +168,7 @@ class TierStatus:
         reached_seconds: Seconds from submission to the report that reached it, or None.
         delivered_seconds: Seconds from submission to the first moment the version answered, or None.
         version: Version of the endpoint that the tier became, or None.
-        reason: Plain words when it failed or cannot be reached.
+        reason: Plain words when it failed or cannot be reached, or when its version was delivered and does not answer.
     """
 
     number: int
@@ -202,6 +215,21 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
+class Silence:
+    """For how long a run has shown no progress; by the clock that counts only while the broker is alive.
+
+    Attributes:
+        since: When the run was last heard.
+        share_since: When it was last given another share, or heard.
+        uncounted_seconds: Of the time from ``since`` to ``share_since``, how much is not held against it.
+    """
+
+    since: float
+    share_since: float
+    uncounted_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """A job as its actor knows it. Times are seconds since the Unix epoch.
 
@@ -230,9 +258,8 @@ class Job:
         stop_outcome: The final state that a confirmed stop leads to, or None.
         log_tail: Last lines of output of a run that failed.
         run_active: Whether its present run may exist; what it holds is free only once this is False.
-        last_heard_at: When its present run last showed progress, or None.
-        share_since: When it was last given another share, or heard; or None.
-        uncounted_seconds: Of the time from when it was last heard to ``share_since``, how much is not held against it.
+        run_heard: Whether its present run was ever heard of.
+        silence: Of its present run, or None before it is heard in this life of the broker; not stored.
         idempotency_key: The client's key, or empty.
         lost_runs: How many of its runs were lost through no fault of its own; being moved is not being lost.
         move: Where it is being moved, or None.
@@ -266,9 +293,8 @@ class Job:
     stop_outcome: JobState | None = None
     log_tail: str = ""
     run_active: bool = False
-    last_heard_at: float | None = None
-    share_since: float | None = None
-    uncounted_seconds: float = 0.0
+    run_heard: bool = False
+    silence: Silence | None = field(default=None, metadata=NOT_STORED)
     idempotency_key: str = ""
     lost_runs: int = 0
     move: Move | None = None

@@ -1,16 +1,31 @@
 """The life of an endpoint and of its deliveries, as pure steps.
 
 A delivery goes requested → exporting → loading → delivered | failed. Nodes repeat themselves, and stages may be
-skipped in what is heard of them; a delivery never goes back and never ends twice.
+skipped in what is heard of them; a delivery never goes back and never ends twice. Once a node has said what the model
+is, it is judged whether it may answer (:mod:`.versions`); the node lets it, or keeps it.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from tiercel.broker.domain.endpoints import Delivery, DeliveryState, Endpoint, Version, delivery_id
-from tiercel.broker.domain.jobs import Direction
+from tiercel.broker.domain.endpoints import (
+    Delivery,
+    DeliveryState,
+    Endpoint,
+    Signature,
+    Verdict,
+    Version,
+    delivery_id,
+)
+from tiercel.broker.lifecycle.versions import held_words, why_held, with_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tiercel.broker.domain.jobs import Direction
 
 _ORDER = (
     DeliveryState.REQUESTED,
@@ -27,10 +42,11 @@ class DeliveryReport:
 
     Attributes:
         state: The stage it is at.
-        value: Once delivered, the metric re-measured on the exported model.
-        sha256: Once delivered, of the ONNX file.
+        value: Once it is loading, the metric re-measured on the exported model.
+        sha256: Once it is loading, of the ONNX file.
         delivered_at: Once delivered, when the version began to answer, seconds since the Unix epoch.
         reason: Once failed, plain words.
+        signature: Once it is loading, what the model takes and gives; None where nobody says.
     """
 
     state: DeliveryState
@@ -38,6 +54,12 @@ class DeliveryReport:
     sha256: str = ""
     delivered_at: float | None = None
     reason: str = ""
+    signature: Signature | None = None
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether it says how good the model is."""
+        return self.value is not None and math.isfinite(self.value)
 
 
 def request(
@@ -76,6 +98,8 @@ def progress(
     node_id: str,
     now: float,
     direction: Direction | None = None,
+    may_replace: bool = False,
+    others: Iterable[Delivery] = (),
 ) -> tuple[Endpoint, Delivery]:
     """Take in what a node says of a delivery; returns the same objects when that changes nothing.
 
@@ -87,28 +111,112 @@ def progress(
         node_id: The node.
         now: Seconds since the Unix epoch.
         direction: Whether a larger or a smaller metric is better, where that is known.
+        may_replace: Whether the job said that whatever it delivers shall answer.
+        others: Deliveries of the endpoint, among them perhaps one of the same job with the same file.
     """
-    if delivery.state.is_final or _ORDER.index(report.state) <= _ORDER.index(delivery.state):
+    if delivery.state.is_final:
         return endpoint, delivery
-    delivery = replace(delivery, state=report.state, reason=report.reason)
+    is_later = _ORDER.index(report.state) > _ORDER.index(delivery.state)
+    if report.state is DeliveryState.LOADING and report.is_measured and delivery.verdict is Verdict.OPEN:
+        known = replace(
+            delivery,
+            state=DeliveryState.LOADING,
+            value=report.value,
+            sha256=report.sha256,
+            signature=report.signature,
+        )
+        twin = _twin_of(known, others)
+        if twin is None:
+            return endpoint, _judged(endpoint, known, metric, direction, may_replace=may_replace)
+        if twin.state is DeliveryState.DELIVERED:
+            return _settled_with(endpoint, known, twin)
+        return endpoint, delivery if known == delivery else known  # until it is known what became of the other one
+    if not is_later:
+        return endpoint, delivery
     if report.state is not DeliveryState.DELIVERED:
-        return endpoint, delivery
-    delivered_at = min(report.delivered_at, now) if report.delivered_at is not None else now
-    measured = report.value is not None and math.isfinite(report.value)
-    value = report.value if report.value is not None and measured else delivery.target
-    delivery = replace(delivery, value=value, sha256=report.sha256, delivered_at=delivered_at)
-    version = Version(
+        return endpoint, replace(delivery, state=report.state, reason=report.reason)
+    delivery = _delivered(delivery, report, now)
+    version = _version_of(delivery, metric, direction, node_id)
+    endpoint, held = with_version(endpoint, version, may_replace=may_replace)
+    words = held_words(endpoint, delivery.version, held) if held else ""
+    return endpoint, replace(delivery, verdict=Verdict.HELD if held else Verdict.LIVE, reason=words)
+
+
+def facts_of(delivery: Delivery) -> DeliveryReport:
+    """What a node has said of the model of a delivery, said again."""
+    return DeliveryReport(
+        DeliveryState.LOADING, value=delivery.value, sha256=delivery.sha256, signature=delivery.signature
+    )
+
+
+def forget_verdict(delivery: Delivery) -> Delivery:
+    """Another node is asked for the model, which will be another one: it is judged anew."""
+    return delivery if delivery.state.is_final else replace(delivery, verdict=Verdict.OPEN, sha256="")
+
+
+def _judged(
+    endpoint: Endpoint, delivery: Delivery, metric: str, direction: Direction | None, *, may_replace: bool
+) -> Delivery:
+    version = _version_of(delivery, metric, direction, endpoint.node_id)
+    held = why_held(endpoint, version, may_replace=may_replace)
+    return replace(delivery, verdict=Verdict.HELD if held else Verdict.LIVE)
+
+
+def _twin_of(delivery: Delivery, others: Iterable[Delivery]) -> Delivery | None:
+    """Another delivery of the same job with the same file, under way or delivered."""
+    return next(
+        (
+            other
+            for other in others
+            if (other.job_id, other.variant, other.sha256) == (delivery.job_id, delivery.variant, delivery.sha256)
+            and other.id != delivery.id
+            and other.sha256
+            and (
+                other.state is DeliveryState.DELIVERED
+                or (not other.state.is_final and other.verdict is not Verdict.OPEN)
+            )
+        ),
+        None,
+    )
+
+
+def _settled_with(endpoint: Endpoint, delivery: Delivery, twin: Delivery) -> tuple[Endpoint, Delivery]:
+    """Two tiers that one model reaches are one version; its number is given again if nobody had a later one."""
+    if endpoint.next_version == delivery.version + 1:
+        endpoint = replace(endpoint, next_version=delivery.version)
+    settled = replace(
+        delivery,
+        state=DeliveryState.DELIVERED,
+        version=twin.version,
+        verdict=twin.verdict,
+        reason=twin.reason,
+        delivered_at=twin.delivered_at,
+    )
+    return endpoint, settled
+
+
+def _delivered(delivery: Delivery, report: DeliveryReport, now: float) -> Delivery:
+    return replace(
+        delivery,
+        state=DeliveryState.DELIVERED,
+        value=report.value if report.is_measured else delivery.target,
+        sha256=report.sha256,
+        signature=report.signature,
+        delivered_at=now if report.delivered_at is None else min(report.delivered_at, now),
+    )
+
+
+def _version_of(delivery: Delivery, metric: str, direction: Direction | None, node_id: str) -> Version:
+    return Version(
         version=delivery.version,
         job_id=delivery.job_id,
         tier=delivery.tier,
         metric=metric,
-        value=value,
-        delivered_at=delivered_at,
-        sha256=report.sha256,
+        value=delivery.target if delivery.value is None else delivery.value,
+        delivered_at=delivery.delivered_at or 0.0,
+        sha256=delivery.sha256,
         direction=direction,
         variant=delivery.variant,
+        node_id=node_id,
+        signature=delivery.signature,
     )
-    versions = tuple(sorted((*endpoint.versions, version), key=lambda known: known.version))
-    # Two tiers reached at once may end in either order; the inference server keeps the newest.
-    live = max(version.version, endpoint.live_version or 0)
-    return replace(endpoint, versions=versions, live_version=live, node_id=node_id), delivery

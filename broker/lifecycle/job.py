@@ -36,11 +36,12 @@ from tiercel.broker.lifecycle.job_events import (
     Ticked,
     UsageMeasured,
 )
-from tiercel.broker.lifecycle.job_silence import with_share
+from tiercel.broker.lifecycle.job_silence import unheard, with_share
 from tiercel.broker.lifecycle.job_steps import Step, enter, request_deliveries, with_tier
 
 if TYPE_CHECKING:
     from tiercel.broker.domain.jobs import JobSpec
+    from tiercel.broker.domain.moments import Moment
     from tiercel.broker.domain.shares import Share
 
 
@@ -58,13 +59,13 @@ def create(job_id: str, tenant: str, spec: JobSpec, now: float, idempotency_key:
     return job, (Announce(StateChanged(job.state, job.reason)), Reschedule("arrival"))
 
 
-def handle(job: Job, event: JobInput, now: float) -> Step:  # noqa: C901 - one case for each kind of input
+def handle(job: Job, event: JobInput, now: Moment) -> Step:  # noqa: C901 - one case for each kind of input
     """Take one step.
 
     Args:
         job: The job as it is.
         event: What happened.
-        now: Seconds since the Unix epoch.
+        now: The time.
 
     Returns:
         The job as it is then, and what to do, in order. The same job and no effects when nothing is to change.
@@ -78,7 +79,7 @@ def handle(job: Job, event: JobInput, now: float) -> Step:  # noqa: C901 - one c
         case MoveOrdered():
             return job_move.move_ordered(job, event)
         case Reshared(run_id, share):
-            return _reshared(job, run_id, share, now)
+            return _reshared(job, run_id, share, now.alive)
         case KeptWaiting(reason):
             return _kept_waiting(job, reason)
         case ReachJudged(reason):
@@ -107,6 +108,7 @@ def handle(job: Job, event: JobInput, now: float) -> Step:  # noqa: C901 - one c
 
 def resume(job: Job) -> Step:
     """What to do about a job that was loaded after the broker started again."""
+    job = replace(job, silence=None)
     effects: list[JobEffect] = [DeclareRun()] if job.run_active else []
     effects.extend(request_deliveries(job))
     job, more = _node_silent(job, job.node_id)
@@ -120,13 +122,12 @@ def _assigned(job: Job, event: Assigned) -> Step:
         raise IllegalTransitionError(f"job {job.id}", job.state.value, event)
     words = f"starting on node {event.node_id}{_from_what(job, event.node_id)}"
     job = replace(
-        job,
+        unheard(job),
         attempts=event.attempt,
         run_active=True,
         node_id=event.node_id,
         share=event.share,
         last_sequence=0,
-        last_heard_at=None,
         checkpoint_node="",
     )
     job, effects = enter(job, JobState.STARTING, words)
@@ -144,14 +145,14 @@ def _from_what(job: Job, node_id: str) -> str:
     return ""
 
 
-def _reshared(job: Job, run_id: str, share: Share, now: float) -> Step:
+def _reshared(job: Job, run_id: str, share: Share, alive: float) -> Step:
     if run_id != job.run_id or not job.run_active:
         return job, ()
     if job.move is not None and job.is_moving:  # the scheduler sees it where it goes
         return (job if share == job.move.share else replace(job, move=Move(job.move.node_id, share))), ()
     if share.same_limits(job.share):
         return job, ()
-    return with_share(job, share, now), (Announce(ShareChanged(job.node_id, share)), DeclareRun())
+    return with_share(job, share, alive), (Announce(ShareChanged(job.node_id, share)), DeclareRun())
 
 
 def _kept_waiting(job: Job, reason: str) -> Step:

@@ -22,6 +22,7 @@ from tiercel.broker.lifecycle.job_steps import (
 
 if TYPE_CHECKING:
     from tiercel.broker.domain.jobs import Move
+    from tiercel.broker.domain.moments import Moment
     from tiercel.broker.lifecycle.job_events import DeliveryEnded, RunExited
 
 # Runs of a job that may be lost before it fails.
@@ -29,7 +30,7 @@ MAX_LOST_RUNS = 5
 MAX_LOG_TAIL_CHARACTERS = 8_000
 
 
-def cancel_requested(job: Job, now: float) -> Step:
+def cancel_requested(job: Job, now: Moment) -> Step:
     """The tenant wants it to stop."""
     if job.state.is_final:
         return job, ()
@@ -39,7 +40,7 @@ def cancel_requested(job: Job, now: float) -> Step:
         if not job.node_id or job.move is not None:  # what it had reached is with no node, or waits for another run
             effects.extend(abandon_deliveries(job, words))
         job = replace(
-            job, run_active=False, move=None, stop_outcome=JobState.CANCELLED, stop_reason=words, finished_at=now
+            job, run_active=False, move=None, stop_outcome=JobState.CANCELLED, stop_reason=words, finished_at=now.at
         )
         job, more = enter(job, JobState.CANCELLED, words)
         return job, (*effects, *more, Reschedule("exit"))
@@ -55,7 +56,7 @@ def fail_running(job: Job, reason: str) -> Step:
     return _stop_running(job, JobState.FAILED, reason)
 
 
-def run_exited(job: Job, event: RunExited, now: float) -> Step:
+def run_exited(job: Job, event: RunExited, now: Moment) -> Step:
     """The run is gone and what it held is free."""
     if event.run_id != job.run_id or not job.run_active:
         # The node repeats itself until the run is no longer wanted.
@@ -69,7 +70,7 @@ def run_exited(job: Job, event: RunExited, now: float) -> Step:
         job, effects = requeue(job, event.reason or "its run was lost", now, checkpoint_node=job.node_id)
         return job, (withdraw, *effects)
     if job.stop_outcome is None:
-        outcome, reason = _outcome_of_exit(event)
+        outcome, reason = _outcome_of_exit(job, event)
         job = replace(job, stop_outcome=outcome, stop_reason=reason)
     if job.stop_outcome is JobState.FAILED:
         job = replace(job, log_tail=event.log_tail[-MAX_LOG_TAIL_CHARACTERS:])
@@ -80,13 +81,19 @@ def run_exited(job: Job, event: RunExited, now: float) -> Step:
     return job, (withdraw, *effects, *abandoned, Reschedule("exit"))
 
 
-def _left_to_move(job: Job, move: Move, event: RunExited, now: float) -> Step:
+def _left_to_move(job: Job, move: Move, event: RunExited, now: Moment) -> Step:
     if event.carried:
-        return job_move.go_on_elsewhere(job, move, now)
+        return job_move.go_on_elsewhere(job, move, now.at)
     return _wait_again(job, job_move.failed_words(job, event), checkpoint_node=job.node_id)
 
 
-def _outcome_of_exit(event: RunExited) -> tuple[JobState, str]:
+def _outcome_of_exit(job: Job, event: RunExited) -> tuple[JobState, str]:
+    if event.exit_code == 0 and job.best_value is None:
+        metric = job.spec.metric
+        return JobState.FAILED, (
+            f"the script ended without an error but never reported {metric!r}, which the tiers are about, nor anything "
+            f"else; let it call job.report({metric}=…)"
+        )
     if event.exit_code == 0:
         return JobState.COMPLETED, ""
     if event.exit_code is None:
@@ -95,13 +102,13 @@ def _outcome_of_exit(event: RunExited) -> tuple[JobState, str]:
     return JobState.FAILED, f"the script {how}" + (f": {event.reason}" if event.reason else "")
 
 
-def requeue(job: Job, reason: str, now: float, *, checkpoint_node: str = "") -> Step:
+def requeue(job: Job, reason: str, now: Moment, *, checkpoint_node: str = "") -> Step:
     """Start again, wherever there is room: the run is gone through no fault of the job.
 
     Args:
         job: The job.
         reason: Why its run is gone.
-        now: Seconds since the Unix epoch.
+        now: The time.
         checkpoint_node: Node that has its newest checkpoint, or empty if that is gone too.
     """
     job = replace(job, run_active=False, lost_runs=job.lost_runs + 1)
@@ -130,7 +137,7 @@ def _wait_again(job: Job, reason: str, *, checkpoint_node: str) -> Step:
     return job, (*effects, *request_deliveries(job), Reschedule("exit"))
 
 
-def node_gone(job: Job, node_id: str, now: float) -> Step:
+def node_gone(job: Job, node_id: str, now: Moment) -> Step:
     """The node has been silent for so long that nothing it did for the job counts any more."""
     if job.node_id != node_id:
         return job, ()
@@ -146,7 +153,7 @@ def node_gone(job: Job, node_id: str, now: float) -> Step:
     return job, (withdraw, *effects, *abandoned, Reschedule("exit"))
 
 
-def delivery_ended(job: Job, event: DeliveryEnded, now: float) -> Step:
+def delivery_ended(job: Job, event: DeliveryEnded, now: Moment) -> Step:
     """A tier was delivered, or its delivery failed."""
     tier = job.tiers[event.tier - 1]
     if tier.state is not TierState.REACHED:
@@ -156,8 +163,9 @@ def delivery_ended(job: Job, event: DeliveryEnded, now: float) -> Step:
             tier,
             state=TierState.DELIVERED,
             delivered_value=event.value,
-            delivered_seconds=max(0.0, min(event.at, now) - job.submitted_at),
+            delivered_seconds=max(0.0, min(event.at, now.at) - job.submitted_at),
             version=event.version,
+            reason=event.reason,
         )
     else:
         ended = replace(tier, state=TierState.FAILED, reason=event.reason)
@@ -171,7 +179,7 @@ def delivery_ended(job: Job, event: DeliveryEnded, now: float) -> Step:
     return job, effects
 
 
-def _after_delivery(job: Job, ended: TierStatus, now: float) -> Step:
+def _after_delivery(job: Job, ended: TierStatus, now: Moment) -> Step:
     if ended.state is TierState.FAILED:
         words = (
             f"tier {ended.number} ({job.spec.metric} {ended.tier.target:g}) was reached, "
@@ -194,24 +202,27 @@ def _stop_running(job: Job, outcome: JobState, reason: str) -> Step:
     return job, (*effects, DeclareRun())
 
 
-def _settle(job: Job, outcome: JobState, reason: str, now: float) -> Step:
+def _settle(job: Job, outcome: JobState, reason: str, now: Moment) -> Step:
     return _finish_when_settled(replace(job, stop_outcome=outcome, stop_reason=reason), now)
 
 
-def _finish_when_settled(job: Job, now: float) -> Step:
+def _finish_when_settled(job: Job, now: Moment) -> Step:
     """Reach the final state once the run is gone and no delivery is under way."""
     if job.stop_outcome is None:
         return job, ()
     if job.stop_outcome is JobState.COMPLETED and delivering(job):
         return enter(job, JobState.STOPPING, "training has ended; a model is still being delivered")
-    reason = _completed_words(job) if job.stop_outcome is JobState.COMPLETED else job.stop_reason
-    return enter(replace(job, finished_at=now), job.stop_outcome, reason)
+    outcome, reason = _achieved(job) if job.stop_outcome is JobState.COMPLETED else (job.stop_outcome, job.stop_reason)
+    return enter(replace(job, stop_outcome=outcome, finished_at=now.at), outcome, reason)
 
 
-def _completed_words(job: Job) -> str:
+def _achieved(job: Job) -> tuple[JobState, str]:
+    """What the end of a script that was done by itself comes to."""
     delivered = sum(tier.state is TierState.DELIVERED for tier in job.tiers)
     if delivered == len(job.tiers):
-        return f"all {delivered} tiers delivered" if delivered > 1 else "its tier is delivered"
-    missed = job.tiers[delivered].tier.target
-    best = "nothing was reported" if job.best_value is None else f"the best {job.spec.metric} was {job.best_value:g}"
-    return f"{delivered} of {len(job.tiers)} tiers delivered; {missed:g} was not reached, {best}"
+        words = f"all {delivered} tiers delivered" if delivered > 1 else "its tier is delivered"
+        held = job.tiers[-1].reason  # of a tier that is delivered: why its version does not answer
+        return JobState.COMPLETED, f"{words}; {held}" if held else words
+    missed = next(tier.tier.target for tier in job.tiers if tier.state is not TierState.DELIVERED)
+    best = "" if job.best_value is None else f", the best {job.spec.metric} was {job.best_value:g}"
+    return JobState.MISSED, f"{delivered} of {len(job.tiers)} tiers delivered; {missed:g} was not reached{best}"

@@ -131,7 +131,10 @@ class NodeGone:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryEnded:
-    """The delivery of a tier ended: delivered (``version`` set) or failed (``reason`` says why)."""
+    """The delivery of a tier ended: delivered (``version`` set) or failed.
+
+    ``reason`` says why it failed, or why the version does not answer although it was delivered.
+    """
 
     tier: int
     version: int | None

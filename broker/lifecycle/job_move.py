@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tiercel.broker.domain.events import ShareChanged
 from tiercel.broker.domain.jobs import Job, JobState, Move
 from tiercel.broker.lifecycle.job_events import Announce, DeclareRun, RefuseMove, Reschedule
+from tiercel.broker.lifecycle.job_silence import unheard
 from tiercel.broker.lifecycle.job_steps import Step, delivering, enter, request_deliveries, with_run_counted
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def go_on_elsewhere(job: Job, move: Move, now: float) -> Step:
     """
     source, run_id = job.node_id, job.run_id
     job = replace(
-        with_run_counted(job),
+        unheard(with_run_counted(job)),
         attempts=job.attempts + 1,
         run_active=True,
         node_id=move.node_id,
@@ -76,7 +77,6 @@ def go_on_elsewhere(job: Job, move: Move, now: float) -> Step:
         migrations=job.migrations + 1,
         migrated_at=now,
         last_sequence=0,
-        last_heard_at=None,
     )
     words = f"starting on node {move.node_id} from the checkpoint that came from node {source}"
     job, effects = enter(job, JobState.STARTING, words)

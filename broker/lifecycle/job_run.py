@@ -20,21 +20,18 @@ from tiercel.broker.lifecycle.job_events import (
 from tiercel.broker.lifecycle.job_move import moving_words
 from tiercel.broker.lifecycle.job_silence import heard, silent_seconds
 from tiercel.broker.lifecycle.job_steps import Step, enter, with_tier, with_work
+from tiercel.broker.lifecycle.report_bounds import carried_metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from tiercel.broker.domain.moments import Moment
     from tiercel.broker.lifecycle.job_events import Reported, UsageMeasured
 
-# Metrics of one report that are passed on.
-MAX_METRICS = 64
 
-
-def run_is_alive(job: Job, run_id: str, now: float) -> Step:
+def run_is_alive(job: Job, run_id: str, now: Moment) -> Step:
     """The node says that the run exists."""
     if run_id != job.run_id or job.state not in {JobState.STARTING, JobState.DISCONNECTED}:
         return job, ()
-    started = replace(heard(job, now), started_at=job.started_at if job.started_at is not None else now)
+    started = replace(heard(job, now.alive), started_at=job.started_at if job.started_at is not None else now.at)
     effects: tuple[JobEffect, ...] = ()
     if started.carried_run:  # it has what it goes on from
         started, effects = replace(started, carried_run=""), (DropCheckpoint(),)
@@ -45,11 +42,11 @@ def run_is_alive(job: Job, run_id: str, now: float) -> Step:
     return started, (*entered, *effects)
 
 
-def run_unknown(job: Job, run_id: str, now: float) -> Step:
+def run_unknown(job: Job, run_id: str, now: Moment) -> Step:
     """The node's agent connected and knows nothing of the run."""
     if run_id != job.run_id or not job.run_active:
         return job, ()
-    if job.last_heard_at is None and job.stop_outcome is None:  # it was never told to start it; now it is
+    if not job.run_heard and job.stop_outcome is None:  # it was never told to start it; now it is
         return enter(job, JobState.STARTING, f"starting on node {job.node_id}")
     words = f"node {job.node_id} came back without it"
     return run_exited(job, RunExited(run_id, exit_code=None, reason=words, lost=True), now)
@@ -62,15 +59,16 @@ def usage_measured(job: Job, event: UsageMeasured) -> Step:
     return with_work(job, event.cpu_seconds, event.accelerator_seconds), ()
 
 
-def reported(job: Job, event: Reported, now: float) -> Step:
+def reported(job: Job, event: Reported, now: Moment) -> Step:
     """The script reported metrics.
 
-    The node's clock dates what was reached, never later than ours; whether the run hangs is judged by our clock alone.
+    The node's clock dates what was reached, never later than ours; whether the run hangs is judged by the clock of our
+    own life alone.
     """
     if event.run_id != job.run_id or not job.run_active or event.sequence <= job.last_sequence:
         return job, ()
     job, effects = run_is_alive(job, event.run_id, now)
-    job = replace(heard(job, now), last_sequence=event.sequence, epoch=event.epoch)
+    job = replace(heard(job, now.alive), last_sequence=event.sequence, epoch=event.epoch)
     job = with_work(job, event.cpu_seconds, event.accelerator_seconds)
     value = event.metrics.get(job.spec.metric)
     if value is None or not math.isfinite(value):
@@ -78,9 +76,9 @@ def reported(job: Job, event: Reported, now: float) -> Step:
         return job, (*effects, *more)
     best = value if job.best_value is None else job.spec.direction.better(job.best_value, value)
     job = replace(job, latest_value=value, best_value=best)
-    metrics = _passed_on(event.metrics, job.spec.metric)
+    metrics = carried_metrics(event.metrics, job.spec.metric)
     progress = ProgressMade(event.epoch, value, metrics, job.cpu_seconds, job.accelerator_seconds)
-    job, more = _reach_tiers(job, value, min(event.at, now))
+    job, more = _reach_tiers(job, value, min(event.at, now.at))
     return job, (*effects, Announce(progress), *more)
 
 
@@ -105,15 +103,10 @@ def _reach_tiers(job: Job, value: float, at: float) -> Step:
     return job, effects
 
 
-def _passed_on(metrics: Mapping[str, float], metric: str) -> dict[str, float]:
-    others = [name for name in metrics if name != metric][: MAX_METRICS - 1]
-    return {name: metrics[name] for name in (metric, *others)}
-
-
 def _bad_metric_words(job: Job, event: Reported, value: float | None) -> str:
     metric = job.spec.metric
     if value is None:
-        names = ", ".join(sorted(event.metrics)[:MAX_METRICS]) or "nothing"
+        names = ", ".join(sorted(carried_metrics(event.metrics, metric))) or "nothing"
         return (
             f"epoch {event.epoch} reported {names}, but the tiers are about {metric!r}; "
             f"report it, or change the job's metric"
@@ -121,16 +114,16 @@ def _bad_metric_words(job: Job, event: Reported, value: float | None) -> str:
     return f"epoch {event.epoch} reported {metric} = {value}; training has diverged or divides by zero"
 
 
-def ticked(job: Job, now: float) -> Step:
+def ticked(job: Job, now: Moment) -> Step:
     """Time passed: a run that has been silent for too long hangs."""
-    if job.state is not JobState.RUNNING or job.last_heard_at is None or job.stop_outcome is not None:
+    if job.state is not JobState.RUNNING or job.silence is None or job.stop_outcome is not None:
         return job, ()
     if job.move is not None:  # it was told to stop, and its node sees to it that it does
         return job, ()
-    silent = silent_seconds(job, now)
+    silent = silent_seconds(job, now.alive)
     if silent <= job.spec.report_timeout_seconds:
         return job, ()
-    since = now - job.last_heard_at
+    since = now.alive - job.silence.since
     slowed = f", which is as long as {silent:.0f} s at full speed" if round(silent) < round(since) else ""
     return fail_running(
         job,

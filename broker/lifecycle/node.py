@@ -1,4 +1,7 @@
-"""The life of a node: online while its lease holds, offline, and after a long silence gone."""
+"""The life of a node: online while its lease holds, offline, and after a long silence gone.
+
+Time is counted in seconds that the broker has been alive: while it was stopped, nobody could be heard.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ class NodeLife:
 
     Attributes:
         node: What the broker knows of it.
-        last_heard_at: Seconds since the Unix epoch.
+        last_heard_at: Seconds that the broker had been alive.
         gone: Whether its jobs have been told to start elsewhere.
     """
 
@@ -44,25 +47,25 @@ class NodeNews(enum.Enum):
     GONE = "gone"
 
 
-def connected(life: NodeLife, hello: Node, now: float) -> tuple[NodeLife, NodeNews]:
+def connected(life: NodeLife, hello: Node, alive: float) -> tuple[NodeLife, NodeNews]:
     """The node's agent opened a stream: a new lease epoch begins."""
     node = replace(hello, online=True, lease_epoch=life.node.lease_epoch + 1)
-    return NodeLife(node, now), NodeNews.ONLINE
+    return NodeLife(node, alive), NodeNews.ONLINE
 
 
-def heard(life: NodeLife, lease_epoch: int, now: float) -> NodeLife:
+def heard(life: NodeLife, lease_epoch: int, alive: float) -> NodeLife:
     """A message of the present epoch renews the lease while it holds.
 
     Neither a message of an older epoch nor one that comes too late does: that node has to connect again.
     """
     if lease_epoch != life.node.lease_epoch or not life.node.online:
         return life
-    return replace(life, last_heard_at=now)
+    return replace(life, last_heard_at=alive)
 
 
-def ticked(life: NodeLife, settings: LeaseSettings, now: float) -> tuple[NodeLife, NodeNews | None]:
+def ticked(life: NodeLife, settings: LeaseSettings, alive: float) -> tuple[NodeLife, NodeNews | None]:
     """Time passed: the lease may have run out."""
-    silence = now - life.last_heard_at
+    silence = alive - life.last_heard_at
     if life.node.online and silence > settings.lease_seconds:
         return replace(life, node=replace(life.node, online=False)), NodeNews.OFFLINE
     if not life.node.online and not life.gone and silence > settings.gone_after_seconds:

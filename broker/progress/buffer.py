@@ -15,10 +15,12 @@ class Limits:
     Attributes:
         waiting: Messages that wait to be sent.
         topics: Retained topics whose latest message is remembered; beyond it the one longest unchanged is forgotten.
+        size_bytes: What the messages that wait may have together, and what those that are remembered may have.
     """
 
     waiting: int = 10_000
     topics: int = 10_000
+    size_bytes: int = 16 * 1024**2
 
 
 class Buffer:
@@ -31,6 +33,8 @@ class Buffer:
     def __init__(self, limits: Limits | None = None) -> None:
         self._limits = limits or Limits()
         self._waiting: deque[Message] = deque()
+        self._waiting_bytes = 0
+        self._latest_bytes = 0
         self._latest: OrderedDict[str, Message] = OrderedDict()
         self._must_resend = False
         self.dropped = 0
@@ -47,15 +51,20 @@ class Buffer:
         """Take in a message; never refuses one."""
         if message.retain:
             self._remember(message)
-        if len(self._waiting) >= self._limits.waiting:
-            self._make_room()
         self._waiting.append(message)
+        self._waiting_bytes += _size(message)
+        while len(self._waiting) > self._limits.waiting or self._waiting_bytes > self._limits.size_bytes:
+            self._make_room()
 
     def take(self) -> Message | None:
         """The next message to send, or None."""
         if self._must_resend:
             self._requeue_state()
-        return self._waiting.popleft() if self._waiting else None
+        if not self._waiting:
+            return None
+        message = self._waiting.popleft()
+        self._waiting_bytes -= _size(message)
+        return message
 
     def resend_state(self) -> None:
         """Queue the latest message of every retained topic before the progress that waits.
@@ -65,21 +74,30 @@ class Buffer:
         self._must_resend = True
 
     def _remember(self, message: Message) -> None:
+        before = self._latest.pop(message.topic, None)
+        self._latest_bytes += _size(message) - (_size(before) if before is not None else 0)
         self._latest[message.topic] = message
-        self._latest.move_to_end(message.topic)
-        if len(self._latest) > self._limits.topics:
-            self._latest.popitem(last=False)
+        while len(self._latest) > self._limits.topics or self._latest_bytes > self._limits.size_bytes:
+            _, forgotten = self._latest.popitem(last=False)
+            self._latest_bytes -= _size(forgotten)
 
     def _make_room(self) -> None:
         for index, message in enumerate(self._waiting):
             if not message.retain:
                 del self._waiting[index]
+                self._waiting_bytes -= _size(message)
                 self.dropped += 1
                 return
         self._waiting.clear()
+        self._waiting_bytes = 0
         self._must_resend = True
 
     def _requeue_state(self) -> None:
         self._must_resend = False
         progress = [message for message in self._waiting if not message.retain]
         self._waiting = deque([*self._latest.values(), *progress])
+        self._waiting_bytes = sum(map(_size, self._waiting))
+
+
+def _size(message: Message) -> int:
+    return len(message.topic) + len(message.payload)

@@ -18,6 +18,7 @@ from tiercel.broker.scheduling.las import LasPolicy, LasSettings
 from tiercel.broker.scheduling.random_order import RandomOrderPolicy, RandomOrderSettings
 from tiercel.broker.scheduling.slaq.policy import SlaqPolicy, SlaqSettings
 from tiercel.broker.scheduling.specon.policy import SpeconPolicy, SpeconSettings
+from tiercel.broker.scheduling.srpt import SrptPolicy, SrptSettings
 from tiercel.broker.scheduling.srpt_oracle import SrptOraclePolicy, SrptOracleSettings
 from tiercel.broker.scheduling.tradl.policy import TradlPolicy, TradlSettings
 from tiercel.broker.scheduling.utility.policy import UtilityPolicy
@@ -40,6 +41,7 @@ policies: Mapping[str, Callable[[Options], AnyPolicy]] = types.MappingProxyType(
         LasPolicy.name: lambda options: LasPolicy(settings_from(LasSettings, options)),
         RandomOrderPolicy.name: lambda options: RandomOrderPolicy(settings_from(RandomOrderSettings, options)),
         SlaqPolicy.name: lambda options: SlaqPolicy(settings_from(SlaqSettings, options)),
+        SrptPolicy.name: lambda options: SrptPolicy(settings_from(SrptSettings, options)),
         SrptOraclePolicy.name: lambda options: SrptOraclePolicy(settings_from(SrptOracleSettings, options)),
         SpeconPolicy.name: lambda options: SpeconPolicy(settings_from(SpeconSettings, options)),
         TradlPolicy.name: lambda options: TradlPolicy(settings_from(TradlSettings, options)),

@@ -221,7 +221,7 @@ class SimulatedJob:
     def hangs_at(self) -> float:
         """When its silence will count as hanging."""
         job = self.job
-        if job.state is not JobState.RUNNING or job.last_heard_at is None or job.stop_outcome is not None:
+        if job.state is not JobState.RUNNING or job.silence is None or job.stop_outcome is not None:
             return math.inf
         return hangs_at(job) + _A_MOMENT_SECONDS
 

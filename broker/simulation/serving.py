@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tiercel.broker.domain.endpoints import Delivery, DeliveryState, Endpoint
+from tiercel.broker.domain.endpoints import Delivery, DeliveryState, Endpoint, Verdict
 from tiercel.broker.domain.jobs import Direction, Job, TierStatus
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.lifecycle import endpoint as machine
@@ -100,7 +100,8 @@ class Serving:
         endpoint, delivery = machine.request(endpoint, job.id, tier.number, tier.tier.target, now)
         endpoint, delivery = self._progress(endpoint, delivery, job, tier)
         self._versions[name] = endpoint
-        self._go_live(job, tier, now)
+        if delivery.verdict is Verdict.LIVE:
+            self._go_live(job, tier, now)
         return delivery.version
 
     def _progress(
@@ -108,7 +109,17 @@ class Serving:
     ) -> tuple[Endpoint, Delivery]:
         report = DeliveryReport(DeliveryState.DELIVERED, tier.reached_value)
         at = delivery.requested_at
-        return machine.progress(endpoint, delivery, report, metric=job.spec.metric, node_id=job.node_id, now=at)
+        spec = job.spec
+        return machine.progress(
+            endpoint,
+            delivery,
+            report,
+            metric=spec.metric,
+            node_id=job.node_id,
+            now=at,
+            direction=spec.direction,
+            may_replace=spec.replace,
+        )
 
     def _go_live(self, job: Job, tier: TierStatus, now: float) -> None:
         asked = self._asked.get(job.spec.endpoint)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from tiercel.broker.domain.jobs import Job, Observation, TierState
+from tiercel.broker.domain.moments import Moment
 from tiercel.broker.lifecycle import job as machine
 from tiercel.broker.lifecycle.job_events import (
     AbandonDelivery,
@@ -170,7 +171,7 @@ class Simulation:
     def _step(self, sim: SimulatedJob, letter: JobInput) -> None:
         """One step of a job's machine, and what follows from it."""
         before = sim.job
-        job, effects = machine.handle(before, letter, self._events.now)
+        job, effects = machine.handle(before, letter, Moment.of_one_clock(self._events.now))
         if job is before and not effects:
             return
         sim.job, sim.view = job, None

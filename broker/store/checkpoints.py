@@ -6,6 +6,8 @@ up, and the content has the hash that was announced. A path is made of the job's
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -16,6 +18,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, BinaryIO, Self
 
 from tiercel.broker.domain.errors import InvalidSpecError, NotFoundError
+from tiercel.broker.store.errors import no_space
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,6 +80,7 @@ class CheckpointStore:
 
         Raises:
             InvalidSpecError: What is announced is not taken; says why.
+            CannotWriteError: The disk is full.
         """
         match = _RUN_ID.fullmatch(run_id)
         if match is None:
@@ -138,18 +142,29 @@ class CheckpointWriter:
         self._scratch = folder / f".{job_id}.{secrets.token_hex(4)}.part"
         self._checkpoint = checkpoint
         self._left = list(checkpoint.files)
-        self._file: BinaryIO = self._scratch.open("wb")
+        with _room_on(folder):
+            self._file: BinaryIO = self._scratch.open("wb")
         self._missing = 0
         self._digest = hashlib.sha256()
 
     def __enter__(self) -> Self:
-        manifest = {"run_id": self._checkpoint.run_id, "files": [asdict(file) for file in self._checkpoint.files]}
-        self._file.write(json.dumps(manifest).encode() + b"\n")
-        self._next_file()
+        try:
+            self._write_manifest()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
+    def _write_manifest(self) -> None:
+        manifest = {"run_id": self._checkpoint.run_id, "files": [asdict(file) for file in self._checkpoint.files]}
+        with _room_on(self._target.parent):
+            self._file.write(json.dumps(manifest).encode() + b"\n")
+        self._next_file()
+
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        # What is left in its buffer may find no room, which was said before or does not matter any more.
+        with contextlib.suppress(OSError):
+            self._file.close()
         self._scratch.unlink(missing_ok=True)
 
     def write(self, data: bytes) -> None:
@@ -157,8 +172,10 @@ class CheckpointWriter:
 
         Raises:
             InvalidSpecError: It is more than was announced, or not what was announced.
+            CannotWriteError: The disk is full.
         """
-        self._file.write(data)
+        with _room_on(self._target.parent):
+            self._file.write(data)
         while data:
             if not self._left:
                 raise _refuse("data", "there is more of it than was announced")
@@ -172,12 +189,14 @@ class CheckpointWriter:
 
         Raises:
             InvalidSpecError: Something is missing.
+            CannotWriteError: The disk is full.
         """
         if self._left:
             raise _refuse("data", f"{self._left[0].name} ends {self._missing} bytes too early")
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._scratch.replace(self._target)
+        with _room_on(self._target.parent):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._scratch.replace(self._target)
         folder = os.open(self._target.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(folder)
@@ -195,6 +214,17 @@ class CheckpointWriter:
             if self._digest.hexdigest() != file.sha256:
                 raise _refuse("data", f"{file.name} is not what was announced: its SHA-256 differs")
             self._next_file()
+
+
+@contextlib.contextmanager
+def _room_on(folder: Path) -> Iterator[None]:
+    """What is said of a disk that is full."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise no_space(str(folder)) from error
+        raise
 
 
 def _check_files(files: Sequence[CheckpointFile], limit_bytes: int) -> None:

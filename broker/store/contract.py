@@ -17,8 +17,9 @@ class Store(ABC):
     """Jobs, deliveries, endpoints, decisions and events that outlive the broker's process.
 
     An asynchronous context manager: entering opens it, leaving closes it. Every operation MUST raise
-    :class:`.UnavailableError` with a sentence for the user when the store is not open, does not answer, or holds
-    something it cannot read. What it returns MUST equal what was saved, NaN and infinities included.
+    :class:`.UnavailableError` with a sentence for the user when the store is not open or does not answer, and
+    :class:`.StoreDamagedError` when it holds something it cannot read. What it returns MUST equal what was saved, NaN
+    and infinities included.
 
     Durability: once ``save`` has returned, what it saved MUST survive the broker's process being killed. An
     implementation says what it keeps when the machine itself loses power.
@@ -30,6 +31,7 @@ class Store(ABC):
 
         Raises:
             UnavailableError: It cannot be opened, is not ours, or was written by a newer Tiercel.
+            StoreDamagedError: It is damaged.
         """
 
     @abstractmethod
@@ -54,6 +56,7 @@ class Store(ABC):
 
         Raises:
             InvalidSpecError: Another job of the tenant has the same idempotency key (field ``idempotency_key``).
+            CannotWriteError: The disk takes nothing, or another program holds the store. Nothing was saved.
             UnavailableError: The store does not answer. The call may have been carried out; repeating it is safe, but
                 for decisions, which may then be there twice.
             TiercelError: The store refuses something in the call; repeating it is of no use.
@@ -63,6 +66,26 @@ class Store(ABC):
     @abstractmethod
     async def load_jobs(self, *, active_only: bool = False) -> list[Job]:
         """All jobs by submission (time, then id), or only those that have not finished."""
+
+    @abstractmethod
+    async def list_jobs(
+        self,
+        *,
+        tenant: str | None = None,
+        active_only: bool = False,
+        after: tuple[float, str] | None = None,
+        newest_first: bool = False,
+        limit: int = 500,
+    ) -> list[Job]:
+        """Jobs by submission (time, then id), their scripts without content, which MUST NOT be read.
+
+        Args:
+            tenant: Only this one's.
+            active_only: Only those that have not finished.
+            after: Only what comes behind a job with this time of submission and id.
+            newest_first: The other way round.
+            limit: At most so many.
+        """
 
     @abstractmethod
     async def get_job(self, job_id: str) -> Job | None:

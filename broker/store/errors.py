@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from tiercel.broker.domain.errors import InvalidSpecError, TiercelError, UnavailableError
+from collections.abc import Sequence
+
+from tiercel.broker.domain.errors import (
+    CannotWriteError,
+    InvalidSpecError,
+    StoreDamagedError,
+    TiercelError,
+    UnavailableError,
+)
 
 
 def not_open() -> UnavailableError:
@@ -31,8 +39,47 @@ def refused(where: str, cause: str) -> TiercelError:
     return TiercelError(f"The broker's database {where} refused what was to be saved: {cause}. Nothing was saved.")
 
 
-def unreadable(where: str, what: str, cause: str) -> UnavailableError:
-    """Something stored cannot be read back."""
-    return UnavailableError(
-        f"The broker's database {where} holds a damaged entry in {what}: {cause}. Restore it from a copy."
+def no_space(folder: str) -> CannotWriteError:
+    """The file system is full."""
+    return CannotWriteError(
+        f"The broker cannot write to its disk (no space left in {folder}); nothing was changed. Make room and try "
+        "again."
     )
+
+
+def locked(where: str) -> CannotWriteError:
+    """Somebody else writes to the database, and does not come to an end."""
+    return CannotWriteError(
+        f"The broker cannot write to its database {where} (another program has locked it); nothing was changed. End "
+        "that program and try again."
+    )
+
+
+def not_written(where: str, cause: str) -> CannotWriteError:
+    """The file system refuses to be written to, for another reason."""
+    return CannotWriteError(
+        f"The broker cannot write to its database {where} ({cause}); nothing was changed. Look after the disk and try "
+        "again."
+    )
+
+
+def damaged(where: str, cause: str, backups: Sequence[str]) -> StoreDamagedError:
+    """The database's file is not what it was; ``backups`` are copies of it, the newest first."""
+    return StoreDamagedError(
+        f"The broker's database {where} is damaged ({cause}). Stop the broker, put the file aside together with those "
+        f"beside it that end in -wal and -shm, and {_remedy(backups)}."
+    )
+
+
+def unreadable(where: str, what: str, cause: str, backups: Sequence[str]) -> StoreDamagedError:
+    """Something stored cannot be read back."""
+    return StoreDamagedError(
+        f"The broker's database {where} holds a damaged entry in {what}: {cause}. Stop the broker, put the file aside "
+        f"together with those beside it that end in -wal and -shm, and {_remedy(backups)}."
+    )
+
+
+def _remedy(backups: Sequence[str]) -> str:
+    if backups:
+        return f"copy {backups[0]} to its place: that is the database as it was before Tiercel was last upgraded"
+    return "put a copy of your own in its place, or start without it: then jobs and endpoints of before are forgotten"

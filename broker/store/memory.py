@@ -13,6 +13,7 @@ from tiercel.broker.domain.jobs import Job
 from tiercel.broker.domain.run_records import RunRecord
 from tiercel.broker.store.contract import Store
 from tiercel.broker.store.errors import not_open, second_job_with_key
+from tiercel.broker.store.rows import without_script
 
 _T = TypeVar("_T")
 
@@ -72,6 +73,25 @@ class MemoryStore(Store):
         """All jobs by submission, or only those that have not finished."""
         jobs = sorted(self._opened().jobs.values(), key=lambda job: (job.submitted_at, job.id))
         return [job for job in jobs if not (active_only and job.state.is_final)]
+
+    async def list_jobs(
+        self,
+        *,
+        tenant: str | None = None,
+        active_only: bool = False,
+        after: tuple[float, str] | None = None,
+        newest_first: bool = False,
+        limit: int = 500,
+    ) -> list[Job]:
+        """Jobs by submission, a page at a time, without their scripts' content."""
+
+        def is_behind(job: Job) -> bool:
+            place = (job.submitted_at, job.id)
+            return after is None or (place < after if newest_first else place > after)
+
+        jobs = [job for job in await self.load_jobs(active_only=active_only) if tenant in {None, job.tenant}]
+        found = [job for job in (reversed(jobs) if newest_first else jobs) if is_behind(job)]
+        return [without_script(job) for job in found[:limit]]
 
     async def get_job(self, job_id: str) -> Job | None:
         """The job, or None."""

@@ -20,7 +20,7 @@ def job_row(job: Job) -> dict[str, Any]:
         "state": job.state.value,
         "submitted_at": job.submitted_at,
         "idempotency_key": job.idempotency_key or None,
-        "content": to_json(_with_script(job, b"")),
+        "content": to_json(without_script(job)),
     }
 
 
@@ -40,6 +40,11 @@ def job_from_row(content: str, script: bytes | None) -> Job:
         msg = f"the script of job {job.id} is missing"
         raise ValueError(msg)
     return _with_script(job, script or b"")
+
+
+def without_script(job: Job) -> Job:
+    """The job, its script without content."""
+    return _with_script(job, b"")
 
 
 def delivery_row(delivery: Delivery) -> dict[str, Any]:

@@ -38,6 +38,13 @@ def upgrade_schema(connection: Connection) -> None:
     command.upgrade(config, "head")
 
 
+def is_older_revision(revision: str) -> bool:
+    """Whether a database of this revision is ours and would be upgraded."""
+    script = ScriptDirectory(str(MIGRATIONS))
+    known = {each.revision for each in script.walk_revisions()}
+    return revision in known and revision not in script.get_heads()
+
+
 def _config(connection: Connection) -> Config:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))

@@ -5,7 +5,7 @@ frozensets, mappings with text keys, optional values, and unions of dataclasses,
 The JSON is standard: numbers that JSON does not have (NaN, infinities) become text, bytes become base64.
 
 A stored field that the class no longer has is ignored, and one that it has by now but that was not stored takes its
-default, so that most changes of a dataclass need no migration.
+default, so that most changes of a dataclass need no migration. A field whose metadata has ``stored`` false is left out.
 """
 
 from __future__ import annotations
@@ -184,9 +184,13 @@ def _mapping(argument: object) -> _Codec:
     )
 
 
+def _is_stored(field: dataclasses.Field[Any]) -> bool:
+    return field.init and bool(field.metadata.get("stored", True))
+
+
 def _dataclass(kind: type) -> _Codec:
     hints = typing.get_type_hints(kind)
-    codecs = {field.name: _codec(hints[field.name]) for field in dataclasses.fields(kind) if field.init}
+    codecs = {field.name: _codec(hints[field.name]) for field in dataclasses.fields(kind) if _is_stored(field)}
 
     def encode(value: object) -> object:
         return {name: codec.encode(getattr(value, name)) for name, codec in codecs.items()}

@@ -1,21 +1,22 @@
 """A store in an SQL database: SQLite in one file by default.
 
-SQLite runs in write-ahead mode with ``synchronous=NORMAL``: what was saved survives a killed process; a machine that
-loses power may lose the last moments, but never gets a damaged file. Whole dataclasses are kept as JSON beside the
-columns that they are looked up by. Nothing here is SQLite's own but the settings of a connection, so that the URL of a
-PostgreSQL database can take its place.
+SQLite runs in write-ahead mode with ``synchronous=FULL``: what was saved survives a killed process, and a machine that
+loses power. Before its tables are changed by a newer Tiercel, the file is copied. Whole dataclasses are kept as JSON
+beside the columns that they are looked up by. Nothing here is SQLite's own but the settings of a connection and the
+words for its failures, so that the URL of a PostgreSQL database can take its place.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import URL, Connection, Delete, Select, Table, delete, event, func, make_url, select
+from sqlalchemy import URL, Connection, Delete, Select, Table, delete, event, func, make_url, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
@@ -23,14 +24,19 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from tiercel.broker.domain.endpoints import Delivery, Endpoint
+from tiercel.broker.domain.errors import StoreDamagedError, TiercelError, UnavailableError
 from tiercel.broker.domain.events import Decision, JobEvent, ProgressMade
 from tiercel.broker.domain.jobs import Job, JobState
 from tiercel.broker.domain.run_records import RunRecord
 from tiercel.broker.store import errors, rows, tables
+from tiercel.broker.store.backups import back_up_before_upgrade, backups_of
 from tiercel.broker.store.contract import Store
+from tiercel.broker.store.failures import cause_of, failure_of
 from tiercel.broker.store.schema import ForeignSchemaError, upgrade_schema
 from tiercel.broker.store.serialization import from_json
 
+# Of another program that holds the lock; longer than any transaction of ours.
+LOCK_SECONDS = 2.0
 _T = TypeVar("_T")
 _FINAL = sorted(state.value for state in JobState if state.is_final)
 _PROGRESS = ProgressMade.__name__
@@ -53,8 +59,9 @@ class SqlStore(Store):
 
     def __init__(self, url: URL | str, *, timeout: float = 30.0) -> None:
         self._url = make_url(url)
-        self._where = self._url.render_as_string(hide_password=True)
         self._is_sqlite = self._url.get_backend_name() == "sqlite"
+        self._file = Path(self._url.database) if self._is_sqlite and self._url.database else None
+        self._where = str(self._file) if self._file else self._url.render_as_string(hide_password=True)
         self._timeout = timeout
         self._engine: AsyncEngine | None = None
         # One writer at a time: SQLite allows no more, and waiting here is cheaper than retrying there.
@@ -64,7 +71,7 @@ class SqlStore(Store):
     def make_engine(self) -> AsyncEngine:
         """An engine of its own for the same database; whoever asks for it disposes of it."""
         # Shorter than our own deadline, so that the driver can say what it waited for.
-        connect_args = {"timeout": 0.8 * self._timeout} if self._is_sqlite else {}
+        connect_args = {"timeout": min(0.8 * self._timeout, LOCK_SECONDS)} if self._is_sqlite else {}
         engine = create_async_engine(self._url, connect_args=connect_args)
         if self._is_sqlite:
             event.listen(engine.sync_engine, "connect", _set_up_sqlite)
@@ -77,18 +84,26 @@ class SqlStore(Store):
             return
         engine = self.make_engine()
         try:
-            if self._is_sqlite and self._url.database:
-                Path(self._url.database).touch(mode=0o600)
+            if self._file is not None:
+                self._file.touch(mode=0o600)
+                await asyncio.to_thread(back_up_before_upgrade, self._file)
             async with asyncio.timeout(self._timeout), engine.begin() as connection:
                 await connection.run_sync(upgrade_schema)
         except BaseException as error:
             await engine.dispose()
             if isinstance(error, TimeoutError):
                 raise errors.cannot_open(self._where, f"no answer within {self._timeout:g} s") from error
-            if isinstance(error, (OSError, SQLAlchemyError, ForeignSchemaError)):
-                raise errors.cannot_open(self._where, _cause(error)) from error
+            if isinstance(error, (SQLAlchemyError, sqlite3.Error)):
+                raise self._failure_to_open(error) from error
+            if isinstance(error, (OSError, ForeignSchemaError)):
+                raise errors.cannot_open(self._where, cause_of(error)) from error
             raise
         self._engine = engine
+
+    def _failure_to_open(self, error: BaseException) -> TiercelError:
+        """A damaged file needs words of its own; of the others it matters only that it could not be opened."""
+        failure = failure_of(error, self._where)
+        return errors.cannot_open(self._where, cause_of(error)) if isinstance(failure, UnavailableError) else failure
 
     async def close(self) -> None:
         """Close all connections."""
@@ -121,13 +136,34 @@ class SqlStore(Store):
         except (IntegrityError, DataError) as error:
             if _KEY_TAKEN.search(str(error.orig)):
                 raise errors.second_job_with_key() from error
-            raise errors.refused(self._where, _cause(error)) from error
+            raise errors.refused(self._where, cause_of(error)) from error
         self._scripts_kept.update(row["job_id"] for row in new_scripts)
 
     async def load_jobs(self, *, active_only: bool = False) -> list[Job]:
         """All jobs by submission, or only those that have not finished."""
         query = _JOBS.order_by(tables.jobs.c.submitted_at, tables.jobs.c.id)
         return await self._load_jobs(query.where(tables.jobs.c.state.not_in(_FINAL)) if active_only else query)
+
+    async def list_jobs(
+        self,
+        *,
+        tenant: str | None = None,
+        active_only: bool = False,
+        after: tuple[float, str] | None = None,
+        newest_first: bool = False,
+        limit: int = 500,
+    ) -> list[Job]:
+        """Jobs by submission, a page at a time, without their scripts' content."""
+        columns = tables.jobs.c
+        place = (columns.submitted_at, columns.id)
+        query = select(columns.content).order_by(*(c.desc() for c in place) if newest_first else place).limit(limit)
+        if tenant is not None:
+            query = query.where(columns.tenant == tenant)
+        if active_only:
+            query = query.where(columns.state.not_in(_FINAL))
+        if after is not None:
+            query = query.where(tuple_(*place) < after if newest_first else tuple_(*place) > after)
+        return await self._load(Job, query)
 
     async def get_job(self, job_id: str) -> Job | None:
         """The job, or None."""
@@ -226,7 +262,7 @@ class SqlStore(Store):
         try:
             return [from_json(kind, text) for text in texts]
         except ValueError as error:
-            raise errors.unreadable(self._where, kind.__name__, str(error)) from error
+            raise self._unreadable(kind, error) from error
 
     async def _load_jobs(self, query: Select[Any]) -> list[Job]:
         async with self._transaction() as connection:
@@ -234,7 +270,10 @@ class SqlStore(Store):
         try:
             return [rows.job_from_row(content, script) for content, script in found]
         except ValueError as error:
-            raise errors.unreadable(self._where, Job.__name__, str(error)) from error
+            raise self._unreadable(Job, error) from error
+
+    def _unreadable(self, kind: type, error: ValueError) -> StoreDamagedError:
+        return errors.unreadable(self._where, kind.__name__, str(error), backups_of(self._file) if self._file else ())
 
     async def _delete(self, statement: Delete) -> int:
         async with self._writing, self._transaction() as connection:
@@ -253,7 +292,7 @@ class SqlStore(Store):
         except (IntegrityError, DataError):  # about what is saved, not about the database
             raise
         except SQLAlchemyError as error:
-            raise errors.no_answer(self._where, _cause(error)) from error
+            raise failure_of(error, self._where) from error
 
 
 _JOBS = select(tables.jobs.c.content, tables.scripts.c.content).outerjoin_from(
@@ -276,14 +315,9 @@ def _set_up_sqlite(connection: DBAPIConnection, _record: ConnectionPoolEntry) ->
     connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute("PRAGMA journal_mode=WAL")
-    cursor.execute("PRAGMA synchronous=NORMAL")
+    cursor.execute("PRAGMA synchronous=FULL")
     cursor.close()
 
 
 def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN")
-
-
-def _cause(error: BaseException) -> str:
-    """The driver's own words, without the statement and its parameters: those may hold a tenant's script."""
-    return str(getattr(error, "orig", None) or error).strip().rstrip(".")

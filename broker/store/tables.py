@@ -33,6 +33,7 @@ jobs = Table(
     Column("content", Text, nullable=False),  # without the script's content
     UniqueConstraint("tenant", "idempotency_key", name="jobs_key_once_a_tenant"),
     Index("jobs_by_state", "state"),
+    Index("jobs_by_tenant", "tenant", "submitted_at", "id"),
 )
 
 # Apart from the jobs, since a job is saved with each report and its script never changes.

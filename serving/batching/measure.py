@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.serving.batching.profile import HAND_OVER_SECONDS, LatencyProfile, pays_to_go_on
 from tiercel.serving.batching.trial import Trial
-from tiercel.serving.errors import ServingError
+from tiercel.serving.errors import ServingError, TooLargeError
 
 if TYPE_CHECKING:
     from tiercel.serving.models.engine import Session
@@ -126,8 +126,13 @@ def _profile(trial: Trial, max_rows: int) -> LatencyProfile:
     seconds: list[float] = []
     size = 1
     while True:
+        try:
+            seconds.append(_fastest(trial, trial.batch(size)))
+        except TooLargeError:
+            if not sizes:
+                raise
+            return LatencyProfile(tuple(sizes), tuple(seconds))
         sizes.append(size)
-        seconds.append(_fastest(trial, trial.batch(size)))
         next_seconds = 2 * seconds[-1]
         over = clock() + _LEAST_RUNS_PER_SIZE * next_seconds > give_up or time.perf_counter() > give_up_anyway
         if size >= max_rows or over or next_seconds > _LONGEST_BATCH_SECONDS or not pays_to_go_on(sizes, seconds):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tiercel.serving.batching.call import Call
-from tiercel.serving.errors import InferenceFailedError, ServingError
+from tiercel.serving.errors import InferenceFailedError, ServingError, TooLargeError
 from tiercel.serving.models.engine import Session
 from tiercel.serving.tensors import Array
 
@@ -68,7 +68,9 @@ def run_calls(session: Session, calls: Sequence[Call], options: Any = None) -> R
         joined = clock()
         outputs = session.run(first.outputs, feeds, options)
         done = clock()
-        outcomes = scattered(outputs, [call.rows for call in calls])
+        outcomes: Sequence[Outcome] = scattered(outputs, [call.rows for call in calls])
+        if session.gives_strings or _bytes(outputs) > session.answer_bytes:
+            outcomes = [_unless_too_large(session, each) for each in outcomes if isinstance(each, list)]
     except (ServingError, ValueError, MemoryError) as error:  # NumPy raises these where arrays cannot be joined
         return _one_by_one(session, calls, options, error)
     return Ran(outcomes, rows, True, joined - begin, done - joined, clock() - done)
@@ -126,6 +128,26 @@ def _one_by_one(session: Session, calls: Sequence[Call], options: Any, error: Ex
 
 def _outcome(session: Session, call: Call, options: Any) -> Outcome:
     try:
-        return session.run(call.outputs, call.feeds, options)
+        outputs = session.run(call.outputs, call.feeds, options)
     except ServingError as error:
         return error
+    if session.gives_strings or _bytes(outputs) > session.answer_bytes:
+        return _unless_too_large(session, outputs)
+    return outputs
+
+
+def _bytes(outputs: Sequence[Array]) -> int:
+    return sum([output.nbytes for output in outputs])
+
+
+def _unless_too_large(session: Session, outputs: list[Array]) -> Outcome:
+    size = _bytes(outputs)
+    for output in outputs:
+        if output.dtype.hasobject:
+            size += sum(map(len, output.flat))
+    if size <= session.answer_bytes:
+        return outputs
+    return TooLargeError(
+        f"the answer would have {size} bytes of outputs; {session.answer_bytes} are possible. "
+        "Ask for fewer outputs, or send fewer rows"
+    )

@@ -6,9 +6,11 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import onnxruntime as ort
+from onnxruntime.capi import onnxruntime_pybind11_state as ort_core
 
 from tiercel.serving.bfloat16 import needs_bfloat16
 from tiercel.serving.errors import ArtefactRefusedError, NotReadyError
@@ -26,6 +28,11 @@ from tiercel.serving.execution.specs import first_line, tensor_specs
 from tiercel.serving.tensors import Array, TensorSpec
 
 _logger = logging.getLogger(__name__)
+
+_CPU_MEMORY = ("Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
+# ONNX Runtime knows no limit for one session's memory, but one for the arena that is registered for all, and a session
+# keeps the arena that it was made with. So each is made with an arena of its own, one session at a time.
+_arena_turn = threading.Lock()
 
 
 @dataclass(slots=True)
@@ -53,7 +60,7 @@ Open = Callable[[bytes | str, int], Opened]
 """Opens a model, the content or the path to it, with so many threads; raises ArtefactRefusedError."""
 
 
-def open_on_cpu(model: bytes | str, threads: int = 1) -> Opened:
+def open_on_cpu(model: bytes | str, threads: int = 1, arena_bytes: int = 0) -> Opened:
     """A session on the CPU.
 
     From bytes it is built under Python's lock, tens of milliseconds for tens of megabytes; from a file it is not.
@@ -61,12 +68,13 @@ def open_on_cpu(model: bytes | str, threads: int = 1) -> Opened:
     Args:
         model: The ONNX file's content, or the path to it.
         threads: Threads that one run may use.
+        arena_bytes: Bytes that its weights and all its runs together may take; 0 for no limit.
 
     Raises:
         ArtefactRefusedError: ONNX Runtime does not load the model, or it cannot be served.
     """
     try:
-        session = _session(model, threads, [Provider.CPU.ort_name])
+        session = _session(model, threads, [Provider.CPU.ort_name], arena_bytes)
     except Exception as error:  # ONNX Runtime's errors have no common base
         raise ArtefactRefusedError(f"ONNX Runtime does not load it: {first_line(error)}") from error
     inputs, outputs = _specs(session)
@@ -115,6 +123,7 @@ class Devices:
         threads: int,
         providers: tuple[Provider, ...],
         memory_limit: int = 0,
+        arena_bytes: int = 0,
         name: str = "a model",
     ) -> Opened:
         """A session on the first of these providers that takes it; a warning names the cause for others.
@@ -123,7 +132,9 @@ class Devices:
             model: The ONNX file's content, or the path to it.
             threads: Threads that one run may use.
             providers: Those of :meth:`usable`.
-            memory_limit: Bytes of accelerator memory that its arena may take; 0 for no limit.
+            memory_limit: Bytes of accelerator memory that its arena there may take; 0 for no limit.
+            arena_bytes: Bytes of this machine's memory that its weights and all its runs together may take; 0 for no
+                limit.
             name: What the warning calls it.
 
         Raises:
@@ -132,7 +143,7 @@ class Devices:
         failed: list[Skipped] = []
         for provider in providers:
             try:
-                opened = self._open(provider, model, threads, memory_limit)
+                opened = self._open(provider, model, threads, memory_limit, arena_bytes)
             except (ArtefactRefusedError, NotReadyError) as error:
                 failed.append(Skipped(provider, error.message))
                 continue
@@ -142,10 +153,13 @@ class Devices:
             return opened
         raise ArtefactRefusedError(failed[-1].cause)
 
-    def _open(self, provider: Provider, model: bytes | str, threads: int, memory_limit: int) -> Opened:
+    def _open(
+        self, provider: Provider, model: bytes | str, threads: int, memory_limit: int, arena_bytes: int
+    ) -> Opened:
         if provider is Provider.CUDA:
-            return open_on_cuda(model, threads, self._library.cuda(self._options.device), self._options, memory_limit)
-        return open_on_cpu(model, threads)
+            cuda = self._library.cuda(self._options.device)
+            return open_on_cuda(model, threads, cuda, self._options, memory_limit, arena_bytes)
+        return open_on_cpu(model, threads, arena_bytes)
 
     def _tell(self, skipped: Skipped, instead: Provider) -> None:
         with self._lock:
@@ -155,7 +169,9 @@ class Devices:
             _logger.warning("Models run on %s, not on %s: %s", instead.value, skipped.provider.value, skipped.cause)
 
 
-def open_on_cuda(model: bytes | str, threads: int, cuda: Cuda, options: CudaOptions, memory_limit: int = 0) -> Opened:
+def open_on_cuda(
+    model: bytes | str, threads: int, cuda: Cuda, options: CudaOptions, memory_limit: int = 0, arena_bytes: int = 0
+) -> Opened:
     """A session on CUDA; operators that it lacks run on the CPU.
 
     Args:
@@ -163,7 +179,8 @@ def open_on_cuda(model: bytes | str, threads: int, cuda: Cuda, options: CudaOpti
         threads: Threads that those operators may use.
         cuda: The runtime on the device that ``options`` name.
         options: What the provider is told.
-        memory_limit: Bytes that its arena may take; 0 for no limit.
+        memory_limit: Bytes that its arena on the device may take; 0 for no limit.
+        arena_bytes: Bytes of this machine's memory that it may take; 0 for no limit.
 
     Raises:
         ArtefactRefusedError: It does not run there, such as for want of memory.
@@ -172,7 +189,7 @@ def open_on_cuda(model: bytes | str, threads: int, cuda: Cuda, options: CudaOpti
     stream = cuda.stream() if options.has_priority else 0
     told = cuda_provider_options(options, memory_limit, stream)
     try:
-        session = _session(model, threads, [(Provider.CUDA.ort_name, told), Provider.CPU.ort_name])
+        session = _session(model, threads, [(Provider.CUDA.ort_name, told), Provider.CPU.ort_name], arena_bytes)
         if Provider.CUDA.ort_name not in session.get_providers():
             raise ArtefactRefusedError("ONNX Runtime left its CUDA provider out; its log says why")  # noqa: TRY301
         inputs, outputs = _specs(session)
@@ -232,7 +249,7 @@ def _end(cuda: Cuda, stream: int) -> None:
             _logger.warning("A CUDA stream could not be ended: %s", error.message)
 
 
-def _session(model: bytes | str, threads: int, providers: list[Any]) -> ort.InferenceSession:
+def _session(model: bytes | str, threads: int, providers: list[Any], arena_bytes: int) -> ort.InferenceSession:
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
@@ -240,7 +257,25 @@ def _session(model: bytes | str, threads: int, providers: list[Any]) -> ort.Infe
     # A spinning thread would take CPU from training for nothing.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     # Its own fallback would print and go on silently, in the middle of a request too; ours says why, and only here.
-    return ort.InferenceSession(model, options, providers=providers, enable_fallback=0)
+    make = partial(ort.InferenceSession, model, options, providers=providers, enable_fallback=0)
+    return _with_an_arena(make, options, arena_bytes) if arena_bytes else make()
+
+
+def _with_an_arena(
+    make: Callable[[], ort.InferenceSession], options: ort.SessionOptions, arena_bytes: int
+) -> ort.InferenceSession:
+    options.add_session_config_entry("session.use_env_allocators", "1")
+    with _arena_turn:
+        _register_arena(arena_bytes)
+        try:
+            return make()
+        finally:
+            _register_arena(1)  # the session's memory is to go with the session
+
+
+def _register_arena(most_bytes: int) -> None:
+    """Have ONNX Runtime keep an empty arena for sessions to come; it lets go of the one before."""
+    ort_core.create_and_register_allocator(ort.OrtMemoryInfo(*_CPU_MEMORY), ort.OrtArenaCfg({"max_mem": most_bytes}))
 
 
 def _specs(session: ort.InferenceSession) -> tuple[dict[str, TensorSpec], dict[str, TensorSpec]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import stat
 from pathlib import Path
@@ -12,6 +13,7 @@ from tiercel.serving.errors import ArtefactRefusedError, NotReadyError
 # linux/fcntl.h. Nobody has mapped it for writing when it is sealed, so this seals as much as F_SEAL_WRITE does, which
 # would wait until no part of the kernel looks at any of its pages, and fail with EBUSY on a busy machine.
 _F_SEAL_FUTURE_WRITE = 0x0010
+_PIECE = 1024**2
 _SEALS = _F_SEAL_FUTURE_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
 
 
@@ -56,6 +58,15 @@ class SealedFile:
     def path(self) -> str:
         """Where this process can read it, as long as it is open."""
         return f"/proc/self/fd/{self.descriptor}"
+
+    def sha256(self) -> str:
+        """Of its content, hexadecimal; in pieces, between which others may run Python."""
+        digest = hashlib.sha256()
+        offset = 0
+        while part := os.pread(self.descriptor, _PIECE, offset):
+            digest.update(part)
+            offset += len(part)
+        return digest.hexdigest()
 
     def close(self) -> None:
         """Let go of it; doing it twice is doing it once."""

@@ -12,12 +12,15 @@ import numpy as np
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from tiercel.serving.batching.measure import Batching, is_borne_out, measured_batching
-from tiercel.serving.errors import InferenceFailedError, InvalidRequestError
+from tiercel.serving.errors import ArtefactRefusedError, InferenceFailedError, InvalidRequestError, TooLargeError
 from tiercel.serving.execution.admission import Holding
 from tiercel.serving.execution.sessions import Open, open_on_cpu
 from tiercel.serving.execution.specs import first_line
 from tiercel.serving.models.model_settings import NOTHING_SET, ModelSettings
 from tiercel.serving.tensors import Array, TensorSpec
+
+MAX_ANSWER_BYTES = 64 * 1024**2
+"""Largest outputs of one call, unless something else is set."""
 
 Observer = Callable[[Sequence[str], Mapping[str, Array], Sequence[Array]], None]
 
@@ -31,6 +34,11 @@ _MAX_INLINE_FACTOR = 64
 # A thread that waits for Python's lock sleeps, and takes up to a tenth of a millisecond to wake. Who lets go of the
 # lock for a shorter run than that has it again before.
 _WAKE_SECONDS = 2e-4
+# What ONNX Runtime says when an arena has reached its limit, or the process has.
+_OUT_OF_MEMORY = ("is smaller than requested bytes of", "bad_alloc", "Failed to allocate memory")
+_TOO_MUCH_MEMORY = (
+    "with these inputs the model takes more memory than one model may have here; send smaller inputs, or fewer rows"
+)
 
 
 def synthesised(inputs: Mapping[str, TensorSpec], shapes: Mapping[str, Sequence[int]]) -> dict[str, Array] | None:
@@ -93,7 +101,10 @@ class Session:
         threads: Threads that one run may use.
         labels: What classes are called, by index.
         accuracy: What was measured of the version, a fraction; None where nobody knows.
+        sha256: Of the ONNX file, hexadecimal; empty where nobody asked.
         settings: What is set for the model.
+        answer_bytes: Largest outputs of one call.
+        gives_strings: Whether an output is of strings, whose bytes an array does not know.
         observer: Called with outputs' names, inputs and results after each run that went well, in its thread; or None.
 
     Raises:
@@ -101,9 +112,9 @@ class Session:
     """
 
     __slots__ = (
-        "_run", "_runner", "_take_seconds", "accuracy", "batch_rows", "batching", "device", "holding",
-        "inline_elements", "inputs", "is_uniform", "labels", "observer", "output_names", "outputs", "provider",
-        "queue_rows", "settings", "threads",
+        "_run", "_runner", "_take_seconds", "accuracy", "answer_bytes", "batch_rows", "batching", "device",
+        "gives_strings", "holding", "inline_elements", "inputs", "is_uniform", "labels", "observer", "output_names",
+        "outputs", "provider", "queue_rows", "settings", "sha256", "threads",
     )  # fmt: skip
 
     def __init__(self, model: bytes | str, threads: int = 1, open_session: Open = open_on_cpu) -> None:
@@ -123,9 +134,12 @@ class Session:
         self.queue_rows: tuple[int, ...] = ()
         self.labels: tuple[str, ...] = ()
         self.accuracy: float | None = None
+        self.sha256 = ""
         self.settings = NOTHING_SET
         self.inline_elements = -1
         self.threads = threads
+        self.answer_bytes = MAX_ANSWER_BYTES
+        self.gives_strings = any(spec.data_type.is_bytes for spec in self.outputs.values())
         self.observer: Observer | None = None
 
     @property
@@ -168,7 +182,11 @@ class Session:
             self.inline_elements = -1  # what waits for company is not run on the event loop
 
     def warm_up(self, shapes: Mapping[str, Sequence[int]], runs: int = WARM_UP_RUNS) -> WarmUp:
-        """Run a few times, so that no request pays for first-run allocations, and measure the fastest run."""
+        """Run a few times, so that no request pays for first-run allocations, and measure the fastest run.
+
+        Raises:
+            TooLargeError: It takes more memory than it may.
+        """
         feeds = synthesised(self.inputs, shapes)
         if feeds is None:
             return WarmUp(None, 0)
@@ -203,6 +221,7 @@ class Session:
 
         Raises:
             InvalidRequestError: The values do not fit the model, such as two batch sizes that differ.
+            TooLargeError: What they have the model compute takes more memory than it may have.
             InferenceFailedError: The model failed.
         """
         try:
@@ -210,6 +229,8 @@ class Session:
         except ort_errors.InvalidArgument as error:
             raise InvalidRequestError(f"the model does not take these inputs: {first_line(error)}") from error
         except Exception as error:  # ONNX Runtime's errors have no common base
+            if isinstance(error, MemoryError) or any(sign in str(error) for sign in _OUT_OF_MEMORY):
+                raise TooLargeError(_TOO_MUCH_MEMORY) from error
             raise InferenceFailedError(f"the model failed: {first_line(error)}") from error
         if self.observer is not None:
             self.observer(outputs, feeds, results)
@@ -224,6 +245,7 @@ def build_session(
     max_batch_rows: int = 1,
     open_session: Open = open_on_cpu,
     said: Batching | None = None,
+    answer_bytes: int = MAX_ANSWER_BYTES,
 ) -> Session:
     """A warm session that knows whether it is fast enough for the event loop.
 
@@ -237,18 +259,24 @@ def build_session(
         open_session: Decides which provider runs it.
         said: What somebody else found batching to do to it on one thread of a CPU; None where nobody did. It is
             believed as far as a run bears it out.
+        answer_bytes: Largest outputs of one call.
 
     Raises:
         ArtefactRefusedError: The model cannot be served.
     """
     session = Session(model, threads, open_session)
+    session.answer_bytes = answer_bytes
     _let_others_have_the_lock()
     if session.provider.is_accelerator:
         inline_budget = 0.0
         said = None
     # Without times only the warm-up tells whether it is fast enough for the event loop, and runs may be slow by chance.
     runs = WARM_UP_RUNS if said is None or said.profile is None else FEW_WARM_UP_RUNS
-    session.inline_elements = session.warm_up(shapes, runs).inline_elements(inline_budget)
+    try:
+        session.inline_elements = session.warm_up(shapes, runs).inline_elements(inline_budget)
+    except TooLargeError as error:
+        session.close()
+        raise ArtefactRefusedError("it takes more memory than one model may have here, even for one row") from error
     _let_others_have_the_lock()
     if said is None or max_batch_rows == 1 or not is_borne_out(session, said, shapes):
         said = measured_batching(session, shapes, max_batch_rows)

@@ -20,6 +20,7 @@ from tiercel.serving.canary.supervision import (
 )
 from tiercel.serving.errors import ArtefactRefusedError, NotFoundError, NotReadyError, ServingError
 from tiercel.serving.models import repository
+from tiercel.serving.models.chosen import FILE_NAME, chosen_version, in_turn
 from tiercel.serving.models.engine import Session
 from tiercel.serving.models.load_parameters import LoadParameters
 from tiercel.serving.models.loader import Loader, Replaced
@@ -173,6 +174,12 @@ class Lifecycle:
         record = self._registry.known(name)
         return record is not None and any(each.version == version for each in record.answering)
 
+    def sha256_of(self, name: str, version: int) -> str:
+        """Of the ONNX file that answers as this version, hexadecimal; empty where it does not answer by itself."""
+        record = self._registry.known(name)
+        answering = record.answering if record is not None else []
+        return next((each.sha256 for each in answering if each.version == version), "")
+
     def live_versions(self) -> dict[str, int]:
         """What answers, by model."""
         models = {record.name: record.live.version for record in self._registry.records() if record.live is not None}
@@ -237,7 +244,7 @@ class Lifecycle:
             raise NotReadyError("the server is handing over to a fresh process; ask that one in a moment")
 
     async def load_all(self) -> None:
-        """Load each model of the repository: the newest version that passes."""
+        """Load each model of the repository: the chosen version or the newest, else the next older one that passes."""
         names = await self._loader.look_up(repository.model_names, self._root)
         async with asyncio.TaskGroup() as group:
             for name in names:
@@ -265,7 +272,7 @@ class Lifecycle:
 
     async def _load_newest_good(self, name: str) -> None:
         record = self._registry.record(name)
-        for version in await self._loader.look_up(repository.versions_on_disk, self._root, name):
+        for version in await self._loader.look_up(self._to_try, name):
             rolled_back = await self._loader.look_up(marks.why_rolled_back, self._folder(record.name, version))
             if rolled_back is not None:
                 record.set_status(version, VersionState.UNAVAILABLE, f"rolled back: {rolled_back}")
@@ -290,11 +297,16 @@ class Lifecycle:
             raise NotFoundError(f"version {wanted.version} of model '{name}' is not on disk; there is {there}")
         if wanted.version is not None:
             return wanted.version
-        newest = versions[0]
-        rolled_back = marks.why_rolled_back(self._folder(name, newest))
+        first = next(iter(in_turn(versions, chosen_version(self._root / name))), None)
+        if first is None:
+            raise NotFoundError(f"no version of model '{name}' is to answer here, says its {FILE_NAME}; name one")
+        rolled_back = marks.why_rolled_back(self._folder(name, first))
         if rolled_back is not None:
-            raise was_rolled_back(name, newest, rolled_back)
-        return newest
+            raise was_rolled_back(name, first, rolled_back)
+        return first
+
+    def _to_try(self, name: str) -> list[int]:
+        return in_turn(repository.versions_on_disk(self._root, name), chosen_version(self._root / name))
 
     def _folder(self, model: str, version: int) -> Path:
         return repository.artefact(self._root, model, version).path.parent

@@ -54,6 +54,8 @@ class BuildOptions:
         max_model_bytes: Largest ONNX file.
         max_batch_rows: Rows of several requests that may run together at most.
         side_by_side: Models that may be on their way at the same time, so that a slow one holds up no other.
+        run_bytes: Bytes of memory that all runs of one model may take together, beside what it takes when loaded.
+        answer_bytes: Largest outputs of one request.
     """
 
     threads: int
@@ -61,6 +63,8 @@ class BuildOptions:
     max_model_bytes: int
     max_batch_rows: int = 1
     side_by_side: int = 4
+    run_bytes: int = 1024**3
+    answer_bytes: int = engine.MAX_ANSWER_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,7 @@ class _Found:
         settings: What is set for its model.
         labels: What its classes are called.
         accuracy: What was measured of it, a fraction; None where nobody knows.
+        sha256: Of its ONNX file.
         providers: What may run it, the first choice first.
     """
 
@@ -92,6 +97,7 @@ class _Found:
     settings: ModelSettings
     labels: tuple[str, ...]
     accuracy: float | None
+    sha256: str
     providers: tuple[Provider, ...]
 
 
@@ -183,7 +189,7 @@ class Loader:
         else:
             session, _ = await self._build(self._session, checked, found.providers, 0)
             await asyncio.sleep(0)  # requests that came while a step of the load kept Python's lock come first
-        session.labels, session.accuracy = found.labels, found.accuracy
+        session.labels, session.accuracy, session.sha256 = found.labels, found.accuracy, found.sha256
         session.heed(found.settings)
         if session.batching.reason and self._options.max_batch_rows > 1:
             what = (artefact.version, artefact.model, session.batching.reason)
@@ -196,7 +202,7 @@ class Loader:
         labels, accuracy = read_labels(model), accuracy_of(model.parent)
         providers = self._placement.devices.usable(order_for(order, settings.provider))
         copy = artefact_file.sealed_copy(model, self._options.max_model_bytes)
-        return _Found(copy, settings, labels, accuracy, providers)
+        return _Found(copy, settings, labels, accuracy, copy.sha256(), providers)
 
     def _rows_to_try(self, found: _Found) -> int:
         """The largest batch that is of interest to the checks, which run a model on one thread of the CPU."""
@@ -244,10 +250,23 @@ class Loader:
         # The time of a loop depends on values, and how often it runs may depend on all rows together.
         inline_budget, batch_rows = (0.0, 1) if verdict.has_loop else (options.inline_budget, options.max_batch_rows)
         before = devices.free_bytes() if providers[0].is_accelerator else 0
-        opener = partial(devices.open, providers=providers, memory_limit=memory_limit, name=checked.name)
+        opener = partial(
+            devices.open,
+            providers=providers,
+            memory_limit=memory_limit,
+            arena_bytes=verdict.loaded_bytes + options.run_bytes,
+            name=checked.name,
+        )
         with contextlib.closing(checked.copy) as copy:
             session = engine.build_session(
-                copy.path, verdict.shapes, options.threads, inline_budget, batch_rows, opener, verdict.batching
+                copy.path,
+                verdict.shapes,
+                options.threads,
+                inline_budget,
+                batch_rows,
+                opener,
+                verdict.batching,
+                options.answer_bytes,
             )
         after = devices.free_bytes() if session.provider.is_accelerator else before
         return session, max(0, before - after)

@@ -66,6 +66,7 @@ class LoadedVersion:
         "model",
         "outputs",
         "parameters",
+        "sha256",
         "statistics",
         "version",
         "version_text",
@@ -88,6 +89,7 @@ class LoadedVersion:
         self.checked: dict[object, Checked] = {}  # by form, of requests that are recognised; filled by the data plane
         self.labels = session.labels
         self.accuracy = session.accuracy
+        self.sha256 = session.sha256
         # What each of its answers says beside the outputs; one for all, so that none costs anything.
         self.parameters = None if session.accuracy is None else {"accuracy": session.accuracy}
         self.outputs = session.outputs  # also of use after the session is gone

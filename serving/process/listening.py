@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Sized
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
+
+from tiercel.serving.process.crowding import Standing, whom_to_close
 
 BACKLOG: Final = 1024
 """Connections that may wait in the kernel to be accepted."""
@@ -14,7 +16,18 @@ BACKLOG: Final = 1024
 _TURNS_TO_READ = 8
 _TURNS_AT_MOST = 2000
 
-Connection = TypeVar("Connection")
+
+class Guest(Protocol):
+    """A connection, as far as the others have to know it."""
+
+    def standing(self) -> Standing:
+        """Who is at the other end, and since when nothing happens."""
+
+    def give_way(self) -> None:
+        """Close, since others need the place."""
+
+
+Connection = TypeVar("Connection", bound=Guest)
 
 
 def open_listener(host: str, port: int) -> socket.socket:
@@ -60,6 +73,21 @@ class Connections(set[Connection]):
         """A connection is gone."""
         self.discard(connection)
         self._changed.set()
+
+    def make_room(self, most: int, now: float) -> bool:
+        """Whether there is room for one more; where there was none, those that nothing happens on have to go.
+
+        Args:
+            most: Connections at the same time.
+            now: Seconds of the clock that they go by.
+        """
+        if len(self) < most:
+            return True
+        guests = list(self)
+        for index in whom_to_close([guest.standing() for guest in guests], now):
+            self.leave(guests[index])  # at once: many may come in one turn of the event loop
+            guests[index].give_way()
+        return len(self) < most
 
     async def wait_empty(self) -> None:
         """Wait until there is none."""

@@ -7,11 +7,14 @@ the heap, for which glibc would hold a lock that every request needs, and no hea
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import os
 import platform
+import resource
 import sys
+from pathlib import Path
 
 _M_TRIM_THRESHOLD = -1  # glibc's malloc.h
 _M_MMAP_THRESHOLD = -3
@@ -50,6 +53,22 @@ def settle() -> None:
         return
     mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
     mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+
+
+def private_bytes() -> int:
+    """Bytes of this process's own memory that can be written, used yet or not; what ``RLIMIT_DATA`` is about."""
+    with Path("/proc/self/statm").open(encoding="ascii") as file:
+        pages = int(file.read().split()[5])
+    return pages * resource.getpagesize()
+
+
+def available_bytes(groups: Path = Path("/sys/fs/cgroup")) -> int:
+    """Bytes of memory that this process may use at most: the machine's, or what its control group is limited to."""
+    most = os.sysconf("SC_PHYS_PAGES") * resource.getpagesize()
+    for limit in (groups / "memory.max", groups / "memory" / "memory.limit_in_bytes"):
+        with contextlib.suppress(OSError, ValueError):  # "max" is no limit
+            most = min(most, int(limit.read_text("ascii")))
+    return most
 
 
 def spare_what_stays() -> None:

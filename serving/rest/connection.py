@@ -8,6 +8,7 @@ from functools import partial
 from typing import cast
 
 from tiercel.serving.errors import OverloadedError, RequestTimeoutError, ServingError
+from tiercel.serving.process.crowding import Doing, Standing, peer_of
 from tiercel.serving.process.listening import Connections
 from tiercel.serving.rest.messages import (
     ByteBudget,
@@ -65,9 +66,9 @@ class HttpConnection(asyncio.Protocol):
         """asyncio: the connection is open."""
         self._transport = cast("asyncio.Transport", transport)
         self._expect_within(self._limits.idle_timeout)
-        full = len(self._connections) >= self._limits.connections
+        has_room = self._connections.make_room(self._limits.connections, self._loop.time())
         self._connections.add(self)
-        if full:
+        if not has_room:
             self._receiver.refuse(OverloadedError("the server has as many connections as it may; try again later"))
             self._advance()
 
@@ -136,6 +137,24 @@ class HttpConnection(asyncio.Protocol):
         busy = self._current is not None or receiver.arrived or receiver.receiving
         if not busy and self._transport is not None:
             self._transport.close()
+
+    def standing(self) -> Standing:
+        """See :meth:`.Guest.standing`."""
+        transport = self._transport
+        peer = peer_of(transport.get_extra_info("peername")) if transport is not None else ""
+        limits, receiver = self._limits, self._receiver
+        if not self._writable or receiver.receiving:
+            return Standing(peer, Doing.ARRIVING, self._deadline - limits.read_timeout)
+        if self._current is not None or receiver.arrived:
+            return Standing(peer, Doing.BUSY, self._deadline)
+        return Standing(peer, Doing.NOTHING, self._deadline - limits.idle_timeout)
+
+    def give_way(self) -> None:
+        """See :meth:`.Guest.give_way`."""
+        if self._transport is not None and self._writable:
+            self._transport.close()
+        else:
+            self.abort()
 
     def abort(self) -> None:
         """Close now."""

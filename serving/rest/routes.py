@@ -190,7 +190,10 @@ class Routes:
         if not isinstance(given, dict):
             raise InvalidRequestError("parameters must be a JSON object")
         version = await self._uploads.load(parameters["model"], given)
-        return json_response({"name": parameters["model"], "version": str(version), "state": "READY"})
+        answer = {"name": parameters["model"], "version": str(version), "state": "READY"}
+        # So that whoever has put a file there knows that it is the one that answers.
+        sha256 = self._lifecycle.sha256_of(parameters["model"], version)
+        return json_response(answer | {"sha256": sha256} if sha256 else answer)
 
     def _canary(self, _: HttpRequest, parameters: Parameters) -> HttpResponse:
         return json_response(self._lifecycle.trial(parameters["model"]))

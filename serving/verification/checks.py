@@ -16,9 +16,10 @@ import numpy as np
 import onnx
 
 from tiercel.serving.batching.measure import MEASURE_WALL_SECONDS, Batching, tried_batching
-from tiercel.serving.errors import ArtefactRefusedError, InferenceFailedError, InvalidRequestError
+from tiercel.serving.errors import ArtefactRefusedError, InferenceFailedError, InvalidRequestError, TooLargeError
 from tiercel.serving.execution.specs import first_line
 from tiercel.serving.models import artefact_file, engine
+from tiercel.serving.process import memory
 from tiercel.serving.tensors import Array
 from tiercel.serving.verification.skeleton import without_weights
 from tiercel.serving.verification.verdict import Verdict
@@ -62,13 +63,15 @@ def verify(
         onnx.checker.check_model(model)
     except Exception as error:  # the checker raises several unrelated types
         raise ArtefactRefusedError(f"it is not valid ONNX: {first_line(error)}") from error
+    before = memory.private_bytes()
     session = engine.Session(path)
+    loaded_bytes = max(0, memory.private_bytes() - before)
     shapes: dict[str, list[int]] = {}
     if reference.exists() or reference.is_symlink():
         arrays = _read_reference(reference, max_reference_bytes)
         shapes = _check_reference(session, arrays)
     batching = _batching(session, shapes, batch_rows, known) if batch_rows > 1 and not has_loop else None
-    return Verdict(shapes, has_loop, weight_bytes, batching)
+    return Verdict(shapes, has_loop, weight_bytes, batching, loaded_bytes)
 
 
 def rehearse() -> None:
@@ -234,7 +237,7 @@ def _check_reference(session: engine.Session, arrays: dict[str, Array]) -> dict[
     names = list(outputs)
     try:
         results = session.run(names, {name: _for_session(value) for name, value in inputs.items()})
-    except (InvalidRequestError, InferenceFailedError) as error:
+    except (InvalidRequestError, InferenceFailedError, TooLargeError) as error:
         raise ArtefactRefusedError(f"it does not run on its reference inputs: {error.message}") from error
     for name, result in zip(names, results, strict=True):
         _compare(name, outputs[name], result)

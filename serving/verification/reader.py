@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tiercel.serving.errors import ArtefactRefusedError
+from tiercel.serving.process import memory
 from tiercel.serving.verification import checks
 from tiercel.serving.verification.verdict import read_batching
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
+# Loading a model takes its file's bytes as they are read, as tensors, and as the kernels want them.
+_PER_BYTE = 4
 
 
 def read_and_end(request: dict[str, Any], model: int, answer_to: int) -> NoReturn:
@@ -58,7 +61,7 @@ def end_with_parent() -> None:
 
 def _check(request: dict[str, Any], model: int) -> dict[str, Any]:
     try:
-        _limit(request)
+        _limit(request, model)
         verdict = checks.verify(
             f"/proc/self/fd/{model}",
             Path(request["reference"]),
@@ -69,16 +72,18 @@ def _check(request: dict[str, Any], model: int) -> dict[str, Any]:
     except ArtefactRefusedError as error:
         return {"refused": error.message}
     except (MemoryError, RecursionError) as error:
-        return {"refused": f"checking it takes more than it may: {type(error).__name__}"}
+        return {"refused": f"checking it takes more memory than one model may have here ({type(error).__name__})"}
     except Exception as error:  # whatever an artefact provokes is a reason to refuse it
         return {"refused": f"the check failed: {type(error).__name__}: {error}"[:500]}
     return dataclasses.asdict(verdict)
 
 
-def _limit(request: dict[str, Any]) -> None:
+def _limit(request: dict[str, Any], model: int) -> None:
     seconds = int(request["timeout"]) + 5
+    room = memory.private_bytes() + int(request["run_bytes"]) + _PER_BYTE * os.fstat(model).st_size
     for which, amount in (
         (resource.RLIMIT_AS, int(request["memory_bytes"])),
+        (resource.RLIMIT_DATA, room + 4 * int(request["max_reference_bytes"])),
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_NOFILE, 64),

@@ -13,6 +13,7 @@ MAX_MESSAGE_BYTES: Final = 64 * 1024
 """Largest message between the server and the process that checks."""
 _MAX_REASON = 300
 _MAX_SECONDS = 3600.0
+_MAX_BYTES = 2**48
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +25,14 @@ class Verdict:
         has_loop: Its running time depends on the values of its inputs.
         weight_bytes: Bytes of its initializers and constants, from which its size on an accelerator is estimated.
         batching: What batching does to it on one thread of a CPU; None where that was not found out.
+        loaded_bytes: Bytes of memory that it took to load it.
     """
 
     shapes: dict[str, list[int]] = field(default_factory=dict)
     has_loop: bool = False
     weight_bytes: int = 0
     batching: Batching | None = None
+    loaded_bytes: int = 0
 
 
 def read_verdict(answer: Mapping[str, Any], batch_rows: int) -> Verdict:
@@ -45,12 +48,19 @@ def read_verdict(answer: Mapping[str, Any], batch_rows: int) -> Verdict:
     Raises:
         ValueError: It is no verdict.
     """
-    shapes, has_loop, weight_bytes = (answer.get(name) for name in ("shapes", "has_loop", "weight_bytes"))
-    if type(has_loop) is not bool or type(weight_bytes) is not int or weight_bytes < 0:
+    shapes, has_loop = answer.get("shapes"), answer.get("has_loop")
+    weight_bytes, loaded_bytes = (_bytes(answer.get(name)) for name in ("weight_bytes", "loaded_bytes"))
+    if type(has_loop) is not bool:
         raise ValueError("it is no verdict")
     if type(shapes) is not dict or not all(_is_shape(shape) for shape in shapes.values()):
         raise ValueError("it is no verdict")
-    return Verdict(shapes, has_loop, weight_bytes, read_batching(answer.get("batching"), batch_rows))
+    return Verdict(shapes, has_loop, weight_bytes, read_batching(answer.get("batching"), batch_rows), loaded_bytes)
+
+
+def _bytes(said: Any) -> int:
+    if type(said) is not int or not 0 <= said <= _MAX_BYTES:
+        raise ValueError("it is no verdict")
+    return said
 
 
 def _is_shape(said: Any) -> bool:

@@ -42,11 +42,14 @@ class VerifierLimits:
         timeout: Seconds for one artefact.
         memory_bytes: Address space of the process that reads it.
         max_reference_bytes: Largest reference, unpacked.
+        run_bytes: Bytes of memory that a model may take beside what its file accounts for, once it has been loaded and
+            run on its reference.
     """
 
     timeout: float
     memory_bytes: int
     max_reference_bytes: int
+    run_bytes: int = 1024**3
 
 
 @dataclass(slots=True)
@@ -192,6 +195,7 @@ class Verifier:
             "timeout": limits.timeout,
             "memory_bytes": limits.memory_bytes,
             "max_reference_bytes": limits.max_reference_bytes,
+            "run_bytes": limits.run_bytes,
             "batch_rows": batch_rows,
             "known": dataclasses.asdict(known) if known is not None else None,
         }

@@ -25,7 +25,7 @@ from tiercel.broker.domain.jobs import Job
 from tiercel.broker.domain.nodes import Node
 from tiercel.broker.domain.tenants import Tenant
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
-from tiercel.broker.lifecycle.job_events import Reported, RunExited, RunIsAlive
+from tiercel.broker.lifecycle.job_events import JobInput, Reported, RunExited, RunIsAlive
 from tiercel.broker.lifecycle.node import LeaseSettings
 from tiercel.broker.scheduling.fair import FairPolicy
 from tiercel.broker.scheduling.interface import Policy
@@ -103,16 +103,21 @@ class Actors:
         return await self.system.find_job(tenant.name, job_id)
 
     async def alive(self, run_id: str) -> None:
-        await self.system.deliver_to_job(run_id, RunIsAlive(run_id))
+        await self._tell_job(run_id, RunIsAlive(run_id))
+
+    async def _tell_job(self, run_id: str, message: JobInput) -> None:
+        """The node that has the run, if any has, says something of it."""
+        actor = self.directory.job_of(run_id)
+        await self.system.deliver_to_job(actor.job.node_id if actor is not None else "n1", run_id, message)
 
     async def report(self, run_id: str, value: float, sequence: int = 1) -> None:
         """The script reports its metric."""
         message = Reported(run_id, sequence, sequence, {"accuracy": value}, self.clock.now(), float(sequence))
-        await self.system.deliver_to_job(run_id, message)
+        await self._tell_job(run_id, message)
         await self.settle()
 
     async def exit(self, run_id: str, code: int | None = 0, *, lost: bool = False) -> None:
-        await self.system.deliver_to_job(run_id, RunExited(run_id, code, lost=lost))
+        await self._tell_job(run_id, RunExited(run_id, code, lost=lost))
         await self.settle()
 
     async def delivery(self, delivery_id: str, state: DeliveryState, node_id: str = "n1", **rest: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -20,7 +21,12 @@ from tiercel.v1 import jobs_pb2, jobs_pb2_grpc
 
 ROOT = Path(__file__).parents[2]
 TENANTS = ("alice", "bob")
-FINAL = {jobs_pb2.JOB_STATE_COMPLETED, jobs_pb2.JOB_STATE_FAILED, jobs_pb2.JOB_STATE_CANCELLED}
+FINAL = {
+    jobs_pb2.JOB_STATE_COMPLETED,
+    jobs_pb2.JOB_STATE_MISSED,
+    jobs_pb2.JOB_STATE_FAILED,
+    jobs_pb2.JOB_STATE_CANCELLED,
+}
 
 
 def make_settings(state_dir: Path, **changes: Any) -> BrokerSettings:
@@ -42,7 +48,9 @@ async def running_broker(state_dir: Path, **changes: Any) -> AsyncIterator[Broke
 
 
 @contextlib.asynccontextmanager
-async def broker_process(state_dir: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, str, str]]:
+async def broker_process(
+    state_dir: Path, **settings: float
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, str, str]]:
     """A broker in a process of its own, where it listens for tenants and where for agents; killed at the end."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -52,6 +60,7 @@ async def broker_process(state_dir: Path) -> AsyncIterator[tuple[asyncio.subproc
         "0",
         stdout=asyncio.subprocess.PIPE,
         cwd=ROOT,
+        env={**os.environ, **{f"TIERCEL_{name.upper()}": str(value) for name, value in settings.items()}},
     )
     try:
         assert process.stdout is not None
@@ -107,6 +116,10 @@ class Tenant:
     async def endpoints(self) -> list[jobs_pb2.Endpoint]:
         request = jobs_pb2.ListEndpointsRequest()
         return list((await self.stub.ListEndpoints(request, metadata=self.metadata, timeout=20)).endpoints)
+
+    async def delete_endpoint(self, name: str) -> None:
+        request = jobs_pb2.DeleteEndpointRequest(endpoint=name)
+        await self.stub.DeleteEndpoint(request, metadata=self.metadata, timeout=20)
 
     async def wait(self, job_id: str, condition: Callable[[jobs_pb2.Job], object]) -> jobs_pb2.Job:
         """Wait until something holds of a job."""

@@ -16,12 +16,24 @@ class ManualClock:
 
     def __init__(self, start: float = 1_000_000.0) -> None:
         self._now = start
+        self._ahead = 0.0
         self._order = itertools.count()
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
 
     def now(self) -> float:
         """Seconds since the Unix epoch."""
+        return self._now + self._ahead
+
+    def alive(self) -> float:
+        """Seconds that the broker has been alive."""
         return self._now
+
+    def tick(self) -> None:
+        """Nothing: here nobody pauses."""
+
+    def set_forward(self, seconds: float) -> None:
+        """Somebody sets the machine's clock, back if it is negative; no time passes."""
+        self._ahead += seconds
 
     async def sleep(self, seconds: float) -> None:
         """Let ``seconds`` pass: until somebody advances the clock that far."""

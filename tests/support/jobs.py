@@ -6,6 +6,7 @@ from typing import Any
 
 from tiercel.broker.domain.events import StateChanged
 from tiercel.broker.domain.jobs import Direction, Job, JobSpec, JobState, Tier
+from tiercel.broker.domain.moments import Moment
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.lifecycle import job as machine
 from tiercel.broker.lifecycle.job_events import (
@@ -52,7 +53,7 @@ def told(job: Job, *inputs: JobInput, now: float = AT + 10) -> tuple[Job, list[J
     """The job after it was told all this, and what follows from the last of it."""
     effects: list[JobEffect] = []
     for message in inputs:
-        job, last = machine.handle(job, message, now)
+        job, last = machine.handle(job, message, Moment.of_one_clock(now))
         effects = list(last)
     return job, effects
 
@@ -86,7 +87,8 @@ def states(effects: list[JobEffect]) -> list[JobState]:
 
 def final_job(outcome: JobState) -> Job:
     by: dict[JobState, tuple[JobInput, ...]] = {
-        JobState.COMPLETED: (CLEAN_EXIT,),
+        JobState.COMPLETED: (report(0.95), delivered(1), delivered(2), CLEAN_EXIT),
+        JobState.MISSED: (report(0.5), CLEAN_EXIT),
         JobState.FAILED: (RunExited("j1-1", 1),),
         JobState.CANCELLED: (CancelRequested(), CLEAN_EXIT),
     }

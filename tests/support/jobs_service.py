@@ -22,7 +22,12 @@ QUICK = ClientOptions(
 )
 """Options of a client that does not wait long for a broker that is away."""
 SUBMITTED = Timestamp(seconds=1_700_000_000)
-FINAL = {jobs_pb2.JOB_STATE_COMPLETED, jobs_pb2.JOB_STATE_FAILED, jobs_pb2.JOB_STATE_CANCELLED}
+FINAL = {
+    jobs_pb2.JOB_STATE_COMPLETED,
+    jobs_pb2.JOB_STATE_MISSED,
+    jobs_pb2.JOB_STATE_FAILED,
+    jobs_pb2.JOB_STATE_CANCELLED,
+}
 
 
 @dataclass
@@ -147,6 +152,14 @@ def share_changed(sequence: int, weight: float, job_id: str = "j1") -> jobs_pb2.
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
+def listed(request: jobs_pb2.ListJobsRequest, jobs: list[jobs_pb2.Job]) -> jobs_pb2.ListJobsResponse:
+    """A page of jobs, two of them at most; the token is how many came before."""
+    first = int(request.page_token or 0)
+    jobs = jobs[::-1] if request.newest_first else jobs
+    end = first + min(request.page_size or 2, 2)
+    return jobs_pb2.ListJobsResponse(jobs=jobs[first:end], next_page_token=str(end) if end < len(jobs) else "")
+
+
 class ScriptedJobs(jobs_pb2_grpc.JobsServiceServicer):
     """The service; streams end with the script, unless the job watched is not final: then they stay open."""
 
@@ -168,7 +181,7 @@ class ScriptedJobs(jobs_pb2_grpc.JobsServiceServicer):
     async def ListJobs(self, request: jobs_pb2.ListJobsRequest, context: Context) -> jobs_pb2.ListJobsResponse:
         await self._enter("ListJobs", context)
         jobs = [job for job in self.script.jobs.values() if not (request.active_only and job.state in FINAL)]
-        return jobs_pb2.ListJobsResponse(jobs=jobs)
+        return listed(request, jobs)
 
     async def CancelJob(self, request: jobs_pb2.CancelJobRequest, context: Context) -> jobs_pb2.CancelJobResponse:
         await self._enter("CancelJob", context)
@@ -200,6 +213,35 @@ class ScriptedJobs(jobs_pb2_grpc.JobsServiceServicer):
     ) -> jobs_pb2.ListEndpointsResponse:
         await self._enter("ListEndpoints", context)
         return jobs_pb2.ListEndpointsResponse(endpoints=self.script.endpoints)
+
+    async def DeleteEndpoint(
+        self, request: jobs_pb2.DeleteEndpointRequest, context: Context
+    ) -> jobs_pb2.DeleteEndpointResponse:
+        await self._enter("DeleteEndpoint", context)
+        left = [endpoint for endpoint in self.script.endpoints if endpoint.name != request.endpoint]
+        if len(left) == len(self.script.endpoints):
+            trailing = (("tiercel-error-code", "not_found"), ("tiercel-error-field", "endpoint"))
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"there is no endpoint {request.endpoint!r}", trailing)
+        self.script.endpoints[:] = left
+        return jobs_pb2.DeleteEndpointResponse()
+
+    async def PromoteVersion(
+        self, request: jobs_pb2.PromoteVersionRequest, context: Context
+    ) -> jobs_pb2.PromoteVersionResponse:
+        await self._enter("PromoteVersion", context)
+        return jobs_pb2.PromoteVersionResponse(endpoint=self._chosen(request.endpoint, request.version or 3))
+
+    async def RollBackVersion(
+        self, request: jobs_pb2.RollBackVersionRequest, context: Context
+    ) -> jobs_pb2.RollBackVersionResponse:
+        await self._enter("RollBackVersion", context)
+        return jobs_pb2.RollBackVersionResponse(endpoint=self._chosen(request.endpoint, request.version or 2))
+
+    def _chosen(self, name: str, version: int) -> jobs_pb2.Endpoint:
+        """The endpoint, which from now on shall answer with this version."""
+        endpoint = next(each for each in self.script.endpoints if each.name == name)
+        endpoint.live_version, endpoint.pinned = version, version != 3
+        return endpoint
 
     async def WatchJobs(
         self, request: jobs_pb2.WatchJobsRequest, context: Context

@@ -92,6 +92,8 @@ class ScriptedBroker(nodes_pb2_grpc.NodesServiceServicer):
         self._runs: dict[str, nodes_pb2.WantedRun] = {}
         self._deliveries: dict[str, nodes_pb2.WantedDelivery] = {}
         self._endpoints: tuple[nodes_pb2.WantedEndpoint, ...] | None = ()
+        self._models: tuple[nodes_pb2.WantedModel, ...] = ()
+        self._taken: dict[str, int] = {}
         self._generation = 0
         self._changed = asyncio.Condition()
         self._server: aio.Server | None = None
@@ -115,11 +117,13 @@ class ScriptedBroker(nodes_pb2_grpc.NodesServiceServicer):
         *runs: nodes_pb2.WantedRun,
         deliveries: Sequence[nodes_pb2.WantedDelivery] = (),
         endpoints: Sequence[nodes_pb2.WantedEndpoint] | None = (),
+        models: Sequence[nodes_pb2.WantedModel] = (),
     ) -> None:
         """From now on this, and nothing else, is wanted; ``endpoints`` is None while nothing is decided about them."""
         self._runs = {run.run_id: run for run in runs}
         self._deliveries = {delivery.delivery_id: delivery for delivery in deliveries}
         self._endpoints = None if endpoints is None else tuple(endpoints)
+        self._models = tuple(models)
         async with self._changed:
             self._generation += 1
             self._changed.notify_all()
@@ -166,19 +170,29 @@ class ScriptedBroker(nodes_pb2_grpc.NodesServiceServicer):
         self.heard.hellos.append(first.hello)
         self.connections += 1
         epoch = self.connections
+        reports = {run.run_id: self._last_report(run.run_id) for run in first.hello.runs if run.run_id in self._runs}
         yield nodes_pb2.ConnectResponse(
-            welcome=nodes_pb2.Welcome(lease_epoch=epoch, lease_seconds=10, heartbeat_seconds=0.2)
+            welcome=nodes_pb2.Welcome(lease_epoch=epoch, lease_seconds=10, heartbeat_seconds=0.2, reports=reports)
         )
         reading = asyncio.ensure_future(self._read(request_iterator, epoch))
+        told = -1
         try:
             while True:
-                wanted = self._wanted()
-                yield nodes_pb2.ConnectResponse(wanted=wanted)
+                if told != self._generation:
+                    wanted = self._wanted()
+                    told = wanted.generation
+                    yield nodes_pb2.ConnectResponse(wanted=wanted)
+                taken, self._taken = self._taken, {}
+                if taken:
+                    yield nodes_pb2.ConnectResponse(taken=nodes_pb2.Taken(reports=taken))
                 async with self._changed:
-                    while self._generation == wanted.generation:
+                    while self._generation == told and not self._taken:
                         await self._changed.wait()
         finally:
             reading.cancel()
+
+    def _last_report(self, run_id: str) -> int:
+        return max((report.sequence for report in self.heard.progress(run_id)), default=0)
 
     def _wanted(self) -> nodes_pb2.WantedState:
         runs = []
@@ -193,12 +207,17 @@ class ScriptedBroker(nodes_pb2_grpc.NodesServiceServicer):
             deliveries=self._deliveries.values(),
             endpoints=self._endpoints or (),
             endpoints_pending=self._endpoints is None,
+            models=self._models,
         )
 
     async def _read(self, requests: AsyncIterator[nodes_pb2.ConnectRequest], epoch: int) -> None:
         async for request in requests:
             assert request.lease_epoch == epoch
             self.heard.messages.append(request)
+            if request.HasField("progress"):
+                self._taken[request.progress.run_id] = request.progress.sequence
+                async with self._changed:
+                    self._changed.notify_all()
 
 
 @asynccontextmanager
@@ -252,8 +271,15 @@ def wanted_run(
     )
 
 
-def wanted_delivery(run_id: str, tier: int = 1, *, version: int = 1, target: float = 0.5) -> nodes_pb2.WantedDelivery:
-    """A delivery of a run's model to the endpoint ``line``."""
+def wanted_delivery(
+    run_id: str,
+    tier: int = 1,
+    *,
+    version: int = 1,
+    target: float = 0.5,
+    verdict: nodes_pb2.DeliveryVerdict.ValueType = nodes_pb2.DELIVERY_VERDICT_LIVE,
+) -> nodes_pb2.WantedDelivery:
+    """A delivery of a run's model to the endpoint ``line``, which is to answer whatever it is."""
     return nodes_pb2.WantedDelivery(
         delivery_id=f"{run_id.rpartition('-')[0]}-tier-{tier}",
         run_id=run_id,
@@ -263,6 +289,7 @@ def wanted_delivery(run_id: str, tier: int = 1, *, version: int = 1, target: flo
         version=version,
         metric="score",
         direction=common_pb2.DIRECTION_MAX,
+        verdict=verdict,
     )
 
 

@@ -198,3 +198,22 @@ def put(
         np.savez(temporary / "reference.npz", allow_pickle=False, **reference)
     temporary.rename(folder)
     return folder
+
+
+def as_large_as_asked() -> bytes:
+    """``y`` is zeros in the shape ``x`` (INT64 [rank]): 130 bytes of file, and as many as a caller likes of answer."""
+    return model(
+        [helper.make_node("ConstantOfShape", ["x"], ["y"])],
+        {"x": (TensorProto.INT64, ["rank"])},
+        {"y": (TensorProto.FLOAT, ["n"])},
+    )
+
+
+def large_by_itself(elements: int) -> bytes:
+    """``y = x + zeros``, where the file says only how many of them there are."""
+    return model(
+        [helper.make_node("ConstantOfShape", ["size"], ["zeros"]), helper.make_node("Add", ["x", "zeros"], ["y"])],
+        {"x": (TensorProto.FLOAT, [1])},
+        {"y": (TensorProto.FLOAT, ["n"])},
+        {"size": np.array([elements], np.int64)},
+    )

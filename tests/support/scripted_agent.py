@@ -77,6 +77,7 @@ class ScriptedAgent:
         self.wanted: nodes_pb2.WantedState | None = None
         self.welcome: nodes_pb2.Welcome | None = None
         self.first_message: nodes_pb2.ConnectRequest | None = None
+        self.taken: dict[str, int] = {}
         self.ending: tuple[grpc.StatusCode, str, dict[str, str]] | None = None
         self._outbox: asyncio.Queue[nodes_pb2.ConnectRequest] = asyncio.Queue(10_000)
 
@@ -168,10 +169,15 @@ class ScriptedAgent:
         while isinstance(response := await call.read(), nodes_pb2.ConnectResponse):
             if response.HasField("welcome"):
                 self.welcome = response.welcome
-                for run in self.runs.values():
-                    for sequence in range(1, len(run.values) + 1):
+                for run_id, known in response.welcome.reports.items():
+                    run = self.runs[run_id]
+                    for sequence in range(known + 1, len(run.values) + 1):
                         self._tell(progress=_progress(run, sequence))
+                    if run.ended:
+                        self._tell(run=run.status())
                 self.heartbeat()
+            elif response.HasField("taken"):
+                self.taken.update(response.taken.reports)
             else:
                 self._take_in(response.wanted)
 

@@ -73,14 +73,16 @@ class StandInDevices(Devices):
     def free_bytes(self) -> int:
         return self.size - self.taken
 
-    def _open(self, provider: Provider, model: bytes | str, threads: int, memory_limit: int) -> Opened:
+    def _open(
+        self, provider: Provider, model: bytes | str, threads: int, memory_limit: int, arena_bytes: int
+    ) -> Opened:
         if provider is Provider.CPU:
-            return open_on_cpu(model, threads)
+            return open_on_cpu(model, threads, arena_bytes)
         each = self.each
         self.limits.append(memory_limit)
         if each > self.free_bytes() or (memory_limit and each > memory_limit):
             raise ArtefactRefusedError("ONNX Runtime does not load it on CUDA: out of memory")
-        opened = open_on_cpu(model, threads)
+        opened = open_on_cpu(model, threads, arena_bytes)
         self.taken += each
         self.peak = max(self.peak, self.taken)
         serial = SerialRunner(_FreeingRunner(opened.runner, lambda: self._freed(each)))

@@ -80,6 +80,7 @@ class Launch:
             "LANG": "C.UTF-8",
             "MKL_NUM_THREADS": threads,
             "OMP_NUM_THREADS": threads,
+            "ORT_DISABLE_TELEMETRY": "1",  # else importing ONNX Runtime before our library would report to its makers
             "PYTHONUNBUFFERED": "1",
             "TIERCEL_RUN_DIR": job_folder,
         }

@@ -15,6 +15,7 @@ from types import TracebackType
 
 from torch import nn
 
+from tiercel.trainer_agent.metric_names import MetricNames
 from tiercel.trainer_agent.trainer.accelerators import Accelerators
 from tiercel.trainer_agent.trainer.channel import Acknowledged, AgentChannel, Request, Terminated
 from tiercel.trainer_agent.trainer.deliveries import Deliveries
@@ -77,6 +78,7 @@ class AttachedJob(Job):
         self._finished_epochs = self._epoch = self._sequence = 0
         self._stopping = self._interrupted = self._crashed = self._gave_up = self._closed = False
         self._unsettled_in_checkpoint = False
+        self._names, self._told = MetricNames(welcome.metric), set[str]()
 
     @property
     def is_attached(self) -> bool:
@@ -144,9 +146,9 @@ class AttachedJob(Job):
             )
             raise MissingMetricError(message)
         print(report_line(self._epoch, numbers), flush=True)
-        report = Report(self._epoch, numbers)
-        self._send_report(report)
+        report = Report(self._epoch, self._carried(numbers))
         reached = self._deliveries.observe(report)
+        self._send_report(report, reached=bool(reached))
         with self._accelerators.not_counting():
             self._take_requests()
             if reached:
@@ -179,11 +181,19 @@ class AttachedJob(Job):
         self._crashed = error is not None
         self.close()
 
-    def _send_report(self, report: Report) -> None:
+    def _carried(self, numbers: dict[str, float]) -> dict[str, float]:
+        """The metrics that the agent takes; says once why the others are left out."""
+        carried, left_out = self._names.carried(numbers)
+        for reason in left_out.keys() - self._told:
+            self._told.add(reason)
+            logger.warning("%s", reason)
+        return carried
+
+    def _send_report(self, report: Report, *, reached: bool = False) -> None:
         self._sequence += 1
         self._gave_up = False
         message = trainer_pb2.TrainerReport(sequence=self._sequence, epoch=report.epoch, metrics=report.metrics)
-        self._channel.send_report(message)
+        self._channel.send_report(message, reached=reached)
 
     def _end_epoch(self) -> None:
         self._take_requests()

@@ -29,6 +29,7 @@ LONGEST_SOCKET_PATH = 100
 FIRST_RETRY_SECONDS = 0.05
 LONGEST_RETRY_SECONDS = 2.0
 CLOSE_SECONDS = 2.0
+LONGEST_ERROR = 4000
 _CHANNEL_OPTIONS = [
     ("grpc.enable_http_proxy", 0),
     # gRPC would otherwise share its own, slower, back-off among all attempts.
@@ -93,9 +94,14 @@ class AgentChannel:
         """Reports that the agent may not have, oldest first."""
         return self._outbox.unacknowledged()
 
-    def send_report(self, report: trainer_pb2.TrainerReport) -> None:
-        """Hand a report to the connection; it is sent again until it is acknowledged."""
-        self._outbox.add_report(report)
+    def send_report(self, report: trainer_pb2.TrainerReport, *, reached: bool = False) -> None:
+        """Hand a report to the connection; it is sent again until it is acknowledged.
+
+        Args:
+            report: The report.
+            reached: Whether it is the first to reach a tier, so that it must not give way to others.
+        """
+        self._outbox.add_report(report, reached=reached)
 
     def send_use(self, use: trainer_pb2.AcceleratorUse) -> None:
         """Hand what was used to the connection; only the newest is sent, and each new stream begins with it."""
@@ -103,6 +109,7 @@ class AgentChannel:
 
     def send_export_done(self, done: trainer_pb2.ExportDone) -> None:
         """Hand the answer to a request for a model to the connection; each new stream repeats it."""
+        done.error = done.error[:LONGEST_ERROR]  # the agent ends a stream with a message that is too large
         self._outbox.add_export_done(done)
 
     def repeat_export_done(self, request: trainer_pb2.ExportRequest) -> bool:

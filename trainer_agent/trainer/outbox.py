@@ -11,8 +11,9 @@ from tiercel.v1 import trainer_pb2
 
 logger = logging.getLogger(__name__)
 
-# Reports kept while the agent is away. At one a second this is more than an hour.
-REPORT_LIMIT = 5000
+# Reports kept while the agent is away, or takes them more slowly than they are made; at its 200 a second it has all of
+# them within 5 s.
+REPORT_LIMIT = 1000
 # Answers to requests for a model; a job has a handful of tiers.
 EXPORT_LIMIT = 100
 
@@ -32,10 +33,10 @@ class Outbox:
     """Reports until they are acknowledged, and what a new stream repeats: answers to requests for a model, last use.
 
     When the agent stays away for so long that the outbox is full, the oldest reports are dropped: the newest say where
-    the training is.
+    the training is. Those that reached a tier stay: there are no more of them than tiers.
 
     Args:
-        report_limit: How many reports are kept.
+        report_limit: How many of the other reports are kept.
     """
 
     def __init__(self, *, report_limit: int = REPORT_LIMIT) -> None:
@@ -43,17 +44,26 @@ class Outbox:
         self._reports: OrderedDict[int, trainer_pb2.TrainerReport] = OrderedDict()
         self._exports: OrderedDict[str, trainer_pb2.ExportDone] = OrderedDict()
         self._use: trainer_pb2.AcceleratorUse | None = None
+        self._reached: set[int] = set()
         self._report_limit = report_limit
+        self._complained = False
         self._closed = False
 
-    def add_report(self, report: trainer_pb2.TrainerReport) -> None:
-        """Send a report, on every stream until it is acknowledged."""
+    def add_report(self, report: trainer_pb2.TrainerReport, *, reached: bool = False) -> None:
+        """Send a report, on every stream until it is acknowledged; ``reached``: it is the first to reach a tier."""
         with self._changed:
             self._reports[report.sequence] = report
-            if len(self._reports) > self._report_limit:
-                dropped, _ = self._reports.popitem(last=False)
-                logger.warning("report %d was dropped: the agent has not answered for too long", dropped)
+            if reached:
+                self._reached.add(report.sequence)
+            if len(self._reports) - len(self._reached) > self._report_limit:
+                del self._reports[next(number for number in self._reports if number not in self._reached)]
+                self._complain_once()
             self._changed.notify_all()
+
+    def _complain_once(self) -> None:
+        if not self._complained:
+            self._complained = True
+            logger.warning("more than %d reports wait for the agent: older ones are dropped", self._report_limit)
 
     def set_use(self, use: trainer_pb2.AcceleratorUse) -> None:
         """Send what was used of accelerators, in place of what was to be sent of it before."""
@@ -89,6 +99,9 @@ class Outbox:
         with self._changed:
             for number in [number for number in self._reports if number <= sequence]:
                 del self._reports[number]
+                self._reached.discard(number)
+            if not self._reports:
+                self._complained = False
             return not self._reports
 
     def unacknowledged(self) -> tuple[trainer_pb2.TrainerReport, ...]:

@@ -44,3 +44,5 @@ PEERS: Mapping[str, Peer] = MappingProxyType(
 """All of them by name."""
 
 OURS = ours.NAME
+REFERENCES = tuple(peer.name for peer in PEERS.values() if peer.reference)
+"""Names of servers that are limits and no rivals."""

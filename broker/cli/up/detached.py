@@ -10,10 +10,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tiercel.broker.cli.session import run_to_the_end
-from tiercel.broker.cli.up.locks import make_state_dir
 from tiercel.broker.cli.up.options import Places, UpOptions
 from tiercel.broker.cli.up.run import UP_WORDS, run_up
 from tiercel.broker.domain.errors import UnavailableError
+from tiercel.broker.state_folder import prepare_state_dir
 
 _START_SECONDS = 120.0
 _LOOK_SECONDS = 0.1
@@ -36,7 +36,7 @@ async def start_detached(options: UpOptions, command: tuple[str, ...] = (), seco
         InvalidSpecError: The state directory cannot be used.
     """
     places = Places(options.state_dir)
-    make_state_dir(places.state_dir)
+    prepare_state_dir(places.state_dir)
     log = places.up_log
     process, before = _start(command or (sys.executable, "-m", __name__, _to_text(options)), log)
     try:

@@ -6,31 +6,13 @@ A lock goes with its process, however it ends, so a file that is left behind mea
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from tiercel.broker.domain.errors import InvalidSpecError, UnavailableError
-
-
-def make_state_dir(path: Path) -> None:
-    """See to it that a folder is there and can be written to.
-
-    Raises:
-        InvalidSpecError: It cannot.
-    """
-    try:
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not os.access(path, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    except OSError as error:
-        raise InvalidSpecError(
-            f"The state directory {path} cannot be used ({error.strerror}); choose a folder that you may write to "
-            "with --state-dir.",
-            field="state_dir",
-        ) from error
+from tiercel.broker.domain.errors import UnavailableError
+from tiercel.broker.state_folder import prepare_state_dir, refuse_state_dir
 
 
 @contextlib.contextmanager
@@ -38,11 +20,14 @@ def hold_lock(path: Path) -> Iterator[None]:
     """Hold a lock.
 
     Raises:
+        InvalidSpecError: The folder cannot be used.
         UnavailableError: Another process holds it; names its pid.
-        InvalidSpecError: The folder cannot be made or written to.
     """
-    make_state_dir(path.parent)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    prepare_state_dir(path.parent)
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise refuse_state_dir(path.parent, error.strerror or str(error)) from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

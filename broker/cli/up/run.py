@@ -6,6 +6,7 @@ import asyncio
 import logging
 import logging.handlers
 import signal
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -20,6 +21,7 @@ from tiercel.broker.cli.up.ports import choose_port
 from tiercel.broker.domain.errors import InvalidSpecError, TiercelError, UnavailableError
 from tiercel.broker.server import Broker
 from tiercel.broker.settings import BrokerSettings
+from tiercel.broker.state_folder import refuse_state_dir
 
 _LOGGER = logging.getLogger(__name__)
 _LOG_BYTES = 10 * 1024 * 1024
@@ -54,7 +56,7 @@ async def run_up(options: UpOptions, agent_command: tuple[str, ...] = AGENT_COMM
         _stop_on_signals(stopping)
         async with Broker(settings) as broker:
             # What the last run knew of the inference server stays out: the file is complete only once it answers.
-            write_addresses(places.addresses, _broker_addresses(broker))
+            _write_first_addresses(places, _broker_addresses(broker))
             await _supervise(broker, keeper, places, earlier, stopping)
             typer.echo("Stopping.", err=True)
         # The broker is gone first, so that it does not take the end of runs for their failure.
@@ -94,8 +96,7 @@ async def _announce(broker: Broker, places: Places) -> None:
     while True:
         http, grpc = await broker.wait_serving()
         addresses = {**_broker_addresses(broker), "serving_http": http, "serving_grpc": grpc}
-        if addresses != known:
-            write_addresses(places.addresses, addresses)
+        if addresses != known and _can_write(places.addresses, addresses):
             if not known:
                 typer.echo(
                     f"{UP_WORDS}broker {addresses['broker']}, for agents {addresses['nodes']}, "
@@ -103,6 +104,22 @@ async def _announce(broker: Broker, places: Places) -> None:
                 )
             known = addresses
         await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _write_first_addresses(places: Places, addresses: dict[str, str]) -> None:
+    try:
+        write_addresses(places.addresses, addresses)
+    except OSError as error:  # nobody would find the broker
+        raise refuse_state_dir(places.state_dir, error.strerror or str(error)) from error
+
+
+def _can_write(path: Path, addresses: dict[str, str]) -> bool:
+    try:
+        write_addresses(path, addresses)
+    except OSError as error:  # a full disk must not end the broker: it is tried again
+        _LOGGER.warning("%s cannot be written: %s", path, error)
+        return False
+    return True
 
 
 def _broker_addresses(broker: Broker) -> dict[str, str]:
@@ -152,6 +169,8 @@ def _stop_on_signals(stopping: asyncio.Event) -> None:
 
 
 def _configure_logging(places: Places, *, console: bool) -> None:
+    # Else each line that finds no room in the file becomes a page on the terminal.
+    logging.raiseExceptions = False
     file = logging.handlers.RotatingFileHandler(places.broker_log, maxBytes=_LOG_BYTES, backupCount=1)
     handlers: list[logging.Handler] = [file]
     if console:

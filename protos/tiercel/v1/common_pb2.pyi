@@ -219,6 +219,7 @@ class JobSpec(_message.Message):
     CONTINUE_AFTER_LAST_TIER_FIELD_NUMBER: _builtins.int
     ENDPOINT_OBJECTIVE_SECONDS_FIELD_NUMBER: _builtins.int
     VARIANT_FIELD_NUMBER: _builtins.int
+    REPLACE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A label for people; need not be unique."""
     endpoint: _builtins.str
@@ -245,6 +246,10 @@ class JobSpec(_message.Message):
     variant: _builtins.str
     """Which variant of the endpoint its models are; empty for an endpoint without variants. Jobs of the same tenant that name
     the same endpoint and different variants feed it side by side, and the inference server chooses which one answers.
+    """
+    replace: _builtins.bool
+    """Its models answer even where they are worse than what answers, or take or give something else. Else such a model is
+    delivered and kept, and somebody may promote it.
     """
     @_builtins.property
     def script(self) -> Global___Script: ...
@@ -273,10 +278,11 @@ class JobSpec(_message.Message):
         continue_after_last_tier: _builtins.bool = ...,
         endpoint_objective_seconds: _builtins.float = ...,
         variant: _builtins.str = ...,
+        replace: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["module", b"module", "program", b"program", "resources", b"resources", "script", b"script"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "continue_after_last_tier", b"continue_after_last_tier", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "image", b"image", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "program", b"program", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "runtime", b"runtime", "script", b"script", "tiers", b"tiers", "variant", b"variant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "continue_after_last_tier", b"continue_after_last_tier", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "image", b"image", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "program", b"program", "replace", b"replace", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "runtime", b"runtime", "script", b"script", "tiers", b"tiers", "variant", b"variant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_program: _TypeAlias = _typing.Literal["script", "module"]  # noqa: Y015
     _WhichOneofArgType_program: _TypeAlias = _typing.Literal["program", b"program"]  # noqa: Y015

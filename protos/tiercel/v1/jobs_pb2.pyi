@@ -40,8 +40,11 @@ class _JobStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_JobState.Val
     JOB_STATE_STOPPING: _JobState.ValueType  # 5
     """Asked to stop, exit not confirmed yet."""
     JOB_STATE_COMPLETED: _JobState.ValueType  # 6
+    """Every tier is delivered."""
     JOB_STATE_FAILED: _JobState.ValueType  # 7
     JOB_STATE_CANCELLED: _JobState.ValueType  # 8
+    JOB_STATE_MISSED: _JobState.ValueType  # 9
+    """The script was done by itself before every tier was reached; the reason says what it came to."""
 
 class JobState(_JobState, metaclass=_JobStateEnumTypeWrapper): ...
 
@@ -56,8 +59,11 @@ JOB_STATE_DISCONNECTED: JobState.ValueType  # 4
 JOB_STATE_STOPPING: JobState.ValueType  # 5
 """Asked to stop, exit not confirmed yet."""
 JOB_STATE_COMPLETED: JobState.ValueType  # 6
+"""Every tier is delivered."""
 JOB_STATE_FAILED: JobState.ValueType  # 7
 JOB_STATE_CANCELLED: JobState.ValueType  # 8
+JOB_STATE_MISSED: JobState.ValueType  # 9
+"""The script was done by itself before every tier was reached; the reason says what it came to."""
 Global___JobState: _TypeAlias = JobState  # noqa: Y015
 
 class _TierState:
@@ -132,6 +138,7 @@ class TierStatus(_message.Message):
     version: _builtins.int
     """Version of the endpoint that this tier became; 0 while none."""
     reason: _builtins.str
+    """Plain words: why it is out of reach, why it failed, or why its version does not answer although it is delivered."""
     @_builtins.property
     def tier(self) -> _common_pb2.Tier: ...
     def __init__(
@@ -333,16 +340,27 @@ class ListJobsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ACTIVE_ONLY_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    NEWEST_FIRST_FIELD_NUMBER: _builtins.int
     active_only: _builtins.bool
     """Leave out jobs that have finished."""
+    page_size: _builtins.int
+    """Jobs of a page, at most 500; 0 for 500."""
+    page_token: _builtins.str
+    """The page before had it; empty for the first page. The other fields have to stay as they were."""
+    newest_first: _builtins.bool
     def __init__(
         self,
         *,
         active_only: _builtins.bool = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+        newest_first: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_only", b"active_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_only", b"active_only", "newest_first", b"newest_first", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -353,16 +371,20 @@ class ListJobsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     JOBS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """For the next page; empty when this is the last one."""
     @_builtins.property
     def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Job]: ...
     def __init__(
         self,
         *,
         jobs: _abc.Iterable[Global___Job] | None = ...,
+        next_page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["jobs", b"jobs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["jobs", b"jobs", "next_page_token", b"next_page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -966,6 +988,9 @@ class EndpointVersion(_message.Message):
     DELIVERED_AT_FIELD_NUMBER: _builtins.int
     SHA256_FIELD_NUMBER: _builtins.int
     VARIANT_FIELD_NUMBER: _builtins.int
+    LIVE_FIELD_NUMBER: _builtins.int
+    HELD_FIELD_NUMBER: _builtins.int
+    KEPT_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     job_id: _builtins.str
     tier: _builtins.int
@@ -975,6 +1000,12 @@ class EndpointVersion(_message.Message):
     sha256: _builtins.str
     variant: _builtins.str
     """The variant that it is a version of; empty for an endpoint without variants."""
+    live: _builtins.bool
+    """It is the one that shall answer."""
+    held: _builtins.str
+    """Why it was not let answer when it was delivered, in plain words; empty once it has answered."""
+    kept: _builtins.bool
+    """Its files are there, so that it may answer again."""
     @_builtins.property
     def delivered_at(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
@@ -988,10 +1019,13 @@ class EndpointVersion(_message.Message):
         delivered_at: _timestamp_pb2.Timestamp | None = ...,
         sha256: _builtins.str = ...,
         variant: _builtins.str = ...,
+        live: _builtins.bool = ...,
+        held: _builtins.str = ...,
+        kept: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "job_id", b"job_id", "metric", b"metric", "sha256", b"sha256", "tier", b"tier", "value", b"value", "variant", b"variant", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "held", b"held", "job_id", b"job_id", "kept", b"kept", "live", b"live", "metric", b"metric", "sha256", b"sha256", "tier", b"tier", "value", b"value", "variant", b"variant", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1007,13 +1041,20 @@ class EndpointVariant(_message.Message):
     LIVE_VERSION_FIELD_NUMBER: _builtins.int
     ACCURACY_FIELD_NUMBER: _builtins.int
     ANSWERED_PART_FIELD_NUMBER: _builtins.int
+    ANSWERING_VERSION_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    PINNED_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     live_version: _builtins.int
-    """The version of it that answers."""
+    """The version of it that shall answer."""
     accuracy: _builtins.float
     """The metric of that version, re-measured on the exported model: a fraction, by which answers are chosen."""
     answered_part: _builtins.float
     """Fraction of the endpoint's answers that it gave in the last few seconds; absent while nothing was answered."""
+    answering_version: _builtins.int
+    """See Endpoint."""
+    problem: _builtins.str
+    pinned: _builtins.bool
     def __init__(
         self,
         *,
@@ -1021,10 +1062,13 @@ class EndpointVariant(_message.Message):
         live_version: _builtins.int = ...,
         accuracy: _builtins.float = ...,
         answered_part: _builtins.float | None = ...,
+        answering_version: _builtins.int = ...,
+        problem: _builtins.str = ...,
+        pinned: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_answered_part", b"_answered_part", "answered_part", b"answered_part"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_answered_part", b"_answered_part", "accuracy", b"accuracy", "answered_part", b"answered_part", "live_version", b"live_version", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_answered_part", b"_answered_part", "accuracy", b"accuracy", "answered_part", b"answered_part", "answering_version", b"answering_version", "live_version", b"live_version", "name", b"name", "pinned", b"pinned", "problem", b"problem"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__answered_part: _TypeAlias = _typing.Literal["answered_part"]  # noqa: Y015
     _WhichOneofArgType__answered_part: _TypeAlias = _typing.Literal["_answered_part", b"_answered_part"]  # noqa: Y015
@@ -1047,15 +1091,24 @@ class Endpoint(_message.Message):
     SHARE_FIELD_NUMBER: _builtins.int
     LOAD_FIELD_NUMBER: _builtins.int
     VARIANTS_FIELD_NUMBER: _builtins.int
+    ANSWERING_VERSION_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    PINNED_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     tenant: _builtins.str
     live_version: _builtins.int
-    """The version that answers; 0 while none does. Of an endpoint with variants the one that was delivered last."""
+    """The version that shall answer; 0 while there is none. Of an endpoint with variants the highest of those that shall."""
     node_id: _builtins.str
     serving_http: _builtins.str
     serving_grpc: _builtins.str
     objective_seconds: _builtins.float
     """Seconds that an answer may take; 0 means that nobody has said."""
+    answering_version: _builtins.int
+    """The version that answers, as its node says; 0 while it does not say. Of an endpoint without variants."""
+    problem: _builtins.str
+    """Why that is not the live version, in plain words, as far as its node knows."""
+    pinned: _builtins.bool
+    """The live version was chosen: it stays whatever is delivered."""
     @_builtins.property
     def versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___EndpointVersion]: ...
     @_builtins.property
@@ -1084,14 +1137,103 @@ class Endpoint(_message.Message):
         share: _common_pb2.Share | None = ...,
         load: Global___EndpointLoad | None = ...,
         variants: _abc.Iterable[Global___EndpointVariant] | None = ...,
+        answering_version: _builtins.int = ...,
+        problem: _builtins.str = ...,
+        pinned: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["load", b"load", "share", b"share"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["live_version", b"live_version", "load", b"load", "name", b"name", "node_id", b"node_id", "objective_seconds", b"objective_seconds", "serving_grpc", b"serving_grpc", "serving_http", b"serving_http", "share", b"share", "tenant", b"tenant", "variants", b"variants", "versions", b"versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answering_version", b"answering_version", "live_version", b"live_version", "load", b"load", "name", b"name", "node_id", b"node_id", "objective_seconds", b"objective_seconds", "pinned", b"pinned", "problem", b"problem", "serving_grpc", b"serving_grpc", "serving_http", b"serving_http", "share", b"share", "tenant", b"tenant", "variants", b"variants", "versions", b"versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Endpoint: _TypeAlias = Endpoint  # noqa: Y015
+
+@_typing.final
+class PromoteVersionRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENDPOINT_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    endpoint: _builtins.str
+    version: _builtins.int
+    """0 for the newest."""
+    def __init__(
+        self,
+        *,
+        endpoint: _builtins.str = ...,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PromoteVersionRequest: _TypeAlias = PromoteVersionRequest  # noqa: Y015
+
+@_typing.final
+class PromoteVersionResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENDPOINT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def endpoint(self) -> Global___Endpoint: ...
+    def __init__(
+        self,
+        *,
+        endpoint: Global___Endpoint | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PromoteVersionResponse: _TypeAlias = PromoteVersionResponse  # noqa: Y015
+
+@_typing.final
+class RollBackVersionRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENDPOINT_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    endpoint: _builtins.str
+    version: _builtins.int
+    """0 for the one that answered before the present one."""
+    def __init__(
+        self,
+        *,
+        endpoint: _builtins.str = ...,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RollBackVersionRequest: _TypeAlias = RollBackVersionRequest  # noqa: Y015
+
+@_typing.final
+class RollBackVersionResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENDPOINT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def endpoint(self) -> Global___Endpoint: ...
+    def __init__(
+        self,
+        *,
+        endpoint: Global___Endpoint | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RollBackVersionResponse: _TypeAlias = RollBackVersionResponse  # noqa: Y015
 
 @_typing.final
 class EndpointLoad(_message.Message):
@@ -1166,3 +1308,37 @@ class ListEndpointsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListEndpointsResponse: _TypeAlias = ListEndpointsResponse  # noqa: Y015
+
+@_typing.final
+class DeleteEndpointRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENDPOINT_FIELD_NUMBER: _builtins.int
+    endpoint: _builtins.str
+    def __init__(
+        self,
+        *,
+        endpoint: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteEndpointRequest: _TypeAlias = DeleteEndpointRequest  # noqa: Y015
+
+@_typing.final
+class DeleteEndpointResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteEndpointResponse: _TypeAlias = DeleteEndpointResponse  # noqa: Y015

@@ -84,6 +84,21 @@ class JobsServiceStub(object):
                 request_serializer=tiercel_dot_v1_dot_jobs__pb2.ListEndpointsRequest.SerializeToString,
                 response_deserializer=tiercel_dot_v1_dot_jobs__pb2.ListEndpointsResponse.FromString,
                 _registered_method=True)
+        self.DeleteEndpoint = channel.unary_unary(
+                '/tiercel.v1.JobsService/DeleteEndpoint',
+                request_serializer=tiercel_dot_v1_dot_jobs__pb2.DeleteEndpointRequest.SerializeToString,
+                response_deserializer=tiercel_dot_v1_dot_jobs__pb2.DeleteEndpointResponse.FromString,
+                _registered_method=True)
+        self.PromoteVersion = channel.unary_unary(
+                '/tiercel.v1.JobsService/PromoteVersion',
+                request_serializer=tiercel_dot_v1_dot_jobs__pb2.PromoteVersionRequest.SerializeToString,
+                response_deserializer=tiercel_dot_v1_dot_jobs__pb2.PromoteVersionResponse.FromString,
+                _registered_method=True)
+        self.RollBackVersion = channel.unary_unary(
+                '/tiercel.v1.JobsService/RollBackVersion',
+                request_serializer=tiercel_dot_v1_dot_jobs__pb2.RollBackVersionRequest.SerializeToString,
+                response_deserializer=tiercel_dot_v1_dot_jobs__pb2.RollBackVersionResponse.FromString,
+                _registered_method=True)
 
 
 class JobsServiceServicer(object):
@@ -103,7 +118,8 @@ class JobsServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListJobs(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The tenant's jobs by submission, a page at a time.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -151,6 +167,29 @@ class JobsServiceServicer(object):
 
     def ListEndpoints(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteEndpoint(self, request, context):
+        """Forgets an endpoint and what was delivered to it: its name is free, and nodes remove its models. FAILED_PRECONDITION
+        while a job feeds it. Endpoints to which nothing was delivered go by themselves with the last job that feeds them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PromoteVersion(self, request, context):
+        """Lets a version of an endpoint answer, whatever is better or newer, and keeps it; the newest one is replaced by better
+        ones again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RollBackVersion(self, request, context):
+        """Lets an earlier version answer again, and keeps it whatever is delivered.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -207,6 +246,21 @@ def add_JobsServiceServicer_to_server(servicer, server):
                     servicer.ListEndpoints,
                     request_deserializer=tiercel_dot_v1_dot_jobs__pb2.ListEndpointsRequest.FromString,
                     response_serializer=tiercel_dot_v1_dot_jobs__pb2.ListEndpointsResponse.SerializeToString,
+            ),
+            'DeleteEndpoint': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteEndpoint,
+                    request_deserializer=tiercel_dot_v1_dot_jobs__pb2.DeleteEndpointRequest.FromString,
+                    response_serializer=tiercel_dot_v1_dot_jobs__pb2.DeleteEndpointResponse.SerializeToString,
+            ),
+            'PromoteVersion': grpc.unary_unary_rpc_method_handler(
+                    servicer.PromoteVersion,
+                    request_deserializer=tiercel_dot_v1_dot_jobs__pb2.PromoteVersionRequest.FromString,
+                    response_serializer=tiercel_dot_v1_dot_jobs__pb2.PromoteVersionResponse.SerializeToString,
+            ),
+            'RollBackVersion': grpc.unary_unary_rpc_method_handler(
+                    servicer.RollBackVersion,
+                    request_deserializer=tiercel_dot_v1_dot_jobs__pb2.RollBackVersionRequest.FromString,
+                    response_serializer=tiercel_dot_v1_dot_jobs__pb2.RollBackVersionResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -479,6 +533,87 @@ class JobsService(object):
             '/tiercel.v1.JobsService/ListEndpoints',
             tiercel_dot_v1_dot_jobs__pb2.ListEndpointsRequest.SerializeToString,
             tiercel_dot_v1_dot_jobs__pb2.ListEndpointsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteEndpoint(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tiercel.v1.JobsService/DeleteEndpoint',
+            tiercel_dot_v1_dot_jobs__pb2.DeleteEndpointRequest.SerializeToString,
+            tiercel_dot_v1_dot_jobs__pb2.DeleteEndpointResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PromoteVersion(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tiercel.v1.JobsService/PromoteVersion',
+            tiercel_dot_v1_dot_jobs__pb2.PromoteVersionRequest.SerializeToString,
+            tiercel_dot_v1_dot_jobs__pb2.PromoteVersionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RollBackVersion(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tiercel.v1.JobsService/RollBackVersion',
+            tiercel_dot_v1_dot_jobs__pb2.RollBackVersionRequest.SerializeToString,
+            tiercel_dot_v1_dot_jobs__pb2.RollBackVersionResponse.FromString,
             options,
             channel_credentials,
             insecure,

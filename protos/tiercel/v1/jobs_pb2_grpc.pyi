@@ -37,6 +37,7 @@ class JobsServiceStub:
     """Creates a job. The same idempotency key of the same tenant returns the job that exists already."""
     GetJob: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.GetJobRequest, _jobs_pb2.GetJobResponse]
     ListJobs: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.ListJobsRequest, _jobs_pb2.ListJobsResponse]
+    """The tenant's jobs by submission, a page at a time."""
     CancelJob: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.CancelJobRequest, _jobs_pb2.CancelJobResponse]
     """Stops a job. Versions that it delivered keep serving. Cancelling a finished job changes nothing."""
     WatchJobs: _grpc.UnaryStreamMultiCallable[_jobs_pb2.WatchJobsRequest, _jobs_pb2.WatchJobsResponse]
@@ -49,6 +50,16 @@ class JobsServiceStub:
     """The same of an endpoint."""
     ListNodes: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.ListNodesRequest, _jobs_pb2.ListNodesResponse]
     ListEndpoints: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.ListEndpointsRequest, _jobs_pb2.ListEndpointsResponse]
+    DeleteEndpoint: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.DeleteEndpointRequest, _jobs_pb2.DeleteEndpointResponse]
+    """Forgets an endpoint and what was delivered to it: its name is free, and nodes remove its models. FAILED_PRECONDITION
+    while a job feeds it. Endpoints to which nothing was delivered go by themselves with the last job that feeds them.
+    """
+    PromoteVersion: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.PromoteVersionRequest, _jobs_pb2.PromoteVersionResponse]
+    """Lets a version of an endpoint answer, whatever is better or newer, and keeps it; the newest one is replaced by better
+    ones again.
+    """
+    RollBackVersion: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.RollBackVersionRequest, _jobs_pb2.RollBackVersionResponse]
+    """Lets an earlier version answer again, and keeps it whatever is delivered."""
 
 @_typing.type_check_only
 class JobsServiceAsyncStub(JobsServiceStub):
@@ -57,6 +68,7 @@ class JobsServiceAsyncStub(JobsServiceStub):
     """Creates a job. The same idempotency key of the same tenant returns the job that exists already."""
     GetJob: _aio.UnaryUnaryMultiCallable[_jobs_pb2.GetJobRequest, _jobs_pb2.GetJobResponse]  # type: ignore[assignment]
     ListJobs: _aio.UnaryUnaryMultiCallable[_jobs_pb2.ListJobsRequest, _jobs_pb2.ListJobsResponse]  # type: ignore[assignment]
+    """The tenant's jobs by submission, a page at a time."""
     CancelJob: _aio.UnaryUnaryMultiCallable[_jobs_pb2.CancelJobRequest, _jobs_pb2.CancelJobResponse]  # type: ignore[assignment]
     """Stops a job. Versions that it delivered keep serving. Cancelling a finished job changes nothing."""
     WatchJobs: _aio.UnaryStreamMultiCallable[_jobs_pb2.WatchJobsRequest, _jobs_pb2.WatchJobsResponse]  # type: ignore[assignment]
@@ -69,6 +81,16 @@ class JobsServiceAsyncStub(JobsServiceStub):
     """The same of an endpoint."""
     ListNodes: _aio.UnaryUnaryMultiCallable[_jobs_pb2.ListNodesRequest, _jobs_pb2.ListNodesResponse]  # type: ignore[assignment]
     ListEndpoints: _aio.UnaryUnaryMultiCallable[_jobs_pb2.ListEndpointsRequest, _jobs_pb2.ListEndpointsResponse]  # type: ignore[assignment]
+    DeleteEndpoint: _aio.UnaryUnaryMultiCallable[_jobs_pb2.DeleteEndpointRequest, _jobs_pb2.DeleteEndpointResponse]  # type: ignore[assignment]
+    """Forgets an endpoint and what was delivered to it: its name is free, and nodes remove its models. FAILED_PRECONDITION
+    while a job feeds it. Endpoints to which nothing was delivered go by themselves with the last job that feeds them.
+    """
+    PromoteVersion: _aio.UnaryUnaryMultiCallable[_jobs_pb2.PromoteVersionRequest, _jobs_pb2.PromoteVersionResponse]  # type: ignore[assignment]
+    """Lets a version of an endpoint answer, whatever is better or newer, and keeps it; the newest one is replaced by better
+    ones again.
+    """
+    RollBackVersion: _aio.UnaryUnaryMultiCallable[_jobs_pb2.RollBackVersionRequest, _jobs_pb2.RollBackVersionResponse]  # type: ignore[assignment]
+    """Lets an earlier version answer again, and keeps it whatever is delivered."""
 
 class JobsServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -91,7 +113,8 @@ class JobsServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _jobs_pb2.ListJobsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_jobs_pb2.ListJobsResponse, _abc.Awaitable[_jobs_pb2.ListJobsResponse]]: ...
+    ) -> _typing.Union[_jobs_pb2.ListJobsResponse, _abc.Awaitable[_jobs_pb2.ListJobsResponse]]:
+        """The tenant's jobs by submission, a page at a time."""
 
     @_abc_1.abstractmethod
     def CancelJob(
@@ -146,5 +169,33 @@ class JobsServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _jobs_pb2.ListEndpointsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_jobs_pb2.ListEndpointsResponse, _abc.Awaitable[_jobs_pb2.ListEndpointsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DeleteEndpoint(
+        self,
+        request: _jobs_pb2.DeleteEndpointRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_jobs_pb2.DeleteEndpointResponse, _abc.Awaitable[_jobs_pb2.DeleteEndpointResponse]]:
+        """Forgets an endpoint and what was delivered to it: its name is free, and nodes remove its models. FAILED_PRECONDITION
+        while a job feeds it. Endpoints to which nothing was delivered go by themselves with the last job that feeds them.
+        """
+
+    @_abc_1.abstractmethod
+    def PromoteVersion(
+        self,
+        request: _jobs_pb2.PromoteVersionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_jobs_pb2.PromoteVersionResponse, _abc.Awaitable[_jobs_pb2.PromoteVersionResponse]]:
+        """Lets a version of an endpoint answer, whatever is better or newer, and keeps it; the newest one is replaced by better
+        ones again.
+        """
+
+    @_abc_1.abstractmethod
+    def RollBackVersion(
+        self,
+        request: _jobs_pb2.RollBackVersionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_jobs_pb2.RollBackVersionResponse, _abc.Awaitable[_jobs_pb2.RollBackVersionResponse]]:
+        """Lets an earlier version answer again, and keeps it whatever is delivered."""
 
 def add_JobsServiceServicer_to_server(servicer: JobsServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -59,9 +59,11 @@ class _DeliveryStageEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Deliver
     DELIVERY_STAGE_EXPORTING: _DeliveryStage.ValueType  # 1
     """The trainer was asked for the model."""
     DELIVERY_STAGE_LOADING: _DeliveryStage.ValueType  # 2
-    """The inference server checks, loads and warms it."""
+    """The agent has the model and says what it is. Once the broker has said whether it is to answer, the inference server
+    checks, loads and warms it, or the agent keeps it.
+    """
     DELIVERY_STAGE_DELIVERED: _DeliveryStage.ValueType  # 3
-    """It answers."""
+    """It answers, or is kept."""
     DELIVERY_STAGE_FAILED: _DeliveryStage.ValueType  # 4
 
 class DeliveryStage(_DeliveryStage, metaclass=_DeliveryStageEnumTypeWrapper): ...
@@ -70,11 +72,35 @@ DELIVERY_STAGE_UNSPECIFIED: DeliveryStage.ValueType  # 0
 DELIVERY_STAGE_EXPORTING: DeliveryStage.ValueType  # 1
 """The trainer was asked for the model."""
 DELIVERY_STAGE_LOADING: DeliveryStage.ValueType  # 2
-"""The inference server checks, loads and warms it."""
+"""The agent has the model and says what it is. Once the broker has said whether it is to answer, the inference server
+checks, loads and warms it, or the agent keeps it.
+"""
 DELIVERY_STAGE_DELIVERED: DeliveryStage.ValueType  # 3
-"""It answers."""
+"""It answers, or is kept."""
 DELIVERY_STAGE_FAILED: DeliveryStage.ValueType  # 4
 Global___DeliveryStage: _TypeAlias = DeliveryStage  # noqa: Y015
+
+class _DeliveryVerdict:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _DeliveryVerdictEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DeliveryVerdict.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    DELIVERY_VERDICT_UNSPECIFIED: _DeliveryVerdict.ValueType  # 0
+    """The broker has to know what the model is before it says."""
+    DELIVERY_VERDICT_LIVE: _DeliveryVerdict.ValueType  # 1
+    DELIVERY_VERDICT_HELD: _DeliveryVerdict.ValueType  # 2
+    """It is kept, for whoever lets it answer by its number: what answers is better, or takes or gives something else."""
+
+class DeliveryVerdict(_DeliveryVerdict, metaclass=_DeliveryVerdictEnumTypeWrapper):
+    """Whether a model that is delivered is to answer."""
+
+DELIVERY_VERDICT_UNSPECIFIED: DeliveryVerdict.ValueType  # 0
+"""The broker has to know what the model is before it says."""
+DELIVERY_VERDICT_LIVE: DeliveryVerdict.ValueType  # 1
+DELIVERY_VERDICT_HELD: DeliveryVerdict.ValueType  # 2
+"""It is kept, for whoever lets it answer by its number: what answers is better, or takes or gives something else."""
+Global___DeliveryVerdict: _TypeAlias = DeliveryVerdict  # noqa: Y015
 
 @_typing.final
 class ConnectRequest(_message.Message):
@@ -136,21 +162,25 @@ class ConnectResponse(_message.Message):
 
     WELCOME_FIELD_NUMBER: _builtins.int
     WANTED_FIELD_NUMBER: _builtins.int
+    TAKEN_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def welcome(self) -> Global___Welcome: ...
     @_builtins.property
     def wanted(self) -> Global___WantedState: ...
+    @_builtins.property
+    def taken(self) -> Global___Taken: ...
     def __init__(
         self,
         *,
         welcome: Global___Welcome | None = ...,
         wanted: Global___WantedState | None = ...,
+        taken: Global___Taken | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "wanted", b"wanted", "welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "taken", b"taken", "wanted", b"wanted", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "wanted", b"wanted", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "taken", b"taken", "wanted", b"wanted", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["welcome", "wanted"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["welcome", "wanted", "taken"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -186,8 +216,8 @@ class NodeHello(_message.Message):
     @_builtins.property
     def runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunStatus]:
         """Everything it knows to exist or to have ended since the broker last said that it no longer wants it.
-        After the welcome the agent first sends the reports it kept, then its first heartbeat: exits told here count from that
-        heartbeat on, so that a report of a run is never younger than its end.
+        Exits told here do not count yet, and have no log_tail: each is sent again as a message, after the reports of its run
+        that the broker lacks, so that a report of a run is never younger than its end.
         """
 
     @_builtins.property
@@ -593,11 +623,13 @@ class DeliveryStatus(_message.Message):
     EXPORTED_AT_FIELD_NUMBER: _builtins.int
     DELIVERED_AT_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    SIGNATURE_FIELD_NUMBER: _builtins.int
     delivery_id: _builtins.str
     stage: Global___DeliveryStage.ValueType
     value: _builtins.float
-    """Once delivered: the metric re-measured on the exported model."""
+    """Once it is loading: the metric re-measured on the exported model."""
     sha256: _builtins.str
+    """Of the ONNX file, once it is loading; delivered to answer means that the inference server has loaded this very file."""
     reason: _builtins.str
     """Plain words when it failed."""
     @_builtins.property
@@ -606,6 +638,10 @@ class DeliveryStatus(_message.Message):
 
     @_builtins.property
     def delivered_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def signature(self) -> Global___ModelSignature:
+        """Once it is loading: what the model takes and gives."""
+
     def __init__(
         self,
         *,
@@ -616,14 +652,74 @@ class DeliveryStatus(_message.Message):
         exported_at: _timestamp_pb2.Timestamp | None = ...,
         delivered_at: _timestamp_pb2.Timestamp | None = ...,
         reason: _builtins.str = ...,
+        signature: Global___ModelSignature | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "exported_at", b"exported_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "exported_at", b"exported_at", "signature", b"signature"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "delivery_id", b"delivery_id", "exported_at", b"exported_at", "reason", b"reason", "sha256", b"sha256", "stage", b"stage", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "delivery_id", b"delivery_id", "exported_at", b"exported_at", "reason", b"reason", "sha256", b"sha256", "signature", b"signature", "stage", b"stage", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeliveryStatus: _TypeAlias = DeliveryStatus  # noqa: Y015
+
+@_typing.final
+class ModelSignature(_message.Message):
+    """What a model takes and gives."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INPUTS_FIELD_NUMBER: _builtins.int
+    OUTPUTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def inputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___TensorSpec]: ...
+    @_builtins.property
+    def outputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___TensorSpec]: ...
+    def __init__(
+        self,
+        *,
+        inputs: _abc.Iterable[Global___TensorSpec] | None = ...,
+        outputs: _abc.Iterable[Global___TensorSpec] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["inputs", b"inputs", "outputs", b"outputs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ModelSignature: _TypeAlias = ModelSignature  # noqa: Y015
+
+@_typing.final
+class TensorSpec(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    DATATYPE_FIELD_NUMBER: _builtins.int
+    SHAPE_FIELD_NUMBER: _builtins.int
+    ANY_SHAPE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    datatype: _builtins.str
+    """As the Open Inference Protocol calls it, such as "FP32"."""
+    any_shape: _builtins.bool
+    """The model does not say how many axes there are; the shape is then empty."""
+    @_builtins.property
+    def shape(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Its axes, -1 for one of any length."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        datatype: _builtins.str = ...,
+        shape: _abc.Iterable[_builtins.int] | None = ...,
+        any_shape: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["any_shape", b"any_shape", "datatype", b"datatype", "name", b"name", "shape", b"shape"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TensorSpec: _TypeAlias = TensorSpec  # noqa: Y015
 
 @_typing.final
 class LogChunk(_message.Message):
@@ -658,25 +754,57 @@ class ServingStatus(_message.Message):
     HTTP_FIELD_NUMBER: _builtins.int
     GRPC_FIELD_NUMBER: _builtins.int
     VERSIONS_FIELD_NUMBER: _builtins.int
+    PROBLEMS_FIELD_NUMBER: _builtins.int
     http: _builtins.str
     """Where the node's inference server answers, host:port; empty while it does not."""
     grpc: _builtins.str
     @_builtins.property
     def versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ServedVersion]: ...
+    @_builtins.property
+    def problems(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelProblem]:
+        """Versions that shall answer (WantedState.models) and cannot."""
+
     def __init__(
         self,
         *,
         http: _builtins.str = ...,
         grpc: _builtins.str = ...,
         versions: _abc.Iterable[Global___ServedVersion] | None = ...,
+        problems: _abc.Iterable[Global___ModelProblem] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["grpc", b"grpc", "http", b"http", "versions", b"versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["grpc", b"grpc", "http", b"http", "problems", b"problems", "versions", b"versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ServingStatus: _TypeAlias = ServingStatus  # noqa: Y015
+
+@_typing.final
+class ModelProblem(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENDPOINT_FIELD_NUMBER: _builtins.int
+    VARIANT_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    endpoint: _builtins.str
+    variant: _builtins.str
+    reason: _builtins.str
+    """Why, in plain words."""
+    def __init__(
+        self,
+        *,
+        endpoint: _builtins.str = ...,
+        variant: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "reason", b"reason", "variant", b"variant"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ModelProblem: _TypeAlias = ModelProblem  # noqa: Y015
 
 @_typing.final
 class ServedVersion(_message.Message):
@@ -708,27 +836,101 @@ Global___ServedVersion: _TypeAlias = ServedVersion  # noqa: Y015
 class Welcome(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class ReportsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     LEASE_EPOCH_FIELD_NUMBER: _builtins.int
     LEASE_SECONDS_FIELD_NUMBER: _builtins.int
     HEARTBEAT_SECONDS_FIELD_NUMBER: _builtins.int
+    REPORTS_FIELD_NUMBER: _builtins.int
     lease_epoch: _builtins.int
     lease_seconds: _builtins.float
     """The broker holds the node for lost when it hears nothing for this long."""
     heartbeat_seconds: _builtins.float
+    @_builtins.property
+    def reports(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Of each run in the hello that is the node's: the sequence of its last report that the broker has for good, 0 for
+        none. Only newer ones are to be sent. Nothing need be told of runs that are not in here.
+        """
+
     def __init__(
         self,
         *,
         lease_epoch: _builtins.int = ...,
         lease_seconds: _builtins.float = ...,
         heartbeat_seconds: _builtins.float = ...,
+        reports: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["heartbeat_seconds", b"heartbeat_seconds", "lease_epoch", b"lease_epoch", "lease_seconds", b"lease_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["heartbeat_seconds", b"heartbeat_seconds", "lease_epoch", b"lease_epoch", "lease_seconds", b"lease_seconds", "reports", b"reports"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Welcome: _TypeAlias = Welcome  # noqa: Y015
+
+@_typing.final
+class Taken(_message.Message):
+    """What the broker has taken in since it last said so."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ReportsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    REPORTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def reports(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Of runs: all reports up to this sequence need never be sent again. At most 256 of a run may be on their way, sent and
+        not in here yet: so its messages never stand in the way of heartbeats, however slow the broker's disk is.
+        """
+
+    def __init__(
+        self,
+        *,
+        reports: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reports", b"reports"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Taken: _TypeAlias = Taken  # noqa: Y015
 
 @_typing.final
 class WantedState(_message.Message):
@@ -743,6 +945,7 @@ class WantedState(_message.Message):
     DELIVERIES_FIELD_NUMBER: _builtins.int
     ENDPOINTS_FIELD_NUMBER: _builtins.int
     ENDPOINTS_PENDING_FIELD_NUMBER: _builtins.int
+    MODELS_FIELD_NUMBER: _builtins.int
     generation: _builtins.int
     """Grows with each change within one lease epoch."""
     endpoints_pending: _builtins.bool
@@ -755,6 +958,12 @@ class WantedState(_message.Message):
     def endpoints(self) -> _containers.RepeatedCompositeFieldContainer[Global___WantedEndpoint]:
         """What endpoints may use of the node's CPU; one that is not listed is not limited."""
 
+    @_builtins.property
+    def models(self) -> _containers.RepeatedCompositeFieldContainer[Global___WantedModel]:
+        """Which versions shall answer. Endpoints that are not named stay as they are, and so do models that the agent has not
+        put there itself.
+        """
+
     def __init__(
         self,
         *,
@@ -763,14 +972,50 @@ class WantedState(_message.Message):
         deliveries: _abc.Iterable[Global___WantedDelivery] | None = ...,
         endpoints: _abc.Iterable[Global___WantedEndpoint] | None = ...,
         endpoints_pending: _builtins.bool = ...,
+        models: _abc.Iterable[Global___WantedModel] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deliveries", b"deliveries", "endpoints", b"endpoints", "endpoints_pending", b"endpoints_pending", "generation", b"generation", "runs", b"runs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deliveries", b"deliveries", "endpoints", b"endpoints", "endpoints_pending", b"endpoints_pending", "generation", b"generation", "models", b"models", "runs", b"runs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WantedState: _TypeAlias = WantedState  # noqa: Y015
+
+@_typing.final
+class WantedModel(_message.Message):
+    """What a node shall do with the versions of an endpoint, or of one of its variants, that it has."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENDPOINT_FIELD_NUMBER: _builtins.int
+    VARIANT_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    KEPT_VERSIONS_FIELD_NUMBER: _builtins.int
+    endpoint: _builtins.str
+    variant: _builtins.str
+    """Which variant; empty for an endpoint without variants."""
+    version: _builtins.int
+    """The version that shall answer; 0 for none: it answers on another node by now."""
+    @_builtins.property
+    def kept_versions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Versions whose files are kept; those of others are removed."""
+
+    def __init__(
+        self,
+        *,
+        endpoint: _builtins.str = ...,
+        variant: _builtins.str = ...,
+        version: _builtins.int = ...,
+        kept_versions: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "kept_versions", b"kept_versions", "variant", b"variant", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WantedModel: _TypeAlias = WantedModel  # noqa: Y015
 
 @_typing.final
 class WantedRun(_message.Message):
@@ -869,6 +1114,7 @@ class WantedDelivery(_message.Message):
     METRIC_FIELD_NUMBER: _builtins.int
     DIRECTION_FIELD_NUMBER: _builtins.int
     VARIANT_FIELD_NUMBER: _builtins.int
+    VERDICT_FIELD_NUMBER: _builtins.int
     delivery_id: _builtins.str
     """One for each tier of a job, always the same for the same tier."""
     run_id: _builtins.str
@@ -881,6 +1127,7 @@ class WantedDelivery(_message.Message):
     direction: _common_pb2.Direction.ValueType
     variant: _builtins.str
     """The variant of the endpoint that it is a version of; empty for an endpoint without variants."""
+    verdict: Global___DeliveryVerdict.ValueType
     def __init__(
         self,
         *,
@@ -893,10 +1140,11 @@ class WantedDelivery(_message.Message):
         metric: _builtins.str = ...,
         direction: _common_pb2.Direction.ValueType = ...,
         variant: _builtins.str = ...,
+        verdict: Global___DeliveryVerdict.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_id", b"delivery_id", "direction", b"direction", "endpoint", b"endpoint", "metric", b"metric", "run_id", b"run_id", "target", b"target", "tier", b"tier", "variant", b"variant", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_id", b"delivery_id", "direction", b"direction", "endpoint", b"endpoint", "metric", b"metric", "run_id", b"run_id", "target", b"target", "tier", b"tier", "variant", b"variant", "verdict", b"verdict", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

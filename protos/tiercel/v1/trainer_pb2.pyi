@@ -25,7 +25,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class AttachRequest(_message.Message):
-    """From the training process."""
+    """From the training process. A message of more than 64 KiB ends the stream; the agent reads 200 a second."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -164,6 +164,10 @@ Global___TrainerWelcome: _TypeAlias = TrainerWelcome  # noqa: Y015
 
 @_typing.final
 class TrainerReport(_message.Message):
+    """Of reports that come faster than 20 a second, or have more than 1 MiB in a minute, the best and the latest of each
+    moment count, and each that is the first to reach a tier.
+    """
+
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
@@ -193,7 +197,11 @@ class TrainerReport(_message.Message):
     """Counts the run's reports from 1."""
     epoch: _builtins.int
     @_builtins.property
-    def metrics(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]: ...
+    def metrics(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
+        """At most 64, and 256 different names in a run, each 1 to 64 characters of A-Z, a-z, 0-9, '_', '.', '/' and '-'.
+        Others are left out, and the run's log says why; the metric of the tiers always counts.
+        """
+
     def __init__(
         self,
         *,
@@ -280,7 +288,7 @@ class ExportDone(_message.Message):
     """The spec's metric, re-measured on the exported model with ONNX Runtime."""
     sha256: _builtins.str
     error: _builtins.str
-    """Plain words when there is no model to hand over; the other fields are then empty."""
+    """Plain words when there is no model to hand over, the first 4,000 characters; the other fields are then empty."""
     falls_short: _builtins.bool
     """All that is wrong is that the re-measured value misses the target: the target stays open, and better weights may
     do. False makes an error final.

@@ -10,7 +10,8 @@ from tiercel.serving.grpc.server.calls import Call, Method
 from tiercel.serving.grpc.server.wire import Status
 
 SERVICE = "grpc.health.v1.Health"
-_MAX_WATCHERS = 1000
+# Each keeps a call of those that the server answers at the same time.
+_MAX_WATCHERS = 100
 
 
 class Health:

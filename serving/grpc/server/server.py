@@ -16,6 +16,7 @@ from tiercel.serving.grpc.server.wire import CallError, Status
 from tiercel.serving.http2.connection import Connection
 from tiercel.serving.http2.requests import Request
 from tiercel.serving.http2.streams import Budget, Handler, Http2Limits, Stream
+from tiercel.serving.process.crowding import Doing, Standing, peer_of
 from tiercel.serving.process.listening import BACKLOG, Connections, read_what_is_there
 
 _logger = logging.getLogger(__name__)
@@ -164,7 +165,7 @@ class GrpcConnection(asyncio.Protocol):
         """asyncio: the connection is open."""
         self._transport = cast("asyncio.Transport", transport)
         connections = self._listener.connections
-        if len(connections) >= self._listener.limits.connections:
+        if not connections.make_room(self._listener.limits.connections, self._arrived):
             self._http2.refuse("the server has as many connections as it may; try again later")
         connections.add(self)
         self._flush()
@@ -220,6 +221,21 @@ class GrpcConnection(asyncio.Protocol):
         for stream in tuple(self._http2.streams.values()):
             if isinstance(stream.handler, Call) and stream.handler.on_leave is not None:
                 stream.handler.on_leave()
+
+    def standing(self) -> Standing:
+        """See :meth:`.Guest.standing`; calls that would go on for ever are nothing that happens."""
+        peer = peer_of(self._transport.get_extra_info("peername")) if self._transport is not None else ""
+        handlers = [stream.handler for stream in self._http2.streams.values()]
+        if not handlers:
+            return Standing(peer, Doing.NOTHING, self._arrived)
+        waits = self._sender.blocked or all(isinstance(each, Call) and each.on_leave is not None for each in handlers)
+        return Standing(peer, Doing.ARRIVING if waits else Doing.BUSY, self._arrived)
+
+    def give_way(self) -> None:
+        """See :meth:`.Guest.give_way`."""
+        self._http2.refuse("the server has as many connections as it may, and others need the place; connect again")
+        self._flush()
+        self._loop.call_later(_LINGER_SECONDS, self.abort)
 
     def abort(self) -> None:
         """Close now."""

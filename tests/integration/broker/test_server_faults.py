@@ -96,6 +96,34 @@ async def test_a_broker_killed_at_any_moment_loses_no_tier(tmp_path: Path, repor
         assert len(set(agent.delivered)) == 2
 
 
+# --- SIGSTOP ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_broker_that_was_stopped_for_a_while_holds_nobody_for_silent(tmp_path: Path) -> None:
+    """As when the machine's memory is swapped out or somebody pressed Ctrl-Z; what hangs afterwards is found out."""
+    agent = ScriptedAgent(node_token(tmp_path))
+    patience = {"heartbeat_seconds": 1.0, "lease_seconds": 5.0, "gone_after_seconds": 5.0}
+    async with (
+        broker_process(tmp_path, **patience) as (process, address, nodes),
+        tenant_of(address, tenant_token(tmp_path)) as alice,
+    ):
+        job = await alice.submit(report_timeout_seconds=5.0)
+        run_id = f"{job.id}-1"
+        async with agent.connected(nodes):
+            await agent.wait_run(run_id)
+            agent.report(run_id, 0.5)
+            before = await alice.wait(job.id, lambda job: job.best_value == 0.5)
+            os.kill(process.pid, signal.SIGSTOP)
+            await asyncio.sleep(6.5)  # longer than the lease, and than the script may be silent
+            os.kill(process.pid, signal.SIGCONT)
+            agent.heartbeat()
+            agent.report(run_id, 0.6)
+            again = await alice.wait(job.id, lambda job: job.best_value == 0.6 or job.state != before.state)
+            assert (again.state, again.attempts) == (jobs_pb2.JOB_STATE_RUNNING, 1), again.reason
+            (node,) = await alice.nodes()
+            assert (node.state, node.lease_epoch) == (jobs_pb2.NODE_STATE_ONLINE, 1)
+
+
 # --- Nodes that come and go -------------------------------------------------------------------------------------------
 
 

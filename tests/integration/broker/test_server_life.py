@@ -212,3 +212,38 @@ async def _collect(tenant: Tenant, job_id: str, after: int = 0) -> list[jobs_pb2
 
 def _log(run_id: str, data: bytes) -> nodes_pb2.ConnectRequest:
     return nodes_pb2.ConnectRequest(log=nodes_pb2.LogChunk(run_id=run_id, data=data))
+
+
+async def test_an_endpoint_is_deleted_once_nothing_feeds_it_and_jobs_are_listed_in_pages(tmp_path: Path) -> None:
+    agent = ScriptedAgent(node_token(tmp_path))
+    async with (
+        running_broker(tmp_path) as broker,
+        agent.connected(broker.nodes_address),
+        tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice,
+        tenant_of(broker.broker_address, tenant_token(tmp_path, "bob")) as bob,
+    ):
+        job = await alice.submit()
+        with pytest.raises(grpc.aio.AioRpcError, match=f"is being fed by job {job.id}") as refused:
+            await alice.delete_endpoint("digits")
+        assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+        await agent.wait_run(f"{job.id}-1")
+        agent.report(f"{job.id}-1", 0.85, 0.95)
+        agent.exit(f"{job.id}-1", 0)
+        await alice.wait_finished(job.id)
+        with pytest.raises(grpc.aio.AioRpcError) as unknown:
+            await bob.delete_endpoint("digits")
+        assert unknown.value.code() is grpc.StatusCode.NOT_FOUND
+        await alice.delete_endpoint("digits")
+        assert await alice.endpoints() == []
+        ids = [job.id, (await alice.submit("b")).id, (await alice.submit("c")).id]
+        await bob.submit()  # the name is free for anybody
+        request = jobs_pb2.ListJobsRequest(page_size=2)
+        first = await alice.stub.ListJobs(request, metadata=alice.metadata, timeout=20)
+        request.page_token = first.next_page_token
+        second = await alice.stub.ListJobs(request, metadata=alice.metadata, timeout=20)
+        assert [[job.id for job in page.jobs] for page in (first, second)] == [ids[:2], ids[2:]]
+        assert second.next_page_token == ""
+        request.page_token = "nobody gave this"
+        with pytest.raises(grpc.aio.AioRpcError, match="page_token: is not one") as made_up:
+            await alice.stub.ListJobs(request, metadata=alice.metadata, timeout=20)
+        assert made_up.value.code() is grpc.StatusCode.INVALID_ARGUMENT

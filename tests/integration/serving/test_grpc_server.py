@@ -17,6 +17,7 @@ import pytest
 from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from tests.support.until import until
 from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.serving.grpc.server.calls import Call, Method
 from tiercel.serving.grpc.server.health import Health
@@ -113,6 +114,17 @@ async def refused(work: Any) -> tuple[grpc.StatusCode, str]:
     with pytest.raises(aio.AioRpcError) as caught:
         await work
     return caught.value.code(), caught.value.details() or ""
+
+
+async def test_idle_connections_keep_nobody_out(running: Running) -> None:
+    idle = [await asyncio.open_connection("127.0.0.1", running.port) for _ in range(LIMITS.connections)]
+    await until(lambda: len(running.listener.connections) == LIMITS.connections)
+    assert await running.call("Echo") == pb.ModelInferRequest()
+    async with asyncio.timeout(TIMEOUT):
+        await idle[0][0].read(-1)  # the longest idle one is closed
+    assert len(running.listener.connections) == LIMITS.connections
+    for _, writer in idle:
+        writer.close()
 
 
 @pytest.mark.parametrize("size", [0, 5, 16_384, 16_385, 3 * MEBIBYTE])

@@ -20,6 +20,8 @@ from tests.support.nodes_broker import (
     wanted_run,
 )
 from tests.support.until import until
+from tiercel.trainer_agent.metric_names import BAD_NAME
+from tiercel.trainer_agent.report_sieve import BYTES_AT_ONCE, BYTES_PER_SECOND
 from tiercel.v1 import nodes_pb2
 
 SLEEPER = "import os, time\nos.write(1, b'pid %d\\n' % os.getpid())\ntime.sleep(600)"
@@ -265,14 +267,20 @@ async def test_output_without_end_is_cut(broker: ScriptedBroker, agent: AgentPro
     assert output.endswith(b"the rest is not kept]\n")
 
 
-async def test_a_script_that_reports_without_end_is_slowed_down(
+async def test_a_script_that_reports_without_bounds_costs_the_broker_a_few_and_loses_no_tier(
     broker: ScriptedBroker, agent: AgentProcess, raw_trainer: str
 ) -> None:
-    await broker.want(wanted_run("job-1", raw_trainer, arguments=("flood",)))
-    await until(lambda: len(broker.heard.progress("job-1")) == 300, seconds=DEADLINE)
-    first, last = broker.heard.progress("job-1")[0], broker.heard.progress("job-1")[-1]
-    assert last.at.ToNanoseconds() - first.at.ToNanoseconds() > 1.5e9
+    await broker.want(wanted_run("job-1", raw_trainer, arguments=("flood",), target=0.9))
+    await until(lambda: 600 in [one.sequence for one in broker.heard.progress("job-1")], seconds=DEADLINE)
+    heard = broker.heard.progress("job-1")
+    assert 500 in [one.sequence for one in heard]  # it reached the tier
+    seconds = (heard[-1].at.ToNanoseconds() - heard[0].at.ToNanoseconds()) / 1e9
+    size = max(one.ByteSize() for one in heard)
+    assert len(heard) * size < BYTES_AT_ONCE + seconds * BYTES_PER_SECOND + 10 * size
     assert broker.connections == 1
+    log = (agent.state_dir / "agent" / "logs" / "job-1.log").read_text()
+    for reason in (BAD_NAME, "reports that come faster than", "connections to the socket"):
+        assert log.count(reason) == 1, log
 
 
 async def test_a_state_directory_whose_path_is_too_long_for_a_socket(

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import onnx_models
 from tests.support.nodes_broker import (
     DEADLINE,
     AgentProcess,
@@ -32,6 +33,21 @@ async def outcome(broker: ScriptedBroker, delivery_id: str) -> nodes_pb2.Deliver
     status = broker.heard.outcome(delivery_id)
     assert status is not None
     return status
+
+
+def serving(broker: ScriptedBroker) -> nodes_pb2.ServingStatus:
+    """What the agent says of the inference server."""
+    return broker.heard.serving() or nodes_pb2.ServingStatus()
+
+
+def served(broker: ScriptedBroker) -> list[nodes_pb2.ServedVersion]:
+    """What answers."""
+    return list(serving(broker).versions)
+
+
+def wanted_model(version: int, *kept: int) -> nodes_pb2.WantedModel:
+    """This version shall answer, and these stay."""
+    return nodes_pb2.WantedModel(endpoint="line", version=version, kept_versions=kept)
 
 
 def metadata(broker: ScriptedBroker) -> dict[str, Any]:
@@ -87,6 +103,61 @@ async def test_a_second_version_replaces_the_first(broker: ScriptedBroker, agent
     await broker.want(run, deliveries=[wanted_delivery("job-1"), second])
     assert (await outcome(broker, "job-tier-2")).stage == DELIVERED
     assert metadata(broker)["versions"] == ["7"]
+
+
+async def test_what_is_kept_answers_when_it_is_wanted_and_what_is_wanted_outlives_restarts(
+    broker: ScriptedBroker, tmp_path: Path, linear: str
+) -> None:
+    run, first = wanted_run("job-1", linear, arguments=TRAIN), wanted_delivery("job-1")
+    undecided = wanted_delivery("job-1", 2, version=2, verdict=nodes_pb2.DELIVERY_VERDICT_UNSPECIFIED)
+    with agent_process(tmp_path / "state", broker.address) as agent:
+        await broker.want(run, deliveries=[first])
+        assert (await outcome(broker, "job-tier-1")).stage == DELIVERED
+        await broker.want(run, deliveries=[first, undecided])
+        loading = nodes_pb2.DELIVERY_STAGE_LOADING
+        await until(lambda: any(d.stage == loading for d in broker.heard.deliveries("job-tier-2")), seconds=DEADLINE)
+        said = broker.heard.deliveries("job-tier-2")[-1]
+        assert (said.value >= 0.5, len(said.sha256)) == (True, 64)
+        assert [(each.name, each.datatype, list(each.shape)) for each in said.signature.inputs] == [
+            ("input", "FP32", [-1, 6])
+        ]
+        undecided.verdict = nodes_pb2.DELIVERY_VERDICT_HELD
+        await broker.want(run, deliveries=[first, undecided])
+        assert (await outcome(broker, "job-tier-2")).stage == DELIVERED
+        assert metadata(broker)["versions"] == ["1"]
+        await broker.want(models=[wanted_model(2, 1, 2)])  # promoted
+        await until(lambda: metadata(broker)["versions"] == ["2"], seconds=DEADLINE)
+        await broker.want(models=[wanted_model(1, 1, 2)])  # rolled back
+        await until(lambda: metadata(broker)["versions"] == ["1"], seconds=DEADLINE)
+        await agent.kill()
+        os.kill(json.loads((agent.state_dir / "agent" / "serving.json").read_text())["pid"], 9)
+    with agent_process(tmp_path / "state", broker.address) as agent:
+        await until(lambda: len(broker.heard.hellos) == 2, seconds=DEADLINE)
+        await broker.want()  # a broker that remembers nothing
+        await until(lambda: nodes_pb2.ServedVersion(endpoint="line", version=1) in served(broker), seconds=DEADLINE)
+        await broker.want(models=[wanted_model(7, 1, 2)])
+        problem = nodes_pb2.ModelProblem(
+            endpoint="line", reason="The files of version 7 are not on this node any more."
+        )
+        await until(lambda: list(serving(broker).problems) == [problem], seconds=DEADLINE)
+        await broker.want(models=[wanted_model(0)])  # it has moved
+        await until(lambda: not served(broker) and not serving(broker).problems, seconds=DEADLINE)
+        await until(lambda: not (agent.state_dir / "agent" / "models" / "line").exists())
+
+
+async def test_a_model_that_an_operator_has_put_there_is_not_taken_for_the_jobs(
+    broker: ScriptedBroker, tmp_path: Path, linear: str
+) -> None:
+    onnx_models.put(tmp_path / "state" / "agent" / "models", "line", 1, onnx_models.plus(1.0))
+    content = (tmp_path / "state" / "agent" / "models" / "line" / "1" / "model.onnx").read_bytes()
+    with agent_process(tmp_path / "state", broker.address) as agent:
+        await broker.want(wanted_run("job-1", linear, arguments=TRAIN), deliveries=[wanted_delivery("job-1")])
+        status = await outcome(broker, "job-tier-1")
+        assert status.stage == FAILED
+        assert "has a model named 'line' that Tiercel has not put there; rename it" in status.reason
+        file = agent.state_dir / "agent" / "models" / "line" / "1" / "model.onnx"
+        assert file.read_bytes() == content
+        await until(lambda: nodes_pb2.ServedVersion(endpoint="line", version=1) in served(broker), seconds=DEADLINE)
 
 
 async def test_a_model_that_misses_its_target_once_exported_is_handed_over_after_a_better_report(

@@ -19,9 +19,7 @@ async def test_a_server_that_hands_over_is_followed_to_its_new_process_and_ended
     protected: list[int] = []
     async with aiohttp.ClientSession() as session:
         client = ServingClient(session, lambda: supervisor.address(), token=places.read_token)
-        supervisor = ServingSupervisor(
-            places, ServingPorts(), client, protect=protected.append, report=lambda status: None
-        )
+        supervisor = ServingSupervisor(places, ServingPorts(), client, protect=protected.append, changed=lambda: None)
         run = asyncio.ensure_future(supervisor.run())
         await until(lambda: supervisor.address())
         address = supervisor.address()

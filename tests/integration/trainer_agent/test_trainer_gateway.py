@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,8 +16,11 @@ from grpc import aio
 
 from tests.support.until import until
 from tiercel.trainer_agent.errors import DeliveryFailedError, FallsShortError
+from tiercel.trainer_agent.metric_names import BAD_NAME, MAX_METRICS, TOO_MANY_METRICS
+from tiercel.trainer_agent.report_sieve import Goal
 from tiercel.trainer_agent.supervision import Supervisor
-from tiercel.trainer_agent.trainer_gateway import TrainerGateway, socket_address
+from tiercel.trainer_agent.trainer_door import CONNECTIONS
+from tiercel.trainer_agent.trainer_gateway import TrainerGateway, socket_path
 from tiercel.v1 import trainer_pb2, trainer_pb2_grpc
 
 WELCOME = trainer_pb2.TrainerWelcome(run_id="job-1", metric="accuracy", max_epochs=7, cpu_cores=2.0)
@@ -30,7 +35,15 @@ class Gateway:
         self.folder = folder
         self.reports: list[trainer_pb2.TrainerReport] = []
         self.use: list[trainer_pb2.AcceleratorUse] = []
-        self.gateway = TrainerGateway(WELCOME, "secret", self._take_in, self.use.append)
+        self.told: list[str] = []
+        self.gateway = TrainerGateway(
+            WELCOME,
+            Goal("accuracy", smaller_is_better=False, targets=()),
+            "secret",
+            self._take_in,
+            self.use.append,
+            self.told.append,
+        )
 
     async def _take_in(self, report: trainer_pb2.TrainerReport) -> None:
         self.reports.append(report)
@@ -61,16 +74,27 @@ class Trainer:
 
 @pytest.fixture
 async def served(tmp_path: Path) -> AsyncIterator[Gateway]:
-    served = Gateway(tmp_path)
-    await served.gateway.open(tmp_path)
-    yield served
-    await served.gateway.close(0)
+    async with serving(tmp_path) as served:
+        yield served
+
+
+@asynccontextmanager
+async def serving(folder: Path) -> AsyncIterator[Gateway]:
+    served = Gateway(folder)
+    await served.gateway.open(folder)
+    async with Supervisor() as tasks:
+        tasks.start("socket", served.gateway.serve())
+        yield served
+        await served.gateway.close(0)
+        tasks.cancel_all()
 
 
 @asynccontextmanager
 async def attached(served: Gateway, token: str = "secret") -> AsyncIterator[Trainer]:
-    address, _ = socket_address(served.folder)
-    async with aio.insecure_channel(address) as channel:
+    with socket_path(served.folder) as path:
+        channel = aio.insecure_channel(f"unix:{path}", [("grpc.use_local_subchannel_pool", 1)])
+        await channel.channel_ready()
+    async with channel:
         call = trainer_pb2_grpc.TrainerServiceStub(channel).Attach()
         trainer = Trainer(call)
         await trainer.send(hello=trainer_pb2.TrainerHello(token=token))
@@ -121,13 +145,73 @@ async def test_a_pace_is_sent_when_a_part_of_it_changes_and_to_who_attaches_late
         assert (await trainer.receive()).pace.accelerator_fraction == 0.4
 
 
-async def test_a_report_with_too_many_metrics_is_dropped(served: Gateway) -> None:
+async def test_a_script_that_sends_metrics_without_bounds_has_a_few_passed_on_and_is_told_why(served: Gateway) -> None:
+    metrics = {str(number): 1.0 for number in range(100)} | {"x" * 10_000: 1.0, "no name": 1.0, "accuracy": 0.5}
     async with attached(served) as trainer:
         await trainer.receive()
-        wide = trainer_pb2.TrainerReport(sequence=1, metrics={str(number): 1.0 for number in range(100)})
-        await trainer.send(report=wide)
-        assert (await trainer.receive()).report_ack.sequence == 1
+        for sequence in (1, 2):
+            await trainer.send(report=trainer_pb2.TrainerReport(sequence=sequence, metrics=metrics))
+            assert (await trainer.receive()).report_ack.sequence == sequence
+    assert [len(one.metrics) for one in served.reports] == [MAX_METRICS, MAX_METRICS]
+    assert all(one.metrics["accuracy"] == 0.5 and one.ByteSize() < 8192 for one in served.reports)
+    assert sorted(served.told) == sorted([f"{BAD_NAME}.", f"{TOO_MANY_METRICS}."])
+    await served.gateway.close(0)
+    assert f"4 times in this run: {BAD_NAME}." in served.told
+
+
+async def test_a_message_too_large_ends_its_stream_alone(served: Gateway) -> None:
+    async with attached(served) as trainer:
+        await trainer.receive()
+        await trainer.send(report=trainer_pb2.TrainerReport(sequence=1, metrics={"x" * 1_000_000: 1.0}))
+        assert await trainer.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    async with attached(served) as trainer:
+        assert (await trainer.receive()).welcome == WELCOME
     assert served.reports == []
+
+
+async def test_a_script_that_reports_without_pause_has_few_passed_on_with_the_best_and_the_last(
+    served: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, best = 1500, 700
+    (served.folder / "quick").mkdir()
+    monkeypatch.setattr("tiercel.trainer_agent.trainer_gateway._MESSAGES_AT_ONCE", 1e9)
+    async with serving(served.folder / "quick") as quick, attached(quick) as trainer:
+        await trainer.receive()
+        for sequence in range(1, count + 1):
+            value = 0.8 if sequence == best else 0.1
+            await trainer.send(report=trainer_pb2.TrainerReport(sequence=sequence, metrics={"accuracy": value}))
+        await until(lambda: quick.reports and quick.reports[-1].sequence == count)
+        sequences = [one.sequence for one in quick.reports]
+        assert best in sequences
+        assert sequences == sorted(sequences)
+        assert len(quick.told) <= 1
+    assert len(quick.reports) < count
+
+
+def _descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def test_many_connections_to_the_socket_cost_the_agent_a_few_and_the_attached_trainer_nothing(
+    served: Gateway,
+) -> None:
+    before = _descriptors()
+    async with attached(served) as trainer:
+        await trainer.receive()
+        with socket_path(served.folder) as path, contextlib.ExitStack() as stack:
+            for _ in range(60):
+                one = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+                one.setblocking(False)
+                await asyncio.get_running_loop().sock_connect(one, path)
+            await until(lambda: served.told)
+            # Ours are 60 and the client's; the agent's are three for each that it has let in, and gRPC's own.
+            assert _descriptors() - before <= 60 + 4 * CONNECTIONS
+            await trainer.send(report=report(1))
+            assert (await trainer.receive()).report_ack.sequence == 1
+        async with attached(served) as again:  # there is room again
+            assert (await again.receive()).welcome == WELCOME
+    assert len(served.told) == 1
+    assert "connections to the socket" in served.told[0]
 
 
 async def test_only_who_has_the_token_is_let_in(served: Gateway) -> None:
@@ -137,8 +221,10 @@ async def test_only_who_has_the_token_is_let_in(served: Gateway) -> None:
 
 
 async def test_a_hello_comes_first(served: Gateway) -> None:
-    address, _ = socket_address(served.folder)
-    async with aio.insecure_channel(address) as channel:
+    with socket_path(served.folder) as path:
+        channel = aio.insecure_channel(f"unix:{path}", [("grpc.use_local_subchannel_pool", 1)])
+        await channel.channel_ready()
+    async with channel:
         call = trainer_pb2_grpc.TrainerServiceStub(channel).Attach()
         await call.write(trainer_pb2.AttachRequest(report=report(1)))
         assert await call.code() == grpc.StatusCode.FAILED_PRECONDITION
@@ -224,9 +310,7 @@ async def test_the_end_of_the_run_ends_open_requests(served: Gateway) -> None:
 async def test_a_path_that_is_too_long_for_a_socket(tmp_path: Path) -> None:
     deep = tmp_path / ("x" * 120)
     deep.mkdir()
-    served = Gateway(deep)
-    await served.gateway.open(deep)
-    assert (deep / "agent.sock").is_socket()
-    async with attached(served) as trainer:
-        assert (await trainer.receive()).welcome == WELCOME
-    await served.gateway.close(0)
+    async with serving(deep) as served:
+        assert (deep / "agent.sock").is_socket()
+        async with attached(served) as trainer:
+            assert (await trainer.receive()).welcome == WELCOME

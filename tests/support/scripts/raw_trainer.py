@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import queue
+import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -61,9 +62,16 @@ with grpc.insecure_channel("unix:agent.sock") as channel:
         print(kind, flush=True)
         if kind == "welcome":
             if mode == "flood":
-                for number in range(1, 301):
-                    report = trainer_pb2.TrainerReport(sequence=number, epoch=1, metrics={"score": 0.1})
+                crowd = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(50)]
+                for each in crowd:
+                    each.setblocking(False)
+                    each.connect_ex("agent.sock")
+                many = {f"{'x' * 50}{number}": 1.0 for number in range(60)} | {"two words": 1.0}
+                for number in range(1, 601):
+                    score = 0.95 if number == 500 else 0.1
+                    report = trainer_pb2.TrainerReport(sequence=number, epoch=1, metrics={"score": score, **many})
                     messages.put(trainer_pb2.AttachRequest(report=report))
+                continue
             report = trainer_pb2.TrainerReport(sequence=1, epoch=1, metrics={"score": 0.9})
             messages.put(trainer_pb2.AttachRequest(report=report))
         elif kind == "export" and mode != "silent":

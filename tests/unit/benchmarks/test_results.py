@@ -2,11 +2,26 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from benchmarks.results import Bar, ResultFileError, describe_machine, read_result, read_results, write_result
+from benchmarks import results
+from benchmarks.judges import JUDGES
+from benchmarks.results import (
+    Bar,
+    Result,
+    ResultFileError,
+    commit,
+    describe_machine,
+    differences,
+    folder_of,
+    read_result,
+    read_results,
+    write_result,
+)
 
 
 @pytest.mark.parametrize(
@@ -36,26 +51,72 @@ def test_a_goal_that_is_none_is_refused(goal: str) -> None:
         Bar("it", 1.0, goal)
 
 
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
-    bars = (Bar("swap", 0.4, "<= 2.0", "s"), Bar("failed requests", 3, "== 0"))
-    path = write_result("demo", command="make demo", figures={"requests": 10}, bars=bars, folder=tmp_path)
-    result = read_result(path)
-    assert (result.name, result.command, result.bars) == ("demo", "make demo", bars)
+FIGURES = {"runs": 2, "planned_runs": 2, "incomplete_runs": [], "tiers": 4, "delivered": 3, "errors": 0, "left_over": 0}
+NAME = "scheduling-quick"
+
+
+def test_what_is_written_is_read_again_with_the_bars_of_its_figures(tmp_path: Path) -> None:
+    written = write_result(NAME, command="make it", figures=FIGURES, folder=tmp_path)
+    result = read_result(tmp_path / f"{NAME}.json")
+    assert result == written
+    assert Bar("tiers delivered", 3, "== 4") in result.bars
+    assert differences(result) == []
 
 
 def test_a_result_file_has_the_fields_that_were_promised(tmp_path: Path) -> None:
-    path = write_result("demo", command="make demo", figures={"a": 1}, bars=[Bar("b", 1, "<= 2", "s")], folder=tmp_path)
-    document = json.loads(path.read_text())
-    assert list(document) == ["name", "made_at", "command", "machine", "versions", "figures", "bars"]
-    assert document["bars"] == [{"name": "b", "value": 1, "goal": "<= 2", "unit": "s", "holds": True}]
+    write_result(NAME, command="make it", figures=FIGURES, folder=tmp_path)
+    document = json.loads((tmp_path / f"{NAME}.json").read_text())
+    assert list(document) == ["name", "made_at", "commit", "command", "machine", "versions", "figures", "bars"]
+    assert {"name": "tiers delivered", "value": 3, "goal": "== 4", "unit": "", "holds": False} in document["bars"]
     assert set(document["machine"]) == {"cpu", "cores", "memory_bytes", "kernel", "cgroup"}
     assert {"python", "tiercel", "torch", "onnxruntime", "numpy", "grpcio"} <= set(document["versions"])
 
 
-def test_whether_a_bar_holds_is_worked_out_again_when_read(tmp_path: Path) -> None:
-    path = write_result("demo", command="make demo", figures={}, bars=[Bar("b", 3, "<= 2")], folder=tmp_path)
-    path.write_text(path.read_text().replace('"holds": false', '"holds": true'))
-    assert [bar.holds for bar in read_result(path).bars] == [False]
+def test_a_bar_that_was_written_by_hand_is_found_out(tmp_path: Path) -> None:
+    write_result(NAME, command="make it", figures=FIGURES, folder=tmp_path)
+    path = tmp_path / f"{NAME}.json"
+    path.write_text(path.read_text().replace('"value": 3,', '"value": 4,').replace('"holds": false', '"holds": true'))
+    (words,) = differences(read_result(path))
+    assert words == "'tiers delivered' is 4 (goal == 4) in the file, and 3 (goal == 4) by its figures"
+
+
+@pytest.mark.parametrize("result", read_results(), ids=lambda result: result.name)
+def test_the_bars_of_every_kept_result_are_those_that_its_figures_give(result: Result) -> None:
+    assert differences(result) == []
+
+
+def test_a_result_that_nobody_judges_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ResultFileError, match=r"no benchmark makes a result 'made-up'.*judges"):
+        write_result("made-up", command="make it", figures={}, folder=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_judge_is_there() -> None:
+    for home in JUDGES.values():
+        module, _, function = home.partition(":")
+        assert callable(getattr(import_module(module), function))
+
+
+def git(folder: Path, *arguments: str) -> None:
+    who = ["-c", "user.name=somebody", "-c", "user.email=somebody@example.org"]
+    subprocess.run(["git", *who, *arguments], cwd=folder, check=True, capture_output=True)
+
+
+def test_a_result_names_its_commit_and_says_when_files_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "ROOT", tmp_path)
+    assert commit() == ""
+    git(tmp_path, "init")
+    (tmp_path / "file").write_text("a")
+    git(tmp_path, "add", "file")
+    git(tmp_path, "commit", "-m", "first")
+    clean = commit()
+    assert len(clean) == 12
+    (tmp_path / "file").write_text("b")
+    assert commit() == f"{clean}-dirty"
+
+
+def test_only_what_is_to_be_kept_goes_into_the_project(tmp_path: Path) -> None:
+    assert (folder_of(), folder_of(tmp_path), folder_of(tmp_path, keep=True)) == (results.BUILD, tmp_path, results.KEPT)
 
 
 def test_the_machine_is_described_without_naming_it() -> None:
@@ -66,7 +127,7 @@ def test_the_machine_is_described_without_naming_it() -> None:
 
 def test_figures_that_json_cannot_hold_are_refused_and_nothing_is_written(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="JSON"):
-        write_result("demo", command="make demo", figures={"p99": float("nan")}, bars=[], folder=tmp_path)
+        write_result(NAME, command="make it", figures=FIGURES | {"p99": float("nan")}, folder=tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -9,7 +9,7 @@ from benchmarks.simulated_accelerators import (
     PROGRAMS,
     UNKNOWING,
     Figures,
-    bars,
+    bars_of,
     measure,
     programs,
     scenario,
@@ -46,7 +46,8 @@ def test_times_are_against_fair_and_bars_compare_what_they_say() -> None:
     rows = table({policy: [better if policy == "utility" else fair] * 2 for policy in POLICIES})
     assert rows["utility"]["time_to_tier_1"]["mean"] == pytest.approx(0.8)
     assert rows[UNKNOWING]["mean_finish"]["mean"] == 1.0
-    below, least, kept, rival = bars({1: rows})
-    assert [bar.holds for bar in (below, least, kept, rival)] == [True] * 4
+    below, least, kept, finish, rival = bars_of({"tables": {"1": rows}})
+    assert [bar.holds for bar in (below, least, kept, finish, rival)] == [True, True, True, False, True]
+    assert finish.value == pytest.approx(1.1)
     assert below.value == pytest.approx(20.0)
     assert kept.value == pytest.approx(1.2)

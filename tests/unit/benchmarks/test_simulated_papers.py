@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from benchmarks.paper_schedules import Schedule, flowcon_schedules, specon_schedules, tradl_schedules
@@ -7,9 +9,11 @@ from benchmarks.simulated_papers import (
     OURS,
     PAPERS,
     RIVALS,
+    SHOWN_BY,
     Gains,
     Setting,
     bars_of,
+    best_rows,
     best_setting,
     gains,
     measure,
@@ -77,7 +81,7 @@ def test_all_settings_meet_the_same_jobs() -> None:
 
 
 def _gains(finish: float) -> Gains:
-    return {"best_finish": finish, "makespan": -0.05, "mean_finish": 0.0}
+    return {"best_finish": finish, "makespan": -0.05, "mean_finish": 0.0, "worst_finish": -0.51}
 
 
 def test_the_setting_that_gains_most_is_shown() -> None:
@@ -87,11 +91,28 @@ def test_the_setting_that_gains_most_is_shown() -> None:
 
 
 def test_a_bar_is_missed_where_the_papers_scheduler_is_ahead_or_the_makespan_longer() -> None:
-    paper, schedule = PAPERS[0], PAPERS[0].schedules[0]
     rows = {"flowcon": row([_gains(0.4)]), **{arm: row([_gains(0.3)]) for arm in OURS}}
-    assert [bar.holds for bar in bars_of(paper, schedule, rows)] == [False, False] * len(OURS)
-    rows = {"flowcon": row([_gains(0.2)]), **{arm: row([{**_gains(0.3), "makespan": -0.01}]) for arm in OURS}}
-    assert [bar.holds for bar in bars_of(paper, schedule, rows)] == [True, True] * len(OURS)
+    assert _holds(rows) == [False, False, False] * len(OURS)
+    better = {**_gains(0.3), "makespan": -0.01, "worst_finish": -0.5}
+    rows = {"flowcon": row([_gains(0.2)]), **{arm: row([better]) for arm in OURS}}
+    assert _holds(rows) == [True, True, True] * len(OURS)
+
+
+def _holds(rows: dict[str, Any]) -> list[bool]:
+    paper = {"measure": "best_finish", "schedules": {"a schedule": rows}}
+    return [bar.holds for bar in bars_of({"seeds": 1, "flowcon": paper})]
+
+
+def test_a_rival_is_shown_in_each_measure_with_the_setting_that_does_best_by_it() -> None:
+    fast, fair = Setting("flowcon", (("alpha", 0.1),)), Setting("flowcon")
+    one = dict.fromkeys(SHOWN_BY, 0.0)
+    found: dict[Setting, list[Gains]] = {
+        fair: [one | {"best_finish": 0.1, "makespan": 0.2}],
+        fast: [one | {"best_finish": 0.3, "makespan": -0.1}],
+    }
+    shown = best_rows(found, "flowcon")
+    assert (shown["best_finish"]["mean"], shown["makespan"]["mean"]) == (0.3, 0.2)
+    assert (shown["settings"]["best_finish"], shown["settings"]["makespan"]) == ("alpha=0.1", "defaults")
 
 
 def test_the_cost_of_sharing_can_be_swept() -> None:

@@ -4,7 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.simulated_report import (
+    ENDPOINTS,
     KINDS,
+    KNOWING_RIVAL,
     OURS,
     POLICIES,
     draw_classes,
@@ -12,6 +14,7 @@ from benchmarks.simulated_report import (
     endpoints_section,
     papers_section,
     policies_section,
+    readme_section,
     served_section,
     tuning_section,
 )
@@ -32,7 +35,7 @@ def policies() -> Json:
 
 def papers() -> Json:
     def arms(policy: str) -> Json:
-        names = (f"{policy}, defaults", policy, *OURS, FAIR_SLICES)
+        names = (f"{policy}, defaults", policy, *OURS, FAIR_SLICES, "fifo", KNOWING_RIVAL)
         measures = ("best_finish", "best_tier_1", "makespan")
         means = {"mean_finish": summary(0.05), "mean_tier_1": summary(0.05)}
         return {
@@ -42,8 +45,12 @@ def papers() -> Json:
     return {
         "seeds": 20,
         **{
-            policy: {"headline": "up to 42 %", "measure": measure, "schedules": {"3 jobs": arms(policy)}}
-            for policy, measure in (("flowcon", "best_finish"), ("tradl", "best_tier_1"), ("specon", "makespan"))
+            policy: {"headline": "up to 42 %", "measure": measure, "schedules": {schedule: arms(policy)}}
+            for policy, measure, schedule in (
+                ("flowcon", "best_finish", "3 jobs, 40 s apart"),
+                ("tradl", "best_tier_1", "10 jobs in 200 s"),
+                ("specon", "makespan", "50 jobs in 500 s, 4 nodes"),
+            )
         },
     }
 
@@ -68,7 +75,15 @@ def test_policies_are_shown_with_what_they_cost() -> None:
 def test_a_paper_is_shown_by_its_own_measure() -> None:
     text = papers_section(papers())
     assert "`flowcon`: completion of the job that gains most (the paper: up to 42 %), and the mean over jobs" in text
-    assert text.count("| 3 jobs | 50.0 % (49.0 … 52.0); 5.0 % | 10.0 % (9.0 … 12.0); 5.0 % | 20.0 % (19.0") == 3
+    assert text.count("s apart | 50.0 % (49.0 … 52.0); 5.0 % | 10.0 % (9.0 … 12.0); 5.0 % | 20.0 % (19.0") == 1
+
+
+def test_the_readme_shows_each_paper_beside_a_plain_order_and_a_rival_that_knows_as_much() -> None:
+    found = endpoints()
+    found["cases"][ENDPOINTS] = {policy: {"satisfied": {"mean": 9.7}} for policy in ("fair", "dqoes", "utility")}
+    text = readme_section(papers(), found)
+    assert "| TRADL: time to the first target, mean of ten jobs in 200 s | 5.0 % | 5.0 % | 5.0 % |" in text
+    assert "| DQoES: endpoints at their delay objectives, of 40" in text
 
 
 def test_endpoints_are_shown_satisfied_and_in_time() -> None:

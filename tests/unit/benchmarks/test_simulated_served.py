@@ -42,8 +42,8 @@ def _found(ours: float, fifo: float) -> list[dict[str, Served]]:
 
 
 def test_a_bar_is_missed_where_any_other_policy_serves_better() -> None:
-    assert all(bar.holds for bar in bars_of(0.5, _found(1.2, 1.1)))
-    missed = bars_of(0.5, _found(1.1, 1.2))
+    assert all(bar.holds for bar in bars_of({"loads": {"0.5": table_of(_found(1.2, 1.1))}}))
+    missed = bars_of({"loads": {"0.5": table_of(_found(1.1, 1.2))}})
     assert not any(bar.holds for bar in missed)
     assert "(fifo)" in missed[0].name
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.small_disk import fill, small_disk
+from tiercel.broker.domain.errors import LeaseLostError
 from tiercel.broker.store import logs as logs_module
 from tiercel.broker.store.logs import RunLogs
 
@@ -70,3 +72,18 @@ async def test_waiting_ends_when_there_is_more(logs: RunLogs) -> None:
     await logs.append("j1-1", 0, b"x")
     await waiting
     await logs.wait_grown("j1-1", 1, 0.01)
+
+
+async def test_output_that_a_full_disk_does_not_take_is_asked_for_again_when_there_is_room(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 4 * 1024 * 1024) as disk:
+        logs = RunLogs(disk / "logs")
+        filler = fill(disk)
+        lines = b"".join(b"%07d\n" % number for number in range(16_384))
+        await logs.append("j1-1", 0, lines[:65_536])
+        await logs.append("j1-1", 65_536, lines[65_536:])  # nothing breaks, nothing is waited for
+        assert logs.size("j1-1") < 65_536
+        filler.unlink()
+        with pytest.raises(LeaseLostError, match=r"output of run j1-1 .* connect again"):
+            await logs.append("j1-1", len(lines), b"more")
+        await logs.append("j1-1", logs.size("j1-1"), lines[logs.size("j1-1") :])
+        assert b"".join((logs.read("j1-1", 0), logs.read("j1-1", 65_536))) == lines

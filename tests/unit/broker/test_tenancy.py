@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import stat
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -59,6 +64,33 @@ def test_a_file_that_others_can_read_is_closed(tmp_path: Path) -> None:
     path.chmod(0o644)
     open_tenancy(tmp_path, [])
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("left_behind", [False, True])
+def test_a_secret_can_be_read_by_nobody_else_at_any_moment(tmp_path: Path, *, left_behind: bool) -> None:
+    """After each line that runs, the modes of all files are looked at; nothing of the program's own closes them."""
+    if left_behind:  # by a start that was killed, when others could still read
+        for name in ("tenants.toml.new", "node.token.new"):
+            (tmp_path / name).touch()
+            (tmp_path / name).chmod(0o644)
+    seen: dict[str, set[int]] = {}
+
+    def look(frame: FrameType, _event: str, _argument: object) -> Callable[..., Any]:
+        if frame.f_code.co_filename.endswith("tenancy.py"):
+            for path in tmp_path.iterdir():
+                if path.stat().st_size:
+                    seen.setdefault(path.name, set()).add(stat.S_IMODE(path.stat().st_mode))
+        return look
+
+    mask, tracing = os.umask(0), sys.gettrace()
+    sys.settrace(look)
+    try:
+        open_tenancy(tmp_path, ["alice"])
+    finally:
+        sys.settrace(tracing)
+        os.umask(mask)
+    assert seen.keys() >= {"tenants.toml", "node.token", "tenants.toml.new", "node.token.new"}
+    assert {mode for modes in seen.values() for mode in modes} == {0o600}
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from tiercel.trainer_agent.job_folder import JobFolder
 from tiercel.trainer_agent.ledger import Ledger
 from tiercel.trainer_agent.model_repository import ModelRepository
 from tiercel.trainer_agent.run_table import RunTable
+from tiercel.trainer_agent.served_models import ServedModels
 from tiercel.trainer_agent.supervision import Signal, Supervisor
 from tiercel.v1 import common_pb2, nodes_pb2, trainer_pb2
 
@@ -63,7 +64,7 @@ class PlayedRuns:
     def awaits_successor(self, job_id: str) -> bool:
         return any(run.has_successor for run in self._all.values())
 
-    def progress_of(self, run_id: str) -> list[nodes_pb2.Progress]:
+    def reports(self, run_id: str) -> list[nodes_pb2.Progress]:
         return [nodes_pb2.Progress(metrics={"score": value}) for value in self._all[run_id].reports]
 
     def begin(self, run: PlayedRun) -> None:
@@ -88,11 +89,12 @@ class Node:
         export.mkdir(parents=True)
         (export / "model.onnx").write_bytes(MODEL)
         (export / "reference.npz").write_bytes(b"")
+        repository = ModelRepository(folder / "models")
         self.deliveries = Deliveries(
             ledger=Ledger(folder / "deliveries.json"),
-            repository=ModelRepository(folder / "models"),
+            repository=repository,
             runs=cast(RunTable, self.runs),
-            loader=self,
+            served=ServedModels(repository, self, tasks),
             report=self.told.append,
             tasks=tasks,
         )
@@ -102,8 +104,12 @@ class Node:
         self.runs.begin(run)
         return run
 
-    async def load(self, model: str) -> None:
+    async def load(self, model: str, version: int | None = None) -> str:
         """Whatever is published answers."""
+        return GOOD.sha256
+
+    async def unload(self, model: str) -> None:
+        """It answers no more."""
 
     async def outcome(self) -> nodes_pb2.DeliveryStatus:
         ended = {nodes_pb2.DELIVERY_STAGE_DELIVERED, nodes_pb2.DELIVERY_STAGE_FAILED}

@@ -14,18 +14,30 @@ from tiercel.trainer_agent.deliveries import Deliveries
 from tiercel.trainer_agent.ledger import DELIVERED, FAILED, STAGED, Ledger, LedgerEntry
 from tiercel.trainer_agent.model_repository import ModelRepository
 from tiercel.trainer_agent.run_log import RunLog
+from tiercel.trainer_agent.served_models import ServedModels
 from tiercel.trainer_agent.supervision import Supervisor
 from tiercel.v1 import nodes_pb2
 
 ENTRY = LedgerEntry("job-tier-1", STAGED, value=0.93, sha256="ab", exported_ns=1)
-WANTED = nodes_pb2.WantedDelivery(delivery_id="job-tier-1", run_id="job-1", endpoint="line", version=1, metric="score")
+WANTED = nodes_pb2.WantedDelivery(
+    delivery_id="job-tier-1",
+    run_id="job-1",
+    endpoint="line",
+    version=1,
+    metric="score",
+    verdict=nodes_pb2.DELIVERY_VERDICT_LIVE,
+)
 
 
 class LoadsNothing:
     """An inference server that takes whatever it is told to load."""
 
-    async def load(self, model: str) -> None:
+    async def load(self, model: str, version: int | None = None) -> str:
         """It answers."""
+        return ENTRY.sha256
+
+    async def unload(self, model: str) -> None:
+        """It answers no more."""
 
 
 def fill_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +75,7 @@ async def test_how_a_delivery_ended_is_reported_all_the_same(
             ledger=ledger,
             repository=repository,
             runs=cast("Any", None),  # the model is here already
-            loader=LoadsNothing(),
+            served=ServedModels(repository, LoadsNothing(), tasks),
             report=heard.append,
             tasks=tasks,
         )

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tiercel.trainer_agent import model_record
 from tiercel.trainer_agent.errors import DeliveryFailedError
+from tiercel.trainer_agent.model_record import ModelRecord
 from tiercel.trainer_agent.model_repository import ModelRepository
 
 SHA256 = hashlib.sha256(b"model").hexdigest()
@@ -28,16 +30,16 @@ def repository(tmp_path: Path) -> ModelRepository:
 
 def test_staged_then_published(repository: ModelRepository, job: Path) -> None:
     repository.stage(job, "d", SHA256)
-    repository.publish("d", "digits", 3)
+    repository.publish("d", "digits", 3, SHA256)
     version = repository.path / "digits" / "3"
     assert sorted(p.name for p in version.iterdir()) == ["model.onnx", "reference.npz"]
-    repository.publish("d", "digits", 3)  # the agent died after the rename: the version is there
+    repository.publish("d", "digits", 3, SHA256)  # the agent died after the rename: the version is there
     assert (version / "model.onnx").read_bytes() == b"model"
 
 
 def test_the_inference_server_finds_the_accuracy_beside_the_model(repository: ModelRepository, job: Path) -> None:
     repository.stage(job, "d", SHA256, accuracy=0.91)
-    repository.publish("d", "digits", 1)
+    repository.publish("d", "digits", 1, SHA256)
     assert json.loads((repository.version("digits", 1) / "accuracy.json").read_text()) == {"accuracy": 0.91}
 
 
@@ -45,14 +47,48 @@ def test_a_version_that_nobody_remembers_is_replaced(repository: ModelRepository
     stale = repository.version("digits", 1)
     stale.mkdir(parents=True)
     (stale / "model.onnx").write_bytes(b"of an earlier life")
+    model_record.write(stale.parent, ModelRecord(live=0, versions={1: "ab"}))
     repository.stage(job, "d", SHA256)
-    repository.publish("d", "digits", 1)
+    repository.publish("d", "digits", 1, SHA256)
     assert (stale / "model.onnx").read_bytes() == b"model"
+
+
+def test_somebody_elses_model_is_neither_replaced_nor_removed(repository: ModelRepository, job: Path) -> None:
+    theirs = repository.version("digits", 1)
+    theirs.mkdir(parents=True)
+    (theirs / "model.onnx").write_bytes(b"an operator's")
+    repository.stage(job, "d", SHA256)
+    with pytest.raises(DeliveryFailedError, match="a model named 'digits' that Tiercel has not put there"):
+        repository.publish("d", "digits", 1, SHA256)
+    repository.withdraw("d", "digits", 1)
+    repository.keep_only("digits", ())
+    assert (theirs / "model.onnx").read_bytes() == b"an operator's"
+    assert repository.record("digits") is None
+
+
+def test_versions_that_are_not_kept_are_removed_and_an_operators_settings_stay(
+    repository: ModelRepository, job: Path
+) -> None:
+    for version in (1, 2, 3):
+        repository.stage(job, "d", SHA256)
+        repository.publish("d", "digits", version, SHA256)
+    repository.let_answer("digits", 2)
+    repository.withdraw("d", "digits", 2)
+    repository.keep_only("digits", {2, 3})
+    assert repository.record("digits") == ModelRecord(2, {2: SHA256, 3: SHA256})
+    assert sorted(each.name for each in (repository.path / "digits").iterdir()) == ["2", "3", "live.json"]
+    settings = repository.path / "digits" / "config.pbtxt"
+    settings.write_text("max_batch_size: 4")
+    repository.keep_only("digits", ())
+    assert list((repository.path / "digits").iterdir()) == [settings]
+    repository.stage(job, "d", SHA256)
+    repository.publish("d", "digits", 4, SHA256)
+    assert repository.record("digits") == ModelRecord(0, {4: SHA256})
 
 
 def test_nothing_to_publish(repository: ModelRepository) -> None:
     with pytest.raises(DeliveryFailedError, match="lost"):
-        repository.publish("d", "digits", 1)
+        repository.publish("d", "digits", 1, SHA256)
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "reference.npz"])
@@ -92,6 +128,6 @@ def test_cleaning_up(repository: ModelRepository, job: Path) -> None:
     repository.remove_staged_except(set())
     assert not repository.staged("d").exists()
     repository.stage(job, "d", SHA256)
-    repository.publish("d", "digits", 1)
+    repository.publish("d", "digits", 1, SHA256)
     repository.withdraw("d", "digits", 1)
     assert not repository.version("digits", 1).exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +13,7 @@ from tests.support.stored import stored_decision, stored_delivery, stored_event,
 from tiercel.broker.domain.endpoints import DeliveryState, Endpoint, Version
 from tiercel.broker.domain.errors import InvalidSpecError, UnavailableError
 from tiercel.broker.domain.events import ProgressMade, ShareChanged, StateChanged, TierChanged
-from tiercel.broker.domain.jobs import Direction, JobState, Tier, TierStatus
+from tiercel.broker.domain.jobs import Direction, Job, JobState, Tier, TierStatus
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.store.contract import Store
 
@@ -20,7 +21,6 @@ ENDPOINT = Endpoint(
     "digits",
     "ada",
     next_version=2,
-    live_version=1,
     versions=(Version(1, "a", 1, "accuracy", 0.91, 5.0, "00", Direction.MAX),),
     objective_seconds=0.05,
 )
@@ -115,6 +115,28 @@ async def test_jobs_come_by_submission_and_finished_ones_can_be_left_out(store: 
     )
     assert [job.id for job in await store.load_jobs()] == ["e", "c", "b", "d", "a"]
     assert [job.id for job in await store.load_jobs(active_only=True)] == ["c", "d"]
+
+
+async def test_jobs_are_listed_a_page_at_a_time_without_their_scripts(store: Store) -> None:
+    states = [JobState.RUNNING, JobState.FAILED]
+    jobs = [stored_job(f"{n}", submitted_at=n // 3, tenant="ab"[n % 2], state=states[n // 4 % 2]) for n in range(12)]
+    await store.save(jobs=jobs)
+    for tenant, newest_first, active_only in itertools.product([None, "a", "b"], [False, True], [False, True]):
+        expected = sorted(
+            (j for j in jobs if tenant in {None, j.tenant} and not (active_only and j.state.is_final)),
+            key=lambda job: (job.submitted_at, job.id),
+            reverse=newest_first,
+        )
+        found: list[Job] = []
+        after = None
+        while page := await store.list_jobs(
+            tenant=tenant, active_only=active_only, after=after, newest_first=newest_first, limit=2
+        ):
+            assert len(page) <= 2
+            found += page
+            after = (page[-1].submitted_at, page[-1].id)
+        assert [job.id for job in found] == [job.id for job in expected]
+        assert all(job.spec.script is not None and job.spec.script.content == b"" for job in found)
 
 
 async def test_a_job_is_found_by_the_key_its_tenant_gave(store: Store) -> None:

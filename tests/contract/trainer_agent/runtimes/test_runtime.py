@@ -180,7 +180,7 @@ async def test_the_environment_is_minimal(start: Start) -> None:
     assert environment["CUDA_VISIBLE_DEVICES"] == ""  # it holds no accelerator, so that it sees none
     assert environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
     expected = {"PATH", "HOME", "LANG", "TIERCEL_RUN_DIR", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "PYTHONUNBUFFERED"}
-    expected |= {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"}
+    expected |= {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "ORT_DISABLE_TELEMETRY"}
     extra = {
         "NVIDIA_VISIBLE_DEVICES",
         "PWD",

@@ -75,6 +75,23 @@ def test_accelerators_of_nodes(tiercel: Tiercel, script: Script) -> None:
     assert (second["id"], second["utilisation"], second["problem"]) == ("MIG-2", None, "The driver lost it.")
 
 
+def test_an_endpoint_is_deleted_by_its_name(tiercel: Tiercel, script: Script) -> None:
+    script.endpoints += [jobs_pb2.Endpoint(name=name, tenant="alice") for name in ("digits", "other")]
+
+    assert tiercel("endpoints", "delete", "digits").stdout == "Endpoint digits is deleted; its name is free.\n"
+    assert [endpoint["name"] for endpoint in json.loads(tiercel("endpoints", "--json").stdout)] == ["other"]
+    gone = tiercel("endpoints", "delete", "digits")
+    assert (gone.exit_code, "there is no endpoint 'digits'" in gone.stderr) == (1, True)
+    assert json.loads(tiercel("endpoints", "delete", "other", "--json").stdout) == {"deleted": "other"}
+
+
+def test_options_before_deleting_are_not_ignored() -> None:
+    """To ask the wrong tenant's broker may delete another endpoint of the same name."""
+    result = CliRunner().invoke(app, ["endpoints", "--tenant", "bob", "delete", "digits"])
+    assert result.exit_code == 2
+    assert "Give --tenant behind 'delete'" in result.output
+
+
 def test_explain_of_an_endpoint(tiercel: Tiercel, script: Script) -> None:
     script.endpoints += [
         jobs_pb2.Endpoint(
@@ -175,9 +192,10 @@ def test_an_endpoint_with_variants(tiercel: Tiercel, script: Script) -> None:
     assert large.split() == ["large", "2", "accuracy", "0.9", "j2", "25%"]
     assert small.split() == ["small", "3", "accuracy", "0.85", "j3", "-"]
     (found,) = json.loads(tiercel("endpoints", "--json").stdout)
+    more = {"answering_version": None, "problem": "", "pinned": False}
     assert found["variants"] == [
-        {"name": "large", "live_version": 2, "accuracy": 0.9, "answered_part": 0.25},
-        {"name": "small", "live_version": 3, "accuracy": 0.85, "answered_part": None},
+        {"name": "large", "live_version": 2, "accuracy": 0.9, "answered_part": 0.25, **more},
+        {"name": "small", "live_version": 3, "accuracy": 0.85, "answered_part": None, **more},
     ]
     assert [version["variant"] for version in found["versions"]] == ["small", "large", "small"]
     explained = tiercel("explain", "--endpoint", "digits").stdout
@@ -307,7 +325,7 @@ def test_infer_says_on_a_terminal_that_it_waits_for_inputs(tmp_path: Path) -> No
         os.close(terminal)
 
 
-@pytest.mark.parametrize("arguments", [("-h",), ("ls", "-h"), ("up", "-h")])
+@pytest.mark.parametrize("arguments", [("-h",), ("ls", "-h"), ("up", "-h"), ("endpoints", "delete", "-h")])
 def test_help_is_short_too(arguments: tuple[str, ...]) -> None:
     result = CliRunner().invoke(app, list(arguments))
     assert result.exit_code == 0

@@ -38,6 +38,8 @@ def test_ids_of_jobs_and_names_of_endpoints_are_completed(address: str, script: 
     assert offered("cancel", "--broker", address, "k") == ["k2"]
     assert offered("watch", "--broker", address, "k1", "m") == ["m1"]
     assert offered("infer", "--broker", address, "d") == ["digits"]
+    assert offered("endpoints", "delete", "--broker", address, "d") == ["digits"]
+    assert offered("rollback", "--broker", address, "d") == ["digits"]
 
 
 def test_without_a_broker_nothing_is_offered_and_nothing_is_said() -> None:

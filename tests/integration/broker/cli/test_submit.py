@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import grpc
@@ -11,8 +12,12 @@ import pytest
 from tests.support import jobs_service as wire
 from tests.support.command_line import Tiercel
 from tests.support.jobs_service import Refusal, Script
+from tiercel.broker.api.translation import spec_from_wire
+from tiercel.broker.domain.jobs import Direction
+from tiercel.broker.domain.validation import validate_spec
 from tiercel.v1 import common_pb2, jobs_pb2
 
+ROOT = Path(__file__).parents[4]
 FLAGS = ("--endpoint", "digits", "--metric", "loss", "--direction", "min", "--tier", "0.5", "--tier", "0.1")
 YAML = """
 endpoint: digits
@@ -55,6 +60,20 @@ def test_from_a_file_with_a_flag_on_top(tiercel: Tiercel, script: Script, tmp_pa
     assert (spec.script.name, spec.module) == ("train.py", ""), "one program takes the other's place"
 
 
+def test_the_spec_of_the_readme_is_taken_as_it_stands_there(tiercel: Tiercel, script: Script, tmp_path: Path) -> None:
+    (text,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (tmp_path / "digits.yaml").write_text(text)
+    (tmp_path / "train.py").write_text("print(1)")
+
+    result = tiercel("submit", str(tmp_path / "digits.yaml"))
+
+    assert result.exit_code == 0, result.stderr
+    spec = spec_from_wire(script.submitted[0].spec)
+    validate_spec(spec)
+    assert (spec.endpoint, spec.metric, spec.direction) == ("digits", "accuracy", Direction.MAX)
+    assert [tier.target for tier in spec.tiers] == [0.90, 0.97]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
@@ -63,6 +82,8 @@ def test_from_a_file_with_a_flag_on_top(tiercel: Tiercel, script: Script, tmp_pa
         ((*FLAGS, "--tier", "much"), 1, "tiers[2].target"),
         ((*FLAGS, "--script", "missing.py"), 1, "script: missing.py cannot be read"),
         ((*FLAGS, "--max-epochs", "many"), 2, "max-epochs"),
+        ((*FLAGS, "--script", __file__, "--module", "m"), 1, "module: is given beside a script; give one of the two"),
+        ((*FLAGS, "--modul", "m"), 2, "--module"),
         (("missing.yaml",), 1, "missing.yaml cannot be read"),
     ],
 )
@@ -89,7 +110,12 @@ def test_what_the_broker_refuses(tiercel: Tiercel, script: Script) -> None:
 
 @pytest.mark.parametrize(
     ("state", "code"),
-    [(jobs_pb2.JOB_STATE_COMPLETED, 0), (jobs_pb2.JOB_STATE_FAILED, 3), (jobs_pb2.JOB_STATE_CANCELLED, 3)],
+    [
+        (jobs_pb2.JOB_STATE_COMPLETED, 0),
+        (jobs_pb2.JOB_STATE_FAILED, 3),
+        (jobs_pb2.JOB_STATE_CANCELLED, 3),
+        (jobs_pb2.JOB_STATE_MISSED, 4),
+    ],
 )
 def test_waiting_tells_what_happens_and_how_it_ended(
     tiercel: Tiercel, script: Script, state: jobs_pb2.JobState.ValueType, code: int

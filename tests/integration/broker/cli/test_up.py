@@ -145,10 +145,10 @@ async def test_a_state_directory_that_is_a_plain_file_is_a_sentence(tmp_path: Pa
 
     assert process.returncode == 1
     (line,) = stderr.decode().splitlines()
-    assert line.startswith(f"Error: The state directory {folder} cannot be used (")
+    assert line.startswith(f"Error: state_dir: {folder} cannot be used (")
     for unusable in (folder / "below", Path("/proc/nobody")):
         with (
-            pytest.raises(InvalidSpecError, match="choose a folder that you may write to"),
+            pytest.raises(InvalidSpecError, match="choose a folder of your own that you may write to"),
             hold_lock(unusable / "lock"),
         ):
             pass

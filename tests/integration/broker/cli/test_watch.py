@@ -77,6 +77,8 @@ def test_a_job_that_has_ended_already(tiercel: Tiercel, script: Script) -> None:
     script.jobs["j1"] = wire.job(state=COMPLETED)
 
     assert tiercel("watch", "j1").exit_code == 0
+    script.jobs["j2"] = wire.job("j2", jobs_pb2.JOB_STATE_MISSED)
+    assert tiercel("watch", "j1", "j2").exit_code == 4, "one of them missed a tier"
     assert "WatchJobs" not in script.calls
 
 

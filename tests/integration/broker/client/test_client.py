@@ -170,6 +170,12 @@ async def test_listings(client: Client, script: Script) -> None:
 
     assert [job.id for job in await client.list_jobs()] == ["j1", "j2"]
     assert [job.id for job in await client.list_jobs(active_only=True)] == ["j1"]
+    script.jobs |= {name: wire.job(name) for name in ("j3", "j4", "j5")}
+    assert [job.id for job in await client.list_jobs()] == ["j1", "j2", "j3", "j4", "j5"], "page by page"
+    assert [job.id for job in await client.list_jobs(limit=3)] == ["j3", "j4", "j5"], "the newest"
+    assert [job.id for job in await client.list_jobs(limit=9)] == ["j1", "j2", "j3", "j4", "j5"]
+    with pytest.raises(InvalidSpecError, match="limit: 0 is not a number of jobs"):
+        await client.list_jobs(limit=0)
     (node,) = await client.list_nodes()
     assert (node.id, node.online, node.runtimes) == ("n1", True, ("process",))
     (endpoint,) = await client.list_endpoints()

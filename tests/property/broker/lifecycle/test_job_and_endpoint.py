@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.support.jobs import AT, make_spec
 from tiercel.broker.domain.endpoints import Delivery, DeliveryState, Endpoint, delivery_id
 from tiercel.broker.domain.jobs import Job, JobState, TierState
+from tiercel.broker.domain.moments import Moment
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.lifecycle import endpoint as endpoint_machine
 from tiercel.broker.lifecycle import job as machine
@@ -165,7 +166,7 @@ class JobAndEndpoint(RuleBasedStateMachine):
         """A report's step is stored, the broker is killed before its effects, and started again."""
         self.sequence += 1
         report = Reported(self.job.run_id, self.sequence, 1, {"accuracy": value}, self.now, 0.0)
-        self.job, _lost = machine.handle(self.job, report, self.now)
+        self.job, _lost = machine.handle(self.job, report, Moment.of_one_clock(self.now))
         self.restart()
 
     # --- What the actors do -------------------------------------------------------------------------------------------
@@ -174,7 +175,7 @@ class JobAndEndpoint(RuleBasedStateMachine):
         if not again:
             self.told.inputs.append(message)
         late_placement = isinstance(message, Assigned) and message.attempt <= self.job.attempts
-        step = machine.handle(self.job, message, self.now)
+        step = machine.handle(self.job, message, Moment.of_one_clock(self.now))
         if late_placement or (again and self.job.state.is_final and isinstance(message, Assigned)):
             assert step[0] is self.job
         self.take(*step)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.qoe import compare
-from benchmarks.qoe.__main__ import bars
+from benchmarks.qoe.bars import bars_of, behind_at
 from benchmarks.qoe.tables import draw, make_section
 from benchmarks.results import Bar
 from tiercel.serving.scheduling.simulation.arrivals import SHAPES, Shape
@@ -29,15 +29,21 @@ def test_differences_are_paired_over_seeds() -> None:
     assert half_width == pytest.approx(4.303 * 0.2082 / 3**0.5, rel=1e-3)
 
 
+def figures_of(points: Sequence[compare.Point], share: float = 0.98) -> dict[str, Any]:
+    return {
+        "points": [each.to_json() | {"over_rival_together": behind_at(each, len(points))} for each in points],
+        "part_of_optimum": {"heuristic": {"mean": share, "half_width_95": 0.01}},
+    }
+
+
 def behind(points: Sequence[compare.Point]) -> Bar:
-    return next(bar for bar in bars(points, {}) if "behind by more than chance" in bar.name)
+    return bars_of(figures_of(points))[0]
 
 
 def test_a_point_is_behind_only_by_more_than_chance() -> None:
     # The best variant alone is b with 0.6 in the mean, but so unsteady that 0.51 may be as good.
     found = behind([point(0.5), point(0.7)])
     assert found.value == 0
-    assert "the worst: -0.0900" in found.name
     steady = compare.Point("soft", "bursty", 0.8, {"heuristic": [0.5, 0.6], "static a": [0.6, 0.7]}, {}, 3.0)
     assert behind([steady, point(0.7)]).value == 1
 
@@ -50,9 +56,12 @@ def test_what_is_said_of_many_points_needs_more_than_what_is_said_of_one() -> No
 
 
 def test_the_whole_is_compared_too() -> None:
-    by_name = {bar.name: bar for bar in bars([point(0.5), point(0.7)], {"learned": (0.98, 0.01)})}
-    assert by_name["learned over heuristic: mean"].holds
-    assert by_name["learned: part of the optimum, small cases (± 0.0100)"].holds
+    _, mean, share = bars_of(figures_of([point(0.5), point(0.7)]))
+    assert mean.value == pytest.approx(0.01)
+    assert mean.holds
+    assert share.value == 0.98
+    assert share.holds
+    assert not bars_of(figures_of([point(0.5)], share=0.94))[2].holds
 
 
 def result() -> dict[str, Any]:
@@ -67,7 +76,7 @@ def result() -> dict[str, Any]:
             "points": [each.to_json() for each in points],
             "part_of_optimum": {"learned": {"mean": 0.98, "half_width_95": 0.01}},
         },
-        "bars": [bar.to_json() for bar in bars(points, {})],
+        "bars": [bar.to_json() for bar in bars_of(figures_of(points))],
     }
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.serving.open_loop import Tally, arrivals, summary
-from benchmarks.serving.overload import overload_bars
+from benchmarks.serving.overload import bars_of
 
 
 def test_arrivals_come_at_the_rate_and_the_same_seed_gives_the_same_times() -> None:
@@ -38,10 +38,10 @@ def row(**fields: Any) -> dict[str, Any]:
 
 def test_every_load_above_the_peak_counts_and_the_others_do_not() -> None:
     calm = row(load=0.5, goodput_over_peak=0.5)
-    assert all(bar.holds for bar in overload_bars([calm, row()]))
+    assert all(bar.holds for bar in bars_of({"overload": [calm, row()]}))
     missed = [
         bar.name
-        for bar in overload_bars([calm, row(), row(goodput_over_peak=0.8, refusal_max_ms=51.0)])
+        for bar in bars_of({"overload": [calm, row(), row(goodput_over_peak=0.8, refusal_max_ms=51.0)]})
         if not bar.holds
     ]
     assert missed == ["goodput over peak, least of all loads above it", "longest refusal"]

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.serving import cores, raw_limit
 from benchmarks.serving.models import KINDS, Model
-from benchmarks.serving.raw_limit import raw_limit_bars, run_raw_limit
+from benchmarks.serving.raw_limit import bars_of, run_raw_limit
 
 
 def row(form: str, rate: float, cpu: float = 0.95) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def row(form: str, rate: float, cpu: float = 0.95) -> dict[str, Any]:
 
 
 def test_each_form_has_its_own_bars_from_the_median_of_its_rounds() -> None:
-    bars = raw_limit_bars([row("binary", rate) for rate in (0.5, 0.96, 0.97)] + [row("json", 0.9)])
+    bars = bars_of({"resnet": [row("binary", rate) for rate in (0.5, 0.96, 0.97)] + [row("json", 0.9)]})
     assert [(bar.name.split(",")[1].strip(" :")[:6], bar.holds) for bar in bars] == [
         ("binary", True),
         ("binary", True),

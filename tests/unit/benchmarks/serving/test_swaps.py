@@ -42,8 +42,9 @@ def test_figures_and_bars_say_what_was_missed() -> None:
     ended = without(8.52, 8.55)
     took = np.where((ended > 8.5) & (ended < 8.6), 0.01, 0.001).astype(np.float32)
     figures = figures_of(swaps, Seen(ended, took, ["HTTP/1.1 500"]))
-    missed = [bar.name for bar in bars_of("small", figures) if not bar.holds]
+    missed = [bar.name for bar in bars_of({"small": figures}) if not bar.holds]
     assert missed == [
+        "swaps, small model",
         "failed requests, small model",
         "longest gap in a swap, small model",
         "p99 in swaps by p99 without, small model",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,9 +12,10 @@ import pytest
 
 from tests.support.clock import ManualClock
 from tests.support.jobs import new_job
+from tests.support.until import until
 from tiercel.broker.actors import journal as journal_module
-from tiercel.broker.actors.journal import Commit, Journal
-from tiercel.broker.domain.errors import UnavailableError
+from tiercel.broker.actors.journal import BATCH, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Commit, Journal
+from tiercel.broker.domain.errors import CannotWriteError, StoreDamagedError, UnavailableError
 from tiercel.broker.domain.events import Event, JobEvent, NodeEvent, StateChanged
 from tiercel.broker.domain.jobs import Job, JobState
 from tiercel.broker.store.memory import MemoryStore
@@ -28,14 +29,17 @@ class FailingStore(MemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self.away = 0
+        self.failure: Exception = CannotWriteError("the disk is full")
         self.saves = 0
         self.poison = ""
+        self.on_save: Callable[[], object] = lambda: None
 
     async def save(self, *, jobs: Sequence[Job] = (), **rest: Any) -> None:
         self.saves += 1
+        self.on_save()
         if self.away:
             self.away -= 1
-            raise UnavailableError("the disk is full")
+            raise self.failure
         if any(job.id == self.poison for job in jobs):
             raise ValueError("this cannot be written")
         await super().save(jobs=jobs, **rest)
@@ -52,7 +56,7 @@ async def running(journal: Journal) -> AsyncIterator[asyncio.Task[None]]:
     task = asyncio.ensure_future(journal.run())
     yield task
     task.cancel()
-    with contextlib.suppress(asyncio.CancelledError, UnavailableError):
+    with contextlib.suppress(asyncio.CancelledError):
         await task
 
 
@@ -117,37 +121,83 @@ async def test_a_change_that_cannot_be_stored_fails_alone(store: FailingStore) -
     assert [event.sequence for event in await store.events_after(0, limit=10)] == [1, 2], "no number is lost"
 
 
-async def test_a_store_that_is_away_for_a_moment_is_waited_for(store: FailingStore) -> None:
+async def pass_pause(clock: ManualClock, seconds: float) -> None:
+    """Wait until the journal pauses for so long, and let that time pass."""
+    await until(lambda: clock.wakes_within(seconds))
+    assert not clock.wakes_within(0.99 * seconds)
+    clock.advance(seconds)
+
+
+async def test_a_store_that_takes_nothing_is_tried_for_ever_with_bounded_pauses(store: FailingStore) -> None:
     clock = ManualClock()
     journal = Journal(store, clock, 0)
-    store.away = 2
+    store.away = 30
+    writable: list[bool] = []
+    store.on_save = lambda: writable.append(journal.is_writable)
     async with running(journal):
         commit = asyncio.ensure_future(journal.commit(Commit(job=job("a"), changes=[CHANGE])))
-        for pause in journal_module.RETRY_PAUSES[:2]:
-            async with asyncio.timeout(20):
-                while not clock.wakes_within(pause):  # noqa: ASYNC110 - whoever sleeps does not say so
-                    await asyncio.sleep(0)
+        for attempt in range(store.away):
+            await pass_pause(clock, min(FIRST_PAUSE_SECONDS * 2.0**attempt, LONGEST_PAUSE_SECONDS))
             assert not commit.done()
-            clock.advance(pause)
         await commit
+        assert writable == [True] + 30 * [False], "nor is it while it is tried again"
+        assert journal.is_writable
+        await journal.commit_or_refuse(Commit(job=job("b")))
     assert journal.sequence == 1
+    assert [known.id for known in await store.load_jobs()] == ["a", "b"]
 
 
-async def test_a_store_that_stays_away_ends_the_journal_and_every_commit(
+async def test_what_may_be_refused_is_refused_at_once_while_the_store_takes_nothing(store: FailingStore) -> None:
+    clock = ManualClock()
+    journal = Journal(store, clock, 0)
+    store.away = 10**6
+    async with running(journal), asyncio.timeout(20):
+        must = asyncio.ensure_future(journal.commit(Commit(job=job("must"), changes=[CHANGE])))
+        may = [asyncio.ensure_future(journal.commit_or_refuse(Commit(job=job(str(n))))) for n in range(BATCH + 10)]
+        # Of the first batch and behind it: none is left to wait with what must wait.
+        outcomes = await asyncio.gather(*may, return_exceptions=True)
+        assert {type(outcome) for outcome in outcomes} == {CannotWriteError}
+        assert not journal.is_writable
+        attempts = store.saves
+        with pytest.raises(CannotWriteError, match="the disk is full"):
+            await journal.commit_or_refuse(Commit(job=job("late")))
+        assert (store.saves, must.done()) == (attempts, False)
+        store.away = 0
+        clock.advance(LONGEST_PAUSE_SECONDS)
+        await must
+    assert [known.id for known in await store.load_jobs()] == ["must"], "what was refused is nowhere"
+
+
+async def test_what_was_perhaps_written_is_not_refused_but_written_again(store: FailingStore) -> None:
+    """A store that did not answer may hold it: to say that nothing was changed might be wrong."""
+    clock = ManualClock()
+    journal = Journal(store, clock, 0)
+    store.away, store.failure = 1, UnavailableError("no answer")
+    async with running(journal), asyncio.timeout(20):
+        unsure = asyncio.ensure_future(journal.commit_or_refuse(Commit(job=job("a"))))
+        await until(lambda: not journal.is_writable)
+        with pytest.raises(CannotWriteError, match="no answer"):
+            await journal.commit_or_refuse(Commit(job=job("b")))
+        assert not unsure.done()
+        clock.advance(LONGEST_PAUSE_SECONDS)
+        await unsure
+    assert [known.id for known in await store.load_jobs()] == ["a"]
+
+
+async def test_a_damaged_store_ends_the_journal_and_every_commit(
     store: FailingStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_module, "RETRY_PAUSES", ())
     monkeypatch.setattr(journal_module, "CAPACITY", 2)
     journal = Journal(store, ManualClock(), 0)
-    store.away = 10**6
+    store.away, store.failure = 10**6, StoreDamagedError("restore it")
     commits = [asyncio.ensure_future(journal.commit(Commit(job=job(str(number))))) for number in range(10)]
     await asyncio.sleep(0)
     async with asyncio.timeout(20):
-        with pytest.raises(UnavailableError, match="the disk is full"):
+        with pytest.raises(StoreDamagedError, match="restore it"):
             await journal.run()
         outcomes = await asyncio.gather(*commits, return_exceptions=True)
-    assert {type(outcome) for outcome in outcomes} == {UnavailableError}
-    with pytest.raises(UnavailableError):
+    assert {type(outcome) for outcome in outcomes} == {StoreDamagedError}
+    with pytest.raises(StoreDamagedError):
         await journal.commit(Commit(job=job("late")))
 
 

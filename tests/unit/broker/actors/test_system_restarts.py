@@ -34,6 +34,42 @@ async def test_a_silent_node_disconnects_its_jobs_and_its_stream(actors: Actors)
     assert presence == [True, False, True]
 
 
+@pytest.mark.parametrize("seconds", [400.0, -400.0])
+async def test_a_machine_whose_clock_is_set_loses_no_node_and_no_run(actors: Actors, seconds: float) -> None:
+    node, epoch = await actors.connect()
+    job = await running(actors, report_timeout_seconds=30.0)
+    actors.clock.set_forward(seconds)
+    for sequence in range(1, 4):
+        await actors.pass_time(9)
+        await actors.heartbeat(node, epoch)
+        await actors.report(job.run_id, 0.5, sequence=sequence)
+    job = await actors.job(job.id)
+    assert (job.state, job.attempts, node.node.online) == (JobState.RUNNING, 1, True)
+    waiting = await submit(actors, "b")
+    assert waiting.state is JobState.STARTING, "the scheduler goes on as well"
+    for _ in range(4):
+        await actors.pass_time(9)
+        await actors.heartbeat(node, epoch)
+    assert "reported nothing for 30 s" in (await actors.job(job.id)).reason
+
+
+async def test_after_a_restart_of_the_broker_silence_begins_afresh(store: Store) -> None:
+    clock = ManualClock()
+    async with running_actors(store, clock) as actors:
+        await actors.connect()
+        job = await running(actors, report_timeout_seconds=30.0)
+    clock.advance(400)
+    async with running_actors(store, clock) as actors:
+        node, epoch = await actors.connect(runs=[job.run_id])
+        await actors.alive(job.run_id)
+        await actors.pass_time(9)
+        assert (await actors.job(job.id)).state is JobState.RUNNING
+        for _ in range(3):
+            await actors.heartbeat(node, epoch)
+            await actors.pass_time(9)
+        assert "reported nothing for 30 s" in (await actors.job(job.id)).reason
+
+
 async def test_a_newer_stream_ends_the_older_one(actors: Actors) -> None:
     node, first = await actors.connect()
     _, second = await actors.connect()
@@ -234,6 +270,7 @@ async def test_old_progress_is_dropped_and_cursors_still_work(actors: Actors, mo
     async with asyncio.timeout(20):
         while len(await actors.store.load_progress(job.id, limit=100)) != 3:  # noqa: ASYNC110 - nobody is told
             await asyncio.sleep(0.01)
+    await actors.settle()  # the job was silent for as long, which is written down as well
     assert actors.journal.sequence == await actors.store.last_sequence()
 
 

@@ -157,7 +157,7 @@ def test_a_node_adds_up_what_its_jobs_hold() -> None:
 
 def test_an_endpoint_says_where_its_live_version_is() -> None:
     version = Version(1, "j1", 1, "accuracy", 0.9, AT, "ab")
-    endpoint = Endpoint("digits", "alice", 2, 1, (version,), "n1")
+    endpoint = Endpoint("digits", "alice", 2, (version,), "n1")
     message = endpoint_to_wire(endpoint, Node("n1", 1.0, 1, serving_http="h:1", serving_grpc="h:2"))
     assert (message.live_version, message.serving_http, message.serving_grpc) == (1, "h:1", "h:2")
     assert endpoint_to_wire(Endpoint("new", "alice"), None).live_version == 0
@@ -213,7 +213,7 @@ def test_an_endpoint_says_its_variants_and_who_answered() -> None:
         Version(number, "j1", 1, "accuracy", value, AT, "ab", variant=variant)
         for number, value, variant in ((1, 0.8, "small"), (2, 0.9, "large"), (3, 0.85, "small"))
     )
-    endpoint = Endpoint("digits", "alice", 4, 3, versions, "n1")
+    endpoint = Endpoint("digits", "alice", 4, versions, "n1")
     message = endpoint_to_wire(endpoint, None, load=EndpointLoad(answered_parts={"small": 1.0}))
     assert [(each.name, each.live_version, each.accuracy, each.answered_part) for each in message.variants] == [
         ("large", 2, 0.9, 0.0),

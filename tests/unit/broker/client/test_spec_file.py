@@ -96,7 +96,10 @@ def test_flags_replace_fields_of_the_file(tmp_path: Path) -> None:
         ({"resources": {"accelerators": "all"}}, "resources.accelerators", "integer"),
         ({"resources": {"accelerators": 1, "accelerator_memory": "half"}}, "resources.accelerator_memory", "byte"),
         ({"resources": {"cpu_cores": "all"}}, "resources.cpu_cores", "number"),
-        ({"max_epoch": 3}, "max_epoch", "no field"),
+        ({"max_epoch": 3}, "max_epoch", "is no field of a job's spec; did you mean max_epochs?"),
+        ({"tiers": [{"target": 1, "deadline": 2}]}, "tiers[0].deadline", "did you mean deadline_seconds?"),
+        ({"resources": {"cores": 2}}, "resources.cores", "did you mean cpu_cores?"),
+        ({"colour": "red"}, "colour", "there are name, endpoint, variant, script"),
         ({"endpoint_objective_seconds": "soon"}, "endpoint_objective_seconds", "number"),
         ({"script": "missing.py"}, "script", "cannot be read"),
         ({"arguments": "--seed 1"}, "arguments", "list"),
@@ -110,10 +113,32 @@ def test_a_wrong_field_is_named(changes: dict[str, Any], field: str, message: st
     assert caught.value.message.startswith(field)
 
 
-@pytest.mark.parametrize("name", ["endpoint", "metric", "direction", "tiers"])
+@pytest.mark.parametrize("name", ["endpoint", "metric", "tiers"])
 def test_a_missing_field_is_named(name: str) -> None:
     with pytest.raises(InvalidSpecError, match=f"{name}: is missing"):
         parse_spec({key: value for key, value in VALUES.items() if key != name})
+
+
+@pytest.mark.parametrize(
+    ("direction", "metrics"),
+    [
+        ("max", ("accuracy", "val_acc", "test/F1", "r2", "roc_auc", "top5-accuracy")),
+        ("min", ("loss", "val_loss", "RMSE", "error_rate", "perplexity", "mae")),
+    ],
+)
+def test_a_direction_that_is_left_out_is_the_usual_one_of_the_metric(direction: str, metrics: tuple[str, ...]) -> None:
+    values = {key: value for key, value in VALUES.items() if key != "direction"}
+    found = {metric: parse_spec({**values, "metric": metric}).direction.value for metric in metrics}
+    assert found == dict.fromkeys(metrics, direction)
+    assert parse_spec({**VALUES, "metric": "accuracy", "direction": "min"}).direction is Direction.MIN
+
+
+@pytest.mark.parametrize("metric", ["speed", "accuracy_loss", "n"])
+def test_a_direction_that_nobody_can_know_is_asked_for(metric: str) -> None:
+    values = {key: value for key, value in VALUES.items() if key != "direction"}
+    with pytest.raises(InvalidSpecError, match=r"direction: is missing, .*'max'.*'min'") as caught:
+        parse_spec({**values, "metric": metric})
+    assert caught.value.field == "direction"
 
 
 def test_a_script_beyond_the_limit_is_refused(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from tests.support.jobs import (
 )
 from tiercel.broker.domain.errors import IllegalTransitionError
 from tiercel.broker.domain.events import ProgressMade, ShareChanged, StateChanged, TierChanged
-from tiercel.broker.domain.jobs import Direction, JobState, Tier, TierState
+from tiercel.broker.domain.jobs import Direction, JobState, Silence, Tier, TierState
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.lifecycle import job as machine
 from tiercel.broker.lifecycle.job_end import MAX_LOG_TAIL_CHARACTERS
@@ -49,7 +49,7 @@ from tiercel.broker.lifecycle.job_events import (
     UsageMeasured,
     WithdrawRun,
 )
-from tiercel.broker.lifecycle.job_run import MAX_METRICS
+from tiercel.broker.lifecycle.report_bounds import MAX_METRICS
 
 # --- From submission to running ---------------------------------------------------------------------------------------
 
@@ -89,7 +89,7 @@ def test_a_late_placement_does_not_start_a_requeued_job() -> None:
 
 def test_a_second_run_while_the_first_may_exist_is_a_defect() -> None:
     with pytest.raises(IllegalTransitionError, match="job j1 is running"):
-        machine.handle(running_job(), assigned("n2", attempt=2), AT)
+        after(running_job(), assigned("n2", attempt=2))
 
 
 @pytest.mark.parametrize("outcome", [JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED])
@@ -109,7 +109,7 @@ def test_waiting_says_why_once() -> None:
 
 def test_a_living_run_makes_the_job_run() -> None:
     job, effects = told(after(new_job(), assigned()), RunIsAlive("j1-1"), now=AT + 5)
-    assert (job.state, job.started_at, job.last_heard_at) == (JobState.RUNNING, AT + 5, AT + 5)
+    assert (job.state, job.started_at, job.silence) == (JobState.RUNNING, AT + 5, Silence(AT + 5, AT + 5))
     assert states(effects) == [JobState.RUNNING]
     assert told(job, RunIsAlive("j1-1"), now=AT + 50) == (job, [])
 
@@ -154,7 +154,7 @@ def test_usage_adds_up_over_runs() -> None:
 def test_a_report_is_news() -> None:
     job, effects = told(running_job(), report(0.5, cpu=1.5, epoch=3), now=AT + 10)
     assert (job.epoch, job.latest_value, job.best_value, job.cpu_seconds) == (3, 0.5, 0.5, 1.5)
-    assert job.last_heard_at == AT + 10
+    assert job.silence == Silence(AT + 10, AT + 10)
     assert effects == [Announce(ProgressMade(3, 0.5, {"accuracy": 0.5}, 1.5))]
 
 
@@ -221,6 +221,16 @@ def test_a_flood_of_metrics_is_cut() -> None:
     assert isinstance(change, ProgressMade)
     assert len(change.metrics) == MAX_METRICS
     assert change.metrics["accuracy"] == 0.5
+
+
+def test_names_of_metrics_without_bounds_get_no_further_than_the_job() -> None:
+    metrics = {"x" * 1_000_000: 0.0, "two words": 0.0, "loss": 0.1}
+    _, effects = told(running_job(), Reported("j1-1", 1, 1, {**metrics, "accuracy": 0.5}, AT, 0.0))
+    change = next(e.change for e in effects if isinstance(e, Announce) and isinstance(e.change, ProgressMade))
+    assert change.metrics == {"accuracy": 0.5, "loss": 0.1}
+    job = after(running_job(), Reported("j1-1", 1, 1, metrics, AT, 0.0))
+    assert job.stop_outcome is JobState.FAILED
+    assert "reported loss, but the tiers" in job.stop_reason
 
 
 def test_a_job_that_is_being_stopped_reaches_nothing() -> None:
@@ -309,12 +319,25 @@ def test_a_clean_exit_waits_for_the_delivery_under_way() -> None:
     assert (done.state, done.finished_at) == (JobState.COMPLETED, AT + 30)
 
 
-def test_a_clean_exit_before_the_last_tier_completes_and_says_what_was_missed() -> None:
-    job = after(running_job(), report(0.85), delivered(1), CLEAN_EXIT)
-    assert job.state is JobState.COMPLETED
+@pytest.mark.parametrize("continues", [False, True])
+def test_a_script_that_is_done_before_the_last_tier_has_missed_it(*, continues: bool) -> None:
+    training = running_job(continue_after_last_tier=continues)
+    job = after(training, report(0.85), delivered(1), CLEAN_EXIT)
+    assert (job.state, job.stop_outcome, job.finished_at) == (JobState.MISSED, JobState.MISSED, AT + 10)
     assert job.reason == "1 of 2 tiers delivered; 0.9 was not reached, the best accuracy was 0.85"
-    silent = after(running_job(), CLEAN_EXIT)
-    assert silent.reason == "0 of 2 tiers delivered; 0.8 was not reached, nothing was reported"
+    assert job.state.is_final
+    waiting = after(training, report(0.85), CLEAN_EXIT)
+    assert waiting.state is JobState.STOPPING
+    assert after(waiting, delivered(1)).state is JobState.MISSED
+
+
+def test_a_script_that_never_reported_has_failed_and_hears_what_to_do() -> None:
+    job = after(running_job(), RunExited("j1-1", 0, log_tail="loading\n"))
+    assert (job.state, job.log_tail) == (JobState.FAILED, "loading\n")
+    assert job.reason == (
+        "the script ended without an error but never reported 'accuracy', which the tiers are about, nor anything "
+        "else; let it call job.report(accuracy=…)"
+    )
 
 
 def test_a_failed_delivery_fails_the_job_once_its_run_is_gone() -> None:

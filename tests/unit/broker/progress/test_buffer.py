@@ -37,6 +37,21 @@ def test_the_oldest_progress_gives_way() -> None:
     assert buffer.dropped == 1
 
 
+def test_what_waits_is_bounded_in_bytes_too() -> None:
+    buffer = Buffer(Limits(size_bytes=1000))
+    for _ in range(100):
+        buffer.add(progress(b"x" * 92))
+    assert len(buffer) == 10
+    for number in range(100):
+        buffer.add(state(f"topic-{number:02}", b"x" * 92))
+    messages = drained(buffer)
+    assert sum(len(message.topic) + len(message.payload) for message in messages) <= 1000
+    assert messages[-1].topic == "topic-99"
+    assert buffer.is_empty
+    buffer.resend_state()
+    assert [message.topic for message in drained(buffer)] == [f"topic-{number}" for number in range(90, 100)]
+
+
 def test_state_never_gives_way() -> None:
     buffer = Buffer(Limits(waiting=2))
     for message in [state("a"), state("b", b"old"), state("c"), state("b", b"new")]:

@@ -11,6 +11,7 @@ from tests.support.simulation import steps
 from tiercel.broker.actors.job import JobActor, observations_of
 from tiercel.broker.domain.events import JobEvent, ProgressMade
 from tiercel.broker.domain.jobs import Job
+from tiercel.broker.domain.moments import Moment
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.lifecycle import job as machine
 from tiercel.broker.lifecycle.job_events import (
@@ -41,7 +42,7 @@ def grown(events: list[JobInput]) -> tuple[Job, list[JobEvent]]:
     job, _ = machine.create("job", "tenant", WORKLOAD.spec("name", "endpoint"), 0.0)
     news = []
     for event in events:
-        job, effects = machine.handle(job, event, 3.0)
+        job, effects = machine.handle(job, event, Moment.of_one_clock(3.0))
         changes = [effect.change for effect in effects if isinstance(effect, Announce)]
         news += [JobEvent(1, job.id, job.tenant, 2.0, change) for change in changes if isinstance(change, ProgressMade)]
     return job, news

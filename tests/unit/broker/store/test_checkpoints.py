@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tiercel.broker.domain.errors import InvalidSpecError, NotFoundError
+from tests.support.small_disk import fill, small_disk
+from tiercel.broker.domain.errors import CannotWriteError, InvalidSpecError, NotFoundError
 from tiercel.broker.store.checkpoints import MAX_FILES, Checkpoint, CheckpointFile, CheckpointStore
 
 
@@ -124,3 +125,18 @@ def test_what_nobody_needs_is_dropped(store: CheckpointStore, tmp_path: Path) ->
     store.drop("j9")
     store.keep_only({"j2", "j5"})
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["j2"]
+
+
+def test_a_full_disk_refuses_a_checkpoint_and_keeps_the_one_before(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 1024 * 1024) as disk:
+        store = CheckpointStore(disk / "checkpoints")
+        put(store, "j1-1", TWO, [b"newestolder"])
+        filler = fill(disk)
+        large = {"latest.pt": bytes(512 * 1024)}
+        with pytest.raises(CannotWriteError, match="no space left"):
+            put(store, "j1-2", large, [bytes(256 * 1024)] * 2)
+        filler.unlink()
+        assert [path.name for path in (disk / "checkpoints").iterdir()] == ["j1"]
+        assert b"".join(store.read("j1-1")) == b"newestolder"
+        put(store, "j1-2", large, [bytes(256 * 1024)] * 2)
+        assert store.find("j1-2") is not None

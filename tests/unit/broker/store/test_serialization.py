@@ -4,12 +4,13 @@ import enum
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
+from tests.support.jobs import running_job
 from tiercel.broker.domain.events import JobEvent, ProgressMade, StateChanged
-from tiercel.broker.domain.jobs import JobState, Resources, Script, Tier
+from tiercel.broker.domain.jobs import Job, JobState, Resources, Script, Tier
 from tiercel.broker.domain.nodes import Node
 from tiercel.broker.store.serialization import from_json, to_json
 
@@ -54,6 +55,14 @@ def test_the_json_is_plain_and_tags_only_unions() -> None:
 def test_numbers_that_json_lacks_become_text(value: float, text: str) -> None:
     assert to_json(value, float) == text
     assert repr(from_json(float, text)) == repr(float(value))
+
+
+def test_what_ends_with_the_life_of_the_broker_is_not_stored() -> None:
+    job = replace(running_job(), share=None)
+    assert job.silence is not None
+    text = to_json(job)
+    assert "silence" not in text
+    assert from_json(Job, text) == replace(job, silence=None)
 
 
 def test_bytes_and_text_of_any_kind_come_back() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -128,6 +129,58 @@ async def test_a_load_takes_the_newest_version(bench: Bench) -> None:
     bench.put(9)
     assert await bench.lifecycle.load("m") == 10
     assert await bench.answer() == ("10", 10.0)
+
+
+async def test_a_version_that_was_chosen_answers_also_after_a_restart(bench: Bench) -> None:
+    for version in (1, 2, 3):
+        bench.put(version)
+    (bench.root / "m" / "live.json").write_text('{"version": 2}')
+    assert await bench.lifecycle.load("m") == 2
+    assert await bench.load(version=3) == 3, "who names a version gets it"
+    again = Bench.beside(bench)
+    await again.lifecycle.load_all()
+    assert await again.answer() == ("2", 2.0)
+    again.close()
+
+
+async def test_an_older_version_answers_where_the_chosen_one_is_refused(bench: Bench) -> None:
+    bench.put(1)
+    bench.put(2, b"nonsense")
+    bench.put(3)
+    (bench.root / "m" / "live.json").write_text('{"version": 2}')
+    await bench.lifecycle.load_all()
+    assert await bench.answer() == ("1", 1.0)
+
+
+async def test_a_model_of_which_none_shall_answer_is_not_loaded(bench: Bench) -> None:
+    bench.put(1)
+    (bench.root / "m" / "live.json").write_text('{"version": 0}')
+    await bench.lifecycle.load_all()
+    with pytest.raises(NotFoundError, match="is not loaded"):
+        await bench.answer()
+    with pytest.raises(
+        NotFoundError, match=r"no version of model 'm' is to answer here, says its live\.json; name one"
+    ):
+        await bench.lifecycle.load("m")
+
+
+@pytest.mark.parametrize("content", ["[", "[]", "{}", '{"version": "2"}', '{"version": true}', '{"version": -1}'])
+async def test_a_choice_that_makes_no_sense_is_none(bench: Bench, content: str) -> None:
+    bench.put(1)
+    bench.put(2)
+    (bench.root / "m" / "live.json").write_text(content)
+    assert await bench.lifecycle.load("m") == 2
+
+
+async def test_whoever_loads_a_version_can_tell_which_file_answers(bench: Bench) -> None:
+    bench.put(1)
+    await bench.lifecycle.load("m")
+    delivered = hashlib.sha256((bench.root / "m/1/model.onnx").read_bytes()).hexdigest()
+    assert bench.lifecycle.sha256_of("m", 1) == delivered
+    (bench.root / "m/1/model.onnx").write_bytes(onnx_models.plus(7.0))
+    await bench.lifecycle.load("m")  # it is live already
+    assert bench.lifecycle.sha256_of("m", 1) == delivered
+    assert (bench.lifecycle.sha256_of("m", 2), bench.lifecycle.sha256_of("nobody", 1)) == ("", "")
 
 
 async def test_loading_what_is_live_does_nothing(bench: Bench) -> None:

@@ -262,16 +262,16 @@ async def test_a_caller_that_leaves_breaks_nothing(open_site: Open) -> None:
     assert (await other.answer())[0] == 200
 
 
-async def test_one_connection_too_many_is_told_so(open_site: Open) -> None:
+async def test_one_connection_too_many_is_told_so_where_all_are_in_use(open_site: Open) -> None:
     site, call = await open_site(connections=1)
     first = await call()
-    first.send(GET % b"/1")
-    await first.answer()
+    first.send(GET % b"/later")
+    await asyncio.wait_for(site.asked.wait(), 30)
     second = await call()
     status, head, _ = await second.answer()
     assert (status, b"Retry-After: 1" in head) == (503, True)
     assert await second.rest() == b""
-    first.send(GET % b"/2")
+    site.let_go()
     assert (await first.answer())[0] == 200
     first.writer.close()
     second.writer.close()
@@ -280,6 +280,24 @@ async def test_one_connection_too_many_is_told_so(open_site: Open) -> None:
     third = await call()
     third.send(GET % b"/3")
     assert (await third.answer())[0] == 200
+
+
+async def test_idle_connections_keep_nobody_out(open_site: Open) -> None:
+    site, call = await open_site(connections=10)
+    busy = await call()
+    busy.send(GET % b"/later")
+    await asyncio.wait_for(site.asked.wait(), 30)
+    idle = []
+    for number in range(30):
+        idle.append(await call())
+        idle[-1].send(GET % b"/%d" % number)
+        assert (await idle[-1].answer())[0] == 200
+    assert len(site.connections) <= 10
+    assert await idle[0].rest() == b""  # the longest idle one is closed
+    idle[-1].send(GET % b"/again")
+    assert (await idle[-1].answer())[0] == 200
+    site.let_go()
+    assert (await busy.answer())[0] == 200
 
 
 async def test_nothing_is_handled_for_a_caller_that_does_not_take_its_answers(open_site: Open) -> None:

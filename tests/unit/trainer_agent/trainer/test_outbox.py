@@ -71,6 +71,17 @@ def test_when_full_the_oldest_report_goes() -> None:
     assert [kept.sequence for kept in outbox.unacknowledged()] == [3, 4, 5]
 
 
+def test_when_full_what_reached_a_tier_stays() -> None:
+    outbox = Outbox(report_limit=3)
+    for number in range(1, 9):
+        outbox.add_report(report(number), reached=number == 2)
+    assert [kept.sequence for kept in outbox.unacknowledged()] == [2, 6, 7, 8]
+    assert not outbox.acknowledge(7)
+    for number in (9, 10, 11):
+        outbox.add_report(report(number))
+    assert [kept.sequence for kept in outbox.unacknowledged()] == [9, 10, 11]
+
+
 def test_nothing_is_sent_before_the_welcome_and_a_broken_stream_lets_go() -> None:
     outbox, cursor = Outbox(), StreamCursor()
     outbox.add_report(report(1))

@@ -1,0 +1,205 @@
+"""One agent's stream: what it says goes to the actors, what is wanted of its node and what was taken in goes to it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from typing import TYPE_CHECKING
+
+from tiercel.broker.actors.endpoint import DeliveryHeard
+from tiercel.broker.actors.node import NodeHeard
+from tiercel.broker.actors.supervisor import run_until_one_ends
+from tiercel.broker.api import accelerators
+from tiercel.broker.api.endpoints import lag_of, serving_of, signature_of, usages_of
+from tiercel.broker.api.translation import seconds_of
+from tiercel.broker.api.wanted import wanted_to_wire
+from tiercel.broker.domain.endpoints import DeliveryState
+from tiercel.broker.lifecycle.endpoint import DeliveryReport
+from tiercel.broker.lifecycle.job_events import Reported, RunExited, RunIsAlive, UsageMeasured
+from tiercel.v1 import nodes_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from typing import Any
+
+    from tiercel.broker.actors.node import NodeActor
+    from tiercel.broker.actors.system import System
+    from tiercel.broker.lifecycle.job_events import JobInput
+    from tiercel.broker.store.checkpoints import CheckpointStore
+    from tiercel.broker.store.logs import RunLogs
+
+    Write = Callable[[nodes_pb2.ConnectResponse], Awaitable[Any]]
+
+logger = logging.getLogger(__name__)
+
+# Runs of other nodes that a stream may speak of before the log stops to name them.
+NAMED_STRANGERS = 16
+# Time between two messages about what was taken in.
+GATHER_SECONDS = 0.05
+_STAGES = {
+    nodes_pb2.DELIVERY_STAGE_EXPORTING: DeliveryState.EXPORTING,
+    nodes_pb2.DELIVERY_STAGE_LOADING: DeliveryState.LOADING,
+    nodes_pb2.DELIVERY_STAGE_DELIVERED: DeliveryState.DELIVERED,
+    nodes_pb2.DELIVERY_STAGE_FAILED: DeliveryState.FAILED,
+}
+
+
+class NodeStream:
+    """Serves one agent between its welcome and the end of its lease.
+
+    What is said of a run counts only from the node that the run is on, as what a node takes up is its own.
+
+    Args:
+        actor: The node's.
+        epoch: The stream's lease epoch.
+        system: The other actors.
+        logs: Output of runs.
+        carried: Checkpoints of jobs that are moved.
+    """
+
+    def __init__(
+        self, actor: NodeActor, epoch: int, *, system: System, logs: RunLogs, carried: CheckpointStore
+    ) -> None:
+        self._actor = actor
+        self._node_id = actor.node.id
+        self._epoch = epoch
+        self._system = system
+        self._logs = logs
+        self._carried = carried
+        self._taken: dict[str, int] = {}
+        self._took = asyncio.Event()
+        self._strangers: set[str] = set()
+        # A stream takes one message at a time, and two tasks write to it.
+        self._writing = asyncio.Lock()
+
+    async def serve(
+        self, hello: nodes_pb2.NodeHello, requests: AsyncIterator[nodes_pb2.ConnectRequest], write: Write
+    ) -> None:
+        """Read and write until the agent ends the stream or its lease is lost."""
+        await run_until_one_ends(self._read(hello, requests), self._tell_wanted(write), self._tell_taken(write))
+
+    async def _tell_wanted(self, write: Write) -> None:
+        generation = 0
+        while (wanted := await self._actor.wait_wanted(generation, self._epoch)) is not None:
+            generation = wanted.generation
+            async with self._writing:
+                await write(nodes_pb2.ConnectResponse(wanted=wanted_to_wire(wanted, self._logs)))
+
+    async def _tell_taken(self, write: Write) -> None:
+        while True:
+            await self._took.wait()
+            self._took.clear()
+            taken, self._taken = self._taken, {}
+            async with self._writing:
+                await write(nodes_pb2.ConnectResponse(taken=nodes_pb2.Taken(reports=taken)))
+            await asyncio.sleep(GATHER_SECONDS)
+
+    def _take(self, run_id: str, sequence: int) -> None:
+        self._taken[run_id] = max(sequence, self._taken.get(run_id, 0))
+        self._took.set()
+
+    async def _read(self, hello: nodes_pb2.NodeHello, requests: AsyncIterator[nodes_pb2.ConnectRequest]) -> None:
+        await self._actor.tell(NodeHeard(self._epoch, serving=serving_of(hello.serving)))
+        for run in hello.runs:
+            if run.state == nodes_pb2.RUN_STATE_RUNNING:  # an exit is told again, after the reports before it
+                await self._hear_run(run)
+        for delivery in hello.deliveries:
+            await self._hear_delivery(delivery)
+        async for request in requests:
+            if not self._actor.holds_lease(self._epoch):
+                return
+            if request.lease_epoch == self._epoch:
+                await self._hear(request)
+
+    async def _hear(self, request: nodes_pb2.ConnectRequest) -> None:
+        heard = NodeHeard(self._epoch)
+        match request.WhichOneof("message"):
+            case "heartbeat":
+                beat = request.heartbeat
+                heard = NodeHeard(self._epoch, images=frozenset(beat.images), accelerators=accelerators.heard_of(beat))
+            case "serving":
+                heard = NodeHeard(self._epoch, serving=serving_of(request.serving))
+        # First of all the lease: what follows may have to wait for room.
+        await self._actor.tell(heard)
+        match request.WhichOneof("message"):
+            case "heartbeat":
+                await self._hear_heartbeat(request.heartbeat)
+            case "run":
+                await self._hear_run(request.run)
+            case "progress":
+                await self._hear_progress(request.progress)
+            case "delivery":
+                await self._hear_delivery(request.delivery)
+            case "log":
+                await self._hear_output(request.log)
+
+    async def _hear_heartbeat(self, beat: nodes_pb2.Heartbeat) -> None:
+        self._system.measure_endpoints(self._node_id, usages_of(beat), lag_of(beat))
+        for usage in beat.runs:
+            measured = UsageMeasured(usage.run_id, usage.cpu_seconds, usage.accelerator_seconds)
+            await self._tell_job(usage.run_id, measured)
+
+    async def _hear_run(self, run: nodes_pb2.RunStatus) -> None:
+        if run.state == nodes_pb2.RUN_STATE_RUNNING:
+            await self._tell_job(run.run_id, RunIsAlive(run.run_id))
+        elif run.state == nodes_pb2.RUN_STATE_EXITED:
+            message = RunExited(
+                run_id=run.run_id,
+                exit_code=run.exit_code if run.HasField("exit_code") else None,
+                reason=run.reason,
+                log_tail=run.log_tail,
+                cpu_seconds=run.cpu_seconds,
+                lost=run.lost,
+                # The node's word is not enough: a job goes on elsewhere only from what is here.
+                carried=run.carried and self._carried.find(run.run_id) is not None,
+                carry_error=run.carry_error,
+                accelerator_seconds=run.accelerator_seconds,
+            )
+            await self._tell_job(run.run_id, message)
+
+    async def _hear_progress(self, progress: nodes_pb2.Progress) -> None:
+        run_id, sequence = progress.run_id, progress.sequence
+        message = Reported(
+            run_id=run_id,
+            sequence=sequence,
+            epoch=progress.epoch,
+            metrics=dict(progress.metrics),
+            at=seconds_of(progress.at) if progress.HasField("at") else math.inf,
+            cpu_seconds=progress.cpu_seconds,
+            accelerator_seconds=progress.accelerator_seconds,
+        )
+        await self._tell_job(run_id, message, lambda: self._take(run_id, sequence))
+
+    async def _hear_delivery(self, delivery: nodes_pb2.DeliveryStatus) -> None:
+        state = _STAGES.get(delivery.stage)
+        if state is None:
+            return
+        is_there = state is DeliveryState.DELIVERED or (state is DeliveryState.LOADING and bool(delivery.sha256))
+        report = DeliveryReport(
+            state=state,
+            value=delivery.value if is_there else None,
+            sha256=delivery.sha256,
+            delivered_at=seconds_of(delivery.delivered_at) if delivery.HasField("delivered_at") else None,
+            reason=delivery.reason,
+            signature=signature_of(delivery),
+        )
+        await self._system.deliver_to_endpoint(DeliveryHeard(self._node_id, delivery.delivery_id, report))
+
+    async def _hear_output(self, log: nodes_pb2.LogChunk) -> None:
+        if self._system.has_run(self._node_id, log.run_id):
+            await self._logs.append(log.run_id, log.offset_bytes, log.data)
+        else:
+            self._refuse(log.run_id)
+
+    async def _tell_job(self, run_id: str, message: JobInput, handled: Callable[[], None] | None = None) -> None:
+        if not await self._system.deliver_to_job(self._node_id, run_id, message, handled):
+            self._refuse(run_id)
+
+    def _refuse(self, run_id: str) -> None:
+        """Take nothing in of a run that is elsewhere; of one that is over, or was here once, a node may still speak."""
+        if run_id in self._strangers or not self._system.is_elsewhere(self._node_id, run_id):
+            return
+        if len(self._strangers) < NAMED_STRANGERS:
+            self._strangers.add(run_id)
+            logger.warning("node %s speaks of run %s, which is not there: nothing of it counts", self._node_id, run_id)

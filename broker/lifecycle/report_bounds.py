@@ -1,0 +1,61 @@
+"""What is taken of the reports of a run, whatever its script and its node send. Pure.
+
+The agent bounds them as well, and a little tighter; this is for an agent that does not.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAX_METRICS: Final = 64
+"""Metrics of one report that are passed on."""
+
+REPORTS_PER_SECOND: Final = 25.0
+REPORTS_AT_ONCE: Final = 1500.0
+"""More than an agent keeps of a run for a broker that was away."""
+
+BYTES_PER_SECOND: Final = 1.5 * 1024**2 / 60
+BYTES_AT_ONCE: Final = 3.0 * 1024**2
+_BYTES_OF_A_REPORT: Final = 200
+_BYTES_OF_A_NUMBER: Final = 24
+_NAME: Final = re.compile(r"[A-Za-z0-9_./-]{1,64}", re.ASCII)
+
+
+def carried_metrics(metrics: Mapping[str, float], metric: str) -> dict[str, float]:
+    """What is passed on of a report, first of all the metric that the tiers are about."""
+    kept = {metric: metrics[metric]} if metric in metrics else {}
+    for name, value in metrics.items():
+        if len(kept) >= MAX_METRICS:
+            break
+        if _NAME.fullmatch(name):
+            kept[name] = value
+    return kept
+
+
+class ReportAllowance:
+    """How many reports of a run are stored and published one by one.
+
+    Args:
+        now: Seconds of the broker's clock.
+    """
+
+    def __init__(self, now: float) -> None:
+        self._reports = REPORTS_AT_ONCE
+        self._bytes = BYTES_AT_ONCE
+        self._at = now
+
+    def has_room(self, now: float) -> bool:
+        """Whether there is room for another one."""
+        passed, self._at = max(0.0, now - self._at), now
+        self._reports = min(REPORTS_AT_ONCE, self._reports + passed * REPORTS_PER_SECOND)
+        self._bytes = min(BYTES_AT_ONCE, self._bytes + passed * BYTES_PER_SECOND)
+        return self._reports > 0 and self._bytes > 0
+
+    def take(self, metrics: Mapping[str, float]) -> None:
+        """Make use of it, for a report with these metrics."""
+        self._reports -= 1
+        self._bytes -= _BYTES_OF_A_REPORT + sum(len(name) + _BYTES_OF_A_NUMBER for name in metrics)

@@ -1,0 +1,267 @@
+"""Which version of an endpoint answers, as pure steps: never a worse one by itself; what somebody chose stays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tiercel.broker.domain.endpoints import Endpoint
+from tiercel.broker.domain.errors import InvalidSpecError, NotFoundError
+from tiercel.broker.domain.jobs import Direction
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tiercel.broker.domain.endpoints import Signature, Tensor, Version
+
+# Newest versions of a variant whose files are kept, beside the one that answers.
+KEPT_VERSIONS = 5
+# Versions of an endpoint that are remembered, with files or without.
+REMEMBERED_VERSIONS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class WantedModel:
+    """What a node shall do with an endpoint, or with one of its variants.
+
+    Attributes:
+        endpoint: The endpoint.
+        variant: Which variant of it; empty for an endpoint without variants.
+        version: Number of the version that shall answer there; 0 for none.
+        kept: Numbers of the versions whose files stay there, and it may go back to.
+    """
+
+    endpoint: str
+    variant: str
+    version: int
+    kept: tuple[int, ...]
+
+
+def why_held(endpoint: Endpoint, new: Version, *, may_replace: bool) -> str:
+    """Why a new version must not answer by itself, in plain words; empty where it may.
+
+    Args:
+        endpoint: The endpoint before it.
+        new: The version.
+        may_replace: Whether its job said that whatever it delivers shall answer.
+    """
+    live = endpoint.live_of(new.variant)
+    if live is None or live.version == new.version:
+        return ""
+    if new.variant in endpoint.pinned:
+        return f"version {live.version} was chosen and stays"
+    if may_replace:
+        return ""
+    return _why_worse(live, new) or _why_different(live.signature, new.signature, f"version {live.version}")
+
+
+def _why_worse(live: Version, new: Version) -> str:
+    direction = new.direction or live.direction or Direction.MAX
+    if live.metric != new.metric or (live.direction or direction) is not direction:
+        return (
+            f"{new.metric} ({direction.value}) cannot be compared with {live.metric} "
+            f"({(live.direction or direction).value}) of version {live.version}"
+        )
+    if not direction.reaches(new.value, live.value):
+        return f"{new.value:.6g} is worse than {live.value:.6g} of version {live.version}"
+    if new.value == live.value and new.version < live.version:
+        return f"version {live.version} is newer and as good"
+    return ""
+
+
+def _why_different(live: Signature | None, new: Signature | None, whose: str) -> str:
+    """Why a request that was valid may not be valid any more, or its answer may be another; empty where it is."""
+    if live is None or new is None:
+        return ""
+    given, taken = {each.name: each for each in new.inputs}, {each.name for each in live.inputs}
+    for tensor in live.inputs:
+        after = given.get(tensor.name)
+        if after is None or after.datatype != tensor.datatype or not _takes(tensor.shape, after.shape):
+            return f"it takes {_words(after, tensor)}, and {whose} took {_words(tensor, tensor)}"
+    more = next((each for each in new.inputs if each.name not in taken), None)
+    if more is not None:
+        return f"it takes {_words(more, more)} as well, which {whose} did not"
+    outputs = {each.name: each for each in new.outputs}
+    for tensor in live.outputs:
+        after = outputs.get(tensor.name)
+        if after is None or after.datatype != tensor.datatype or not _alike(tensor.shape, after.shape):
+            return f"it gives {_words(after, tensor)}, and {whose} gave {_words(tensor, tensor)}"
+    return ""
+
+
+def _takes(before: tuple[int, ...] | None, after: tuple[int, ...] | None) -> bool:
+    """Whether an input takes every shape that it took before."""
+    if after is None or before is None:
+        return after is None
+    return len(before) == len(after) and all(new in (-1, old) for old, new in zip(before, after, strict=True))
+
+
+def _alike(before: tuple[int, ...] | None, after: tuple[int, ...] | None) -> bool:
+    """Whether an output may have the shape that it had; exporters leave some axes open that are always the same."""
+    if before is None or after is None:
+        return True
+    return len(before) == len(after) and all(
+        -1 in (old, new) or old == new for old, new in zip(before, after, strict=True)
+    )
+
+
+def _words(tensor: Tensor | None, instead_of: Tensor) -> str:
+    if tensor is None:
+        return f"no {instead_of.name!r}"
+    shape = "any shape" if tensor.shape is None else str(list(tensor.shape))
+    return f"{tensor.name!r} as {tensor.datatype} {shape}"
+
+
+def held_words(endpoint: Endpoint, version: int, why: str) -> str:
+    """What a tenant is told of a version that was delivered and does not answer."""
+    return (
+        f"version {version} is kept but not live: {why}; "
+        f"'tiercel promote {endpoint.name} {version}' lets it answer all the same"
+    )
+
+
+def with_version(endpoint: Endpoint, new: Version, *, may_replace: bool) -> tuple[Endpoint, str]:
+    """Add a version that was delivered, and let it answer if it may.
+
+    Returns:
+        The endpoint, and why the version does not answer: empty where it does.
+    """
+    held = why_held(endpoint, new, may_replace=may_replace)
+    others = [version for version in endpoint.versions if version.version != new.version]
+    versions = tuple(sorted((*others, replace(new, held=held)), key=lambda known: known.version))
+    # What answered before is named from now on: the newest may be one that is held.
+    live = {version.variant: version.version for version in endpoint.live}
+    if not held:
+        live[new.variant] = new.version
+    node_id = new.node_id if not held or not endpoint.node_id else endpoint.node_id
+    changed = replace(endpoint, versions=versions, live_versions=live, node_id=node_id)
+    return _without_forgotten(changed), held
+
+
+def kept(endpoint: Endpoint) -> tuple[Version, ...]:
+    """The versions whose files are kept, oldest first: of each variant the one that answers and the newest few."""
+    live = {version.version for version in endpoint.live}
+    left: dict[str, int] = {}
+    found = []
+    for version in sorted(endpoint.versions, key=lambda each: -each.version):
+        left[version.variant] = left.get(version.variant, KEPT_VERSIONS) - 1
+        if left[version.variant] >= 0 or version.version in live:
+            found.append(version)
+    return tuple(reversed(found))
+
+
+def promoted(endpoint: Endpoint, number: int | None) -> Endpoint:
+    """Let a version answer since somebody said so.
+
+    It stays whatever is delivered, unless it is the newest: then better ones follow by themselves, as ever.
+
+    Args:
+        endpoint: The endpoint.
+        number: Which one; None for the newest.
+
+    Raises:
+        NotFoundError: There is no such version any more.
+        InvalidSpecError: It cannot answer.
+    """
+    if number is None:
+        _check_one_answers(endpoint)
+    there = kept(endpoint)
+    chosen = there[-1] if there and number is None else next((each for each in there if each.version == number), None)
+    if chosen is None:
+        numbers = ", ".join(str(each.version) for each in there) or "none"
+        raise NotFoundError(
+            f"version: endpoint {endpoint.name!r} has no version {number or ''} that can answer; there is {numbers}",
+            field="version",
+        )
+    return _chosen(endpoint, chosen)
+
+
+def rolled_back(endpoint: Endpoint, number: int | None) -> Endpoint:
+    """Go back to an earlier version, which then stays whatever is delivered.
+
+    Args:
+        endpoint: The endpoint.
+        number: Which one; None for the one that answered before the present one.
+
+    Raises:
+        NotFoundError: There is none to go back to.
+        InvalidSpecError: It cannot answer, or it is not clear which is meant.
+    """
+    if number is not None:
+        return promoted(endpoint, number)
+    _check_one_answers(endpoint)
+    earlier = [
+        each for each in kept(endpoint) for live in endpoint.live if each.version < live.version and not each.held
+    ]
+    if not earlier:
+        raise NotFoundError(
+            f"version: endpoint {endpoint.name!r} has no earlier version that answered and is kept", field="version"
+        )
+    return _chosen(endpoint, earlier[-1])
+
+
+def _check_one_answers(endpoint: Endpoint) -> None:
+    if len(endpoint.live) > 1:
+        raise InvalidSpecError(
+            f"version: endpoint {endpoint.name!r} has variants, each with a version that answers; say which version is "
+            "meant",
+            field="version",
+        )
+
+
+def _chosen(endpoint: Endpoint, chosen: Version) -> Endpoint:
+    node_id = endpoint.node_of(chosen)
+    if chosen.variant and node_id != endpoint.node_id:
+        raise InvalidSpecError(
+            f"version: the files of version {chosen.version} are on node {node_id}, and the variants of endpoint "
+            f"{endpoint.name!r} answer on node {endpoint.node_id}; choose another version",
+            field="version",
+        )
+    newest = max(each.version for each in endpoint.versions if each.variant == chosen.variant)
+    pinned = endpoint.pinned - {chosen.variant} if chosen.version == newest else endpoint.pinned | {chosen.variant}
+    live = {version.variant: version.version for version in endpoint.live} | {chosen.variant: chosen.version}
+    versions = tuple(replace(each, held="") if each.version == chosen.version else each for each in endpoint.versions)
+    return replace(endpoint, versions=versions, live_versions=live, pinned=pinned, node_id=node_id)
+
+
+def places_of(endpoint: Endpoint) -> set[tuple[str, str]]:
+    """Nodes that have versions of an endpoint, each with the variant."""
+    return {(endpoint.node_of(each), each.variant) for each in endpoint.versions if endpoint.node_of(each)}
+
+
+def deleted(endpoint: Endpoint) -> Endpoint:
+    """Forget what an endpoint has, so that its name is free for whoever comes next.
+
+    Its numbers go on: a node that was away and comes back with a version of before has the number of no new one.
+    """
+    left = tuple(sorted({*endpoint.left, *places_of(endpoint)}))
+    return Endpoint(endpoint.name, endpoint.tenant, endpoint.next_version, left=left)
+
+
+def wanted_models(endpoint: Endpoint) -> Mapping[str, tuple[WantedModel, ...]]:
+    """What each node that has versions of an endpoint shall do with them, by node.
+
+    A node that an endpoint has left is told that none shall answer there, and of one that was deleted, to keep none.
+    """
+    live = {version.version for version in endpoint.live}
+    stay = {version.version for version in kept(endpoint)}
+    places = sorted({*endpoint.left, *places_of(endpoint)})
+    wanted: dict[str, tuple[WantedModel, ...]] = {}
+    for node_id, variant in places:
+        here = [
+            each.version
+            for each in endpoint.versions
+            if (endpoint.node_of(each), each.variant) == (node_id, variant) and each.version in stay
+        ]
+        answers = next((number for number in here if number in live), 0)
+        wanted[node_id] = (*wanted.get(node_id, ()), WantedModel(endpoint.name, variant, answers, tuple(here)))
+    return wanted
+
+
+def _without_forgotten(endpoint: Endpoint) -> Endpoint:
+    if len(endpoint.versions) <= REMEMBERED_VERSIONS:
+        return endpoint
+    stay = {version.version for version in kept(endpoint)}
+    surplus = len(endpoint.versions) - REMEMBERED_VERSIONS
+    forgotten = {each.version for each in [v for v in endpoint.versions if v.version not in stay][:surplus]}
+    return replace(endpoint, versions=tuple(v for v in endpoint.versions if v.version not in forgotten))

@@ -1,0 +1,53 @@
+"""Shortest remaining work to the next tier first, by what earlier runs of the same program needed.
+
+The plainest use of what is known of earlier runs: whatever ``utility`` gains beyond this, it gains by more than knowing
+them. Jobs of which nothing is known come last at their stage, in the order of submission, as under ``fifo``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tiercel.broker.domain.jobs import Direction
+from tiercel.broker.scheduling.interface import JobView, Plan, Snapshot
+from tiercel.broker.scheduling.ladder import next_tier
+from tiercel.broker.scheduling.learning_curves import forecast_from_history, look_ahead, past_curves
+from tiercel.broker.scheduling.line_up import LineSettings, LineState, Place, plan_in_line
+
+_UNKNOWN = Place(math.inf, "no earlier run of its program tells what it still needs")
+
+
+@dataclass(frozen=True, slots=True)
+class SrptSettings(LineSettings):
+    """What all lines have in common; see :class:`.LineSettings`."""
+
+
+class SrptPolicy:
+    """Runs a few at a time, those first that are nearest to their next tier as earlier runs tell it."""
+
+    name: str = "srpt"
+
+    def __init__(self, settings: SrptSettings | None = None) -> None:
+        self.settings = settings or SrptSettings()
+
+    def initial_state(self) -> LineState:
+        """The state before the first call."""
+        return LineState()
+
+    def plan(self, snapshot: Snapshot, state: LineState) -> tuple[Plan, LineState]:
+        """Line the jobs of each node up by what they are expected to need."""
+        return plan_in_line(snapshot, state, lambda job: _place(job, snapshot), self.settings)
+
+
+def _place(job: JobView, snapshot: Snapshot) -> Place:
+    status = next_tier(job)
+    past = past_curves(snapshot.history.get(job.workload, ()), job.direction)
+    if status is None or not past:
+        return _UNKNOWN
+    target = status.tier.target if job.direction is Direction.MAX else -status.tier.target
+    forecast = forecast_from_history(past, target, 0.0, None)
+    if forecast is None or not forecast.totals:
+        return _UNKNOWN
+    remaining = look_ahead(forecast, job.cpu_seconds).expected
+    return Place(remaining, f"expected to need {remaining:.3g} CPU seconds more, as earlier runs did")

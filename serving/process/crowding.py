@@ -1,0 +1,71 @@
+"""Which connections go when there are as many as there may be. Pure.
+
+Whoever holds connections open and asks nothing must not keep others out. So the ones that nothing happens on go, those
+of the peer with the most connections first, and of these the longest idle. There is no limit for a peer by itself: all
+callers behind a proxy, or on this machine, are one peer.
+"""
+
+from __future__ import annotations
+
+import enum
+import ipaddress
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_STUCK_SECONDS = 1.0
+# Looking at all of them costs as much as answering a few requests, so each look makes room for several.
+_PART = 64
+
+
+class Doing(enum.IntEnum):
+    """What a connection is about; those of the lowest number go first."""
+
+    NOTHING = 0
+    ARRIVING = 1
+    """A request began to arrive, or an answer is not taken."""
+    BUSY = 2
+    """A request is being handled: it stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A connection as it stands.
+
+    Attributes:
+        peer: Who is at the other end, see :func:`peer_of`.
+        doing: What it is about.
+        since: Seconds of the clock at which something last happened.
+    """
+
+    peer: str
+    doing: Doing
+    since: float
+
+
+def whom_to_close(standings: Sequence[Standing], now: float) -> list[int]:
+    """Indices of the connections that have to go, a few at a time; none where all of them are in use.
+
+    Args:
+        standings: Of all connections.
+        now: Seconds of the clock.
+    """
+    of_peer = Counter(each.peer for each in standings)
+    found: list[tuple[int, int, float, int]] = []
+    for index, each in enumerate(standings):
+        stuck = each.doing is Doing.ARRIVING and now - each.since > _STUCK_SECONDS
+        if each.doing is Doing.NOTHING or stuck:
+            found.append((-of_peer[each.peer], each.doing, each.since, index))
+    found.sort()
+    return [index for *_, index in found[: max(1, len(standings) // _PART)]]
+
+
+def peer_of(address: Any) -> str:
+    """Who has an address, as sockets name it: the host, of IPv6 the network of 64 bits that one customer gets."""
+    host = str(address[0]) if isinstance(address, tuple) and address else ""
+    try:
+        parsed = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    return host if parsed.version == 4 else parsed.packed[:8].hex()

@@ -1,0 +1,167 @@
+"""Actors over a store that takes nothing for a while: what is refused, what waits, and that all goes on afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.support.actors import ALICE, Actors, running, running_actors, submit
+from tests.support.clock import ManualClock
+from tests.support.jobs import make_spec
+from tests.support.until import until
+from tiercel.broker.actors.clock import SystemClock
+from tiercel.broker.actors.journal import LONGEST_PAUSE_SECONDS
+from tiercel.broker.actors.mailbox import MAX_FAILURES_IN_A_ROW
+from tiercel.broker.actors.system import TICK_SECONDS
+from tiercel.broker.domain.errors import CannotWriteError
+from tiercel.broker.domain.jobs import JobState
+from tiercel.broker.lifecycle.job_events import Reported
+from tiercel.broker.store.memory import MemoryStore
+
+
+class FullStore(MemoryStore):
+    """A store on a disk that is full while a test says so; reading works all the time."""
+
+    full = False
+
+    async def save(self, **rest: Any) -> None:
+        if self.full:
+            raise CannotWriteError("no space left; nothing was changed")
+        await super().save(**rest)
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[FullStore]:
+    async with FullStore() as opened:
+        yield opened
+
+
+@pytest.fixture
+async def actors(store: FullStore) -> AsyncIterator[Actors]:
+    async with running_actors(store) as made:
+        yield made
+
+
+async def make_room(actors: Actors, store: FullStore) -> None:
+    store.full = False
+    actors.clock.advance(LONGEST_PAUSE_SECONDS)
+    await until(lambda: actors.journal.is_writable)
+
+
+async def test_what_is_asked_of_a_full_store_is_refused_and_changes_nothing(actors: Actors, store: FullStore) -> None:
+    actor, epoch = await actors.connect()
+    job = await running(actors)
+    store.full = True
+    with pytest.raises(CannotWriteError, match="nothing was changed"):
+        await actors.system.submit(ALICE, make_spec(endpoint="other"), "key")
+    for _ in range(MAX_FAILURES_IN_A_ROW + 1):  # refusing often is no failure of the job's actor
+        with pytest.raises(CannotWriteError):
+            await actors.system.cancel("alice", job.id)
+    assert (await actors.system.find_job("alice", job.id)).state is JobState.RUNNING
+    assert [known.name for known in actors.system.endpoints_of("alice")] == ["digits"]
+    assert [known.id for known in await store.load_jobs()] == [job.id]
+    assert [known.name for known in await store.load_endpoints()] == ["digits"], "no endpoint without its job"
+    await make_room(actors, store)
+    await actors.heartbeat(actor, epoch)
+    assert (await actors.system.submit(ALICE, make_spec(endpoint="other"), "key")).state is JobState.PENDING
+    await actors.system.cancel("alice", job.id)
+    assert (await actors.job(job.id)).state is JobState.STOPPING
+
+
+async def test_what_runs_report_to_a_full_store_waits_within_bounds_and_is_not_lost(
+    actors: Actors, store: FullStore
+) -> None:
+    await actors.connect()
+    job = await running(actors)
+    store.full = True
+    reports = 1_500  # more than a job's mailbox takes from streams
+
+    async def report_all() -> None:
+        for number in range(1, reports + 1):
+            message = Reported(job.run_id, number, number, {"accuracy": 0.1}, actors.clock.now(), float(number))
+            await actors.system.deliver_to_job("n1", job.run_id, message)
+
+    stream = asyncio.ensure_future(report_all())
+    await until(lambda: not actors.journal.is_writable)
+    await until(lambda: actors.directory.jobs[job.id].statistics().waiting >= 1_000)
+    assert not stream.done(), "whoever sends more has to wait"
+    assert (await actors.system.find_job("alice", job.id)).epoch == 0, "memory is not ahead of the disk"
+    await make_room(actors, store)
+    async with asyncio.timeout(20):
+        await stream
+    assert (await actors.job(job.id)).epoch == reports
+    assert len(await store.load_progress(job.id, limit=2 * reports)) == reports
+
+
+class LivingClock(ManualClock):
+    """A manual clock whose broker lives from tick to tick, as the real one does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._life = SystemClock(self.now, self.now)
+
+    def alive(self) -> float:
+        return self._life.alive()
+
+    def tick(self) -> None:
+        self._life.tick()
+
+
+async def test_a_node_and_its_runs_are_not_held_for_silent_while_the_store_is_full(store: FullStore) -> None:
+    """What they say may wait for the disk, behind what waits for it."""
+    async with running_actors(store, LivingClock()) as actors:
+        await bear_silence(actors, store)
+
+
+async def bear_silence(actors: Actors, store: FullStore) -> None:
+    """Let a node and a run say nothing while the store is full, and then for good."""
+    actor, _ = await actors.connect()
+    job = await running(actors, report_timeout_seconds=30.0)
+    store.full = True
+    waiting = asyncio.ensure_future(actors.report(job.run_id, 0.5))
+    await until(lambda: not actors.journal.is_writable)
+    for _ in range(round(40 / TICK_SECONDS)):
+        actors.clock.advance(TICK_SECONDS)
+        await until(lambda: actors.clock.wakes_within(TICK_SECONDS))
+    await make_room(actors, store)
+    await waiting
+    await actors.pass_time(3 * TICK_SECONDS)
+    assert actor.node.online, "its lease of 10 s did not run out in 40 s in which nobody may have been able to listen"
+    assert (await actors.job(job.id)).state is JobState.RUNNING
+    await actors.pass_time(11.0)
+    assert not actor.node.online, "from now on silence counts again"
+
+
+async def test_the_scheduler_goes_on_when_there_is_room(actors: Actors, store: FullStore) -> None:
+    job = await submit(actors)
+    store.full = True
+    await actors.connect()  # a node to go to, and nowhere to write that down
+    await until(lambda: not actors.journal.is_writable)
+    assert (await actors.job(job.id)).state is JobState.PENDING
+    await make_room(actors, store)
+    await actors.pass_time(2 * TICK_SECONDS)
+    assert (await actors.job(job.id)).state is JobState.STARTING
+
+
+async def test_what_was_asked_behind_a_step_that_waits_for_the_disk_is_refused_and_not_done_later(
+    actors: Actors, store: FullStore
+) -> None:
+    await actors.connect()
+    job = await running(actors)
+    store.full = True
+    waiting = asyncio.ensure_future(actors.system.deliver_to_job("n1", job.run_id, _report(job.run_id, actors)))
+    cancelling = asyncio.ensure_future(actors.system.cancel("alice", job.id))
+    async with asyncio.timeout(20):
+        with pytest.raises(CannotWriteError, match="nothing was changed"):
+            await cancelling
+        await waiting
+    await make_room(actors, store)
+    assert (await actors.job(job.id)).epoch == 1
+    assert (await actors.job(job.id)).state is JobState.RUNNING
+
+
+def _report(run_id: str, actors: Actors) -> Reported:
+    return Reported(run_id, 1, 1, {"accuracy": 0.1}, actors.clock.now(), 1.0)

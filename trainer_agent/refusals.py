@@ -1,0 +1,30 @@
+"""What was refused of a script, told in its job's log: once a reason, and at the end how often. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class Refusals:
+    """Counts what was refused, by the reason.
+
+    Args:
+        tell: Takes a line for the job's log. Reasons are few and fixed, so that lines are few.
+    """
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._counts: dict[str, int] = {}
+
+    def note(self, reason: str, count: int = 1) -> None:
+        """Something was refused; ``reason`` is a sentence without its full stop, and one of a few."""
+        if reason not in self._counts:
+            self._tell(f"{reason}.")
+        self._counts[reason] = self._counts.get(reason, 0) + count
+
+    def sum_up(self) -> None:
+        """Tell how often, of what was refused more than once. Doing it again tells only what came after."""
+        counts, self._counts = self._counts, {}
+        for reason, count in counts.items():
+            if count > 1:
+                self._tell(f"{count} times in this run: {reason}.")
