@@ -80,7 +80,7 @@ class JobActor(Actor[JobInput]):
         self._peers = peers
         self._observations: deque[Observation] = deque(observations, MAX_OBSERVATIONS)
         self._curve = RunCurve(job.spec.direction, self._observations)
-        self._allowance = ReportAllowance(clock.now())
+        self._allowance = ReportAllowance(clock.alive())
         self._tenant_weight = tenant_weight
         self._workload = workload_of(job.tenant, job.spec)
 
@@ -163,7 +163,7 @@ class JobActor(Actor[JobInput]):
         made = [each.change for each in effects if isinstance(each, Announce) and isinstance(each.change, ProgressMade)]
         if not made:
             return False
-        if not self._allowance.has_room(self._clock.now()) and len(effects) == 1:
+        if not self._allowance.has_room(self._clock.alive()) and len(effects) == 1:
             return True
         self._allowance.take(made[0].metrics)
         return False

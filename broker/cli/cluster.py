@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import tiercel
+from tiercel.broker.cli.completion import complete_endpoint
 from tiercel.broker.cli.output import (
     ACCELERATOR_COLUMNS,
     NODE_COLUMNS,
@@ -49,7 +50,7 @@ def nodes(
 
 
 def infer(
-    endpoint: Annotated[str, typer.Argument(help="The endpoint's name.")],
+    endpoint: Annotated[str, typer.Argument(help="The endpoint's name.", autocompletion=complete_endpoint)],
     file: Annotated[str, typer.Argument(metavar="FILE", help="JSON with the inputs; '-' for standard input.")] = "-",
     *,
     minimum_accuracy: Annotated[
@@ -77,14 +78,25 @@ def version(*, as_json: AsJson = False) -> None:
         typer.echo(f"tiercel {tiercel.__version__}")
 
 
+def print_version(wanted: bool) -> None:
+    """Print the version and end, if that is what the option asks for."""
+    if wanted:
+        version()
+        raise typer.Exit
+
+
 def _read_inputs(file: str) -> dict[str, Any]:
     name = "standard input" if file == "-" else file
+    if file == "-" and sys.stdin.isatty():
+        typer.echo('Waiting for JSON such as {"input": [[0.1, 0.2]]}, and Ctrl-D behind it.', err=True)
     try:
         inputs = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"))
     except OSError as error:
         fail(f"{name} cannot be read ({error.strerror}); give the path of a JSON file.")
     except ValueError as error:
         fail(f"{name} is not JSON: {error}")
+    except RecursionError:
+        fail(f"{name} is nested deeper than any model's inputs are.")
     if not isinstance(inputs, dict):
         fail(f'{name} must hold an object such as {{"input": [[0.1, 0.2]]}}.')
     return inputs

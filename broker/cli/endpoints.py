@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from tiercel.broker.cli.completion import complete_endpoint
 from tiercel.broker.cli.output import ENDPOINT_COLUMNS, endpoint_rows, print_json, print_table
 from tiercel.broker.cli.session import USAGE, AsJson, BrokerAddress, StateDir, Target, TenantName, fail, run
 
@@ -36,7 +37,7 @@ def list_all(
 
 @endpoints.command()
 def delete(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The endpoint's name.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The endpoint's name.", autocompletion=complete_endpoint)],
     *,
     as_json: AsJson = False,
     state_dir: StateDir = None,

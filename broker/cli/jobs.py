@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tiercel.broker.cli.completion import complete_active_job, complete_endpoint, complete_job
 from tiercel.broker.cli.output import (
     DECISION_COLUMNS,
     JOB_COLUMNS,
@@ -23,7 +24,9 @@ from tiercel.broker.cli.watch import follow_job
 if TYPE_CHECKING:
     from tiercel.broker.client import Client, EndpointExplanation, Explanation, JobInfo
 
-JobId = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, as 'tiercel ls' shows it.")]
+_ID = "The job's id, as 'tiercel ls' shows it."
+JobId = Annotated[str, typer.Argument(metavar="JOB", help=_ID, autocompletion=complete_job)]
+ActiveJobId = Annotated[str, typer.Argument(metavar="JOB", help=_ID, autocompletion=complete_active_job)]
 
 
 def ls(
@@ -62,7 +65,7 @@ def show(
 
 
 def cancel(
-    job_id: JobId,
+    job_id: ActiveJobId,
     *,
     as_json: AsJson = False,
     state_dir: StateDir = None,
@@ -110,9 +113,11 @@ def resume(
 
 
 def explain(
-    job_id: Annotated[str, typer.Argument(metavar="[JOB]", help="The job's id, as 'tiercel ls' shows it.")] = "",
+    job_id: Annotated[str, typer.Argument(metavar="[JOB]", help=_ID, autocompletion=complete_job)] = "",
     *,
-    endpoint: Annotated[str, typer.Option(metavar="NAME", help="An endpoint instead of a job.")] = "",
+    endpoint: Annotated[
+        str, typer.Option(metavar="NAME", help="An endpoint instead of a job.", autocompletion=complete_endpoint)
+    ] = "",
     as_json: AsJson = False,
     state_dir: StateDir = None,
     broker: BrokerAddress = "",
