@@ -272,7 +272,9 @@ class JobAndEndpoint(RuleBasedStateMachine):
         assert self.endpoint.next_version == len(numbers) + 1
         served = [version.version for version in self.endpoint.versions]
         assert served == sorted(set(served))
-        assert self.endpoint.live_version == (max(served) if served else None)
+        assert (self.endpoint.live_version is not None) == bool(served)
+        best = max((version.value for version in self.endpoint.versions), default=None)
+        assert [version.value for version in self.endpoint.live] == ([] if best is None else [best]), "never worse"
         for tier in self.job.tiers:
             delivery = self.deliveries.get(delivery_id("j1", tier.number))
             if tier.state is TierState.DELIVERED:
