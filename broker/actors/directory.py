@@ -135,7 +135,10 @@ class Directory:
 
     def abandon_delivery(self, job: Job, tier: TierStatus, reason: str) -> None:
         """Tell the job's endpoint that nobody can deliver the tier's model any more."""
-        tell(self.endpoints[job.spec.endpoint], DeliveryAbandoned(delivery_id(job.id, tier.number), reason))
+        tell(
+            self.endpoints[job.spec.endpoint],
+            DeliveryAbandoned(delivery_id(job.id, tier.number, job.best_deliveries), reason),
+        )
 
     def declare_run(self, run: WantedRun) -> None:
         """Tell the run's node what is wanted."""

@@ -159,7 +159,7 @@ class EndpointActor(Actor[EndpointMessage]):
         self._show()
 
     async def _deliver(self, job: Job, tier: TierStatus) -> None:
-        delivery = self._deliveries.get(delivery_id(job.id, tier.number))
+        delivery = self._deliveries.get(delivery_id(job.id, tier.number, job.best_deliveries))
         if delivery is None:
             endpoint, delivery = machine.request(
                 self._endpoint,
@@ -168,6 +168,7 @@ class EndpointActor(Actor[EndpointMessage]):
                 tier.tier.target,
                 self._clock.now(),
                 variant=job.spec.variant,
+                number=job.best_deliveries,
             )
             # The version's number is durable before any node hears of it.
             await self._journal.commit(Commit(endpoint=endpoint, delivery=delivery))

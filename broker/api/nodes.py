@@ -214,6 +214,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
             at=seconds_of(progress.at) if progress.HasField("at") else math.inf,
             cpu_seconds=progress.cpu_seconds,
             accelerator_seconds=progress.accelerator_seconds,
+            ended=progress.ended,
         )
         await self._system.deliver_to_job(progress.run_id, message)
 

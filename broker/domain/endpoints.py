@@ -39,7 +39,7 @@ class Version:
     Attributes:
         version: Number within the endpoint, from 1.
         job_id: The job that trained it.
-        tier: Number of the tier it fulfils.
+        tier: Number of the tier it fulfils; 0 for a model that is better than those of the tiers.
         metric: Name of the metric.
         value: The metric re-measured on the exported model.
         delivered_at: When it began to answer, seconds since the Unix epoch.
@@ -220,9 +220,21 @@ class Verdict(enum.Enum):
     HELD = "held"
 
 
-def delivery_id(job_id: str, tier: int) -> str:
-    """The id of the one delivery there can be for this job and tier (1 for the first)."""
-    return f"{job_id}-tier-{tier}"
+def delivery_id(job_id: str, tier: int, number: int = 0) -> str:
+    """The id of the one delivery there can be for this job and tier (1 for the first).
+
+    Args:
+        job_id: The job.
+        tier: The tier; 0 for its best model beyond the tiers.
+        number: Of those beyond the tiers: which one, from 1.
+    """
+    return f"{job_id}-tier-{tier}" if tier else f"{job_id}-best-{number}"
+
+
+def job_of_delivery(known_id: str) -> str:
+    """The job of a delivery; empty where that is no delivery's id."""
+    parts = known_id.rsplit("-", 2)
+    return parts[0] if len(parts) == 3 and parts[1] in {"tier", "best"} else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,10 +244,11 @@ class Delivery:
     Attributes:
         id: See :func:`delivery_id`.
         job_id: The job that reached the tier.
-        tier: Number of the tier.
-        target: The tier's target.
+        tier: Number of the tier; 0 for the best model beyond the tiers.
+        target: The tier's target; beyond the tiers what the model has to exceed.
         endpoint: Where the model goes.
         version: The number it will have there; fixed before the work begins, so that doing it twice is doing it once.
+            Beyond the tiers, where there may well be no model, 0 until there is one.
         state: Where it is.
         requested_at: When the tier was reached, seconds since the Unix epoch.
         value: The metric re-measured on the exported model, or None.

@@ -73,6 +73,23 @@ class Resources:
 
 
 @dataclass(frozen=True, slots=True)
+class Shipping:
+    """What a job delivers beyond its tiers, once the first of them is delivered; by default the best model at the end.
+
+    Attributes:
+        only_tiers: Nothing.
+        every: While it trains, the best model whenever it is better by this much of the metric than the one delivered
+            last; None for no.
+        best_every_seconds: While it trains, the best model if it is better than the one delivered last, at most once in
+            so many seconds; None for no.
+    """
+
+    only_tiers: bool = False
+    every: float | None = None
+    best_every_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class JobSpec:
     """One training run as its tenant describes it; every default filled in.
 
@@ -95,6 +112,7 @@ class JobSpec:
             endpoint's as it is.
         variant: Which variant of the endpoint its models are; empty for an endpoint without variants.
         replace: Let its models answer even where they are worse than what answers, or take or give something else.
+        ship: What it delivers beyond its tiers.
     """
 
     name: str
@@ -114,6 +132,7 @@ class JobSpec:
     endpoint_objective_seconds: float | None = None
     variant: str = ""
     replace: bool = False
+    ship: Shipping = Shipping()
 
 
 class JobState(enum.Enum):
@@ -242,6 +261,11 @@ class Job:
         checkpoint_node: While it waits: node that has its newest checkpoint, or empty.
         migrations: How often it was moved.
         migrated_at: When it last was, or None.
+        best: The delivery of its best model beyond the tiers that is under way, as a tier with number 0; or None.
+        best_deliveries: How many of those there were, the one under way among them.
+        shipped_value: Metric of the best model that it has delivered, or None.
+        shipped_at: When it last delivered one, or None.
+        offered_value: Metric of the best model of a training that has ended, or None while it goes on.
     """
 
     id: str
@@ -278,6 +302,11 @@ class Job:
     checkpoint_node: str = ""
     migrations: int = 0
     migrated_at: float | None = None
+    best: TierStatus | None = None
+    best_deliveries: int = 0
+    shipped_value: float | None = None
+    shipped_at: float | None = None
+    offered_value: float | None = None
 
     @property
     def run_id(self) -> str:

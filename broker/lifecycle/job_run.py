@@ -18,6 +18,7 @@ from tiercel.broker.lifecycle.job_events import (
     RunExited,
 )
 from tiercel.broker.lifecycle.job_move import moving_words
+from tiercel.broker.lifecycle.job_shipping import ship_best
 from tiercel.broker.lifecycle.job_silence import heard, silent_seconds
 from tiercel.broker.lifecycle.job_steps import Step, enter, with_tier, with_work
 
@@ -76,12 +77,16 @@ def reported(job: Job, event: Reported, now: float) -> Step:
     if value is None or not math.isfinite(value):
         job, more = fail_running(job, _bad_metric_words(job, event, value))
         return job, (*effects, *more)
+    if event.ended:  # nothing new but that
+        job, more = ship_best(replace(job, offered_value=value), value, now)
+        return job, (*effects, *more)
     best = value if job.best_value is None else job.spec.direction.better(job.best_value, value)
     job = replace(job, latest_value=value, best_value=best)
     metrics = _passed_on(event.metrics, job.spec.metric)
     progress = ProgressMade(event.epoch, value, metrics, job.cpu_seconds, job.accelerator_seconds)
     job, more = _reach_tiers(job, value, min(event.at, now))
-    return job, (*effects, Announce(progress), *more)
+    job, beyond = ship_best(job, value, now)
+    return job, (*effects, Announce(progress), *more, *beyond)
 
 
 def _reach_tiers(job: Job, value: float, at: float) -> Step:

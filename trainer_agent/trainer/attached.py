@@ -76,7 +76,7 @@ class AttachedJob(Job):
         self._pacer, self._accelerators = Pacer(), accelerators
         self._finished_epochs = self._epoch = self._sequence = 0
         self._stopping = self._interrupted = self._crashed = self._gave_up = self._closed = False
-        self._unsettled_in_checkpoint = False
+        self._unsettled_in_checkpoint = self._offers_best = False
 
     @property
     def is_attached(self) -> bool:
@@ -98,7 +98,7 @@ class AttachedJob(Job):
         if run is None:
             return
         self._finished_epochs = self._epoch = run.finished_epochs
-        self._deliveries.restore(run.kept, run.handed_over)
+        self._deliveries.restore(run.kept, run.handed_over, run.shipped_value)
         if run.run_id == self._run_id:  # what it repeats under the same number is ignored
             self._sequence = run.sequence - len(run.unacknowledged)
         elif run.kept is not None and self._deliveries.expected and run.kept.report not in run.unacknowledged:
@@ -119,6 +119,7 @@ class AttachedJob(Job):
             self._end_epoch()
         self._save()
         self._settle()
+        self._ship_best()
         if self._unsettled_in_checkpoint:
             self._save()  # what has arrived meanwhile need not be sent again by the next run
 
@@ -159,6 +160,7 @@ class AttachedJob(Job):
         self._closed = True
         self._tell_use(last=True)
         self._settle()
+        self._ship_best()
         if not (self._stopping or self._crashed):
             self._deliveries.refuse_rest(
                 lambda request: f"the training ended and no report of this run reached the target {request.target:g}"
@@ -179,10 +181,12 @@ class AttachedJob(Job):
         self._crashed = error is not None
         self.close()
 
-    def _send_report(self, report: Report) -> None:
+    def _send_report(self, report: Report, *, ended: bool = False) -> None:
         self._sequence += 1
         self._gave_up = False
-        message = trainer_pb2.TrainerReport(sequence=self._sequence, epoch=report.epoch, metrics=report.metrics)
+        message = trainer_pb2.TrainerReport(
+            sequence=self._sequence, epoch=report.epoch, metrics=report.metrics, ended=ended
+        )
         self._channel.send_report(message)
 
     def _end_epoch(self) -> None:
@@ -259,8 +263,18 @@ class AttachedJob(Job):
                 return
             self._wait_request(remaining)
 
+    def _ship_best(self) -> None:
+        """Say that the training has ended with a model which is better than all that were handed over, and wait."""
+        kept = self._deliveries.kept
+        if kept is None or not self._deliveries.has_better or self._stopping or self._crashed or self._gave_up:
+            return
+        self._offers_best = True
+        self._send_report(kept.report, ended=True)
+        self._settle()
+
     def _is_settled(self) -> bool:
-        nothing_expected = self._stopping or self._crashed or not self._deliveries.expected
+        expected = self._deliveries.expected or (self._offers_best and self._deliveries.has_better)
+        nothing_expected = self._stopping or self._crashed or not expected
         return nothing_expected and self._channel.all_acknowledged
 
     def _save(self) -> None:
@@ -273,6 +287,7 @@ class AttachedJob(Job):
             unacknowledged=reports,
             kept=self._deliveries.kept,
             handed_over=self._deliveries.handed_over,
+            shipped_value=self._deliveries.shipped_value,
         )
         try:
             self._keeper.save(run)

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.support.jobs import AT, make_spec
 from tiercel.broker.domain.endpoints import Delivery, DeliveryState, Endpoint, delivery_id
-from tiercel.broker.domain.jobs import Job, JobState, TierState
+from tiercel.broker.domain.jobs import Job, JobState, Shipping, TierState
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.lifecycle import endpoint as endpoint_machine
 from tiercel.broker.lifecycle import job as machine
@@ -62,7 +62,8 @@ class JobAndEndpoint(RuleBasedStateMachine):
     @initialize(continue_after=st.booleans())
     def create(self, *, continue_after: bool) -> None:
         """A job is submitted."""
-        spec = make_spec(continue_after_last_tier=continue_after, report_timeout_seconds=50.0)
+        ship = Shipping(every=0.05) if continue_after else Shipping()
+        spec = make_spec(continue_after_last_tier=continue_after, report_timeout_seconds=50.0, ship=ship)
         self.now = AT
         self.job: Job = machine.create("j1", "alice", spec, AT)[0]
         self.endpoint = Endpoint("digits", "alice")
@@ -103,6 +104,13 @@ class JobAndEndpoint(RuleBasedStateMachine):
         metrics = {"accuracy": value}
         self.tell(Reported(self.job.run_id, self.sequence, self.sequence, metrics, self.now + skew, 0.0))
 
+    @rule(value=st.sampled_from([0.8, 0.9, 0.95]))
+    def training_ends(self, value: float) -> None:
+        """The script is done, with a model that is better than all that it has handed over."""
+        self.sequence += 1
+        metrics = {"accuracy": value}
+        self.tell(Reported(self.job.run_id, self.sequence, self.sequence, metrics, self.now, 0.0, ended=True))
+
     @rule(seconds=st.floats(0, 100))
     def use(self, seconds: float) -> None:
         self.tell(UsageMeasured(self.job.run_id, seconds))
@@ -135,10 +143,10 @@ class JobAndEndpoint(RuleBasedStateMachine):
 
     # --- Deliveries ---------------------------------------------------------------------------------------------------
 
-    @rule(tier=st.sampled_from([1, 2]), state=st.sampled_from(DeliveryState), value=VALUES)
+    @rule(tier=st.sampled_from([0, 1, 2]), state=st.sampled_from(DeliveryState), value=VALUES)
     def delivery_heard(self, tier: int, state: DeliveryState, value: float) -> None:
         report = DeliveryReport(state, value, "ab", self.now, "why" if state is DeliveryState.FAILED else "")
-        self.told.reports.append((delivery_id("j1", tier), report))
+        self.told.reports.append((delivery_id("j1", tier, self.job.best_deliveries), report))
         self.hear(*self.told.reports[-1])
 
     # --- A world that repeats itself ----------------------------------------------------------------------------------
@@ -188,13 +196,14 @@ class JobAndEndpoint(RuleBasedStateMachine):
                 self.request(effect)
             elif isinstance(effect, AbandonDelivery):
                 failure = DeliveryReport(DeliveryState.FAILED, reason=effect.reason)
-                self.hear(delivery_id("j1", effect.tier.number), failure)
+                self.hear(delivery_id("j1", effect.tier.number, self.job.best_deliveries), failure)
 
     def request(self, effect: RequestDelivery) -> None:
-        known = self.deliveries.get(delivery_id("j1", effect.tier.number))
+        number = self.job.best_deliveries
+        known = self.deliveries.get(delivery_id("j1", effect.tier.number, number))
         if known is None:
             self.endpoint, known = endpoint_machine.request(
-                self.endpoint, "j1", effect.tier.number, effect.tier.tier.target, self.now
+                self.endpoint, "j1", effect.tier.number, effect.tier.tier.target, self.now, number=number
             )
             self.deliveries[known.id] = known
         if known.state.is_final:
@@ -267,7 +276,7 @@ class JobAndEndpoint(RuleBasedStateMachine):
 
     @invariant()
     def one_delivery_and_one_version_for_each_tier(self) -> None:
-        numbers = [delivery.version for delivery in self.deliveries.values()]
+        numbers = [delivery.version for delivery in self.deliveries.values() if delivery.version]
         assert sorted(numbers) == list(range(1, len(numbers) + 1))
         assert self.endpoint.next_version == len(numbers) + 1
         served = [version.version for version in self.endpoint.versions]
@@ -275,8 +284,9 @@ class JobAndEndpoint(RuleBasedStateMachine):
         assert (self.endpoint.live_version is not None) == bool(served)
         best = max((version.value for version in self.endpoint.versions), default=None)
         assert [version.value for version in self.endpoint.live] == ([] if best is None else [best]), "never worse"
-        for tier in self.job.tiers:
-            delivery = self.deliveries.get(delivery_id("j1", tier.number))
+        beyond = () if self.job.best is None else (self.job.best,)
+        for tier in (*self.job.tiers, *beyond):
+            delivery = self.deliveries.get(delivery_id("j1", tier.number, self.job.best_deliveries))
             if tier.state is TierState.DELIVERED:
                 assert delivery is not None
                 assert delivery.state is DeliveryState.DELIVERED
