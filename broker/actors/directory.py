@@ -160,6 +160,11 @@ class Directory:
         """Tell a node which versions of an endpoint shall answer there."""
         tell(self.open_node(node_id), ModelsDeclared(endpoint, models))
 
+    def served_version(self, endpoint: str) -> int:
+        """The highest version of an endpoint that answers on any node, as that says; 0 for none."""
+        heard = [(name, each.version) for node in self.nodes.values() for (name, _), each in node.served.items()]
+        return max((version for name, version in heard if name == endpoint), default=0)
+
     def observe_job(
         self,
         job_id: str,

@@ -169,6 +169,7 @@ class EndpointActor(Actor[EndpointMessage]):
                 self._clock.now(),
                 variant=job.spec.variant,
                 number=job.best_deliveries,
+                served=self._peers.served_version(self._endpoint.name),
             )
             # The version's number is durable before any node hears of it.
             await self._journal.commit(Commit(endpoint=endpoint, delivery=delivery))

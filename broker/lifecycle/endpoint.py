@@ -63,7 +63,15 @@ class DeliveryReport:
 
 
 def request(
-    endpoint: Endpoint, job_id: str, tier: int, target: float, now: float, *, variant: str = "", number: int = 0
+    endpoint: Endpoint,
+    job_id: str,
+    tier: int,
+    target: float,
+    now: float,
+    *,
+    variant: str = "",
+    number: int = 0,
+    served: int = 0,
 ) -> tuple[Endpoint, Delivery]:
     """Make the one delivery of this job and tier, and reserve its version number.
 
@@ -77,7 +85,9 @@ def request(
         now: Seconds since the Unix epoch.
         variant: The job's variant of the endpoint, or empty.
         number: Of deliveries beyond the tiers (tier 0): which one, from 1.
+        served: The highest version of the endpoint that answers anywhere, which a new broker may not know.
     """
+    endpoint = replace(endpoint, next_version=max(endpoint.next_version, served + 1))
     delivery = Delivery(
         id=delivery_id(job_id, tier, number),
         job_id=job_id,

@@ -12,6 +12,9 @@ from tiercel.broker.lifecycle.job_steps import Step, delivering
 if TYPE_CHECKING:
     from tiercel.broker.lifecycle.job_events import DeliveryEnded
 
+# Models that a job delivers beyond its tiers while it trains; after that the best one follows at the end.
+MAX_WHILE_IT_TRAINS = 1_000
+
 
 def ship_best(job: Job, value: float, now: float) -> Step:
     """Ask for the best model if it is worth it.
@@ -35,6 +38,8 @@ def _is_due(job: Job, value: float, now: float) -> bool:
     ship = job.spec.ship
     if job.offered_value is not None:
         return True
+    if job.best_deliveries >= MAX_WHILE_IT_TRAINS:
+        return False
     if ship.every is not None and abs(value - last) >= ship.every:
         return True
     return ship.best_every_seconds is not None and now - (job.shipped_at or now) >= ship.best_every_seconds

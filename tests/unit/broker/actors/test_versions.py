@@ -132,6 +132,17 @@ async def test_a_node_that_an_endpoint_has_left_is_told_once_the_new_one_has_del
     assert endpoint(actors).node_id == second
 
 
+async def test_a_broker_without_a_memory_numbers_on_from_what_answers(actors: Actors) -> None:
+    node, epoch = await actors.connect()
+    heard = {("digits", ""): ServedHeard(7), ("other", ""): ServedHeard(9)}
+    await node.tell(NodeHeard(epoch, serving=ServingHeard("h:1", "h:2", heard)))
+    job = await running(actors)
+    assert await wanted_models(actors) == (), "what it does not know stays"
+    await actors.report(job.run_id, 0.85)
+    await deliver(actors, f"{job.id}-tier-1", 0.85)
+    assert [each.version for each in endpoint(actors).versions] == [8]
+
+
 async def test_what_answers_is_what_the_node_says_and_an_offline_node_says_nothing(actors: Actors) -> None:
     node, epoch = await actors.connect()
     job = await running(actors)
