@@ -264,6 +264,7 @@ class StartServer(Protocol):
         accelerators: tuple[common_pb2.AcceleratorShare, ...] = (),
         acknowledge: bool = True,
         request_exports: bool = True,
+        keep_from: float | None = None,
     ) -> TrainerServer:
         """Start it; see :class:`TrainerServer`."""
 

@@ -85,8 +85,7 @@ async def test_two_tiers_in_one_report_make_one_version(actors: Actors) -> None:
     job = await running(actors)
     await actors.report(job.run_id, 0.95)
     for tier in (1, 2):
-        facts = {"value": 0.95, "sha256": "ab"}
-        await actors.delivery(f"{job.id}-tier-{tier}", DeliveryState.LOADING, **facts)
+        await actors.delivery(f"{job.id}-tier-{tier}", DeliveryState.LOADING, value=0.95, sha256="ab")
     await actors.delivery(f"{job.id}-tier-1", DeliveryState.DELIVERED, value=0.95, sha256="ab")
     await actors.exit(job.run_id)
     done = await actors.job(job.id)
@@ -103,7 +102,7 @@ async def test_what_was_chosen_is_told_to_the_node_also_by_a_broker_that_was_kil
             await deliver(actors, f"{job.id}-tier-{tier}", value)
         assert await wanted_models(actors) == (WantedModel("digits", "", 2, (1, 2)),)
         chosen = await actors.system.choose_version("alice", "digits", None, back=True)
-        assert (chosen.live_version, chosen.pinned) == (1, {""})
+        assert (chosen.live_version, chosen.pinned) == (1, frozenset({""}))
         assert await wanted_models(actors) == (WantedModel("digits", "", 1, (1, 2)),)
         for name, number in (("digits", 7), ("other", 1)):
             with pytest.raises(NotFoundError):
