@@ -51,6 +51,7 @@ class RunOrder:
 
     def welcome(self) -> trainer_pb2.TrainerWelcome:
         """What the trainer is told."""
+        tiers = self.spec.tiers
         return trainer_pb2.TrainerWelcome(
             run_id=self.run_id,
             metric=self.spec.metric,
@@ -64,4 +65,5 @@ class RunOrder:
                 )
                 for held in self.share.accelerators
             ],
+            keep_from=None if self.spec.ship.only_tiers or not tiers else tiers[0].target,
         )

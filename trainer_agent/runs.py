@@ -386,6 +386,7 @@ class Run:
             metrics=report.metrics,
             cpu_seconds=self.usage.cpu_seconds,
             accelerator_seconds=self.accelerators.seconds,
+            ended=report.ended,
         )
         progress.at.FromNanoseconds(time.time_ns())
         self._events.progressed(progress)

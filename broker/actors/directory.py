@@ -145,7 +145,7 @@ class Directory:
 
     def abandon_delivery(self, job: Job, tier: TierStatus, reason: str) -> None:
         """Tell the job's endpoint that nobody can deliver the tier's model any more."""
-        known = delivery_id(job.id, tier.number, tier.failed_deliveries)
+        known = delivery_id(job.id, tier.number, job.delivery_count(tier))
         tell(self.endpoints[job.spec.endpoint], DeliveryAbandoned(known, reason))
 
     def declare_run(self, run: WantedRun) -> None:
@@ -167,6 +167,11 @@ class Directory:
     def declare_models(self, node_id: str, endpoint: str, models: tuple[WantedModel, ...]) -> None:
         """Tell a node which versions of an endpoint shall answer there."""
         tell(self.open_node(node_id), ModelsDeclared(endpoint, models))
+
+    def served_version(self, endpoint: str) -> int:
+        """The highest version of an endpoint that answers on any node, as that says; 0 for none."""
+        heard = [(name, each.version) for node in self.nodes.values() for (name, _), each in node.served.items()]
+        return max((version for name, version in heard if name == endpoint), default=0)
 
     def observe_job(
         self,

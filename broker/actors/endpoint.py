@@ -169,7 +169,7 @@ class EndpointActor(Actor[EndpointMessage]):
         await self._change(endpoint, news)
 
     async def _deliver(self, job: Job, tier: TierStatus) -> None:
-        delivery = self._deliveries.get(delivery_id(job.id, tier.number, tier.failed_deliveries))
+        delivery = self._deliveries.get(delivery_id(job.id, tier.number, job.delivery_count(tier)))
         if delivery is None:
             endpoint, delivery = machine.request(
                 self._endpoint,
@@ -178,7 +178,8 @@ class EndpointActor(Actor[EndpointMessage]):
                 tier.tier.target,
                 self._clock.now(),
                 variant=job.spec.variant,
-                failed_before=tier.failed_deliveries,
+                count=job.delivery_count(tier),
+                served=self._peers.served_version(self._endpoint.name),
             )
             # The version's number is durable before any node hears of it.
             await self._journal.commit(Commit(endpoint=endpoint, delivery=delivery))

@@ -33,6 +33,7 @@ from tiercel.broker.lifecycle.job_events import (
     WithdrawRun,
 )
 from tiercel.broker.lifecycle.job_move import may_move
+from tiercel.broker.lifecycle.job_steps import delivering
 from tiercel.broker.lifecycle.report_bounds import ReportAllowance
 from tiercel.broker.scheduling.interface import JobView
 
@@ -243,7 +244,7 @@ class JobActor(Actor[JobInput]):
 
 def is_over(job: Job) -> bool:
     """Whether nothing can happen to the job any more: final, and no delivery under way."""
-    return job.state.is_final and all(tier.state is not TierState.REACHED for tier in job.tiers)
+    return job.state.is_final and not delivering(job)
 
 
 def _is_topped(job: Job) -> bool:
@@ -266,7 +267,7 @@ def observations_of(progress: Iterable[JobEvent]) -> list[Observation]:
 
 
 def _observation_of(before: Job, after: Job, message: JobInput, now: float) -> Observation | None:
-    if not isinstance(message, Reported) or after.last_sequence == before.last_sequence:
+    if not isinstance(message, Reported) or message.ended or after.last_sequence == before.last_sequence:
         return None
     value = message.metrics.get(after.spec.metric)
     if value is None or not math.isfinite(value):

@@ -31,7 +31,7 @@ from tiercel.broker.actors.node import NodeActor, NodeConnected, NodeTicked
 from tiercel.broker.actors.retelling import endpoint_as_it_is, job_as_it_is
 from tiercel.broker.actors.scheduler import RunsRemembered, SchedulerTicked
 from tiercel.broker.actors.tidying import keep_tidy
-from tiercel.broker.domain.endpoints import Endpoint
+from tiercel.broker.domain.endpoints import Endpoint, job_of_delivery
 from tiercel.broker.domain.errors import InvalidSpecError, NotFoundError
 from tiercel.broker.domain.events import EndpointMeasured
 from tiercel.broker.domain.jobs import Job, JobState
@@ -400,8 +400,7 @@ class System:
 
     async def deliver_to_endpoint(self, message: DeliveryHeard) -> None:
         """Pass on what a node says of a delivery, or let the node forget a delivery that nobody knows."""
-        job_id = message.delivery_id.rpartition("-tier-")[0]
-        actor = self._directory.jobs.get(job_id)
+        actor = self._directory.jobs.get(job_of_delivery(message.delivery_id))
         if actor is not None:
             await self._directory.endpoints[actor.job.spec.endpoint].tell(message)
         else:

@@ -168,6 +168,7 @@ class NodeStream:
             at=seconds_of(progress.at) if progress.HasField("at") else math.inf,
             cpu_seconds=progress.cpu_seconds,
             accelerator_seconds=progress.accelerator_seconds,
+            ended=progress.ended,
         )
         await self._tell_job(run_id, message, lambda: self._take(run_id, sequence))
 

@@ -19,6 +19,7 @@ from tiercel.broker.domain.jobs import (
     JobState,
     Resources,
     Script,
+    Shipping,
     Tier,
     TierState,
 )
@@ -95,6 +96,14 @@ def spec_from_wire(message: common_pb2.JobSpec) -> JobSpec:
         variant=message.variant,
         replace=message.replace,
         retries=message.retries,
+        ship=Shipping(message.ship.only_tiers, message.ship.every or None, message.ship.best_every_seconds or None),
+    )
+
+
+def shipping_to_wire(ship: Shipping) -> common_pb2.Shipping:
+    """What a job delivers beyond its tiers, as the wire has it."""
+    return common_pb2.Shipping(
+        only_tiers=ship.only_tiers, every=ship.every or 0.0, best_every_seconds=ship.best_every_seconds or 0.0
     )
 
 
@@ -122,6 +131,7 @@ def spec_to_wire(spec: JobSpec, *, script_text: bool = True) -> common_pb2.JobSp
         variant=spec.variant,
         replace=spec.replace,
         retries=spec.retries,
+        ship=shipping_to_wire(spec.ship),
     )
     if spec.script is not None:
         content = spec.script.content if script_text else b""

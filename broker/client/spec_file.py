@@ -12,7 +12,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, ValidationError
 
 from tiercel.broker.domain.errors import InvalidSpecError
-from tiercel.broker.domain.jobs import Direction, JobSpec, Resources, Script, Tier
+from tiercel.broker.domain.jobs import Direction, JobSpec, Resources, Script, Shipping, Tier
 from tiercel.broker.domain.metric_names import usual_direction
 
 MAX_SCRIPT_BYTES = 1024 * 1024
@@ -44,6 +44,15 @@ class _Resources(_Strict):
         return Resources(self.cpu_cores, int(self.memory), self.accelerators, int(self.accelerator_memory))
 
 
+class _Shipping(_Strict):
+    only_tiers: bool = False
+    every: float | None = None
+    best_every: float | None = None
+
+    def to_domain(self) -> Shipping:
+        return Shipping(self.only_tiers, self.every, self.best_every)
+
+
 class _Spec(_Strict):
     name: str = ""
     endpoint: str
@@ -61,6 +70,7 @@ class _Spec(_Strict):
     report_timeout_seconds: float = _DEFAULTS.report_timeout_seconds
     continue_after_last_tier: bool = False
     replace: bool = False
+    ship: _Shipping = _Shipping()
     endpoint_objective_seconds: float | None = None
     retries: int = 0
 
@@ -111,6 +121,7 @@ def parse_spec(values: Mapping[str, Any]) -> JobSpec:
         report_timeout_seconds=spec.report_timeout_seconds,
         continue_after_last_tier=spec.continue_after_last_tier,
         replace=spec.replace,
+        ship=spec.ship.to_domain(),
         endpoint_objective_seconds=spec.endpoint_objective_seconds,
         retries=spec.retries,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -39,7 +40,7 @@ class Version:
     Attributes:
         version: Number within the endpoint, from 1.
         job_id: The job that trained it.
-        tier: Number of the tier it fulfils.
+        tier: Number of the tier it fulfils; 0 for a model that is better than those of the tiers.
         metric: Name of the metric.
         value: The metric re-measured on the exported model.
         delivered_at: When it began to answer, seconds since the Unix epoch.
@@ -214,6 +215,9 @@ class DeliveryState(enum.Enum):
         return self in {DeliveryState.DELIVERED, DeliveryState.FAILED}
 
 
+_DELIVERY_ID = re.compile(r"(.+)-(?:tier-\d+(?:-again-\d+)?|best-\d+)")
+
+
 class Verdict(enum.Enum):
     """Whether a model that a node has in its hands is to answer."""
 
@@ -222,15 +226,24 @@ class Verdict(enum.Enum):
     HELD = "held"
 
 
-def delivery_id(job_id: str, tier: int, failed_before: int = 0) -> str:
+def delivery_id(job_id: str, tier: int, count: int = 0) -> str:
     """The id of the one delivery there can be for this job and tier (1 for the first).
 
     Args:
         job_id: The job.
-        tier: The tier's number.
-        failed_before: How many of its deliveries failed before the job was resumed: another one is asked for then.
+        tier: The tier; 0 for its best model beyond the tiers.
+        count: Of a tier: how many of its deliveries failed before the job was resumed, since another one is asked for
+            then. Of those beyond the tiers: which one, from 1.
     """
-    return f"{job_id}-tier-{tier}" + (f"-again-{failed_before}" if failed_before else "")
+    if not tier:
+        return f"{job_id}-best-{count}"
+    return f"{job_id}-tier-{tier}" + (f"-again-{count}" if count else "")
+
+
+def job_of_delivery(known_id: str) -> str:
+    """The job of a delivery; empty where that is no delivery's id."""
+    match = _DELIVERY_ID.fullmatch(known_id)
+    return match[1] if match is not None else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,10 +253,11 @@ class Delivery:
     Attributes:
         id: See :func:`delivery_id`.
         job_id: The job that reached the tier.
-        tier: Number of the tier.
-        target: The tier's target.
+        tier: Number of the tier; 0 for the best model beyond the tiers.
+        target: The tier's target; beyond the tiers what the model has to exceed.
         endpoint: Where the model goes.
         version: The number it will have there; fixed before the work begins, so that doing it twice is doing it once.
+            Beyond the tiers, where there may well be no model, 0 until there is one.
         state: Where it is.
         requested_at: When the tier was reached, seconds since the Unix epoch.
         value: The metric re-measured on the exported model, or None.

@@ -76,6 +76,23 @@ class Resources:
 
 
 @dataclass(frozen=True, slots=True)
+class Shipping:
+    """What a job delivers beyond its tiers, once the first of them is delivered; by default the best model at the end.
+
+    Attributes:
+        only_tiers: Nothing.
+        every: While it trains, the best model whenever it is better by this much of the metric than the one delivered
+            last; None for no.
+        best_every_seconds: While it trains, the best model if it is better than the one delivered last, at most once in
+            so many seconds; None for no.
+    """
+
+    only_tiers: bool = False
+    every: float | None = None
+    best_every_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class JobSpec:
     """One training run as its tenant describes it; every default filled in.
 
@@ -99,6 +116,7 @@ class JobSpec:
         variant: Which variant of the endpoint its models are; empty for an endpoint without variants.
         replace: Let its models answer even where they are worse than what answers, or take or give something else.
         retries: How often its script is started again, from its checkpoint, after it failed or was killed.
+        ship: What it delivers beyond its tiers.
     """
 
     name: str
@@ -119,6 +137,7 @@ class JobSpec:
     variant: str = ""
     replace: bool = False
     retries: int = 0
+    ship: Shipping = Shipping()
 
 
 class JobState(enum.Enum):
@@ -274,6 +293,11 @@ class Job:
         retries: How many of the spec's retries it has used, since it was resumed if it was.
         retry_at: When its pause before the next try is over, by the clock of the broker's life; None while it has
             none. Not stored.
+        best: The delivery of its best model beyond the tiers that is under way, as a tier with number 0; or None.
+        best_deliveries: How many of those there were, the one under way among them.
+        shipped_value: Metric of the best model that it has delivered, or None.
+        shipped_at: When it last delivered one, or None.
+        offered_value: Metric of the best model of a training that has ended, or None while it goes on.
     """
 
     id: str
@@ -311,6 +335,11 @@ class Job:
     migrated_at: float | None = None
     retries: int = 0
     retry_at: float | None = field(default=None, metadata=NOT_STORED)
+    best: TierStatus | None = None
+    best_deliveries: int = 0
+    shipped_value: float | None = None
+    shipped_at: float | None = None
+    offered_value: float | None = None
 
     @property
     def run_id(self) -> str:
@@ -322,6 +351,10 @@ class Job:
         """Whether it holds a place on a node or waits for one."""
         waits = self.state is JobState.PENDING and self.stop_outcome is None and self.retry_at is None
         return self.run_active or waits
+
+    def delivery_count(self, tier: TierStatus) -> int:
+        """What tells the delivery that is wanted now of a tier, or of the best model beyond them, from earlier ones."""
+        return tier.failed_deliveries if tier.number else self.best_deliveries
 
     @property
     def is_moving(self) -> bool:

@@ -80,6 +80,7 @@ def wait_again(job: Job, words: str, *, checkpoint_node: str) -> Step:
     """
     job = replace(
         with_run_counted(job),
+        offered_value=None,
         run_active=False,
         node_id="",
         share=None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.broker.domain.events import TierChanged
 from tiercel.broker.domain.jobs import Job, JobState, TierState, TierStatus
-from tiercel.broker.lifecycle import job_again, job_move
+from tiercel.broker.lifecycle import job_again, job_move, job_shipping
 from tiercel.broker.lifecycle.job_events import Announce, DeclareRun, JobEffect, Reschedule, WithdrawRun
 from tiercel.broker.lifecycle.job_steps import (
     Step,
@@ -146,9 +146,12 @@ def node_gone(job: Job, node_id: str, now: Moment) -> Step:
 
 def delivery_ended(job: Job, event: DeliveryEnded, now: Moment) -> Step:
     """A tier was delivered, or its delivery failed."""
+    if not event.tier:
+        return _best_ended(job, event, now)
     tier = job.tiers[event.tier - 1]
     if tier.state is not TierState.REACHED:
         return job, ()
+    job = job_shipping.shipped(job, event, now.at)
     if event.version is not None:
         ended = replace(
             tier,
@@ -167,7 +170,20 @@ def delivery_ended(job: Job, event: DeliveryEnded, now: Moment) -> Step:
     if not job.state.is_final:
         job, more = _after_delivery(job, ended, now)
         effects.extend(more)
+    if job.offered_value is not None and not job.state.is_final:
+        job, more = job_shipping.ship_best(job, job.offered_value, now.at)
+        effects.extend(more)
     return job, effects
+
+
+def _best_ended(job: Job, event: DeliveryEnded, now: Moment) -> Step:
+    """The best model beyond the tiers was delivered, or could not be, which is no fault of the job."""
+    if job.best is None:
+        return job, ()
+    job = replace(job_shipping.shipped(job, event, now.at), best=None)
+    if job.run_active or job.state.is_final:
+        return job, ()
+    return _finish_when_settled(job, now)
 
 
 def _after_delivery(job: Job, ended: TierStatus, now: Moment) -> Step:

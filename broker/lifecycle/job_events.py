@@ -69,7 +69,10 @@ class RunUnknown:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """The script reported metrics; ``at`` in seconds since the Unix epoch, ``sequence`` counts the run's reports."""
+    """The script reported metrics; ``at`` in seconds since the Unix epoch, ``sequence`` counts the run's reports.
+
+    ``ended``: the training has ended, and these are the metrics of its best model, which waits to be asked for.
+    """
 
     run_id: str
     sequence: int
@@ -78,6 +81,7 @@ class Reported:
     at: float
     cpu_seconds: float
     accelerator_seconds: float = 0.0
+    ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +136,7 @@ class NodeGone:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryEnded:
-    """The delivery of a tier ended: delivered (``version`` set) or failed.
+    """The delivery of a tier, or (0) of the best model beyond them, ended: delivered (``version`` set) or failed.
 
     ``reason`` says why it failed, or why the version does not answer although it was delivered.
     """

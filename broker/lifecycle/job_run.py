@@ -20,6 +20,7 @@ from tiercel.broker.lifecycle.job_events import (
     RunIsAlive,
 )
 from tiercel.broker.lifecycle.job_move import moving_words
+from tiercel.broker.lifecycle.job_shipping import ship_best
 from tiercel.broker.lifecycle.job_silence import heard, silent_seconds
 from tiercel.broker.lifecycle.job_steps import Step, enter, with_tier, with_work
 from tiercel.broker.lifecycle.report_bounds import carried_metrics
@@ -83,12 +84,16 @@ def reported(job: Job, event: Reported, now: Moment) -> Step:
     if value is None or not math.isfinite(value):
         job, more = fail_running(job, _bad_metric_words(job, event, value))
         return job, (*effects, *more)
+    if event.ended:  # nothing new but that
+        job, more = ship_best(replace(job, offered_value=value), value, now.at)
+        return job, (*effects, *more)
     best = value if job.best_value is None else job.spec.direction.better(job.best_value, value)
     job = replace(job, latest_value=value, best_value=best)
     metrics = carried_metrics(event.metrics, job.spec.metric)
     progress = ProgressMade(event.epoch, value, metrics, job.cpu_seconds, job.accelerator_seconds)
     job, more = _reach_tiers(job, value, min(event.at, now.at))
-    return job, (*effects, Announce(progress), *more)
+    job, beyond = ship_best(job, value, now.at)
+    return job, (*effects, Announce(progress), *more, *beyond)
 
 
 def _reach_tiers(job: Job, value: float, at: float) -> Step:

@@ -1044,6 +1044,7 @@ class EndpointVersion(_message.Message):
     version: _builtins.int
     job_id: _builtins.str
     tier: _builtins.int
+    """The tier that it fulfils; 0 for a model that is better than those of the tiers."""
     metric: _builtins.str
     value: _builtins.float
     """The metric re-measured on the exported model."""

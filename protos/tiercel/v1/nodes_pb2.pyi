@@ -586,6 +586,7 @@ class Progress(_message.Message):
     AT_FIELD_NUMBER: _builtins.int
     CPU_SECONDS_FIELD_NUMBER: _builtins.int
     ACCELERATOR_SECONDS_FIELD_NUMBER: _builtins.int
+    ENDED_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     sequence: _builtins.int
     """Counts the run's reports from 1; a number seen before is ignored."""
@@ -593,6 +594,8 @@ class Progress(_message.Message):
     cpu_seconds: _builtins.float
     accelerator_seconds: _builtins.float
     """See RunUsage."""
+    ended: _builtins.bool
+    """See TrainerReport."""
     @_builtins.property
     def metrics(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]: ...
     @_builtins.property
@@ -607,10 +610,11 @@ class Progress(_message.Message):
         at: _timestamp_pb2.Timestamp | None = ...,
         cpu_seconds: _builtins.float = ...,
         accelerator_seconds: _builtins.float = ...,
+        ended: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerator_seconds", b"accelerator_seconds", "at", b"at", "cpu_seconds", b"cpu_seconds", "epoch", b"epoch", "metrics", b"metrics", "run_id", b"run_id", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerator_seconds", b"accelerator_seconds", "at", b"at", "cpu_seconds", b"cpu_seconds", "ended", b"ended", "epoch", b"epoch", "metrics", b"metrics", "run_id", b"run_id", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1126,13 +1130,14 @@ class WantedDelivery(_message.Message):
     VARIANT_FIELD_NUMBER: _builtins.int
     VERDICT_FIELD_NUMBER: _builtins.int
     delivery_id: _builtins.str
-    """One for each tier of a job, always the same for the same tier."""
+    """One for each tier of a job, always the same for the same tier: JOB-tier-N; beyond the tiers JOB-best-N."""
     run_id: _builtins.str
     tier: _builtins.int
-    """1 for the first tier."""
+    """1 for the first tier; 0 for the best model so far, beyond the tiers."""
     target: _builtins.float
     endpoint: _builtins.str
     version: _builtins.int
+    """Beyond the tiers 0 until there is a verdict."""
     metric: _builtins.str
     direction: _common_pb2.Direction.ValueType
     variant: _builtins.str
