@@ -15,8 +15,8 @@ from typing import Self
 
 import psutil
 
-ADDRESSES = ("broker", "serving_http", "serving_grpc", "mqtt")
-PORT_OPTIONS = ("--broker-port", "--http-port", "--grpc-port", "--mqtt-port")
+ADDRESSES = ("broker", "nodes", "serving_http", "serving_grpc", "mqtt")
+PORT_OPTIONS = ("--broker-port", "--nodes-port", "--http-port", "--grpc-port", "--mqtt-port")
 START_SECONDS = 120.0
 STOP_SECONDS = 45.0
 POLL_SECONDS = 0.05

@@ -135,7 +135,7 @@ def mlp_request() -> bytes:
     """The one request that is asked all the time."""
     features = np.random.default_rng(0).random(64).round(4).tolist()
     body = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 64], "data": features}]}).encode()
-    return b"POST /v2/models/mlp/infer HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+    return b"POST /v2/models/mlp/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
 
 
 async def measure_rates(server: ServingProcess, request: bytes) -> list[Json]:

@@ -14,6 +14,7 @@
     ├── TooLargeError                   413   RESOURCE_EXHAUSTED   the request, or its answer, is over a size limit
     ├── UnsupportedEncodingError        415   UNIMPLEMENTED        a body packed in a way the server does not read
     ├── ExpectationFailedError          417   UNIMPLEMENTED        an Expect header other than 100-continue
+    ├── MisdirectedError                421   UNIMPLEMENTED        it is addressed to a name that is not this server's
     ├── ArtefactRefusedError            422   FAILED_PRECONDITION  a model on disk is not fit to be served
     ├── HeadersTooLargeError            431   RESOURCE_EXHAUSTED   the HTTP headers are over the limit
     ├── InferenceFailedError            500   INTERNAL             the model failed while it ran
@@ -131,6 +132,13 @@ class ExpectationFailedError(ServingError):
     """The request expects something the server does not do."""
 
     http_status = 417
+    grpc_status = "UNIMPLEMENTED"
+
+
+class MisdirectedError(ServingError):
+    """The request is addressed to a name that is not this server's."""
+
+    http_status = 421
     grpc_status = "UNIMPLEMENTED"
 
 

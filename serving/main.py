@@ -21,6 +21,7 @@ _FLAGS = {
     "host": "address to listen on (127.0.0.1)",
     "http_port": "port of REST; 0 is any free one (8000)",
     "grpc_port": "port of gRPC; 0 is any free one (8001)",
+    "allowed_hosts": "names by which REST may be addressed beside localhost and addresses: a,b or * (none)",
     "state_file": "written once both listen: pid and addresses",
     "lock_file": "held while the server lives, so that there is one",
     "operator_token_file": "holds the token that whoever loads, unloads or declares shares has to send (none)",

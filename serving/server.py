@@ -10,14 +10,17 @@ import sys
 import time
 from functools import partial
 
+import onnxruntime as ort
+
 from tiercel.serving.accounting.metrics import Metrics
 from tiercel.serving.batching.batcher import Batcher
 from tiercel.serving.canary.plan import CanaryPlan
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.errors import StartupError
 from tiercel.serving.execution.placement import MemoryOptions, Placement, placement
-from tiercel.serving.execution.providers import CudaOptions, read_order
+from tiercel.serving.execution.providers import CudaOptions, Provider, read_order
 from tiercel.serving.grpc.adapter import GrpcServer, InferenceServicer, grpc_limits
+from tiercel.serving.models import suspects
 from tiercel.serving.models.descriptions import Descriptions
 from tiercel.serving.models.lifecycle import Lifecycle
 from tiercel.serving.models.loader import BuildOptions, Loader
@@ -28,9 +31,11 @@ from tiercel.serving.process import memory
 from tiercel.serving.process.handover import Inheritance, Predecessor
 from tiercel.serving.process.listening import open_listener, port_of
 from tiercel.serving.process.renewal import Renewal, take_over
+from tiercel.serving.process.running import RunningMarks, left_behind
 from tiercel.serving.process.state import name_holder, write_state
 from tiercel.serving.rest.compression import Inflater
 from tiercel.serving.rest.extensions import add_descriptions, add_handover, add_metrics
+from tiercel.serving.rest.hosts import Hosts
 from tiercel.serving.rest.messages import ByteBudget
 from tiercel.serving.rest.receiver import HttpLimits
 from tiercel.serving.rest.routes import Routes
@@ -76,6 +81,8 @@ class Server:
         # A worker that comes back from a model waits this long for Python's lock while the event loop is busy: in
         # overload 5 ms, the default, would let the workers idle.
         sys.setswitchinterval(_SWITCH_SECONDS)
+        if Provider.CUDA.ort_name not in ort.get_available_providers():
+            memory.stay_within(settings.memory_bytes)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._leave.set)
@@ -113,7 +120,10 @@ class Server:
             run_bytes=settings.run_bytes,
             answer_bytes=settings.max_answer_bytes,
         )
-        loader = Loader(verifier, options, _placement(settings))
+        if self._predecessor is None:
+            suspects.accuse(settings.repository, left_behind(settings.state_file), time.time())
+        marks = RunningMarks(settings.state_file)
+        loader = Loader(verifier, options, _placement(settings), marks)
         endpoints = Endpoints(settings.repository, registry, workers, settings.max_pending, settings.request_timeout)
         canary = CanaryPlan(settings.canary_fraction, settings.canary_seconds)
         lifecycle = Lifecycle(settings.repository, registry, loader, tasks.start, endpoints=endpoints, canary=canary)
@@ -125,7 +135,8 @@ class Server:
             settings.repository, lifecycle, loader, operators, settings.max_model_bytes, settings.max_reference_bytes
         )
         clean_up(settings.repository)
-        routes = Routes(plane, lifecycle, tasks.start, settings.max_json_bytes, uploads, operators, inflater)
+        hosts = Hosts((settings.host, *settings.host_names))
+        routes = Routes(plane, lifecycle, tasks.start, settings.max_json_bytes, uploads, operators, inflater, hosts)
         limits = HttpLimits(
             settings.max_header_bytes,
             settings.max_body_bytes,
@@ -167,6 +178,7 @@ class Server:
             executor.close()
             tasks.cancel_all()
             loader.close()
+            marks.close()
 
     async def _drain(self, http: HttpServer, grpc: GrpcServer, renewal: Renewal) -> None:
         """Let requests in flight finish, within bounds; callers of a process that was followed go to that one."""

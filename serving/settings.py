@@ -26,6 +26,8 @@ class Settings(BaseSettings):
         state_file: Written once both listen: pid and addresses.
         lock_file: Held while the server lives.
         operator_token_file: Holds the token that operators send; only its owner may be able to read it.
+        allowed_hosts: Names by which REST may be addressed, beside addresses, localhost and this machine's name;
+            separated by commas, ``*`` for any. Others are refused, since web pages can make up names for this machine.
         allow_remote: Listen on an address that is not loopback.
         inference_threads: Models that may run at the same time off the event loop; 0 for one on each core that the
             server may use. More than that would take the caches from each other.
@@ -36,6 +38,8 @@ class Settings(BaseSettings):
         max_answer_bytes: Largest outputs of one request.
         max_run_bytes: Memory that all runs of one model together may take, beside its weights; 0 for a quarter of what
             the server may use, 2 GiB at most.
+        max_memory_bytes: Memory of its own that the server may take in all; 0 for three quarters of what there is for
+            it. Where ONNX Runtime has CUDA it is not held to that, since drivers map much more than they use.
         max_json_bytes: Largest JSON in a request; parsing it blocks the event loop, so larger tensors go as binary.
         max_buffered_bytes: Request bodies that all HTTP connections together may hold.
         max_header_bytes: Largest line and headers of an HTTP request.
@@ -78,6 +82,7 @@ class Settings(BaseSettings):
     state_file: Path
     lock_file: Path
     operator_token_file: Path | None = None
+    allowed_hosts: str = ""
     allow_remote: bool = False
     inference_threads: int = Field(default=0, ge=0, le=256)
     model_threads: int = Field(default=1, ge=1, le=256)
@@ -86,6 +91,7 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(default=64 * MEBIBYTE, ge=1)
     max_answer_bytes: int = Field(default=64 * MEBIBYTE, ge=1)
     max_run_bytes: int = Field(default=0, ge=0)
+    max_memory_bytes: int = Field(default=0, ge=0)
     max_json_bytes: int = Field(default=16 * MEBIBYTE, ge=1)
     max_buffered_bytes: int = Field(default=256 * MEBIBYTE, ge=1)
     max_header_bytes: int = Field(default=16 * 1024, ge=256)
@@ -120,6 +126,11 @@ class Settings(BaseSettings):
         return value
 
     @property
+    def host_names(self) -> tuple[str, ...]:
+        """Names by which REST may be addressed, beside those that always are."""
+        return tuple(name.strip() for name in self.allowed_hosts.split(",") if name.strip())
+
+    @property
     def workers(self) -> int:
         """Threads that run models."""
         return self.inference_threads or len(os.sched_getaffinity(0))
@@ -128,6 +139,11 @@ class Settings(BaseSettings):
     def run_bytes(self) -> int:
         """Memory that all runs of one model together may take."""
         return self.max_run_bytes or min(2048 * MEBIBYTE, memory.available_bytes() // 4)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of its own that the server may take in all."""
+        return self.max_memory_bytes or memory.available_bytes() * 3 // 4
 
     @property
     def is_loopback(self) -> bool:

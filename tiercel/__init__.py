@@ -27,7 +27,7 @@ _HOMES = {
         "EndpointBusyError InvalidSpecError NotAuthenticatedError NotFoundError OverloadedError QuotaExceededError "
         "TiercelError UnavailableError"
     ),
-    "tiercel.broker.domain.jobs": "Direction JobSpec JobState Resources Script Tier TierState",
+    "tiercel.broker.domain.jobs": "Direction JobSpec JobState Resources Script Shipping Tier TierState",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 

@@ -20,6 +20,7 @@ from tiercel.broker.domain.jobs import JobSpec as JobSpec
 from tiercel.broker.domain.jobs import JobState as JobState
 from tiercel.broker.domain.jobs import Resources as Resources
 from tiercel.broker.domain.jobs import Script as Script
+from tiercel.broker.domain.jobs import Shipping as Shipping
 from tiercel.broker.domain.jobs import Tier as Tier
 from tiercel.broker.domain.jobs import TierState as TierState
 

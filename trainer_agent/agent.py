@@ -19,6 +19,7 @@ from tiercel.trainer_agent.connection import BrokerConnection
 from tiercel.trainer_agent.deliveries import EXPORT_SECONDS, Deliveries
 from tiercel.trainer_agent.devices.cpu import Capacity
 from tiercel.trainer_agent.devices.watch import AcceleratorWatch
+from tiercel.trainer_agent.disk_watch import DiskLimits, DiskWatch
 from tiercel.trainer_agent.endpoint_shares import EndpointTerms, beside_training
 from tiercel.trainer_agent.job_retention import EndedJobs, Retention
 from tiercel.trainer_agent.ledger import Ledger
@@ -61,6 +62,7 @@ class AgentParts:
         patience: How long stopping a run may take.
         export_seconds: How long a script may take to hand over its model.
         retention: How long folders of jobs that are over are kept.
+        disk: What jobs may do to the disk.
         accelerators: Sees them, and has looked once.
         serving_reserve: What of them is the inference server's.
     """
@@ -76,6 +78,7 @@ class AgentParts:
     patience: StopPatience = field(default_factory=StopPatience)
     export_seconds: float = EXPORT_SECONDS
     retention: Retention = field(default_factory=Retention)
+    disk: DiskLimits = field(default_factory=DiskLimits)
     accelerators: AcceleratorWatch = field(default_factory=AcceleratorWatch)
     serving_reserve: ServingReserve = field(default_factory=ServingReserve)
 
@@ -106,6 +109,9 @@ class Agent:
         )
         serving_places = ServingPlaces(parts.state_dir)
         client = ServingClient(session, self._serving_address, token=serving_places.read_token)
+        self._disk = DiskWatch(
+            parts.state_dir, parts.disk, self._runs.folders, self._runs.end_job, self._ended_jobs.make_room
+        )
         self._serving = ServingSupervisor(
             serving_places,
             parts.ports,
@@ -137,6 +143,7 @@ class Agent:
         serving = self._tasks.start("serving", self._serving.run())
         self._tasks.start("images", self._watch_images())
         self._tasks.start("job folders", self._ended_jobs.watch())
+        self._tasks.start("disk", self._disk.run())
         self._tasks.start("accelerators", self._parts.accelerators.run(self._runs.see_accelerators))
         connection = BrokerConnection(
             address=self._parts.broker_address,
@@ -244,7 +251,8 @@ class Agent:
             and not self._deliveries.is_delivered(f"{wanted.job_id}-tier-{number}")
         )
         carried = bool(wanted.carried_run_id)
-        return RunOrder(wanted.run_id, wanted.job_id, wanted.spec, _share(wanted.share), open_tiers, carried)
+        share, retried = _share(wanted.share), wanted.retried
+        return RunOrder(wanted.run_id, wanted.job_id, wanted.spec, share, open_tiers, carried, retried)
 
     def _serving_status(self) -> nodes_pb2.ServingStatus:
         status = self._serving.status()

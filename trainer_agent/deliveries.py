@@ -152,22 +152,23 @@ class Deliveries:
             self._report(_exporting(wanted.delivery_id))
             entry = await self._fetch(wanted)
         self._report(entry.status())
-        answers = await self._wait_verdict(wanted)
+        wanted = await self._wait_verdict(wanted)
+        answers = wanted.verdict == nodes_pb2.DELIVERY_VERDICT_LIVE
         place = _place(wanted)
         await self._served.deliver(wanted.delivery_id, place, wanted.version, entry.sha256, answers=answers)
         await self._enter_outcome(entry.delivered(time.time_ns()))
         what = "answers" if answers else "is kept"
         _log.info("delivery %s %s as %s version %d", wanted.delivery_id, what, place.model, wanted.version)
 
-    async def _wait_verdict(self, wanted: nodes_pb2.WantedDelivery) -> bool:
-        """Whether the model is to answer, once the broker, which knows what it is by now, has said so."""
+    async def _wait_verdict(self, wanted: nodes_pb2.WantedDelivery) -> nodes_pb2.WantedDelivery:
+        """What is wanted once the broker, which knows what the model is by now, has said whether it is to answer."""
         self._undecided.add(wanted.delivery_id)
         try:
-            while (verdict := self._wanted.get(wanted.delivery_id, wanted).verdict) == _OPEN:
+            while (newest := self._wanted.get(wanted.delivery_id, wanted)).verdict == _OPEN:
                 await self._wanted_changed.wait()
         finally:
             self._undecided.discard(wanted.delivery_id)
-        return verdict == nodes_pb2.DELIVERY_VERDICT_LIVE
+        return newest
 
     async def _fetch(self, wanted: nodes_pb2.WantedDelivery) -> LedgerEntry:
         """Get the files of the model into the agent's hands."""
@@ -247,7 +248,8 @@ class Deliveries:
         _log.warning("delivery %s failed: %s", wanted.delivery_id, reason)
         entry = self._ledger.entry(wanted.delivery_id)
         if entry is not None:  # the names were found good, so that they may be used in a path
-            await self._served.withdraw(wanted.delivery_id, _place(wanted), wanted.version)
+            newest = self._wanted.get(wanted.delivery_id, wanted)
+            await self._served.withdraw(wanted.delivery_id, _place(wanted), newest.version)
         await self._enter_outcome(LedgerEntry(wanted.delivery_id, FAILED, reason=reason))
 
     async def _enter_outcome(self, entry: LedgerEntry) -> None:

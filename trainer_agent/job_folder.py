@@ -120,6 +120,19 @@ class JobFolder:
         except FileNotFoundError:
             return
 
+    def has_checkpoint(self) -> bool:
+        """Whether an earlier run left something to go on from; blocks while the disk works.
+
+        Raises:
+            OSError: The folder cannot be read.
+        """
+        with (
+            open_folder(self.path) as folder,
+            open_folder(CHECKPOINTS, folder) as checkpoints,
+            os.scandir(checkpoints) as entries,
+        ):
+            return any(is_plain(entry.name) and entry.is_file(follow_symlinks=False) for entry in entries)
+
     def copy_checkpoint(self, target: Path, limit_bytes: int) -> list[CopiedFile]:
         """Copy the newest checkpoints to where no run can change them; blocks while the disk works.
 

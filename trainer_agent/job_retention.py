@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -69,6 +70,7 @@ class EndedJobs:
         self._notes = notes
         self._retention = retention
         self._complained: set[str] = set()
+        self._removing = threading.Lock()
 
     def note_ended(self, job_id: str) -> None:
         """A job is over, and the broker knows. Where the disk takes no note of it, its folder is kept."""
@@ -89,14 +91,23 @@ class EndedJobs:
             await asyncio.to_thread(self.remove, time.time())
             await asyncio.sleep(_LOOK_SECONDS)
 
-    def remove(self, now: float) -> None:
+    def make_room(self) -> None:
+        """Remove all that need not be kept, since the disk has little room; blocks for as long as that takes."""
+        self.remove(time.time(), Retention(jobs=0))
+
+    def remove(self, now: float, retention: Retention | None = None) -> None:
         """Remove what is not kept any more; blocks for as long as that takes.
 
         Args:
             now: Seconds since the Unix epoch.
+            retention: How much is kept this time, if not as usual.
         """
+        with self._removing:
+            self._remove(now, retention or self._retention)
+
+    def _remove(self, now: float, retention: Retention) -> None:
         ended = {note.name: note.stat().st_mtime for note in self._notes.iterdir()}
-        for job_id in to_remove(ended, now, self._retention):
+        for job_id in to_remove(ended, now, retention):
             try:
                 self._remove_folder(job_id)
             except OSError as error:

@@ -22,6 +22,7 @@ from tiercel.trainer_agent.connection import address_from_file, token_from_file
 from tiercel.trainer_agent.devices import cpu
 from tiercel.trainer_agent.devices import detect as accelerators
 from tiercel.trainer_agent.devices.watch import AcceleratorWatch
+from tiercel.trainer_agent.disk_watch import DiskLimits
 from tiercel.trainer_agent.errors import SetupError
 from tiercel.trainer_agent.job_retention import Retention
 from tiercel.trainer_agent.limits import detect
@@ -58,6 +59,8 @@ _FLAGS = {
     "http-port": "port of the inference server's REST interface (default 0: any free one)",
     "grpc-port": "port of its gRPC interface (default 0: any free one)",
     "keep-ended-jobs": "folders of jobs that are over to keep at most (default 20)",
+    "job-disk-bytes": "bytes that the folder of a job may have on the disk (default 20 GiB)",
+    "disk-reserve-bytes": "bytes that the disk has to have left; with less, a job that fills it ends (default 512 MiB)",
     "keep-ended-seconds": "how long to keep each of them at most (default a week)",
     "time-slice-seconds": "how long training computes before the kernel looks who is next, 0 to leave it to the kernel",
 }
@@ -130,6 +133,7 @@ async def run_agent(settings: AgentSettings) -> None:
             token=lambda: token_from_file(settings.token_file),
             ports=ServingPorts(settings.http_port, settings.grpc_port),
             retention=Retention(settings.keep_ended_jobs, settings.keep_ended_seconds),
+            disk=DiskLimits(settings.job_disk_bytes, settings.disk_reserve_bytes),
             accelerators=watch,
             serving_reserve=reserve(
                 watch.devices, settings.serving_accelerator_memory, can_serve=can_serve_on_accelerators()

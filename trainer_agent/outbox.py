@@ -215,23 +215,24 @@ class Outbox:
         return nodes_pb2.ConnectRequest(progress=progress)
 
     def _next_end(self, run_id: str, lane: _Lane) -> nodes_pb2.ConnectRequest | None:
-        if lane.end is None or self._output_left(run_id, lane, 1):
+        if lane.end is None or self._output_left(run_id, lane, 1)[1]:
             return None
         status, lane.end = lane.end, None
         return nodes_pb2.ConnectRequest(run=status)
 
     def _next_output(self, run_id: str, lane: _Lane) -> nodes_pb2.ConnectRequest | None:
-        data = self._output_left(run_id, lane, _CHUNK_BYTES)
-        if not data or lane.output is None:
+        begin, data = self._output_left(run_id, lane, _CHUNK_BYTES)
+        if not data:
             # Its end may have waited for that.
             return self._next_report(run_id, lane) if lane.end is not None else None
-        chunk = nodes_pb2.LogChunk(run_id=run_id, offset_bytes=lane.output, data=data)
-        lane.output += len(data)
+        chunk = nodes_pb2.LogChunk(run_id=run_id, offset_bytes=begin, data=data)
+        lane.output = begin + len(data)
         return nodes_pb2.ConnectRequest(log=chunk)
 
-    def _output_left(self, run_id: str, lane: _Lane, limit: int) -> bytes:
+    def _output_left(self, run_id: str, lane: _Lane, limit: int) -> tuple[int, bytes]:
+        """Where what is left of its output begins, and some of it."""
         log = self._facts.log(run_id)
-        return log.read(lane.output, limit) if log is not None and lane.output is not None else b""
+        return log.read(lane.output, limit) if log is not None and lane.output is not None else (0, b"")
 
 
 class Reporter:

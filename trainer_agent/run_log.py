@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from pathlib import Path
 from typing import Final
 
-LIMIT_BYTES: Final = 16 * 1024**2
-_NOTICE: Final = b"\n[tiercel: the output is longer than %d bytes; the rest is not kept]\n"
-_TAIL_BYTES: Final = 16 * 1024
+from tiercel.core.kept_output import HEAD_BYTES, TAIL_BYTES, KeptOutput
+
+_LAST_BYTES: Final = 16 * 1024
 
 
 class RunLog:
@@ -17,48 +16,58 @@ class RunLog:
 
     Args:
         path: The file; one that exists is continued.
-        limit_bytes: How much is kept.
+        head_bytes: How much of the beginning is kept.
+        tail_bytes: How much of the end is kept at least.
     """
 
-    def __init__(self, path: Path, limit_bytes: int = LIMIT_BYTES) -> None:
+    def __init__(self, path: Path, head_bytes: int = HEAD_BYTES, tail_bytes: int = TAIL_BYTES) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._path = path
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        self._limit = limit_bytes
-        self.size = os.fstat(self._descriptor).st_size
+        if not path.exists():
+            path.touch(mode=0o600)
+        self._output = KeptOutput(path, head_bytes, tail_bytes)
+        self._closed = False
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole output, those that are not kept any more among them."""
+        return self._output.size
 
     def append(self, data: bytes) -> None:
-        """Keep some output: what the disk takes of it, and of what is beyond the limit only a line that says so."""
-        if self.size >= self._limit or self._descriptor < 0:
-            return
-        if len(data) > self._limit - self.size:
-            data = data[: self._limit - self.size] + _NOTICE % self._limit
-        with contextlib.suppress(OSError):  # a run must not end because its output finds no room
-            self.size += os.write(self._descriptor, data)
+        """Keep some output: what the disk takes of it."""
+        if not self._closed:
+            with contextlib.suppress(OSError):  # a run must not end because its output finds no room
+                self._output.append(data)
 
     def append_line(self, line: str) -> None:
         """Keep a line of the agent's own, on a line of its own."""
-        ends_open = self.size > 0 and self.read(self.size - 1, 1) != b"\n"
+        size = self.size
+        ends_open = size > 0 and self.read(size - 1, 1)[1] != b"\n"
         self.append(f"{chr(10) * ends_open}{line}\n".encode())
 
-    def read(self, offset: int, limit: int) -> bytes:
-        """At most ``limit`` bytes from ``offset`` on; none once the file was let go of."""
-        if self._descriptor < 0:
-            return b""
-        return os.pread(self._descriptor, limit, offset)
+    def read(self, offset: int, limit: int) -> tuple[int, bytes]:
+        """At most ``limit`` bytes from ``offset`` on, or from where what is kept goes on behind it.
+
+        Returns:
+            Where they begin, and the bytes; none at the end, and once the file was let go of.
+        """
+        return (offset, b"") if self._closed else self._output.read(offset, limit)
 
     def tail(self, lines: int = 20) -> str:
         """The last lines, at most 16 KiB of them."""
-        text = self.read(max(0, self.size - _TAIL_BYTES), _TAIL_BYTES).decode(errors="replace")
-        return "\n".join(text.splitlines()[-lines:])
+        size = self.size
+        data, position = b"", max(0, size - _LAST_BYTES)
+        while position < size:  # they may lie in two pieces
+            begin, piece = self.read(position, size - position)
+            if not piece:
+                break
+            data, position = data + piece, begin + len(piece)
+        return "\n".join(data.decode(errors="replace").splitlines()[-lines:])
 
     def close(self) -> None:
         """Let go of the file. Doing it twice is harmless."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        self._closed = True
 
     def remove(self) -> None:
         """Let go of the file and remove it."""
         self.close()
-        self._path.unlink(missing_ok=True)
+        self._output.remove()

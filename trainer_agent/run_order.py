@@ -22,6 +22,7 @@ class RunOrder:
         share: Its first share.
         open_tiers: Tiers not delivered yet as far as this node knows, easiest first.
         carried: Whether it goes on from a checkpoint that the broker holds.
+        retried: Whether another run goes on from its checkpoint if its script fails by itself.
     """
 
     run_id: str
@@ -30,6 +31,7 @@ class RunOrder:
     share: Share
     open_tiers: tuple[common_pb2.Tier, ...] = ()
     carried: bool = False
+    retried: bool = False
 
     def program(self) -> Program:
         """What to run."""
@@ -49,6 +51,7 @@ class RunOrder:
 
     def welcome(self) -> trainer_pb2.TrainerWelcome:
         """What the trainer is told."""
+        tiers = self.spec.tiers
         return trainer_pb2.TrainerWelcome(
             run_id=self.run_id,
             metric=self.spec.metric,
@@ -62,4 +65,5 @@ class RunOrder:
                 )
                 for held in self.share.accelerators
             ],
+            keep_from=None if self.spec.ship.only_tiers or not tiers else tiers[0].target,
         )

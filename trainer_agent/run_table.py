@@ -113,7 +113,7 @@ class RunTable:
         self._ended: dict[str, RunRecord] = {}
         self._logs: dict[str, RunLog] = {}
         self._reports: dict[str, KeptReports] = {}
-        self._lost_jobs: set[str] = set()
+        self._with_successor: set[str] = set()
         self._ended_jobs = ended_jobs
         # Runs whose jobs may go on elsewhere, and those that ended for good while this agent looked on.
         self._may_go_on: set[str] = set()
@@ -148,7 +148,7 @@ class RunTable:
                 _log.warning("run %s was lost because its agent was restarted", record.run_id)
                 self._records.save(ended)
             self._ended[record.run_id] = ended
-            self._note_loss(ended)
+            self._note_successor(ended.job_id, expected=ended.lost or ended.moved)
             self._logs[record.run_id] = RunLog(self._places.log(record.run_id))
 
     def actual(self) -> dict[str, ActualRun]:
@@ -186,12 +186,22 @@ class RunTable:
         return self._live.get(run_id)
 
     def awaits_successor(self, job_id: str) -> bool:
-        """Whether the last run of a job was lost or moved, so that the broker will start another."""
-        return job_id in self._lost_jobs
+        """Whether the last run of a job was lost, moved or is retried, so that the broker will start another."""
+        return job_id in self._with_successor
 
     def live_run_of_job(self, job_id: str) -> Run | None:
         """The run of a job that has not ended, the oldest of several, or None."""
         return next((run for run in self._live.values() if run.order.job_id == job_id), None)
+
+    def folders(self) -> dict[str, Path]:
+        """The folders of the jobs that have a run, by job."""
+        return {run.order.job_id: run.folder.path for run in self._live.values()}
+
+    def end_job(self, job_id: str, reason: str) -> None:
+        """End the run of a job because of what it does."""
+        run = self.live_run_of_job(job_id)
+        if run is not None:
+            run.end(reason)
 
     def start(self, order: RunOrder) -> None:
         """Begin to start a run; how that goes is reported."""
@@ -281,7 +291,7 @@ class RunTable:
         await self._wait_turn(run)
         record = await run.supervise()
         del self._live[run.run_id]
-        self._note_loss(record)
+        self._note_successor(record.job_id, expected=run.has_successor)
         if not (record.lost or record.moved or run.run_id in self._may_go_on):
             self._over.add(run.run_id)
         self._enter_ended(record)
@@ -299,11 +309,11 @@ class RunTable:
         self._reporter.run_changed(record.status())
         self.changed.fire()
 
-    def _note_loss(self, record: RunRecord) -> None:
-        if record.lost or record.moved:
-            self._lost_jobs.add(record.job_id)
+    def _note_successor(self, job_id: str, *, expected: bool) -> None:
+        if expected:
+            self._with_successor.add(job_id)
         else:
-            self._lost_jobs.discard(record.job_id)
+            self._with_successor.discard(job_id)
 
     def _keep_progress(self, progress: nodes_pb2.Progress) -> None:
         self._reports[progress.run_id].add(progress)

@@ -25,6 +25,7 @@ from tiercel.trainer_agent.run_order import RunOrder
 from tiercel.trainer_agent.run_records import RunRecord
 from tiercel.trainer_agent.runtimes.contract import Exit, Launch, RunHandle, Runtime
 from tiercel.trainer_agent.supervision import Supervisor
+from tiercel.trainer_agent.token_bucket import TokenBucket
 from tiercel.trainer_agent.trainer_gateway import TrainerGateway
 from tiercel.v1 import nodes_pb2, trainer_pb2
 
@@ -33,6 +34,9 @@ _log = logging.getLogger(__name__)
 _USAGE_SECONDS: Final = 1.0
 _FRESH_USAGE_SECONDS: Final = 0.02
 _LAST_OUTPUT_SECONDS: Final = 2.0
+# A script that prints without end waits for us.
+_OUTPUT_BYTES_PER_SECOND: Final = 2.0 * 1024**2
+_OUTPUT_BYTES_AT_ONCE: Final = 32.0 * 1024**2
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +114,13 @@ class Run:
             order.welcome(), order.goal(), self._token, self._take_in, self._take_use, self._tell
         )
         self._handle: RunHandle | None = None
+        self._from_beginning = False
+        self._exit_code: int | None = None
         self._gone = False
         self._share_changed = asyncio.Event()
         self._stop_asked = asyncio.Event()
         self._stop_reason = ""
+        self._misdeed = ""
         self._record = RunRecord(order.run_id, order.job_id, runtime.name)
 
     @property
@@ -143,6 +150,7 @@ class Run:
             state=state,
             cpu_seconds=self.usage.cpu_seconds,
             accelerator_seconds=self.accelerators.seconds,
+            from_beginning=self._from_beginning,
         )
 
     def usage_report(self) -> nodes_pb2.RunUsage:
@@ -174,7 +182,8 @@ class Run:
     @property
     def has_successor(self) -> bool:
         """Whether another run of its job will have what this one does not hand over any more."""
-        return self._record.lost or self._record.moved
+        failed = self._exit_code is not None and self._exit_code != 0 and not self._stop_asked.is_set()
+        return self._record.lost or self._record.moved or (self.order.retried and failed)
 
     def ask_to_stop(self, reason: str, *, lost: bool = False, moved: bool = False) -> None:
         """Begin to stop it; its end is reported like any other.
@@ -188,6 +197,17 @@ class Run:
             self._stop_reason = reason
             self._record = replace(self._record, lost=lost, moved=moved)
             self._stop_asked.set()
+
+    def end(self, reason: str) -> None:
+        """End it at once because of what it does; that fails its job.
+
+        Args:
+            reason: Why, in plain words.
+        """
+        if not self._stop_asked.is_set():
+            self._misdeed = reason
+            self._tell(f"the run is ended: {reason}")
+        self.ask_to_stop(reason)
 
     async def supervise(self) -> RunRecord:
         """Start it, see it through, and return how it ended; everything it held is free then."""
@@ -235,6 +255,7 @@ class Run:
         await asyncio.to_thread(self._folder.prepare, token=self._token, script=order.script(), owner=owner)
         if order.carried:
             await self._fetch_checkpoint()
+        self._from_beginning = not await asyncio.to_thread(self._folder.has_checkpoint)
         try:
             await self.gateway.open(self._folder.path)
             self._folder.give_socket(owner)
@@ -289,6 +310,7 @@ class Run:
             tasks.start("share", self._apply_shares(handle))
             tasks.start("stop", self._stop_when_asked(handle))
             how = await handle.wait()
+            self._exit_code = how.code
             with contextlib.suppress(TimeoutError):  # something outside of the run may hold the pipe open
                 async with asyncio.timeout(_LAST_OUTPUT_SECONDS):
                     await asyncio.wait([output])
@@ -301,8 +323,8 @@ class Run:
         return replace(
             self._record,
             ended=True,
-            exit_code=how.code,
-            reason=how.reason or self._stop_reason,
+            exit_code=None if self._misdeed else how.code,  # how a script takes its end says nothing about the job
+            reason=self._misdeed or how.reason or self._stop_reason,
             log_tail=self.log.tail(),
             cpu_seconds=self.usage.cpu_seconds,
             accelerator_seconds=self.accelerators.seconds,
@@ -316,9 +338,12 @@ class Run:
             self._events.limits_changed()
 
     async def _keep_output(self, handle: RunHandle) -> None:
+        room = TokenBucket(_OUTPUT_BYTES_PER_SECOND, _OUTPUT_BYTES_AT_ONCE, time.monotonic())
         async for chunk in handle.output():
             self.log.append(chunk)
             self._events.wrote()
+            room.take(len(chunk), time.monotonic())
+            await asyncio.sleep(room.seconds_until_room(time.monotonic()))
 
     async def _watch_usage(self, handle: RunHandle) -> None:
         while True:
@@ -338,7 +363,7 @@ class Run:
     async def _stop_when_asked(self, handle: RunHandle) -> None:
         await self._stop_asked.wait()
         _log.info("run %s is being stopped: %s", self.run_id, self._stop_reason)
-        if self.gateway.is_attached:
+        if self.gateway.is_attached and not self._misdeed:
             self.gateway.stop(self._stop_reason)
             patience = self._patience.moving if self._record.moved else self._patience.trainer
             await asyncio.sleep(patience)  # cut short by the end of the run
@@ -361,6 +386,7 @@ class Run:
             metrics=report.metrics,
             cpu_seconds=self.usage.cpu_seconds,
             accelerator_seconds=self.accelerators.seconds,
+            ended=report.ended,
         )
         progress.at.FromNanoseconds(time.time_ns())
         self._events.progressed(progress)

@@ -43,6 +43,8 @@ class AgentSettings(BaseSettings):
         grpc_port: Where its gRPC listens; 0 for any free port.
         time_slice_seconds: How long a training process computes before the kernel looks who is next; 0 for the
             kernel's own choice.
+        job_disk_bytes: What the folder of a job may have on the disk, in bytes.
+        disk_reserve_bytes: What the disk has to have left, in bytes; with less, the job that grows and has most ends.
         keep_ended_jobs: Folders of jobs that are over, at most, and never those of others.
         keep_ended_seconds: How long each of them is kept at most.
     """
@@ -67,6 +69,8 @@ class AgentSettings(BaseSettings):
     grpc_port: int = Field(default=0, ge=0, le=65535)
     time_slice_seconds: float = Field(default=0.02, ge=0, le=LONGEST_SECONDS)
 
+    job_disk_bytes: int = Field(default=20 * 1024**3, gt=0)
+    disk_reserve_bytes: int = Field(default=512 * 1024**2, ge=0)
     keep_ended_jobs: int = Field(default=20, ge=0)
     keep_ended_seconds: float = Field(default=7 * 86400.0, ge=0, allow_inf_nan=False)
 

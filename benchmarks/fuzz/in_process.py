@@ -230,7 +230,7 @@ class _Fuzzer:
 
     async def _ready(self) -> Callable[[], asyncio.Protocol]:
         """The factory of the wanted protocol, once all models answer."""
-        question = b"GET /v2/health/ready HTTP/1.1\r\nHost: h\r\n\r\n"
+        question = b"GET /v2/health/ready HTTP/1.1\r\nHost: localhost\r\n\r\n"
         give_up = time.perf_counter() + READY_SECONDS
         while time.perf_counter() < give_up:
             await asyncio.sleep(0.02)

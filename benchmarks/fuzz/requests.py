@@ -31,12 +31,12 @@ def post(target: bytes, body: bytes, headers: Mapping[bytes, bytes] | None = Non
     """A POST request; ``length`` is what it says its body has, when that is a lie."""
     more = b"".join(b"%b: %b\r\n" % pair for pair in (headers or {}).items())
     size = len(body) if length is None else length
-    return b"POST %b HTTP/1.1\r\nHost: h\r\n%bContent-Length: %d\r\n\r\n%b" % (target, more, size, body)
+    return b"POST %b HTTP/1.1\r\nHost: localhost\r\n%bContent-Length: %d\r\n\r\n%b" % (target, more, size, body)
 
 
 def get(target: bytes, method: bytes = b"GET") -> bytes:
     """A request without a body."""
-    return b"%b %b HTTP/1.1\r\nHost: h\r\n\r\n" % (method, target)
+    return b"%b %b HTTP/1.1\r\nHost: localhost\r\n\r\n" % (method, target)
 
 
 def infer_json(rows: int = 1) -> Json:
@@ -71,7 +71,7 @@ def good_requests() -> list[bytes]:
     """Requests that get 200."""
     binary, headers = infer_binary()
     chunked = orjson.dumps(infer_json())
-    wire = b"POST %b HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n"
+    wire = b"POST %b HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n"
     return [
         post(_INFER, orjson.dumps(infer_json())),
         post(_INFER, orjson.dumps(infer_json(3))),
@@ -209,7 +209,7 @@ def _bomb(_: random.Random) -> Case:
 
 def _large_head(source: random.Random) -> Case:
     size = HEADER_LIMIT + source.randrange(1, 4096)
-    wires = [get(b"/v2?" + b"q" * size), b"GET /v2 HTTP/1.1\r\nHost: h\r\nX: %b\r\n\r\n" % (b"x" * size)]
+    wires = [get(b"/v2?" + b"q" * size), b"GET /v2 HTTP/1.1\r\nHost: localhost\r\nX: %b\r\n\r\n" % (b"x" * size)]
     return Case(source.choice(wires), frozenset({431}))
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from tiercel import Direction, JobSpec, Resources, Tier
+from tiercel import Direction, JobSpec, Resources, Shipping, Tier
 
 WORKLOADS = "tiercel.trainer_agent.workloads"
 MEMORY_BYTES = 1024**3
@@ -75,6 +75,7 @@ class Kind:
             runtime=runtime,
             max_epochs=self.max_epochs,
             continue_after_last_tier=True,
+            ship=Shipping(only_tiers=True),
             endpoint_objective_seconds=objective_seconds,
         )
 

@@ -68,7 +68,11 @@ def request_bytes(features: int) -> bytes:
         head = json.dumps({"inputs": [{**tensor, "parameters": {"binary_data_size": row.nbytes}}]}).encode()
         body = head + row.tobytes()
         headers = b"Inference-Header-Content-Length: %d\r\n" % len(head)
-    return b"POST /v2/models/m/infer HTTP/1.1\r\nHost: h\r\n%bContent-Length: %d\r\n\r\n%b" % (headers, len(body), body)
+    return b"POST /v2/models/m/infer HTTP/1.1\r\nHost: localhost\r\n%bContent-Length: %d\r\n\r\n%b" % (
+        headers,
+        len(body),
+        body,
+    )
 
 
 @contextlib.contextmanager

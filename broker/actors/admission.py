@@ -37,6 +37,31 @@ def check_quota(tenant: Tenant, jobs: Iterable[Job]) -> None:
         )
 
 
+def is_free(endpoint: Endpoint, jobs: Iterable[Job]) -> bool:
+    """Whether an endpoint is but a name that anybody may take: nothing was delivered to it, or what was is deleted.
+
+    Args:
+        endpoint: The endpoint.
+        jobs: The jobs of all tenants that something can still happen to.
+    """
+    return not endpoint.versions and all(job.spec.endpoint != endpoint.name for job in jobs)
+
+
+def check_unfed(endpoint: Endpoint, jobs: Iterable[Job]) -> None:
+    """Check that nothing can be delivered to an endpoint any more; ``jobs`` as for :func:`is_free`.
+
+    Raises:
+        EndpointBusyError: A job feeds it.
+    """
+    for job in jobs:
+        if job.spec.endpoint == endpoint.name:
+            raise EndpointBusyError(
+                f"endpoint: {endpoint.name!r} is being fed by job {job.id}; wait for it or cancel it, then delete the "
+                "endpoint",
+                field="endpoint",
+            )
+
+
 def check_endpoint(tenant: Tenant, spec: JobSpec, endpoint: Endpoint | None, jobs: Iterable[Job]) -> None:
     """Check that a new job of the tenant may feed the endpoint that its spec names, or the variant of it.
 

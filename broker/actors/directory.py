@@ -107,9 +107,11 @@ class Directory:
         self._supervisor.start(actor.run(), name=actor.name)
 
     def start_endpoint(self, endpoint: Endpoint, deliveries: Sequence[Delivery] = ()) -> None:
-        """Make the actor of an endpoint and let it take in messages."""
+        """Make the actor of an endpoint, in place of one that had the name before, and let it take in messages."""
         weight = self._tenant_weights.get(endpoint.tenant, DEFAULT_WEIGHT)
         actor = EndpointActor(endpoint, deliveries, self._journal, self._clock, self, tenant_weight=weight)
+        if (before := self.endpoints.get(endpoint.name)) is not None:
+            before.finish()
         self.endpoints[endpoint.name] = actor
         self._supervisor.start(actor.run(), name=actor.name)
 
@@ -143,7 +145,8 @@ class Directory:
 
     def abandon_delivery(self, job: Job, tier: TierStatus, reason: str) -> None:
         """Tell the job's endpoint that nobody can deliver the tier's model any more."""
-        tell(self.endpoints[job.spec.endpoint], DeliveryAbandoned(delivery_id(job.id, tier.number), reason))
+        known = delivery_id(job.id, tier.number, job.delivery_count(tier))
+        tell(self.endpoints[job.spec.endpoint], DeliveryAbandoned(known, reason))
 
     def declare_run(self, run: WantedRun) -> None:
         """Tell the run's node what is wanted."""
@@ -164,6 +167,11 @@ class Directory:
     def declare_models(self, node_id: str, endpoint: str, models: tuple[WantedModel, ...]) -> None:
         """Tell a node which versions of an endpoint shall answer there."""
         tell(self.open_node(node_id), ModelsDeclared(endpoint, models))
+
+    def served_version(self, endpoint: str) -> int:
+        """The highest version of an endpoint that answers on any node, as that says; 0 for none."""
+        heard = [(name, each.version) for node in self.nodes.values() for (name, _), each in node.served.items()]
+        return max((version for name, version in heard if name == endpoint), default=0)
 
     def observe_job(
         self,

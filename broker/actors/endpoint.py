@@ -9,7 +9,7 @@ from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.peers import WantedDelivery
 from tiercel.broker.domain.endpoints import Delivery, DeliveryState, Endpoint, Verdict, delivery_id
-from tiercel.broker.domain.events import EndpointEvent
+from tiercel.broker.domain.events import EndpointEvent, EndpointGone, Event
 from tiercel.broker.domain.jobs import Direction
 from tiercel.broker.domain.tenants import DEFAULT_WEIGHT
 from tiercel.broker.lifecycle import endpoint as machine
@@ -19,7 +19,7 @@ from tiercel.broker.lifecycle.job_events import DeliveryEnded
 from tiercel.broker.scheduling.interface import EndpointView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.journal import Journal
@@ -67,7 +67,12 @@ class VersionChosen:
     back: bool = False
 
 
-EndpointMessage = DeliverTier | DeliveryHeard | DeliveryAbandoned | ObjectiveSet | VersionChosen
+@dataclass(frozen=True, slots=True)
+class EndpointDeleted:
+    """Its tenant wants it gone; no job feeds it."""
+
+
+EndpointMessage = DeliverTier | DeliveryHeard | DeliveryAbandoned | ObjectiveSet | VersionChosen | EndpointDeleted
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +135,19 @@ class EndpointActor(Actor[EndpointMessage]):
                     report = DeliveryReport(DeliveryState.FAILED, reason=reason)
                     await self._step(self._deliveries[known_id], report, self._work[known_id].node_id)
             case ObjectiveSet(objective_seconds):
-                endpoint = replace(self._endpoint, objective_seconds=objective_seconds)
-                await self._journal.commit_or_refuse(Commit(endpoint=endpoint))
-                self._endpoint = endpoint
-                self._show()
+                await self._change(replace(self._endpoint, objective_seconds=objective_seconds))
+            case EndpointDeleted():
+                name, tenant, now = self._endpoint.name, self._endpoint.tenant, self._clock.now()
+                gone = [EndpointGone(name, tenant, now, version.variant) for version in self._endpoint.live]
+                await self._change(versions.deleted(self._endpoint), gone)
             case VersionChosen():
                 await self._choose(message)
+
+    async def _change(self, endpoint: Endpoint, news: Sequence[Event] = ()) -> None:
+        """Carry out what was asked for from outside."""
+        await self._journal.commit_or_refuse(Commit(endpoint=endpoint, news=news))
+        self._endpoint = endpoint
+        self._show()
 
     def _show(self) -> None:
         """Show the scheduler what the endpoint is now, and its nodes what shall answer."""
@@ -154,12 +166,10 @@ class EndpointActor(Actor[EndpointMessage]):
             for each in endpoint.live
             if each not in before.live
         ]
-        await self._journal.commit(Commit(endpoint=endpoint, news=news))
-        self._endpoint = endpoint
-        self._show()
+        await self._change(endpoint, news)
 
     async def _deliver(self, job: Job, tier: TierStatus) -> None:
-        delivery = self._deliveries.get(delivery_id(job.id, tier.number))
+        delivery = self._deliveries.get(delivery_id(job.id, tier.number, job.delivery_count(tier)))
         if delivery is None:
             endpoint, delivery = machine.request(
                 self._endpoint,
@@ -168,6 +178,8 @@ class EndpointActor(Actor[EndpointMessage]):
                 tier.tier.target,
                 self._clock.now(),
                 variant=job.spec.variant,
+                count=job.delivery_count(tier),
+                served=self._peers.served_version(self._endpoint.name),
             )
             # The version's number is durable before any node hears of it.
             await self._journal.commit(Commit(endpoint=endpoint, delivery=delivery))

@@ -12,7 +12,7 @@ from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.peers import WantedRun
 from tiercel.broker.actors.run_curve import RunCurve
 from tiercel.broker.domain.events import ProgressMade
-from tiercel.broker.domain.jobs import Job, JobState, Observation, TierState
+from tiercel.broker.domain.jobs import Job, Observation, TierState
 from tiercel.broker.domain.run_records import RunRecord, workload_of
 from tiercel.broker.domain.tenants import DEFAULT_WEIGHT
 from tiercel.broker.lifecycle import job as machine
@@ -28,10 +28,12 @@ from tiercel.broker.lifecycle.job_events import (
     Reported,
     RequestDelivery,
     Reschedule,
+    ResumeRequested,
     UsageMeasured,
     WithdrawRun,
 )
 from tiercel.broker.lifecycle.job_move import may_move
+from tiercel.broker.lifecycle.job_steps import delivering
 from tiercel.broker.lifecycle.report_bounds import ReportAllowance
 from tiercel.broker.scheduling.interface import JobView
 
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 
 # Reports that a policy sees of a job.
 MAX_OBSERVATIONS = 500
+
+_ASKED_FOR = (CancelRequested, ResumeRequested)
 
 
 class JobActor(Actor[JobInput]):
@@ -77,7 +81,7 @@ class JobActor(Actor[JobInput]):
         self._peers = peers
         self._observations: deque[Observation] = deque(observations, MAX_OBSERVATIONS)
         self._curve = RunCurve(job.spec.direction, self._observations)
-        self._allowance = ReportAllowance(clock.now())
+        self._allowance = ReportAllowance(clock.alive())
         self._tenant_weight = tenant_weight
         self._workload = workload_of(job.tenant, job.spec)
 
@@ -99,7 +103,7 @@ class JobActor(Actor[JobInput]):
             return
         observation = _observation_of(before, job, message, self._clock.now())
         # What is asked for from outside is refused while nothing can be written; what happened waits until it can be.
-        await self.take_step(job, effects, observation, refusable=isinstance(message, CancelRequested))
+        await self.take_step(job, effects, observation, refusable=isinstance(message, _ASKED_FOR))
 
     async def resume(self) -> None:
         """Continue a job that was loaded from the store.
@@ -160,7 +164,7 @@ class JobActor(Actor[JobInput]):
         made = [each.change for each in effects if isinstance(each, Announce) and isinstance(each.change, ProgressMade)]
         if not made:
             return False
-        if not self._allowance.has_room(self._clock.now()) and len(effects) == 1:
+        if not self._allowance.has_room(self._clock.alive()) and len(effects) == 1:
             return True
         self._allowance.take(made[0].metrics)
         return False
@@ -203,7 +207,7 @@ class JobActor(Actor[JobInput]):
 
     def _view(self) -> JobView | None:
         job = self._job
-        if not (job.run_active or (job.state is JobState.PENDING and job.stop_outcome is None)):
+        if not job.concerns_scheduler:
             return None
         # Policies see a job that is being moved where it goes.
         move = job.move if job.is_moving else None
@@ -240,7 +244,7 @@ class JobActor(Actor[JobInput]):
 
 def is_over(job: Job) -> bool:
     """Whether nothing can happen to the job any more: final, and no delivery under way."""
-    return job.state.is_final and all(tier.state is not TierState.REACHED for tier in job.tiers)
+    return job.state.is_final and not delivering(job)
 
 
 def _is_topped(job: Job) -> bool:
@@ -263,7 +267,7 @@ def observations_of(progress: Iterable[JobEvent]) -> list[Observation]:
 
 
 def _observation_of(before: Job, after: Job, message: JobInput, now: float) -> Observation | None:
-    if not isinstance(message, Reported) or after.last_sequence == before.last_sequence:
+    if not isinstance(message, Reported) or message.ended or after.last_sequence == before.last_sequence:
         return None
     value = message.metrics.get(after.spec.metric)
     if value is None or not math.isfinite(value):

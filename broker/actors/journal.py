@@ -103,7 +103,7 @@ class Journal:
 
     @property
     def is_writable(self) -> bool:
-        """Whether the store took what it was given last; also true when it is time to try again."""
+        """Whether nothing waits for a store that takes nothing, as far as is known."""
         return self._away is None
 
     def check_writable(self) -> None:
@@ -191,10 +191,11 @@ class Journal:
             except StoreDamagedError:
                 raise
             except Exception as error:
+                self._away, self._failures = None, 0
                 await self._write_apart(batch, error)
                 return
             else:
-                self._failures = 0
+                self._away, self._failures = None, 0
                 for pending in batch:
                     pending.succeed()
                 return
@@ -220,7 +221,8 @@ class Journal:
             self._queue.put_nowait(pending)
         self._tell_away(_refusal(error))
         await self._clock.sleep(pause)
-        self._away = None
+        if not batch:  # nothing is left that would find out whether there is room by now: whoever comes next does
+            self._away = None
 
     def _fail_waiting(self, error: StoreDamagedError) -> None:
         while not self._queue.empty():

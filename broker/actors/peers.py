@@ -89,6 +89,10 @@ class Peers(Protocol):
         """
         ...
 
+    def served_version(self, endpoint: str) -> int:
+        """The highest version of an endpoint that answers on any node, as that says; 0 for none."""
+        ...
+
     def observe_job(
         self,
         job_id: str,

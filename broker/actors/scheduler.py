@@ -164,6 +164,8 @@ class SchedulerActor(Actor[SchedulerMessage]):
         self._endpoints = EndpointBook(declare_endpoint_shares)
         self._reserved: dict[str, _Reservation] = {}
         self._history = History()
+        # Why jobs have what they have, as of the latest plan; a share whose limits stay is not decided anew.
+        self._reasons: dict[str, tuple[str, str]] = {}
         # Why jobs were not shown to the policy when it was asked last.
         self._held_back: dict[str, str] = {}
 
@@ -176,6 +178,11 @@ class SchedulerActor(Actor[SchedulerMessage]):
     def endpoints(self) -> EndpointBook:
         """What is known of endpoints; only to be read."""
         return self._endpoints
+
+    def reason_for(self, job_id: str, node_id: str) -> str:
+        """Why a job has its share of a node, by the latest plan; empty where that says nothing of it."""
+        planned_for, reason = self._reasons.get(job_id, ("", ""))
+        return reason if planned_for == node_id else ""
 
     async def receive(self, message: SchedulerMessage) -> None:
         """Take in news, and plan when it is time and no more news is waiting."""
@@ -237,6 +244,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
         plan = self._ask_policy(snapshot)
         if plan is not None:
             changed = loop.changed_assignments(plan, snapshot)
+            self._reasons = {each.job_id: (each.node_id, each.share.reason) for each in plan.assignments}
             await self._carry_out(changed, trigger)
             self._tell_verdicts(plan, snapshot)
             shares_moved = self._endpoints.decide(plan.endpoint_shares, snapshot.endpoints)

@@ -4,26 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tiercel.broker.actors.admission import check_endpoint, check_feasible, check_quota, home_of
+from tiercel.broker.actors.admission import (
+    check_endpoint,
+    check_feasible,
+    check_quota,
+    check_unfed,
+    home_of,
+    is_free,
+)
+from tiercel.broker.actors.clock import moment_of
 from tiercel.broker.actors.directory import tell, tell_latest
-from tiercel.broker.actors.endpoint import DeliveryHeard, EndpointActor, ObjectiveSet, VersionChosen
+from tiercel.broker.actors.endpoint import (
+    DeliveryHeard,
+    EndpointActor,
+    EndpointDeleted,
+    ObjectiveSet,
+    VersionChosen,
+)
 from tiercel.broker.actors.endpoint_book import EndpointsMeasured, load_of
-from tiercel.broker.actors.job import MAX_OBSERVATIONS, is_over, observations_of
+from tiercel.broker.actors.job import MAX_OBSERVATIONS, observations_of
+from tiercel.broker.actors.job_pages import JOBS_AT_A_TIME, load_unfinished_jobs
 from tiercel.broker.actors.node import NodeActor, NodeConnected, NodeTicked
 from tiercel.broker.actors.retelling import endpoint_as_it_is, job_as_it_is
 from tiercel.broker.actors.scheduler import RunsRemembered, SchedulerTicked
 from tiercel.broker.actors.tidying import keep_tidy
-from tiercel.broker.domain.endpoints import Endpoint
-from tiercel.broker.domain.errors import NotFoundError
+from tiercel.broker.domain.endpoints import Endpoint, job_of_delivery
+from tiercel.broker.domain.errors import InvalidSpecError, NotFoundError
 from tiercel.broker.domain.events import EndpointMeasured
-from tiercel.broker.domain.jobs import Job
+from tiercel.broker.domain.jobs import Job, JobState
 from tiercel.broker.domain.nodes import Node
 from tiercel.broker.domain.validation import validate_spec
 from tiercel.broker.lifecycle import job as job_machine
 from tiercel.broker.lifecycle import versions
-from tiercel.broker.lifecycle.job_events import CancelRequested, JobInput, Ticked
+from tiercel.broker.lifecycle.job_events import CancelRequested, JobEffect, JobInput, ResumeRequested, Ticked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -42,8 +58,6 @@ if TYPE_CHECKING:
     from tiercel.broker.store.contract import Store
 
 TICK_SECONDS = 0.5
-# That are read from the store together.
-JOBS_AT_A_TIME = 500
 
 
 class System:
@@ -96,24 +110,11 @@ class System:
                 known = await self._store.find_job(tenant.name, idempotency_key)
                 if known is not None:
                     return await self.find_job(tenant.name, known.id)
-            jobs = [actor.job for actor in self._directory.jobs.values()]
-            actor = self._directory.endpoints.get(spec.endpoint)
-            endpoint = actor.endpoint if actor is not None else None
-            check_quota(tenant, jobs)
-            check_endpoint(tenant, spec, endpoint, jobs)
-            home = home_of(spec, endpoint, jobs)
-            check_feasible(spec, [node for node in self.nodes() if node.online and home in {"", node.id}])
-            self._journal.check_writable()
-            opened = await self._open_endpoint(spec, tenant, actor)
+            opened = await self._check_room(tenant, spec)
             job, effects = job_machine.create(
                 secrets.token_hex(4), tenant.name, spec, self._clock.now(), idempotency_key
             )
-            job_actor = self._directory.make_job(job)
-            await job_actor.begin(job, effects, opened)
-            if opened is not None:
-                self._directory.start_endpoint(opened)
-            self._directory.start_job(job_actor)
-            return job
+            return await self._begin(self._directory.make_job(job), job, effects, opened)
 
     async def find_job(self, tenant: str, job_id: str) -> Job:
         """The tenant's job.
@@ -144,6 +145,13 @@ class System:
         actors = self._directory.jobs
         return [actors[job.id].job if job.id in actors else job for job in found]
 
+    def explained(self, job: Job) -> Job:
+        """The job with the reason that its share has now, which may be another than when it was given."""
+        reason = self._directory.scheduler.reason_for(job.id, job.node_id)
+        if not reason or job.share is None or job.state.is_final:
+            return job
+        return replace(job, share=replace(job.share, reason=reason))
+
     async def cancel(self, tenant: str, job_id: str) -> Job:
         """Ask a job to stop; returns it as it is once it has heard.
 
@@ -161,6 +169,63 @@ class System:
         await actor.call(CancelRequested())
         return actor.job
 
+    async def resume(self, tenant: Tenant, job_id: str, max_epochs: int = 0) -> Job:
+        """Let a job that ended without all of its tiers go on; one that goes on already just does.
+
+        Args:
+            tenant: Who asks.
+            job_id: The job.
+            max_epochs: Epochs that it may train, those of earlier runs counted; 0 for as many as before.
+
+        Raises:
+            NotFoundError: The tenant has no such job.
+            InvalidSpecError: Every tier of it is delivered, or no known node could run it any more.
+            QuotaExceededError: The tenant has as many active jobs as it may.
+            EndpointBusyError: Another active job feeds its endpoint.
+        """
+        return await self._supervisor.see_through(
+            self._resume(tenant, job_id, ResumeRequested(max_epochs)), name="admission"
+        )
+
+    async def _resume(self, tenant: Tenant, job_id: str, message: ResumeRequested) -> Job:
+        async with self._admission:
+            job = await self.find_job(tenant.name, job_id)
+            if not job.state.is_final:
+                return job
+            if job.state is JobState.COMPLETED:
+                raise InvalidSpecError(
+                    f"job_id: every tier of job {job_id!r} is delivered, so that there is nothing to resume; submit a "
+                    "job with further tiers",
+                    field="job_id",
+                )
+            opened = await self._check_room(tenant, job.spec)
+            actor = self._directory.jobs.get(job_id)
+            if actor is not None:  # its last delivery is still under way
+                await actor.call(message)
+                return actor.job
+            progress = await self._store.load_progress(job.id, limit=MAX_OBSERVATIONS)
+            actor = self._directory.make_job(job, observations_of(progress))
+            return await self._begin(actor, *job_machine.handle(job, message, moment_of(self._clock)), opened)
+
+    async def _begin(self, actor: JobActor, job: Job, effects: Sequence[JobEffect], opened: Endpoint | None) -> Job:
+        await actor.begin(job, effects, opened)
+        if opened is not None:
+            self._directory.start_endpoint(opened)
+        self._directory.start_job(actor)
+        return actor.job
+
+    async def _check_room(self, tenant: Tenant, spec: JobSpec) -> Endpoint | None:
+        """Check that one more job may go on; returns the endpoint that is to be made for it, or None."""
+        jobs = self._open_jobs()
+        actor = self._taken_endpoint(spec.endpoint)
+        endpoint = actor.endpoint if actor is not None else None
+        check_quota(tenant, jobs)
+        check_endpoint(tenant, spec, endpoint, jobs)
+        home = home_of(spec, endpoint, jobs)
+        check_feasible(spec, [node for node in self.nodes() if node.online and home in {"", node.id}])
+        self._journal.check_writable()
+        return await self._open_endpoint(spec, tenant, actor)
+
     def nodes(self) -> Sequence[Node]:
         """Every node that has ever connected, by id."""
         return [actor.node for _, actor in sorted(self._directory.nodes.items())]
@@ -176,7 +241,8 @@ class System:
 
     def endpoints_of(self, tenant: str) -> Sequence[Endpoint]:
         """The tenant's endpoints, by name."""
-        return [a.endpoint for _, a in sorted(self._directory.endpoints.items()) if a.endpoint.tenant == tenant]
+        taken = filter(None, map(self._taken_endpoint, sorted(self._directory.endpoints)))
+        return [actor.endpoint for actor in taken if actor.endpoint.tenant == tenant]
 
     def find_endpoint(self, tenant: str, name: str) -> Endpoint:
         """The tenant's endpoint.
@@ -184,12 +250,41 @@ class System:
         Raises:
             NotFoundError: The tenant has no such endpoint.
         """
-        actor = self._directory.endpoints.get(name)
+        return self._find_endpoint(tenant, name).endpoint
+
+    async def delete_endpoint(self, tenant: str, name: str) -> None:
+        """Forget an endpoint, so that its name is free; what its node has of it goes.
+
+        Raises:
+            NotFoundError: The tenant has no such endpoint.
+            EndpointBusyError: A job feeds it.
+            CannotWriteError: The broker's disk takes nothing now; the endpoint stays.
+        """
+        await self._supervisor.see_through(self._delete_endpoint(tenant, name), name="deletion")
+
+    async def _delete_endpoint(self, tenant: str, name: str) -> None:
+        async with self._admission:  # no job that feeds it begins meanwhile
+            actor = self._find_endpoint(tenant, name)
+            check_unfed(actor.endpoint, self._open_jobs())
+            self._journal.check_writable()
+            await actor.call(EndpointDeleted())
+
+    def _find_endpoint(self, tenant: str, name: str) -> EndpointActor:
+        actor = self._taken_endpoint(name)
         if actor is None or actor.endpoint.tenant != tenant:
             raise NotFoundError(
                 f"endpoint: there is no endpoint {name!r}; 'tiercel endpoints' lists yours", field="endpoint"
             )
-        return actor.endpoint
+        return actor
+
+    def _taken_endpoint(self, name: str) -> EndpointActor | None:
+        """The endpoint of this name, unless the name is free."""
+        actor = self._directory.endpoints.get(name)
+        return None if actor is None or is_free(actor.endpoint, self._open_jobs()) else actor
+
+    def _open_jobs(self) -> Sequence[Job]:
+        """The jobs of all tenants that something can still happen to."""
+        return [actor.job for actor in self._directory.jobs.values()]
 
     async def choose_version(self, tenant: str, name: str, version: int | None, *, back: bool = False) -> Endpoint:
         """Let a version of an endpoint answer, and stay unless it is the newest; returns the endpoint then.
@@ -305,8 +400,7 @@ class System:
 
     async def deliver_to_endpoint(self, message: DeliveryHeard) -> None:
         """Pass on what a node says of a delivery, or let the node forget a delivery that nobody knows."""
-        job_id = message.delivery_id.rpartition("-tier-")[0]
-        actor = self._directory.jobs.get(job_id)
+        actor = self._directory.jobs.get(job_of_delivery(message.delivery_id))
         if actor is not None:
             await self._directory.endpoints[actor.job.spec.endpoint].tell(message)
         else:
@@ -346,7 +440,7 @@ class System:
             self._directory.start_endpoint(endpoint, own)
             for news in endpoint_as_it_is(endpoint, self._clock.now()):
                 self._journal.announce_nowait(news)
-        for job in await self._unfinished_jobs():
+        for job in await load_unfinished_jobs(self._store):
             progress = await self._store.load_progress(job.id, limit=MAX_OBSERVATIONS)
             actor = self._directory.make_job(job, observations_of(progress))
             self._directory.jobs[job.id] = actor
@@ -364,16 +458,6 @@ class System:
         for node_actor in list(self._directory.nodes.values()):
             await node_actor.wait_idle()
 
-    async def _unfinished_jobs(self) -> list[Job]:
-        """What there is left to do, found without holding more than a page of what is over, nor its scripts."""
-        found: list[Job] = []
-        after: tuple[float, str] | None = None
-        while page := await self._store.list_jobs(after=after, limit=JOBS_AT_A_TIME):
-            known = [await self._store.get_job(job.id) for job in page if not is_over(job)]
-            found.extend(job for job in known if job is not None)
-            after = (page[-1].submitted_at, page[-1].id)
-        return found
-
     async def _run_clock(self) -> None:
         while True:
             await self._clock.sleep(TICK_SECONDS)
@@ -388,10 +472,15 @@ class System:
             tell_latest(self._directory.scheduler, SchedulerTicked(), SchedulerTicked())
 
     async def _open_endpoint(self, spec: JobSpec, tenant: Tenant, known: EndpointActor | None) -> Endpoint | None:
-        """Give a known endpoint the objective that a new job wants; returns one that is to be made, or None."""
+        """Give a known endpoint the objective that a new job wants; returns one that is to be made, or None.
+
+        One that takes the name of an earlier one counts its versions on.
+        """
         objective = spec.endpoint_objective_seconds
         if known is None:
-            return Endpoint(spec.endpoint, tenant.name, objective_seconds=objective)
+            before = self._directory.endpoints.get(spec.endpoint)
+            earlier = before.endpoint if before is not None else Endpoint(spec.endpoint, tenant.name)
+            return replace(earlier, tenant=tenant.name, objective_seconds=objective)
         if objective is not None and objective != known.endpoint.objective_seconds:
             await known.call(ObjectiveSet(objective))
         return None

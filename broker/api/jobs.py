@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tiercel.broker.actors.system import JOBS_AT_A_TIME
+from tiercel.broker.actors.job_pages import JOBS_AT_A_TIME
 from tiercel.broker.api import pages
 from tiercel.broker.api.auth import tenant_of
 from tiercel.broker.api.endpoints import endpoint_to_wire
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.system import System
     from tiercel.broker.domain.endpoints import Endpoint
-    from tiercel.broker.domain.events import JobChange
     from tiercel.broker.domain.nodes import Node
     from tiercel.broker.store.contract import Store
     from tiercel.broker.store.logs import RunLogs
@@ -83,7 +82,8 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         """Show a job."""
         async with translated_errors(context):
             tenant = tenant_of(context, self._tenancy)
-            return jobs_pb2.GetJobResponse(job=job_to_wire(await self._system.find_job(tenant.name, request.job_id)))
+            job = self._system.explained(await self._system.find_job(tenant.name, request.job_id))
+            return jobs_pb2.GetJobResponse(job=job_to_wire(job))
 
     async def ListJobs(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.ListJobsRequest, context: Context
@@ -100,7 +100,8 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
                 limit=limit,
             )
             token = pages.token_of(jobs[-1].submitted_at, jobs[-1].id) if len(jobs) == limit else ""
-            return jobs_pb2.ListJobsResponse(jobs=[job_to_wire(job) for job in jobs], next_page_token=token)
+            shown = [job_to_wire(self._system.explained(job)) for job in jobs]
+            return jobs_pb2.ListJobsResponse(jobs=shown, next_page_token=token)
 
     async def CancelJob(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.CancelJobRequest, context: Context
@@ -109,6 +110,15 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         async with translated_errors(context):
             tenant = tenant_of(context, self._tenancy)
             return jobs_pb2.CancelJobResponse(job=job_to_wire(await self._system.cancel(tenant.name, request.job_id)))
+
+    async def ResumeJob(  # noqa: N802 - the contract's name
+        self, request: jobs_pb2.ResumeJobRequest, context: Context
+    ) -> jobs_pb2.ResumeJobResponse:
+        """Let a job that has ended go on."""
+        async with translated_errors(context):
+            tenant = tenant_of(context, self._tenancy)
+            job = await self._system.resume(tenant, request.job_id, request.max_epochs)
+            return jobs_pb2.ResumeJobResponse(job=job_to_wire(job))
 
     async def WatchJobs(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.WatchJobsRequest, context: Context
@@ -130,7 +140,8 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
                 for event in events:
                     yield jobs_pb2.WatchJobsResponse(event=event_to_wire(event))
                     cursor = event.sequence
-                    over = over or (job_id is not None and _is_end(event.change))
+                    if job_id is not None and isinstance(event.change, StateChanged):
+                        over = event.change.state.is_final  # unless it was resumed afterwards
                 if len(events) == EVENTS_AT_A_TIME:
                     continue
                 if over:
@@ -149,10 +160,10 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
                 if run_id and job.run_id != run_id:  # it was started again; that run's output is a new one
                     offset = 0
                 run_id = job.run_id
-                data = self._logs.read(run_id, offset) if run_id else b""
+                begin, data = self._logs.read(run_id, offset) if run_id else (offset, b"")
                 if data:
-                    yield jobs_pb2.StreamLogsResponse(offset_bytes=offset, data=data)
-                    offset += len(data)
+                    yield jobs_pb2.StreamLogsResponse(offset_bytes=begin, data=data)
+                    offset = begin + len(data)
                 elif not request.follow or job.state.is_final:
                     return
                 else:
@@ -164,7 +175,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         """Say why a job has its share."""
         async with translated_errors(context):
             tenant = tenant_of(context, self._tenancy)
-            job = await self._system.find_job(tenant.name, request.job_id)
+            job = self._system.explained(await self._system.find_job(tenant.name, request.job_id))
             decisions = await self._store.decisions_of(job.id, limit=DECISIONS_SHOWN)
             return jobs_pb2.ExplainJobResponse(
                 job=job_to_wire(job), decisions=[decision_to_wire(decision) for decision in decisions]
@@ -210,6 +221,15 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
                 ]
             )
 
+    async def DeleteEndpoint(  # noqa: N802 - the contract's name
+        self, request: jobs_pb2.DeleteEndpointRequest, context: Context
+    ) -> jobs_pb2.DeleteEndpointResponse:
+        """Forget an endpoint."""
+        async with translated_errors(context):
+            tenant = tenant_of(context, self._tenancy)
+            await self._system.delete_endpoint(tenant.name, request.endpoint)
+            return jobs_pb2.DeleteEndpointResponse()
+
     async def PromoteVersion(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.PromoteVersionRequest, context: Context
     ) -> jobs_pb2.PromoteVersionResponse:
@@ -241,7 +261,3 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
             self._system.endpoint_load(endpoint.name),
             self._system.served_of(endpoint.name),
         )
-
-
-def _is_end(change: JobChange) -> bool:
-    return isinstance(change, StateChanged) and change.state.is_final

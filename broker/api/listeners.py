@@ -23,7 +23,7 @@ _JOBS = jobs_pb2.DESCRIPTOR.services_by_name["JobsService"].full_name
 _NODES = nodes_pb2.DESCRIPTOR.services_by_name["NodesService"].full_name
 # A connection on which nobody says HTTP/2, one on which nobody has a call, and headers: all before authentication.
 _HANDSHAKE_MILLISECONDS = 5_000
-_IDLE_MILLISECONDS = 30_000
+_IDLE_MILLISECONDS = 10_000
 _HEADER_BYTES = 8 * 1024
 
 

@@ -142,7 +142,7 @@ class NodeStream:
 
     async def _hear_run(self, run: nodes_pb2.RunStatus) -> None:
         if run.state == nodes_pb2.RUN_STATE_RUNNING:
-            await self._tell_job(run.run_id, RunIsAlive(run.run_id))
+            await self._tell_job(run.run_id, RunIsAlive(run.run_id, run.from_beginning))
         elif run.state == nodes_pb2.RUN_STATE_EXITED:
             message = RunExited(
                 run_id=run.run_id,
@@ -168,6 +168,7 @@ class NodeStream:
             at=seconds_of(progress.at) if progress.HasField("at") else math.inf,
             cpu_seconds=progress.cpu_seconds,
             accelerator_seconds=progress.accelerator_seconds,
+            ended=progress.ended,
         )
         await self._tell_job(run_id, message, lambda: self._take(run_id, sequence))
 

@@ -19,6 +19,7 @@ from tiercel.broker.domain.jobs import (
     JobState,
     Resources,
     Script,
+    Shipping,
     Tier,
     TierState,
 )
@@ -94,6 +95,15 @@ def spec_from_wire(message: common_pb2.JobSpec) -> JobSpec:
         endpoint_objective_seconds=message.endpoint_objective_seconds or None,
         variant=message.variant,
         replace=message.replace,
+        retries=message.retries,
+        ship=Shipping(message.ship.only_tiers, message.ship.every or None, message.ship.best_every_seconds or None),
+    )
+
+
+def shipping_to_wire(ship: Shipping) -> common_pb2.Shipping:
+    """What a job delivers beyond its tiers, as the wire has it."""
+    return common_pb2.Shipping(
+        only_tiers=ship.only_tiers, every=ship.every or 0.0, best_every_seconds=ship.best_every_seconds or 0.0
     )
 
 
@@ -120,6 +130,8 @@ def spec_to_wire(spec: JobSpec, *, script_text: bool = True) -> common_pb2.JobSp
         endpoint_objective_seconds=spec.endpoint_objective_seconds or 0.0,
         variant=spec.variant,
         replace=spec.replace,
+        retries=spec.retries,
+        ship=shipping_to_wire(spec.ship),
     )
     if spec.script is not None:
         content = spec.script.content if script_text else b""
@@ -185,6 +197,7 @@ def job_to_wire(job: Job) -> jobs_pb2.Job:
         accelerator_seconds=job.accelerator_seconds,
         attempts=job.attempts,
         log_tail=job.log_tail,
+        retries=job.retries,
     )
 
 

@@ -51,6 +51,7 @@ def _run_to_wire(run: WantedRun, logs: RunLogs) -> nodes_pb2.WantedRun:
         stop=run.stop,
         carry=job.is_moving,
         carried_run_id=job.carried_run,
+        retried=job.retries < job.spec.retries,
         delivered_tiers=[tier.number for tier in job.tiers if tier.state is TierState.DELIVERED],
     )
 

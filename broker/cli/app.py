@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from typing import Annotated
 
 import typer
 
-from tiercel.broker.cli.cluster import endpoints, infer, nodes, version
-from tiercel.broker.cli.jobs import cancel, explain, logs, ls, show
+from tiercel.broker.cli.cluster import infer, nodes, print_version, version
+from tiercel.broker.cli.endpoints import endpoints
+from tiercel.broker.cli.jobs import cancel, explain, logs, ls, resume, show
 from tiercel.broker.cli.local import down, up
 from tiercel.broker.cli.submit import submit
 from tiercel.broker.cli.versions import promote, rollback
@@ -15,7 +17,7 @@ from tiercel.broker.cli.watch import watch
 
 app = typer.Typer(
     name="tiercel",
-    help="Train and serve models on the same few machines: ship at the first tier, keep training, hot-swap the better.",
+    context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
     # A traceback with local variables could show a token.
     pretty_exceptions_enable=False,
@@ -29,15 +31,26 @@ for command in (
     watch,
     logs,
     cancel,
+    resume,
     explain,
     nodes,
-    endpoints,
     promote,
     rollback,
     infer,
     version,
 ):
     app.command()(command)
+app.add_typer(endpoints, name="endpoints")
+
+
+@app.callback()
+def _options(
+    *,
+    _: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=print_version, help="Print the version.")
+    ] = False,
+) -> None:
+    """Train and serve models on the same few machines: ship at the first tier, keep training, hot-swap the better."""
 
 
 def main() -> None:

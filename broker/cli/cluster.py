@@ -1,4 +1,4 @@
-"""Commands about nodes, endpoints, and the program itself."""
+"""Commands about nodes, asking an endpoint, and the program itself."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import tiercel
+from tiercel.broker.cli.completion import complete_endpoint
 from tiercel.broker.cli.output import (
     ACCELERATOR_COLUMNS,
-    ENDPOINT_COLUMNS,
     NODE_COLUMNS,
     accelerator_rows,
-    endpoint_rows,
     node_row,
     number,
     print_json,
@@ -50,25 +49,8 @@ def nodes(
         typer.echo("No nodes; an agent is started by 'tiercel up'.", err=True)
 
 
-def endpoints(
-    *,
-    as_json: AsJson = False,
-    state_dir: StateDir = None,
-    broker: BrokerAddress = "",
-    tenant: TenantName = "default",
-) -> None:
-    """List the tenant's endpoints with the version that answers, or with the variants that do."""
-    found = run(Target(state_dir, broker, tenant), lambda client: client.list_endpoints())
-    if as_json:
-        print_json([endpoint.to_json() for endpoint in found])
-    elif found:
-        print_table(ENDPOINT_COLUMNS, [row for endpoint in found for row in endpoint_rows(endpoint)])
-    else:
-        typer.echo("No endpoints; one appears with the first job that feeds it.", err=True)
-
-
 def infer(
-    endpoint: Annotated[str, typer.Argument(help="The endpoint's name.")],
+    endpoint: Annotated[str, typer.Argument(help="The endpoint's name.", autocompletion=complete_endpoint)],
     file: Annotated[str, typer.Argument(metavar="FILE", help="JSON with the inputs; '-' for standard input.")] = "-",
     *,
     minimum_accuracy: Annotated[
@@ -96,14 +78,25 @@ def version(*, as_json: AsJson = False) -> None:
         typer.echo(f"tiercel {tiercel.__version__}")
 
 
+def print_version(wanted: bool) -> None:
+    """Print the version and end, if that is what the option asks for."""
+    if wanted:
+        version()
+        raise typer.Exit
+
+
 def _read_inputs(file: str) -> dict[str, Any]:
     name = "standard input" if file == "-" else file
+    if file == "-" and sys.stdin.isatty():
+        typer.echo('Waiting for JSON such as {"input": [[0.1, 0.2]]}, and Ctrl-D behind it.', err=True)
     try:
         inputs = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"))
     except OSError as error:
         fail(f"{name} cannot be read ({error.strerror}); give the path of a JSON file.")
     except ValueError as error:
         fail(f"{name} is not JSON: {error}")
+    except RecursionError:
+        fail(f"{name} is nested deeper than any model's inputs are.")
     if not isinstance(inputs, dict):
         fail(f'{name} must hold an object such as {{"input": [[0.1, 0.2]]}}.')
     return inputs

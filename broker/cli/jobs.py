@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tiercel.broker.cli.completion import complete_active_job, complete_endpoint, complete_job
 from tiercel.broker.cli.output import (
     DECISION_COLUMNS,
     JOB_COLUMNS,
+    clean,
     decision_row,
     endpoint_lines,
     job_lines,
@@ -16,12 +18,15 @@ from tiercel.broker.cli.output import (
     print_json,
     print_table,
 )
-from tiercel.broker.cli.session import AsJson, BrokerAddress, StateDir, Target, TenantName, fail, run
+from tiercel.broker.cli.session import AsJson, BrokerAddress, StateDir, Target, TenantName, exit_by, fail, run
+from tiercel.broker.cli.watch import follow_job
 
 if TYPE_CHECKING:
-    from tiercel.broker.client import Client, EndpointExplanation, Explanation
+    from tiercel.broker.client import Client, EndpointExplanation, Explanation, JobInfo
 
-JobId = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, as 'tiercel ls' shows it.")]
+_ID = "The job's id, as 'tiercel ls' shows it."
+JobId = Annotated[str, typer.Argument(metavar="JOB", help=_ID, autocompletion=complete_job)]
+ActiveJobId = Annotated[str, typer.Argument(metavar="JOB", help=_ID, autocompletion=complete_active_job)]
 
 
 def ls(
@@ -60,7 +65,7 @@ def show(
 
 
 def cancel(
-    job_id: JobId,
+    job_id: ActiveJobId,
     *,
     as_json: AsJson = False,
     state_dir: StateDir = None,
@@ -75,10 +80,44 @@ def cancel(
         typer.echo(f"{job.id} is {job.state.value}.")
 
 
-def explain(
-    job_id: Annotated[str, typer.Argument(metavar="[JOB]", help="The job's id, as 'tiercel ls' shows it.")] = "",
+def resume(
+    job_id: JobId,
     *,
-    endpoint: Annotated[str, typer.Option(metavar="NAME", help="An endpoint instead of a job.")] = "",
+    max_epochs: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=2**31, help="Epochs that it may train, those before counted; for one that ran out of them."
+        ),
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Follow it to its end; exit code 3 if it fails, 4 if it misses a tier.")
+    ] = False,
+    as_json: AsJson = False,
+    state_dir: StateDir = None,
+    broker: BrokerAddress = "",
+    tenant: TenantName = "default",
+) -> None:
+    """Let a job that failed, was cancelled or missed a tier go on from its last checkpoint."""
+
+    async def go_on(client: Client) -> JobInfo:
+        job = await client.resume_job(job_id, max_epochs)
+        if not as_json:
+            typer.echo(f"{job.id} is {job.state.value}" + (f": {clean(job.reason)}." if job.reason else "."))
+        return await follow_job(client, job_id, quiet=as_json) if wait else job
+
+    job = run(Target(state_dir, broker, tenant), go_on)
+    if as_json:
+        print_json(job.to_json())
+    if wait:
+        exit_by([job])
+
+
+def explain(
+    job_id: Annotated[str, typer.Argument(metavar="[JOB]", help=_ID, autocompletion=complete_job)] = "",
+    *,
+    endpoint: Annotated[
+        str, typer.Option(metavar="NAME", help="An endpoint instead of a job.", autocompletion=complete_endpoint)
+    ] = "",
     as_json: AsJson = False,
     state_dir: StateDir = None,
     broker: BrokerAddress = "",

@@ -33,10 +33,14 @@ def up(
     accelerators: Annotated[
         str, typer.Option(help="auto for all there are (the default), none, or ids as nvidia-smi -L has them.")
     ] = "",
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Run in the background; return once all of it answers.")
+    ] = False,
 ) -> None:
-    """Run a broker here, with an agent and an inference server beside it, until Ctrl-C.
+    """Run a broker here, with an agent and an inference server beside it, until Ctrl-C or 'tiercel down'.
 
-    If it is killed, agent, inference server and trainings go on, and the next 'up' takes them over.
+    With --detach closing the terminal does not end it. If it is killed, agent, inference server and trainings go on,
+    and the next 'up' takes them over.
     """
     if mqtt_url and mqtt_port:
         fail("Give --mqtt-url for an MQTT broker that runs, or --mqtt-port for the embedded one, not both.", USAGE)
@@ -60,7 +64,12 @@ def up(
         cpu_cores=cpu_cores,
         accelerators=accelerators,
     )
-    run_to_the_end(run_up(options))
+    if not detach:
+        run_to_the_end(run_up(options))
+        return
+    from tiercel.broker.cli.up.detached import start_detached
+
+    typer.echo(run_to_the_end(start_detached(options)))
 
 
 def down(*, state_dir: StateDir = None) -> None:

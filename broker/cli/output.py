@@ -41,6 +41,23 @@ JOB_COLUMNS = ("ID", "NAME", "STATE", "EPOCH", "BEST", "TIERS", "CPU", "ENDPOINT
 NODE_COLUMNS = ("ID", "STATE", "CORES", "MEMORY", "JOBS", "RUNTIMES", "LIMITS", "SERVING")
 ACCELERATOR_COLUMNS = ("NODE", "GPU", "MAKE", "MEMORY", "HELD", "BUSY", "JOBS", "PROBLEM")
 ENDPOINT_COLUMNS = ("NAME", "LIVE", "METRIC", "VALUE", "JOB", "ANSWERS", "DELAY", "P95", "IN TIME", "CPU", "SERVING")
+# In which order a narrow terminal does without them; what is not here is always shown.
+_DISPENSABLE = (
+    "ANSWERS",
+    "P95",
+    "LIMITS",
+    "RUNTIMES",
+    "AGE",
+    "METRIC",
+    "JOB",
+    "CPU",
+    "MAKE",
+    "EPOCH",
+    "IN TIME",
+    "SERVING",
+)
+_NOTHING = ("", "-")
+_GAP = 2
 DECISION_COLUMNS = ("AT", "TRIGGER", "POLICY", "NODE", "CPU", "REASON")
 
 
@@ -70,13 +87,36 @@ def _print_rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
+    width = shutil.get_terminal_size().columns
+    left_out = columns_left_out(columns, rows, width)
+    kept = [index for index, column in enumerate(columns) if column not in left_out]
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
+    for index in kept:
+        table.add_column(columns[index], overflow="fold")
     styles = {state.value: style for state, style in _STATE_STYLES.items()}
     for row in rows:
-        table.add_row(*(Text(cell, style=styles.get(cell, "")) for cell in row))
-    Console(width=shutil.get_terminal_size().columns).print(table)
+        table.add_row(*(Text(row[index], style=styles.get(row[index], "")) for index in kept))
+    console = Console(width=width)
+    console.print(table)
+    if any(row[index] not in _NOTHING for row in rows for index in range(len(columns)) if index not in kept):
+        told = ", ".join(column for column in columns if column in left_out)
+        console.print(Text(f"left out for want of width: {told}; --json has all", style="dim"))
+
+
+def columns_left_out(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> set[str]:
+    """Columns to do without for each row to fit in one line: those that say nothing first, then the least important."""
+    wide = {
+        column: max(len(line) for row in (columns, *rows) for line in row[index].split("\n"))
+        for index, column in enumerate(columns)
+    }
+    silent = [column for index, column in enumerate(columns) if all(row[index] in _NOTHING for row in rows)]
+    left_out: set[str] = set()
+    for column in (*(c for c in silent if c in _DISPENSABLE), *_DISPENSABLE):
+        if sum(wide[c] + _GAP for c in columns if c not in left_out) - _GAP <= width:
+            break
+        if column in wide:
+            left_out.add(column)
+    return left_out
 
 
 def clean(text: str) -> str:
@@ -312,7 +352,7 @@ def job_lines(job: JobInfo) -> list[str]:
         f"endpoint  {spec.endpoint}" + (f", variant {spec.variant}" if spec.variant else ""),
         f"progress  epoch {job.epoch} of {spec.max_epochs}",
         f"metric    {spec.metric} {number(job.latest_value)} (best {number(job.best_value)}, {spec.direction.value})",
-        f"node      {job.node_id or '-'}, attempt {job.attempts}, {_used(job)}",
+        f"node      {job.node_id or '-'}, attempt {job.attempts}{_retried(job)}, {_used(job)}",
         f"share     {share_cell(job)}"
         + (f": {clean(job.share.reason)}" if job.share and not job.state.is_final else ""),
         f"asked     {_asked(spec.resources)}",
@@ -321,6 +361,10 @@ def job_lines(job: JobInfo) -> list[str]:
     if job.log_tail:
         lines += ["last output:", *(f"  {line}" for line in clean(job.log_tail).splitlines())]
     return lines
+
+
+def _retried(job: JobInfo) -> str:
+    return f" (retry {job.retries} of {job.spec.retries})" if job.spec.retries else ""
 
 
 def _used(job: JobInfo) -> str:

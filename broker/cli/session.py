@@ -65,7 +65,7 @@ def run(target: Target, action: Callable[[Client], Awaitable[T]]) -> T:
     """Run ``action`` with a client; ends the command with a sentence if it fails."""
 
     async def with_client() -> T:
-        async with _client(target) as client:
+        async with open_client(target) as client:
             return await action(client)
 
     return run_to_the_end(with_client())
@@ -96,7 +96,12 @@ def fail(message: str, code: int = FAILED) -> NoReturn:
     raise typer.Exit(code)
 
 
-def _client(target: Target) -> Client:
+def open_client(target: Target) -> Client:
+    """A client that is to be entered.
+
+    Raises:
+        TiercelError: It is not known where the broker is, or whose token to use.
+    """
     # gRPC takes a third of a second to import; 'tiercel --help' does without.
     from tiercel.broker.client import Client
     from tiercel.broker.client.state_dir import default_state_dir, read_broker_address, read_token

@@ -55,6 +55,9 @@ def submit(
         str, typer.Option(help="What it needs on each, such as 8GiB; all of it, and so alone, when left out.")
     ] = "",
     max_epochs: Annotated[int | None, typer.Option(help="Epochs that it may train at most.")] = None,
+    retries: Annotated[
+        int | None, typer.Option(help="How often it is started again, from its checkpoint, after its script failed.")
+    ] = None,
     endpoint_objective_ms: Annotated[
         float | None, typer.Option(help="Milliseconds that an answer of the endpoint may take.")
     ] = None,
@@ -89,6 +92,7 @@ def submit(
         "runtime": runtime,
         "image": image,
         "max_epochs": max_epochs,
+        "retries": retries,
         "endpoint_objective_seconds": None if endpoint_objective_ms is None else endpoint_objective_ms / 1000,
         "name": name,
         "replace": True if replace else None,

@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tiercel.broker.cli.completion import complete_endpoint
 from tiercel.broker.cli.output import print_json
 from tiercel.broker.cli.session import AsJson, BrokerAddress, StateDir, Target, TenantName, fail, run
 
 if TYPE_CHECKING:
     from tiercel.broker.client import EndpointInfo
 
-EndpointName = Annotated[str, typer.Argument(metavar="ENDPOINT", help="The endpoint's name.")]
+EndpointName = Annotated[
+    str, typer.Argument(metavar="ENDPOINT", help="The endpoint's name.", autocompletion=complete_endpoint)
+]
 _NEWEST = "latest"
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, aclosing
 from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
+from tiercel.broker.cli.completion import complete_job
 from tiercel.broker.cli.output import is_terminal
 from tiercel.broker.cli.session import AsJson, BrokerAddress, StateDir, Target, TenantName, exit_by, run
 
@@ -19,9 +20,14 @@ if TYPE_CHECKING:
     from tiercel.broker.client import Client, JobEvent, JobInfo
 
 
+# Of jobs that nobody named, so that those which run are not pushed off the screen.
+_FINISHED_SHOWN = 3
+
+
 def watch(
     job_ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[JOB]...", help="All of the tenant's if none.")
+        list[str] | None,
+        typer.Argument(metavar="[JOB]...", help="All of the tenant's if none.", autocompletion=complete_job),
     ] = None,
     *,
     as_json: AsJson = False,
@@ -39,7 +45,7 @@ def watch(
 
     async def follow(client: Client) -> list[JobInfo]:
         jobs = [await client.get_job(job_id) for job_id in wanted] if wanted else await client.list_jobs()
-        screen = _JsonLines() if as_json else _screen()
+        screen = _JsonLines() if as_json else _screen(None if wanted else _FINISHED_SHOWN)
         return await _follow(client, jobs, screen, named=bool(wanted))
 
     finished = run(Target(state_dir, broker, tenant), follow)
@@ -57,7 +63,7 @@ async def follow_job(client: Client, job_id: str, *, quiet: bool) -> JobInfo:
     Returns:
         The job in its final state.
     """
-    screen = _Nothing() if quiet else _screen()
+    screen = _Nothing() if quiet else _screen(None)
     (job,) = await _follow(client, [await client.get_job(job_id)], screen, named=True)
     return job
 
@@ -90,15 +96,23 @@ async def _follow(client: Client, jobs: Iterable[JobInfo], screen: _Screen, *, n
                     views[event.job_id] = views[event.job_id].after(event)
                     screen.tell(event, views[event.job_id])
                     screen.show(views.values())
-                    if named and all(view.job.state.is_final for view in views.values()):
+                    # The stream of one job ends by itself; that of all of them does not.
+                    if named and not only and await _are_over(client, views):
                         break
         final = [await client.get_job(job_id) for job_id in views] if named else []
         screen.show([JobView(job, views[job.id].first_value) for job in final] or views.values())
     return final
 
 
-def _screen() -> _Screen:
-    return _Table() if is_terminal() else _Lines()
+async def _are_over(client: Client, views: Mapping[str, JobView]) -> bool:
+    """Whether all have ended, and not only once before they were resumed."""
+    if not all(view.job.state.is_final for view in views.values()):
+        return False
+    return all([(await client.get_job(job_id)).state.is_final for job_id in views])
+
+
+def _screen(most_finished: int | None) -> _Screen:
+    return _Table(most_finished) if is_terminal() else _Lines()
 
 
 class _Nothing:
@@ -135,17 +149,18 @@ class _JsonLines(_Nothing):
 class _Table(_Nothing):
     """A table that is drawn again when something changes, a few times a second at most."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_finished: int | None) -> None:
         from rich.live import Live
 
+        self._most_finished = most_finished
         self._live: Live = Live(auto_refresh=True, refresh_per_second=4)
         self._live.start()
 
     def show(self, views: Iterable[JobView]) -> None:
         """Draw it."""
-        from tiercel.broker.cli.watch_table import watch_table
+        from tiercel.broker.cli.watch_table import WatchTable
 
-        self._live.update(watch_table(views))
+        self._live.update(WatchTable(list(views), self._most_finished))
 
     def close(self) -> None:
         """Leave the last state on the screen."""

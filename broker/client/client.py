@@ -155,6 +155,23 @@ class Client:
         response = await self._connection.call(self._connection.stub.CancelJob, request)
         return job_from_wire(response.job)
 
+    async def resume_job(self, job_id: str, max_epochs: int | None = None) -> JobInfo:
+        """Let a job that failed, was cancelled or missed a tier go on from its last checkpoint; one that runs goes on.
+
+        Args:
+            job_id: The job.
+            max_epochs: Epochs that it may train, those of earlier runs counted; None for as many as before.
+
+        Raises:
+            NotFoundError: The tenant has no such job.
+            InvalidSpecError: Every tier of it is delivered, or no node could run it any more.
+            QuotaExceededError: The tenant has as many active jobs as it may.
+            EndpointBusyError: Another active job feeds its endpoint.
+        """
+        request = jobs_pb2.ResumeJobRequest(job_id=job_id, max_epochs=max_epochs or 0)
+        response = await self._connection.call(self._connection.stub.ResumeJob, request)
+        return job_from_wire(response.job)
+
     async def explain_job(self, job_id: str) -> Explanation:
         """Why a job has its share, and what was decided before."""
         request = jobs_pb2.ExplainJobRequest(job_id=job_id)
@@ -180,6 +197,16 @@ class Client:
         """The tenant's endpoints."""
         response = await self._connection.call(self._connection.stub.ListEndpoints, jobs_pb2.ListEndpointsRequest())
         return tuple(endpoint_from_wire(endpoint) for endpoint in response.endpoints)
+
+    async def delete_endpoint(self, name: str) -> None:
+        """Forget an endpoint and what was delivered to it; its name is free then.
+
+        Raises:
+            NotFoundError: The tenant has no such endpoint.
+            EndpointBusyError: A job feeds it.
+        """
+        request = jobs_pb2.DeleteEndpointRequest(endpoint=name)
+        await self._connection.call(self._connection.stub.DeleteEndpoint, request)
 
     async def promote(self, endpoint: str, version: int | None = None) -> EndpointInfo:
         """Let a version of an endpoint answer, whatever is newer or better; the broker keeps to it.
@@ -242,7 +269,7 @@ class Client:
                     yield event
 
     async def logs(self, job_id: str, *, follow: bool = False, offset: int = 0) -> AsyncGenerator[bytes]:
-        """The output of a job's training script.
+        """The output of a job's training script; a line says how much is left out where it is not kept any more.
 
         Args:
             job_id: The job.
@@ -257,6 +284,8 @@ class Client:
             request = jobs_pb2.StreamLogsRequest(job_id=job_id, offset_bytes=position, follow=follow)
             async with aclosing(self._connection.stream(self._connection.stub.StreamLogs, request)) as responses:
                 async for response in responses:
+                    if (left_out := response.offset_bytes - position) > 0:
+                        yield b"\n[tiercel: %d bytes of output are not kept]\n" % left_out
                     position = response.offset_bytes + len(response.data)
                     yield response.data
             if follow:

@@ -25,7 +25,7 @@ from tiercel.broker.client.info import (
 )
 from tiercel.broker.domain.endpoints import DelayWindow
 from tiercel.broker.domain.errors import InvalidSpecError
-from tiercel.broker.domain.jobs import Direction, JobSpec, JobState, Resources, Script, Tier, TierState
+from tiercel.broker.domain.jobs import Direction, JobSpec, JobState, Resources, Script, Shipping, Tier, TierState
 from tiercel.broker.domain.shares import AcceleratorShare, Share
 from tiercel.v1 import common_pb2, jobs_pb2
 
@@ -66,6 +66,12 @@ def spec_to_wire(spec: JobSpec) -> common_pb2.JobSpec:
         endpoint_objective_seconds=spec.endpoint_objective_seconds or 0.0,
         variant=spec.variant,
         replace=spec.replace,
+        retries=spec.retries,
+        ship=common_pb2.Shipping(
+            only_tiers=spec.ship.only_tiers,
+            every=spec.ship.every or 0.0,
+            best_every_seconds=spec.ship.best_every_seconds or 0.0,
+        ),
     )
     if spec.script is not None:
         wire.script.CopyFrom(common_pb2.Script(name=spec.script.name, content=spec.script.content))
@@ -81,6 +87,8 @@ def _refuse_zeros(spec: JobSpec) -> None:
         "max_epochs": spec.max_epochs,
         "report_timeout_seconds": spec.report_timeout_seconds,
         "endpoint_objective_seconds": spec.endpoint_objective_seconds,
+        "ship.every": spec.ship.every,
+        "ship.best_every": spec.ship.best_every_seconds,
     }
     for index, tier in enumerate(spec.tiers):
         numbers[f"tiers[{index}].value"] = tier.value
@@ -111,6 +119,7 @@ def job_from_wire(job: jobs_pb2.Job) -> JobInfo:
         accelerator_seconds=job.accelerator_seconds,
         attempts=job.attempts,
         log_tail=job.log_tail,
+        retries=job.retries,
     )
 
 
@@ -269,6 +278,8 @@ def _spec(spec: common_pb2.JobSpec) -> JobSpec:
         endpoint_objective_seconds=spec.endpoint_objective_seconds or None,
         variant=spec.variant,
         replace=spec.replace,
+        retries=spec.retries,
+        ship=Shipping(spec.ship.only_tiers, spec.ship.every or None, spec.ship.best_every_seconds or None),
     )
 
 

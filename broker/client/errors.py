@@ -51,6 +51,10 @@ _BY_STATUS: dict[grpc.StatusCode, type[TiercelError]] = {
 }
 
 
+# What gRPC itself says of a request beyond the broker's limit, before the broker sees it.
+_TOO_LARGE = "larger than max"
+
+
 def from_rpc_error(error: grpc.aio.AioRpcError, address: str) -> TiercelError:
     """The error to raise in place of ``error``.
 
@@ -66,6 +70,10 @@ def from_rpc_error(error: grpc.aio.AioRpcError, address: str) -> TiercelError:
     status = error.code()
     if code == IllegalTransitionError.code or status is grpc.StatusCode.INTERNAL:
         return TiercelError(f"The broker at {address} has a defect: {details or 'it did not say which'}")
+    if status is grpc.StatusCode.RESOURCE_EXHAUSTED and _TOO_LARGE in details:
+        return InvalidSpecError(
+            f"The request is larger than the broker takes ({details}); put what is large into an image or a module."
+        )
     # A server that goes cancels its streams.
     if status in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED}:
         return UnavailableError(

@@ -99,6 +99,14 @@ class JobHandle:
         """Stop the job; versions that it delivered keep serving. Cancelling a finished job changes nothing."""
         return await self._client.cancel_job(self.id)
 
+    async def resume(self, max_epochs: int | None = None) -> JobInfo:
+        """Let it go on from its last checkpoint after it failed, was cancelled or missed a tier.
+
+        Args:
+            max_epochs: Epochs that it may train, those of earlier runs counted; None for as many as before.
+        """
+        return await self._client.resume_job(self.id, max_epochs)
+
     async def explain(self) -> Explanation:
         """Why the job has its share."""
         return await self._client.explain_job(self.id)

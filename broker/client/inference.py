@@ -18,8 +18,12 @@ class _Array(Protocol):
     def tolist(self) -> Any: ...
 
 
-ArrayLike: TypeAlias = _Array | list[Any] | tuple[Any, ...] | float
-"""A NumPy array or nested lists of numbers."""
+ArrayLike: TypeAlias = _Array | list[Any] | tuple[Any, ...] | float | str
+"""A NumPy array or nested lists of numbers; of texts for an input of type BYTES."""
+
+# More than any model has; beyond it the lists are a mistake or an attack.
+_MOST_DIMENSIONS = 32
+_SHOWN_CHARACTERS = 40
 
 ListEndpoints: TypeAlias = Callable[[], Awaitable[tuple[EndpointInfo, ...]]]
 
@@ -182,9 +186,14 @@ def _tensors(inputs: Mapping[str, ArrayLike], datatypes: Mapping[str, str]) -> l
 
 
 def _tensor(name: str, value: ArrayLike, datatype: str) -> Json:
-    nested = value if isinstance(value, int | float | list | tuple) else value.tolist()
+    to_list = getattr(value, "tolist", None)
+    nested = value if to_list is None else to_list()
     shape = _shape(nested)
-    data = list(_flat(nested, shape, name))
+    if len(shape) > _MOST_DIMENSIONS:
+        raise InvalidSpecError(
+            f"{name}: lists are nested {len(shape)} deep; no model has that.", field=f"inputs.{name}"
+        )
+    data = list(_flat(nested, shape, name, datatype))
     return {"name": name, "datatype": datatype, "shape": shape, "data": data}
 
 
@@ -198,16 +207,31 @@ def _shape(nested: Any) -> list[int]:
     return shape
 
 
-def _flat(nested: Any, shape: list[int], name: str) -> Iterable[Any]:
+def _flat(nested: Any, shape: list[int], name: str, datatype: str) -> Iterable[Any]:
     if not shape:
-        if isinstance(nested, list | tuple) or (isinstance(nested, float) and not math.isfinite(nested)):
-            raise InvalidSpecError(f"{name}: every element must be one finite number.", field=f"inputs.{name}")
-        yield nested
+        yield _element(nested, name, datatype)
         return
     if not isinstance(nested, list | tuple) or len(nested) != shape[0]:
         raise InvalidSpecError(f"{name}: rows have different lengths.", field=f"inputs.{name}")
     for item in nested:
-        yield from _flat(item, shape[1:], name)
+        yield from _flat(item, shape[1:], name, datatype)
+
+
+def _element(value: Any, name: str, datatype: str) -> Any:
+    if datatype == "BYTES":
+        if isinstance(value, str):
+            return value
+        wanted = "texts"
+    elif isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    else:
+        wanted = "finite numbers"
+    shown = repr(value)
+    if len(shown) > _SHOWN_CHARACTERS:
+        shown = f"{shown[:_SHOWN_CHARACTERS]}…"
+    message = f"{name}: the model takes {datatype}, and {shown} is not of it; give nested lists of {wanted}, such as"
+    example = '[["a", "b"]]' if datatype == "BYTES" else "[[0.1, 0.2]]"
+    raise InvalidSpecError(f"{message} {example}, the batch dimension first.", field=f"inputs.{name}")
 
 
 def _result(endpoint: str, answer: Any) -> InferenceResult:

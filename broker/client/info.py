@@ -83,6 +83,7 @@ class JobInfo(_Jsonable):
         attempts: How many times it was started.
         log_tail: Last lines of its output, if it failed.
         accelerator_seconds: Seconds that it kept an accelerator busy; of several, the busiest counts.
+        retries: How many of the spec's retries were used.
     """
 
     id: str
@@ -103,6 +104,7 @@ class JobInfo(_Jsonable):
     attempts: int
     log_tail: str
     accelerator_seconds: float = 0.0
+    retries: int = 0
 
 
 @dataclass(frozen=True, slots=True)

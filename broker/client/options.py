@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 _SERVICE = "tiercel.v1.JobsService"
 # Doing one of these twice is doing it once; SubmitJob because the client sends a key with it.
-_IDEMPOTENT = ("SubmitJob", "GetJob", "ListJobs", "CancelJob", "ExplainJob", "ListNodes", "ListEndpoints")
+_IDEMPOTENT = ("SubmitJob", "GetJob", "ListJobs", "CancelJob", "ResumeJob", "ExplainJob", "ListNodes", "ListEndpoints")
 
 
 @dataclass(frozen=True, slots=True)

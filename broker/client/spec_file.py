@@ -12,7 +12,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, ValidationError
 
 from tiercel.broker.domain.errors import InvalidSpecError
-from tiercel.broker.domain.jobs import Direction, JobSpec, Resources, Script, Tier
+from tiercel.broker.domain.jobs import Direction, JobSpec, Resources, Script, Shipping, Tier
 from tiercel.broker.domain.metric_names import usual_direction
 
 MAX_SCRIPT_BYTES = 1024 * 1024
@@ -44,6 +44,15 @@ class _Resources(_Strict):
         return Resources(self.cpu_cores, int(self.memory), self.accelerators, int(self.accelerator_memory))
 
 
+class _Shipping(_Strict):
+    only_tiers: bool = False
+    every: float | None = None
+    best_every: float | None = None
+
+    def to_domain(self) -> Shipping:
+        return Shipping(self.only_tiers, self.every, self.best_every)
+
+
 class _Spec(_Strict):
     name: str = ""
     endpoint: str
@@ -61,7 +70,9 @@ class _Spec(_Strict):
     report_timeout_seconds: float = _DEFAULTS.report_timeout_seconds
     continue_after_last_tier: bool = False
     replace: bool = False
+    ship: _Shipping = _Shipping()
     endpoint_objective_seconds: float | None = None
+    retries: int = 0
 
 
 def load_spec(path: str | Path, changes: Mapping[str, Any] | None = None) -> JobSpec:
@@ -110,7 +121,9 @@ def parse_spec(values: Mapping[str, Any]) -> JobSpec:
         report_timeout_seconds=spec.report_timeout_seconds,
         continue_after_last_tier=spec.continue_after_last_tier,
         replace=spec.replace,
+        ship=spec.ship.to_domain(),
         endpoint_objective_seconds=spec.endpoint_objective_seconds,
+        retries=spec.retries,
     )
 
 
@@ -176,8 +189,8 @@ def _invalid(error: ValidationError) -> InvalidSpecError:
 
 def _suggestion(location: tuple[int | str, ...]) -> str:
     """What somebody may have meant who wrote a field that there is not."""
-    parts: dict[str, type[_Strict]] = {"tiers": _Tier, "resources": _Resources}
-    known = parts.get(str(location[0]), _Spec) if len(location) > 1 else _Spec
+    part = str(location[0]) if len(location) > 1 else ""
+    known: type[BaseModel] = _Tier if part == "tiers" else _Resources if part == "resources" else _Spec
     near = difflib.get_close_matches(str(location[-1]), known.model_fields, n=1)
     return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known.model_fields)}"
 

@@ -86,6 +86,10 @@ class SyncClient:
         """See :meth:`Client.cancel_job`."""
         return self._run(self._client.cancel_job(job_id))
 
+    def resume_job(self, job_id: str, max_epochs: int | None = None) -> JobInfo:
+        """See :meth:`Client.resume_job`."""
+        return self._run(self._client.resume_job(job_id, max_epochs))
+
     def explain_job(self, job_id: str) -> Explanation:
         """See :meth:`Client.explain_job`."""
         return self._run(self._client.explain_job(job_id))
@@ -101,6 +105,10 @@ class SyncClient:
     def list_endpoints(self) -> tuple[EndpointInfo, ...]:
         """See :meth:`Client.list_endpoints`."""
         return self._run(self._client.list_endpoints())
+
+    def delete_endpoint(self, name: str) -> None:
+        """See :meth:`Client.delete_endpoint`."""
+        self._run(self._client.delete_endpoint(name))
 
     def promote(self, endpoint: str, version: int | None = None) -> EndpointInfo:
         """See :meth:`Client.promote`."""
@@ -175,6 +183,10 @@ class SyncJobHandle:
     def cancel(self) -> JobInfo:
         """See :meth:`JobHandle.cancel`."""
         return self._facade.cancel_job(self.id)
+
+    def resume(self, max_epochs: int | None = None) -> JobInfo:
+        """See :meth:`JobHandle.resume`."""
+        return self._facade.resume_job(self.id, max_epochs)
 
     def explain(self) -> Explanation:
         """See :meth:`JobHandle.explain`."""

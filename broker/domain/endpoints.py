@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -39,7 +40,7 @@ class Version:
     Attributes:
         version: Number within the endpoint, from 1.
         job_id: The job that trained it.
-        tier: Number of the tier it fulfils.
+        tier: Number of the tier it fulfils; 0 for a model that is better than those of the tiers.
         metric: Name of the metric.
         value: The metric re-measured on the exported model.
         delivered_at: When it began to answer, seconds since the Unix epoch.
@@ -76,6 +77,7 @@ class Endpoint:
         versions: Delivered versions, oldest first; those that are kept, and a bounded history of others.
         node_id: Node whose inference server has the live versions, or empty.
         objective_seconds: Delay that its tenant wants from arrival to answer (QoE objective), or None.
+        left: Nodes on which versions of it may be left from before it was deleted, each with the variant: they go.
         live_versions: Number of the version that shall answer, by variant; a variant that is not named (of endpoints
             that were stored without) answers with its newest.
         pinned: Variants whose live version stays whatever is delivered, since somebody chose it.
@@ -87,6 +89,7 @@ class Endpoint:
     versions: tuple[Version, ...] = ()
     node_id: str = ""
     objective_seconds: float | None = None
+    left: tuple[tuple[str, str], ...] = ()
     live_versions: Mapping[str, int] = field(default_factory=dict)
     pinned: frozenset[str] = frozenset()
 
@@ -212,6 +215,9 @@ class DeliveryState(enum.Enum):
         return self in {DeliveryState.DELIVERED, DeliveryState.FAILED}
 
 
+_DELIVERY_ID = re.compile(r"(.+)-(?:tier-\d+(?:-again-\d+)?|best-\d+)")
+
+
 class Verdict(enum.Enum):
     """Whether a model that a node has in its hands is to answer."""
 
@@ -220,9 +226,24 @@ class Verdict(enum.Enum):
     HELD = "held"
 
 
-def delivery_id(job_id: str, tier: int) -> str:
-    """The id of the one delivery there can be for this job and tier (1 for the first)."""
-    return f"{job_id}-tier-{tier}"
+def delivery_id(job_id: str, tier: int, count: int = 0) -> str:
+    """The id of the one delivery there can be for this job and tier (1 for the first).
+
+    Args:
+        job_id: The job.
+        tier: The tier; 0 for its best model beyond the tiers.
+        count: Of a tier: how many of its deliveries failed before the job was resumed, since another one is asked for
+            then. Of those beyond the tiers: which one, from 1.
+    """
+    if not tier:
+        return f"{job_id}-best-{count}"
+    return f"{job_id}-tier-{tier}" + (f"-again-{count}" if count else "")
+
+
+def job_of_delivery(known_id: str) -> str:
+    """The job of a delivery; empty where that is no delivery's id."""
+    match = _DELIVERY_ID.fullmatch(known_id)
+    return match[1] if match is not None else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,10 +253,11 @@ class Delivery:
     Attributes:
         id: See :func:`delivery_id`.
         job_id: The job that reached the tier.
-        tier: Number of the tier.
-        target: The tier's target.
+        tier: Number of the tier; 0 for the best model beyond the tiers.
+        target: The tier's target; beyond the tiers what the model has to exceed.
         endpoint: Where the model goes.
         version: The number it will have there; fixed before the work begins, so that doing it twice is doing it once.
+            Beyond the tiers, where there may well be no model, 0 until there is one.
         state: Where it is.
         requested_at: When the tier was reached, seconds since the Unix epoch.
         value: The metric re-measured on the exported model, or None.

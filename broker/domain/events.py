@@ -78,6 +78,16 @@ class EndpointEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class EndpointGone:
+    """An endpoint, or a variant of it, was deleted: nothing answers."""
+
+    endpoint: str
+    tenant: str
+    at: float
+    variant: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class EndpointShareChanged:
     """What an endpoint may use of its node changed; ``share`` is None when nothing limits it any more."""
 
@@ -144,4 +154,4 @@ def subject_of_endpoint(name: str) -> str:
     return f"endpoint:{name}"
 
 
-Event = JobEvent | EndpointEvent | EndpointShareChanged | EndpointMeasured | NodeEvent
+Event = JobEvent | EndpointEvent | EndpointGone | EndpointShareChanged | EndpointMeasured | NodeEvent

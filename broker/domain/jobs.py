@@ -76,6 +76,23 @@ class Resources:
 
 
 @dataclass(frozen=True, slots=True)
+class Shipping:
+    """What a job delivers beyond its tiers, once the first of them is delivered; by default the best model at the end.
+
+    Attributes:
+        only_tiers: Nothing.
+        every: While it trains, the best model whenever it is better by this much of the metric than the one delivered
+            last; None for no.
+        best_every_seconds: While it trains, the best model if it is better than the one delivered last, at most once in
+            so many seconds; None for no.
+    """
+
+    only_tiers: bool = False
+    every: float | None = None
+    best_every_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class JobSpec:
     """One training run as its tenant describes it; every default filled in.
 
@@ -98,6 +115,8 @@ class JobSpec:
             endpoint's as it is.
         variant: Which variant of the endpoint its models are; empty for an endpoint without variants.
         replace: Let its models answer even where they are worse than what answers, or take or give something else.
+        retries: How often its script is started again, from its checkpoint, after it failed or was killed.
+        ship: What it delivers beyond its tiers.
     """
 
     name: str
@@ -117,6 +136,8 @@ class JobSpec:
     endpoint_objective_seconds: float | None = None
     variant: str = ""
     replace: bool = False
+    retries: int = 0
+    ship: Shipping = Shipping()
 
 
 class JobState(enum.Enum):
@@ -169,6 +190,7 @@ class TierStatus:
         delivered_seconds: Seconds from submission to the first moment the version answered, or None.
         version: Version of the endpoint that the tier became, or None.
         reason: Plain words when it failed or cannot be reached, or when its version was delivered and does not answer.
+        failed_deliveries: How often its model could not be delivered before the job was resumed.
     """
 
     number: int
@@ -180,6 +202,7 @@ class TierStatus:
     delivered_seconds: float | None = None
     version: int | None = None
     reason: str = ""
+    failed_deliveries: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +290,14 @@ class Job:
         checkpoint_node: While it waits: node that has its newest checkpoint, or empty.
         migrations: How often it was moved.
         migrated_at: When it last was, or None.
+        retries: How many of the spec's retries it has used, since it was resumed if it was.
+        retry_at: When its pause before the next try is over, by the clock of the broker's life; None while it has
+            none. Not stored.
+        best: The delivery of its best model beyond the tiers that is under way, as a tier with number 0; or None.
+        best_deliveries: How many of those there were, the one under way among them.
+        shipped_value: Metric of the best model that it has delivered, or None.
+        shipped_at: When it last delivered one, or None.
+        offered_value: Metric of the best model of a training that has ended, or None while it goes on.
     """
 
     id: str
@@ -302,11 +333,28 @@ class Job:
     checkpoint_node: str = ""
     migrations: int = 0
     migrated_at: float | None = None
+    retries: int = 0
+    retry_at: float | None = field(default=None, metadata=NOT_STORED)
+    best: TierStatus | None = None
+    best_deliveries: int = 0
+    shipped_value: float | None = None
+    shipped_at: float | None = None
+    offered_value: float | None = None
 
     @property
     def run_id(self) -> str:
         """Id of the present run; empty before the first."""
         return f"{self.id}-{self.attempts}" if self.attempts else ""
+
+    @property
+    def concerns_scheduler(self) -> bool:
+        """Whether it holds a place on a node or waits for one."""
+        waits = self.state is JobState.PENDING and self.stop_outcome is None and self.retry_at is None
+        return self.run_active or waits
+
+    def delivery_count(self, tier: TierStatus) -> int:
+        """What tells the delivery that is wanted now of a tier, or of the best model beyond them, from earlier ones."""
+        return tier.failed_deliveries if tier.number else self.best_deliveries
 
     @property
     def is_moving(self) -> bool:

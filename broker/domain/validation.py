@@ -10,7 +10,7 @@ from tiercel.broker.domain.errors import InvalidSpecError
 from tiercel.broker.domain.jobs import Direction
 
 if TYPE_CHECKING:
-    from tiercel.broker.domain.jobs import JobSpec, Resources, Script
+    from tiercel.broker.domain.jobs import JobSpec, Resources, Script, Shipping
 
 MAX_TIERS = 32
 MAX_SCRIPT_BYTES = 1024 * 1024
@@ -19,6 +19,8 @@ MIN_MEMORY_BYTES = 64 * 1024**2
 MAX_MEMORY_BYTES = 2**62
 MAX_ACCELERATORS = 64
 MAX_OBJECTIVE_SECONDS = 3600.0
+MAX_RETRIES = 100
+MIN_BEST_EVERY_SECONDS = 1.0
 MAX_ARGUMENTS = 256
 MAX_ARGUMENTS_CHARACTERS = 64 * 1024
 RUNTIMES = ("process", "docker")
@@ -42,10 +44,25 @@ def validate_spec(spec: JobSpec) -> None:
     _validate_tiers(spec)
     _validate_variant(spec)
     _validate_limits(spec)
+    _validate_shipping(spec.ship)
 
 
 def _refuse(field: str, message: str) -> InvalidSpecError:
     return InvalidSpecError(f"{field}: {message}", field=field)
+
+
+def _validate_shipping(ship: Shipping) -> None:
+    for field, number in (("ship.every", ship.every), ("ship.best_every", ship.best_every_seconds)):
+        if number is None:
+            continue
+        if not (math.isfinite(number) and number > 0):
+            raise _refuse(field, f"{number} is not a number above 0; leave it out to deliver the best at the end only")
+        if ship.only_tiers:
+            raise _refuse(field, "is given beside only_tiers, which delivers nothing else; give one of the two")
+    if ship.best_every_seconds is not None and ship.best_every_seconds < MIN_BEST_EVERY_SECONDS:
+        raise _refuse(
+            "ship.best_every", f"is below {MIN_BEST_EVERY_SECONDS:g} s, and each delivery costs CPU; give more"
+        )
 
 
 def _validate_names(spec: JobSpec) -> None:
@@ -166,6 +183,8 @@ def _validate_limits(spec: JobSpec) -> None:
         raise _refuse("max_epochs", f"{spec.max_epochs} is not a positive number of epochs")
     if not (math.isfinite(spec.report_timeout_seconds) and spec.report_timeout_seconds > 0):
         raise _refuse("report_timeout_seconds", f"{spec.report_timeout_seconds} is not a positive number of seconds")
+    if not 0 <= spec.retries <= MAX_RETRIES:
+        raise _refuse("retries", f"{spec.retries} is not a number of retries from 0 to {MAX_RETRIES}")
     objective = spec.endpoint_objective_seconds
     if objective is not None and not 0 < objective <= MAX_OBJECTIVE_SECONDS:
         raise _refuse(

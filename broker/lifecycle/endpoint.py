@@ -63,9 +63,19 @@ class DeliveryReport:
 
 
 def request(
-    endpoint: Endpoint, job_id: str, tier: int, target: float, now: float, *, variant: str = ""
+    endpoint: Endpoint,
+    job_id: str,
+    tier: int,
+    target: float,
+    now: float,
+    *,
+    variant: str = "",
+    count: int = 0,
+    served: int = 0,
 ) -> tuple[Endpoint, Delivery]:
     """Make the one delivery of this job and tier, and reserve its version number.
+
+    Beyond the tiers no number is reserved before there is a model.
 
     Args:
         endpoint: The endpoint as it is.
@@ -74,19 +84,22 @@ def request(
         target: The tier's target.
         now: Seconds since the Unix epoch.
         variant: The job's variant of the endpoint, or empty.
+        count: Tells it from earlier ones; see :func:`.delivery_id`.
+        served: The highest version of the endpoint that answers anywhere, which a new broker may not know.
     """
+    endpoint = replace(endpoint, next_version=max(endpoint.next_version, served + 1))
     delivery = Delivery(
-        id=delivery_id(job_id, tier),
+        id=delivery_id(job_id, tier, count),
         job_id=job_id,
         tier=tier,
         target=target,
         endpoint=endpoint.name,
-        version=endpoint.next_version,
+        version=0,
         state=DeliveryState.REQUESTED,
         requested_at=now,
         variant=variant,
     )
-    return replace(endpoint, next_version=endpoint.next_version + 1), delivery
+    return _numbered(endpoint, delivery) if tier else (endpoint, delivery)
 
 
 def progress(
@@ -127,6 +140,7 @@ def progress(
         )
         twin = _twin_of(known, others)
         if twin is None:
+            endpoint, known = _numbered(endpoint, known)
             return endpoint, _judged(endpoint, known, metric, direction, may_replace=may_replace)
         if twin.state is DeliveryState.DELIVERED:
             return _settled_with(endpoint, known, twin)
@@ -135,7 +149,7 @@ def progress(
         return endpoint, delivery
     if report.state is not DeliveryState.DELIVERED:
         return endpoint, replace(delivery, state=report.state, reason=report.reason)
-    delivery = _delivered(delivery, report, now)
+    endpoint, delivery = _numbered(endpoint, _delivered(delivery, report, now))
     version = _version_of(delivery, metric, direction, node_id)
     endpoint, held = with_version(endpoint, version, may_replace=may_replace)
     words = held_words(endpoint, delivery.version, held) if held else ""
@@ -152,6 +166,13 @@ def facts_of(delivery: Delivery) -> DeliveryReport:
 def forget_verdict(delivery: Delivery) -> Delivery:
     """Another node is asked for the model, which will be another one: it is judged anew."""
     return delivery if delivery.state.is_final else replace(delivery, verdict=Verdict.OPEN, sha256="")
+
+
+def _numbered(endpoint: Endpoint, delivery: Delivery) -> tuple[Endpoint, Delivery]:
+    if delivery.version:
+        return endpoint, delivery
+    number = endpoint.next_version
+    return replace(endpoint, next_version=number + 1), replace(delivery, version=number)
 
 
 def _judged(
@@ -182,7 +203,7 @@ def _twin_of(delivery: Delivery, others: Iterable[Delivery]) -> Delivery | None:
 
 def _settled_with(endpoint: Endpoint, delivery: Delivery, twin: Delivery) -> tuple[Endpoint, Delivery]:
     """Two tiers that one model reaches are one version; its number is given again if nobody had a later one."""
-    if endpoint.next_version == delivery.version + 1:
+    if delivery.version and endpoint.next_version == delivery.version + 1:
         endpoint = replace(endpoint, next_version=delivery.version)
     settled = replace(
         delivery,

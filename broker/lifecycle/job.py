@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tiercel.broker.domain.errors import IllegalTransitionError
 from tiercel.broker.domain.events import ShareChanged, StateChanged, TierChanged
 from tiercel.broker.domain.jobs import Job, JobState, Move, TierState, TierStatus
-from tiercel.broker.lifecycle import job_end, job_move, job_run
+from tiercel.broker.lifecycle import job_again, job_end, job_move, job_run
 from tiercel.broker.lifecycle.job_events import (
     Announce,
     Assigned,
@@ -30,6 +30,7 @@ from tiercel.broker.lifecycle.job_events import (
     Reported,
     Reschedule,
     Reshared,
+    ResumeRequested,
     RunExited,
     RunIsAlive,
     RunUnknown,
@@ -84,8 +85,8 @@ def handle(job: Job, event: JobInput, now: Moment) -> Step:  # noqa: C901 - one 
             return _kept_waiting(job, reason)
         case ReachJudged(reason):
             return _reach_judged(job, reason)
-        case RunIsAlive(run_id):
-            return job_run.run_is_alive(job, run_id, now)
+        case RunIsAlive():
+            return job_run.run_is_alive(job, event, now)
         case RunUnknown(run_id):
             return job_run.run_unknown(job, run_id, now)
         case Reported():
@@ -102,13 +103,15 @@ def handle(job: Job, event: JobInput, now: Moment) -> Step:  # noqa: C901 - one 
             return job_end.delivery_ended(job, event, now)
         case CancelRequested():
             return job_end.cancel_requested(job, now)
+        case ResumeRequested(max_epochs):
+            return job_again.resume_requested(job, max_epochs)
         case Ticked():
             return job_run.ticked(job, now)
 
 
 def resume(job: Job) -> Step:
     """What to do about a job that was loaded after the broker started again."""
-    job = replace(job, silence=None)
+    job = replace(job, silence=None, retry_at=None)  # by the clock of a life that is over
     effects: list[JobEffect] = [DeclareRun()] if job.run_active else []
     effects.extend(request_deliveries(job))
     job, more = _node_silent(job, job.node_id)
@@ -142,6 +145,8 @@ def _from_what(job: Job, node_id: str) -> str:
         return " from the checkpoint that the broker holds"
     if job.checkpoint_node and job.checkpoint_node != node_id:
         return f" from the beginning: its checkpoint is on node {job.checkpoint_node}"
+    if job.attempts and not job.checkpoint_node:
+        return " from the beginning: its checkpoint is gone"
     return ""
 
 

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 
 from tiercel.broker.domain.events import TierChanged
 from tiercel.broker.domain.jobs import Job, JobState, TierState, TierStatus
-from tiercel.broker.lifecycle import job_move
+from tiercel.broker.lifecycle import job_again, job_move, job_shipping
 from tiercel.broker.lifecycle.job_events import Announce, DeclareRun, JobEffect, Reschedule, WithdrawRun
 from tiercel.broker.lifecycle.job_steps import (
     Step,
     abandon_deliveries,
     delivering,
     enter,
-    request_deliveries,
-    with_run_counted,
     with_tier,
     with_work,
 )
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
 # Runs of a job that may be lost before it fails.
 MAX_LOST_RUNS = 5
 MAX_LOG_TAIL_CHARACTERS = 8_000
+_FROM_CHECKPOINT = "it starts again from its last checkpoint"
 
 
 def cancel_requested(job: Job, now: Moment) -> Step:
@@ -71,20 +70,29 @@ def run_exited(job: Job, event: RunExited, now: Moment) -> Step:
         return job, (withdraw, *effects)
     if job.stop_outcome is None:
         outcome, reason = _outcome_of_exit(job, event)
+        if job_again.may_retry(job, event):
+            job, effects = job_again.retry(replace(job, log_tail=_tail(event)), reason, now)
+            return job, (withdraw, *effects)
         job = replace(job, stop_outcome=outcome, stop_reason=reason)
     if job.stop_outcome is JobState.FAILED:
-        job = replace(job, log_tail=event.log_tail[-MAX_LOG_TAIL_CHARACTERS:])
-    # A node waits with what it was asked to deliver from a run that is to be moved for the run's successor.
-    stranded = job.move is not None and job.stop_outcome is not JobState.COMPLETED
+        job = replace(job, log_tail=_tail(event))
+    # A node waits for the successor of a run that is to be moved or retried, with what it was asked to deliver from it.
+    waits = job.move is not None or (event.exit_code != 0 and job.retries < job.spec.retries)
+    stranded = waits and job.stop_outcome is not JobState.COMPLETED
     abandoned = abandon_deliveries(job, job.stop_reason) if stranded else ()
     job, effects = _finish_when_settled(replace(job, move=None), now)
     return job, (withdraw, *effects, *abandoned, Reschedule("exit"))
 
 
+def _tail(event: RunExited) -> str:
+    return event.log_tail[-MAX_LOG_TAIL_CHARACTERS:]
+
+
 def _left_to_move(job: Job, move: Move, event: RunExited, now: Moment) -> Step:
     if event.carried:
         return job_move.go_on_elsewhere(job, move, now.at)
-    return _wait_again(job, job_move.failed_words(job, event), checkpoint_node=job.node_id)
+    words = f"{job_move.failed_words(job, event)}; {_FROM_CHECKPOINT}"
+    return job_again.wait_again(job, words, checkpoint_node=job.node_id)
 
 
 def _outcome_of_exit(job: Job, event: RunExited) -> tuple[JobState, str]:
@@ -117,24 +125,7 @@ def requeue(job: Job, reason: str, now: Moment, *, checkpoint_node: str = "") ->
         abandoned = abandon_deliveries(job, words)
         job, effects = _settle(replace(job, move=None), JobState.FAILED, words, now)
         return job, (*effects, *abandoned, Reschedule("exit"))
-    return _wait_again(job, reason, checkpoint_node=checkpoint_node)
-
-
-def _wait_again(job: Job, reason: str, *, checkpoint_node: str) -> Step:
-    job = replace(
-        with_run_counted(job),
-        run_active=False,
-        node_id="",
-        share=None,
-        stop_outcome=None,
-        stop_reason="",
-        move=None,
-        # What the broker holds serves on every node; what a node holds serves there.
-        checkpoint_node="" if job.carried_run else checkpoint_node,
-    )
-    job, effects = enter(job, JobState.PENDING, f"{reason}; it starts again from its last checkpoint")
-    # Their node cannot carry them out any more; the next one will.
-    return job, (*effects, *request_deliveries(job), Reschedule("exit"))
+    return job_again.wait_again(job, f"{reason}; {_FROM_CHECKPOINT}", checkpoint_node=checkpoint_node)
 
 
 def node_gone(job: Job, node_id: str, now: Moment) -> Step:
@@ -155,9 +146,12 @@ def node_gone(job: Job, node_id: str, now: Moment) -> Step:
 
 def delivery_ended(job: Job, event: DeliveryEnded, now: Moment) -> Step:
     """A tier was delivered, or its delivery failed."""
+    if not event.tier:
+        return _best_ended(job, event, now)
     tier = job.tiers[event.tier - 1]
     if tier.state is not TierState.REACHED:
         return job, ()
+    job = job_shipping.shipped(job, event, now.at)
     if event.version is not None:
         ended = replace(
             tier,
@@ -176,7 +170,20 @@ def delivery_ended(job: Job, event: DeliveryEnded, now: Moment) -> Step:
     if not job.state.is_final:
         job, more = _after_delivery(job, ended, now)
         effects.extend(more)
+    if job.offered_value is not None and not job.state.is_final:
+        job, more = job_shipping.ship_best(job, job.offered_value, now.at)
+        effects.extend(more)
     return job, effects
+
+
+def _best_ended(job: Job, event: DeliveryEnded, now: Moment) -> Step:
+    """The best model beyond the tiers was delivered, or could not be, which is no fault of the job."""
+    if job.best is None:
+        return job, ()
+    job = replace(job_shipping.shipped(job, event, now.at), best=None)
+    if job.run_active or job.state.is_final:
+        return job, ()
+    return _finish_when_settled(job, now)
 
 
 def _after_delivery(job: Job, ended: TierStatus, now: Moment) -> Step:

@@ -54,9 +54,10 @@ class ReachJudged:
 
 @dataclass(frozen=True, slots=True)
 class RunIsAlive:
-    """The node says that the run exists."""
+    """The node says that the run exists; ``from_beginning``: it had no checkpoint of an earlier run for it."""
 
     run_id: str
+    from_beginning: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,10 @@ class RunUnknown:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """The script reported metrics; ``at`` in seconds since the Unix epoch, ``sequence`` counts the run's reports."""
+    """The script reported metrics; ``at`` in seconds since the Unix epoch, ``sequence`` counts the run's reports.
+
+    ``ended``: the training has ended, and these are the metrics of its best model, which waits to be asked for.
+    """
 
     run_id: str
     sequence: int
@@ -77,6 +81,7 @@ class Reported:
     at: float
     cpu_seconds: float
     accelerator_seconds: float = 0.0
+    ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +136,7 @@ class NodeGone:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryEnded:
-    """The delivery of a tier ended: delivered (``version`` set) or failed.
+    """The delivery of a tier, or (0) of the best model beyond them, ended: delivered (``version`` set) or failed.
 
     ``reason`` says why it failed, or why the version does not answer although it was delivered.
     """
@@ -146,6 +151,13 @@ class DeliveryEnded:
 @dataclass(frozen=True, slots=True)
 class CancelRequested:
     """The tenant wants it to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeRequested:
+    """The tenant wants it to go on after it has ended; with ``max_epochs`` in all, or (0) with as many as before."""
+
+    max_epochs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +180,7 @@ JobInput = (
     | NodeGone
     | DeliveryEnded
     | CancelRequested
+    | ResumeRequested
     | Ticked
 )
 

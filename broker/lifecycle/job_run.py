@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.broker.domain.events import ProgressMade, TierChanged
 from tiercel.broker.domain.jobs import Job, JobState, TierState
+from tiercel.broker.lifecycle import job_again
 from tiercel.broker.lifecycle.job_end import fail_running, run_exited
 from tiercel.broker.lifecycle.job_events import (
     Announce,
@@ -16,8 +17,10 @@ from tiercel.broker.lifecycle.job_events import (
     RequestDelivery,
     Reschedule,
     RunExited,
+    RunIsAlive,
 )
 from tiercel.broker.lifecycle.job_move import moving_words
+from tiercel.broker.lifecycle.job_shipping import ship_best
 from tiercel.broker.lifecycle.job_silence import heard, silent_seconds
 from tiercel.broker.lifecycle.job_steps import Step, enter, with_tier, with_work
 from tiercel.broker.lifecycle.report_bounds import carried_metrics
@@ -27,9 +30,9 @@ if TYPE_CHECKING:
     from tiercel.broker.lifecycle.job_events import Reported, UsageMeasured
 
 
-def run_is_alive(job: Job, run_id: str, now: Moment) -> Step:
+def run_is_alive(job: Job, event: RunIsAlive, now: Moment) -> Step:
     """The node says that the run exists."""
-    if run_id != job.run_id or job.state not in {JobState.STARTING, JobState.DISCONNECTED}:
+    if event.run_id != job.run_id or job.state not in {JobState.STARTING, JobState.DISCONNECTED}:
         return job, ()
     started = replace(heard(job, now.alive), started_at=job.started_at if job.started_at is not None else now.at)
     effects: tuple[JobEffect, ...] = ()
@@ -38,8 +41,15 @@ def run_is_alive(job: Job, run_id: str, now: Moment) -> Step:
     if job.stop_outcome is not None:
         started, entered = enter(started, JobState.STOPPING, job.stop_reason)
     else:
-        started, entered = enter(started, JobState.RUNNING, moving_words(started))
+        started, entered = enter(started, JobState.RUNNING, moving_words(started) or _beginning_words(job, event))
     return started, (*entered, *effects)
+
+
+def _beginning_words(job: Job, event: RunIsAlive) -> str:
+    """What it says of a run that begins again though an earlier one had got somewhere; else nothing."""
+    if not event.from_beginning or job.attempts < 2 or job.best_value is None:
+        return ""
+    return f"from the beginning: node {job.node_id} has no checkpoint of it"
 
 
 def run_unknown(job: Job, run_id: str, now: Moment) -> Step:
@@ -67,19 +77,23 @@ def reported(job: Job, event: Reported, now: Moment) -> Step:
     """
     if event.run_id != job.run_id or not job.run_active or event.sequence <= job.last_sequence:
         return job, ()
-    job, effects = run_is_alive(job, event.run_id, now)
+    job, effects = run_is_alive(job, RunIsAlive(event.run_id), now)
     job = replace(heard(job, now.alive), last_sequence=event.sequence, epoch=event.epoch)
     job = with_work(job, event.cpu_seconds, event.accelerator_seconds)
     value = event.metrics.get(job.spec.metric)
     if value is None or not math.isfinite(value):
         job, more = fail_running(job, _bad_metric_words(job, event, value))
         return job, (*effects, *more)
+    if event.ended:  # nothing new but that
+        job, more = ship_best(replace(job, offered_value=value), value, now.at)
+        return job, (*effects, *more)
     best = value if job.best_value is None else job.spec.direction.better(job.best_value, value)
     job = replace(job, latest_value=value, best_value=best)
     metrics = carried_metrics(event.metrics, job.spec.metric)
     progress = ProgressMade(event.epoch, value, metrics, job.cpu_seconds, job.accelerator_seconds)
     job, more = _reach_tiers(job, value, min(event.at, now.at))
-    return job, (*effects, Announce(progress), *more)
+    job, beyond = ship_best(job, value, now.at)
+    return job, (*effects, Announce(progress), *more, *beyond)
 
 
 def _reach_tiers(job: Job, value: float, at: float) -> Step:
@@ -115,7 +129,9 @@ def _bad_metric_words(job: Job, event: Reported, value: float | None) -> str:
 
 
 def ticked(job: Job, now: Moment) -> Step:
-    """Time passed: a run that has been silent for too long hangs."""
+    """Time passed: a run that has been silent for too long hangs; a pause before another try is over."""
+    if job.state is JobState.PENDING:
+        return job_again.ticked(job, now)
     if job.state is not JobState.RUNNING or job.silence is None or job.stop_outcome is not None:
         return job, ()
     if job.move is not None:  # it was told to stop, and its node sees to it that it does

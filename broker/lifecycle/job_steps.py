@@ -25,7 +25,9 @@ def enter(job: Job, state: JobState, reason: str) -> Step:
 
 
 def with_tier(job: Job, tier: TierStatus) -> Job:
-    """The job with one tier's status replaced."""
+    """The job with one tier's status replaced; 0 is what is delivered beyond them."""
+    if not tier.number:
+        return replace(job, best=tier)
     tiers = list(job.tiers)
     tiers[tier.number - 1] = tier
     return replace(job, tiers=tuple(tiers))
@@ -50,8 +52,9 @@ def with_run_counted(job: Job) -> Job:
 
 
 def delivering(job: Job) -> tuple[TierStatus, ...]:
-    """The tiers whose delivery is under way."""
-    return tuple(tier for tier in job.tiers if tier.state is TierState.REACHED)
+    """The tiers whose delivery is under way; with number 0 that of the best model beyond them."""
+    beyond = () if job.best is None else (job.best,)
+    return tuple(tier for tier in (*job.tiers, *beyond) if tier.state is TierState.REACHED)
 
 
 def request_deliveries(job: Job) -> tuple[JobEffect, ...]:

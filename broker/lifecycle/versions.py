@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tiercel.broker.domain.endpoints import Endpoint
 from tiercel.broker.domain.errors import InvalidSpecError, NotFoundError
 from tiercel.broker.domain.jobs import Direction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tiercel.broker.domain.endpoints import Endpoint, Signature, Tensor, Version
+    from tiercel.broker.domain.endpoints import Signature, Tensor, Version
 
 # Newest versions of a variant whose files are kept, beside the one that answers.
 KEPT_VERSIONS = 5
@@ -223,14 +224,28 @@ def _chosen(endpoint: Endpoint, chosen: Version) -> Endpoint:
     return replace(endpoint, versions=versions, live_versions=live, pinned=pinned, node_id=node_id)
 
 
+def places_of(endpoint: Endpoint) -> set[tuple[str, str]]:
+    """Nodes that have versions of an endpoint, each with the variant."""
+    return {(endpoint.node_of(each), each.variant) for each in endpoint.versions if endpoint.node_of(each)}
+
+
+def deleted(endpoint: Endpoint) -> Endpoint:
+    """Forget what an endpoint has, so that its name is free for whoever comes next.
+
+    Its numbers go on: a node that was away and comes back with a version of before has the number of no new one.
+    """
+    left = tuple(sorted({*endpoint.left, *places_of(endpoint)}))
+    return Endpoint(endpoint.name, endpoint.tenant, endpoint.next_version, left=left)
+
+
 def wanted_models(endpoint: Endpoint) -> Mapping[str, tuple[WantedModel, ...]]:
     """What each node that has versions of an endpoint shall do with them, by node.
 
-    A node that an endpoint has left is told that none shall answer there.
+    A node that an endpoint has left is told that none shall answer there, and of one that was deleted, to keep none.
     """
     live = {version.version for version in endpoint.live}
     stay = {version.version for version in kept(endpoint)}
-    places = sorted({(endpoint.node_of(each), each.variant) for each in endpoint.versions if endpoint.node_of(each)})
+    places = sorted({*endpoint.left, *places_of(endpoint)})
     wanted: dict[str, tuple[WantedModel, ...]] = {}
     for node_id, variant in places:
         here = [

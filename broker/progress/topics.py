@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from tiercel.broker.domain.events import (
     EndpointEvent,
+    EndpointGone,
     EndpointMeasured,
     EndpointShareChanged,
     Event,
@@ -51,6 +52,8 @@ def message_of(event: Event) -> Message:
             return _job_message(event)
         case EndpointEvent():
             return _endpoint_message(event)
+        case EndpointGone():
+            return _endpoint_gone_message(event)
         case EndpointShareChanged():
             return _endpoint_share_message(event)
         case EndpointMeasured():
@@ -116,13 +119,8 @@ def _tier(change: TierChanged) -> dict[str, Any]:
 
 def _endpoint_message(event: EndpointEvent) -> Message:
     version = event.version
-    # Each variant has a version that answers, and each topic one message that is kept.
-    variant = f"/variants/{_segment(version.variant)}" if version.variant else ""
-    topic = f"{ROOT}/{_segment(event.tenant)}/endpoints/{_segment(event.endpoint)}{variant}/version"
     news = {
-        "endpoint": event.endpoint,
-        **({"variant": version.variant} if version.variant else {}),
-        "tenant": event.tenant,
+        **_endpoint_names(event.endpoint, version.variant, event.tenant),
         "version": version.version,
         "job": version.job_id,
         "tier": version.tier,
@@ -131,7 +129,22 @@ def _endpoint_message(event: EndpointEvent) -> Message:
         "delivered_at": _iso(version.delivered_at),
         "sha256": version.sha256,
     }
-    return _state(topic, event.at, news)
+    return _state(_version_topic(event.endpoint, version.variant, event.tenant), event.at, news)
+
+
+def _endpoint_gone_message(event: EndpointGone) -> Message:
+    news = {**_endpoint_names(event.endpoint, event.variant, event.tenant), "version": None}
+    return _state(_version_topic(event.endpoint, event.variant, event.tenant), event.at, news)
+
+
+def _endpoint_names(endpoint: str, variant: str, tenant: str) -> dict[str, Any]:
+    return {"endpoint": endpoint, **({"variant": variant} if variant else {}), "tenant": tenant}
+
+
+def _version_topic(endpoint: str, variant: str, tenant: str) -> str:
+    # Each variant has a version that answers, and each topic one message that is kept.
+    of_variant = f"/variants/{_segment(variant)}" if variant else ""
+    return f"{ROOT}/{_segment(tenant)}/endpoints/{_segment(endpoint)}{of_variant}/version"
 
 
 def _endpoint_share_message(event: EndpointShareChanged) -> Message:

@@ -118,8 +118,7 @@ class SimulatedJob:
     @property
     def visible(self) -> bool:
         """Whether the scheduler has anything to do with it; as the actors see it."""
-        job = self.job
-        return job.run_active or (job.state is JobState.PENDING and job.stop_outcome is None)
+        return self.job.concerns_scheduler
 
     @property
     def cpu_seconds(self) -> float:

@@ -137,7 +137,7 @@ def _outcome(session: Session, call: Call, options: Any) -> Outcome:
 
 
 def _bytes(outputs: Sequence[Array]) -> int:
-    return sum([output.nbytes for output in outputs])
+    return outputs[0].nbytes if len(outputs) == 1 else sum([output.nbytes for output in outputs])
 
 
 def _unless_too_large(session: Session, outputs: list[Array]) -> Outcome:

@@ -17,6 +17,7 @@ from tiercel.serving.execution.admission import Holding
 from tiercel.serving.execution.sessions import Open, open_on_cpu
 from tiercel.serving.execution.specs import first_line
 from tiercel.serving.models.model_settings import NOTHING_SET, ModelSettings
+from tiercel.serving.process.running import no_mark
 from tiercel.serving.tensors import Array, TensorSpec
 
 MAX_ANSWER_BYTES = 64 * 1024**2
@@ -104,6 +105,7 @@ class Session:
         sha256: Of the ONNX file, hexadecimal; empty where nobody asked.
         settings: What is set for the model.
         answer_bytes: Largest outputs of one call.
+        mark: Set while it runs; see :mod:`tiercel.serving.process.running`.
         gives_strings: Whether an output is of strings, whose bytes an array does not know.
         observer: Called with outputs' names, inputs and results after each run that went well, in its thread; or None.
 
@@ -112,9 +114,9 @@ class Session:
     """
 
     __slots__ = (
-        "_run", "_runner", "_take_seconds", "accuracy", "answer_bytes", "batch_rows", "batching", "device",
-        "gives_strings", "holding", "inline_elements", "inputs", "is_uniform", "labels", "observer", "output_names",
-        "outputs", "provider", "queue_rows", "settings", "sha256", "threads",
+        "_run", "_runner", "_running", "_take_seconds", "accuracy", "answer_bytes", "batch_rows", "batching", "device",
+        "gives_strings", "holding", "inline_elements", "inputs", "is_uniform", "labels", "mark", "observer",
+        "output_names", "outputs", "provider", "queue_rows", "settings", "sha256", "threads",
     )  # fmt: skip
 
     def __init__(self, model: bytes | str, threads: int = 1, open_session: Open = open_on_cpu) -> None:
@@ -140,6 +142,8 @@ class Session:
         self.threads = threads
         self.answer_bytes = MAX_ANSWER_BYTES
         self.gives_strings = any(spec.data_type.is_bytes for spec in self.outputs.values())
+        self.mark = no_mark()
+        self._running = 0
         self.observer: Observer | None = None
 
     @property
@@ -224,6 +228,9 @@ class Session:
             TooLargeError: What they have the model compute takes more memory than it may have.
             InferenceFailedError: The model failed.
         """
+        marked = self.mark.byte
+        self._running += 1  # no other thread gets in between: there is no call
+        marked[0] = 1
         try:
             results = self._run(outputs, feeds, options)
         except ort_errors.InvalidArgument as error:
@@ -232,6 +239,10 @@ class Session:
             if isinstance(error, MemoryError) or any(sign in str(error) for sign in _OUT_OF_MEMORY):
                 raise TooLargeError(_TOO_MUCH_MEMORY) from error
             raise InferenceFailedError(f"the model failed: {first_line(error)}") from error
+        finally:
+            self._running -= 1
+            if not self._running:
+                marked[0] = 0
         if self.observer is not None:
             self.observer(outputs, feeds, results)
         return results

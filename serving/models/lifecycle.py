@@ -19,7 +19,7 @@ from tiercel.serving.canary.supervision import (
     was_rolled_back,
 )
 from tiercel.serving.errors import ArtefactRefusedError, NotFoundError, NotReadyError, ServingError
-from tiercel.serving.models import repository
+from tiercel.serving.models import repository, suspects
 from tiercel.serving.models.chosen import FILE_NAME, chosen_version, in_turn
 from tiercel.serving.models.engine import Session
 from tiercel.serving.models.load_parameters import LoadParameters
@@ -125,7 +125,7 @@ class Lifecycle:
         # A trial compares both versions, so neither may move for the other.
         new = await self._bring_up(record, version, may_move=not plan.is_trial)
         if wanted.version is not None:  # else it bears no mark, or it would not have been wanted
-            await self._loader.look_up(marks.unmark, self._folder(record.name, version))
+            await self._loader.look_up(_unmark, self._folder(record.name, version))
         self._trials.begin(record, new, plan)
 
     async def _plan(self, record: ModelRecord, version: int, wanted: LoadParameters) -> CanaryPlan:
@@ -273,9 +273,9 @@ class Lifecycle:
     async def _load_newest_good(self, name: str) -> None:
         record = self._registry.record(name)
         for version in await self._loader.look_up(self._to_try, name):
-            rolled_back = await self._loader.look_up(marks.why_rolled_back, self._folder(record.name, version))
-            if rolled_back is not None:
-                record.set_status(version, VersionState.UNAVAILABLE, f"rolled back: {rolled_back}")
+            why_not = await self._loader.look_up(_why_not_by_itself, self._folder(record.name, version))
+            if why_not:
+                record.set_status(version, VersionState.UNAVAILABLE, why_not)
                 continue
             try:
                 self.flip(record, await self._bring_up(record, version))
@@ -303,6 +303,9 @@ class Lifecycle:
         rolled_back = marks.why_rolled_back(self._folder(name, first))
         if rolled_back is not None:
             raise was_rolled_back(name, first, rolled_back)
+        held_back = suspects.why_held_back(self._folder(name, first))
+        if held_back is not None:
+            raise ArtefactRefusedError(f"version {first} of model '{name}' is held back: {held_back}")
         return first
 
     def _to_try(self, name: str) -> list[int]:
@@ -378,3 +381,18 @@ class Lifecycle:
         await self._loader.free(old.close())
         if record.live is None or record.live.version != old.version:
             record.set_status(old.version, VersionState.UNAVAILABLE, reason)
+
+
+def _why_not_by_itself(folder: Path) -> str:
+    """Why a version is not loaded unless somebody asks for it; empty where it is. Blocks."""
+    rolled_back = marks.why_rolled_back(folder)
+    if rolled_back is not None:
+        return f"rolled back: {rolled_back}"
+    held_back = suspects.why_held_back(folder)
+    return "" if held_back is None else f"held back: {held_back}"
+
+
+def _unmark(folder: Path) -> None:
+    """A version that somebody asked for by its number may come back. Blocks."""
+    marks.unmark(folder)
+    suspects.forgive(folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +21,7 @@ from tiercel.serving.models.artefact_file import SealedFile
 from tiercel.serving.models.labels import read_labels
 from tiercel.serving.models.model_settings import ModelSettings, read_model_settings
 from tiercel.serving.models.repository import Artefact
+from tiercel.serving.process.running import Mark, RunningMarks
 from tiercel.serving.verification.verdict import Verdict
 
 Arguments = TypeVarTuple("Arguments")
@@ -107,12 +108,14 @@ class _Checked:
 
     Attributes:
         name: What the log calls it.
+        mark: What it is called among those that run.
         copy: Its ONNX file.
         verdict: What the checks found.
         settings: What is set for its model.
     """
 
     name: str
+    mark: str
     copy: SealedFile
     verdict: Verdict
     settings: ModelSettings
@@ -125,12 +128,20 @@ class Loader:
         verifier: Checks artefacts.
         options: How sessions are built.
         placement: Where they go; all on the CPU if None.
+        marks: Say which of them run.
 
     Attributes:
         shadows: Where a new version does runs again to compare outputs.
     """
 
-    def __init__(self, verifier: ArtefactVerifier, options: BuildOptions, placement: Placement | None = None) -> None:
+    def __init__(
+        self,
+        verifier: ArtefactVerifier,
+        options: BuildOptions,
+        placement: Placement | None = None,
+        marks: RunningMarks | None = None,
+    ) -> None:
+        self._marks = marks if marks is not None else RunningMarks()
         self._verifier = verifier
         self._options = options
         self._placement = placement if placement is not None else on_the_cpu()
@@ -183,7 +194,7 @@ class Loader:
             self._discard(found.copy)
             raise
         name = f"version {artefact.version} of model '{artefact.model}'"
-        checked = _Checked(name, found.copy, verdict, found.settings)
+        checked = _Checked(name, f"{artefact.model}/{artefact.version}", found.copy, verdict, found.settings)
         if found.providers[0].is_accelerator:
             session = await self._accelerated(checked, found.providers, replaced)
         else:
@@ -257,7 +268,8 @@ class Loader:
             arena_bytes=verdict.loaded_bytes + options.run_bytes,
             name=checked.name,
         )
-        with contextlib.closing(checked.copy) as copy:
+        mark = self._marks.take(checked.mark)
+        with contextlib.closing(checked.copy) as copy, self._marked(mark):
             session = engine.build_session(
                 copy.path,
                 verdict.shapes,
@@ -268,12 +280,25 @@ class Loader:
                 verdict.batching,
                 options.answer_bytes,
             )
+        session.mark = mark
         after = devices.free_bytes() if session.provider.is_accelerator else before
         return session, max(0, before - after)
+
+    @contextlib.contextmanager
+    def _marked(self, mark: Mark) -> Iterator[None]:
+        """A version that is loaded runs already."""
+        mark.byte[0] = 1
+        try:
+            yield
+        except BaseException:
+            self._marks.give_back(mark)
+            raise
+        mark.byte[0] = 0
 
     async def free(self, session: engine.Session) -> None:
         """Free a session that nobody runs any more."""
         await self._build(session.close)
+        self._marks.give_back(session.mark)
         if session.holding is not None:
             self._placement.memory.release(session.holding)
 

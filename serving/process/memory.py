@@ -71,6 +71,16 @@ def available_bytes(groups: Path = Path("/sys/fs/cgroup")) -> int:
     return most
 
 
+def stay_within(most_bytes: int) -> None:
+    """Have allocations fail beyond so many bytes: one run then fails, where the kernel would end the whole process.
+
+    Processes that are started from here on begin with the same limit, and may raise it.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    most = most_bytes if hard == resource.RLIM_INFINITY else min(most_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+
+
 def spare_what_stays() -> None:
     """Leave what there is now, modules above all, out of all later looks for garbage, which stop every request."""
     gc.collect()

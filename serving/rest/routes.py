@@ -25,6 +25,7 @@ from tiercel.serving.operators import Operators
 from tiercel.serving.rest.compression import Inflater
 from tiercel.serving.rest.decoding import decode_request
 from tiercel.serving.rest.encoding import encode_result
+from tiercel.serving.rest.hosts import Hosts
 from tiercel.serving.rest.messages import (
     Cancellable,
     Handler,
@@ -60,6 +61,7 @@ class Routes:
         uploads: Loads models, with files or without.
         operators: Who may change what the server does.
         inflater: Unpacks compressed bodies; None where they are refused.
+        hosts: By which names the server may be addressed.
     """
 
     def __init__(
@@ -71,7 +73,9 @@ class Routes:
         uploads: Uploads,
         operators: Operators,
         inflater: Inflater | None = None,
+        hosts: Hosts | None = None,
     ) -> None:
+        self._hosts = hosts if hosts is not None else Hosts()
         self._uploads = uploads
         self._operators = operators
         self._plane = plane
@@ -127,6 +131,7 @@ class Routes:
         headers = request.head.headers
         packed: PackedAnswer | None = None
         try:
+            self._hosts.check(headers)
             found = self._table.find(request.head.method, request.head.target)
             if b"content-encoding" in headers and _is_packed(request):
                 self._start_task(_unpack(self._inflater_or_refusal(), request, respond, self.handle), "unpack")

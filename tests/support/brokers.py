@@ -98,6 +98,10 @@ class Tenant:
         request = jobs_pb2.CancelJobRequest(job_id=job_id)
         return (await self.stub.CancelJob(request, metadata=self.metadata, timeout=20)).job
 
+    async def resume(self, job_id: str, max_epochs: int = 0) -> jobs_pb2.Job:
+        request = jobs_pb2.ResumeJobRequest(job_id=job_id, max_epochs=max_epochs)
+        return (await self.stub.ResumeJob(request, metadata=self.metadata, timeout=20)).job
+
     async def events(self, job_id: str = "", after: int = 0) -> AsyncIterator[jobs_pb2.JobEvent]:
         """Events as they come; ends when the job has finished."""
         request = jobs_pb2.WatchJobsRequest(job_id=job_id, after_sequence=after)
@@ -116,6 +120,10 @@ class Tenant:
     async def endpoints(self) -> list[jobs_pb2.Endpoint]:
         request = jobs_pb2.ListEndpointsRequest()
         return list((await self.stub.ListEndpoints(request, metadata=self.metadata, timeout=20)).endpoints)
+
+    async def delete_endpoint(self, name: str) -> None:
+        request = jobs_pb2.DeleteEndpointRequest(endpoint=name)
+        await self.stub.DeleteEndpoint(request, metadata=self.metadata, timeout=20)
 
     async def wait(self, job_id: str, condition: Callable[[jobs_pb2.Job], object]) -> jobs_pb2.Job:
         """Wait until something holds of a job."""

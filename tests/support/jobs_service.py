@@ -61,6 +61,7 @@ class Script:
     calls: list[str] = field(default_factory=list)
     open_watches: int = 0
     log_chunk_bytes: int = 4
+    log_gap: range = range(0)
 
 
 def tier_status(number: int, target: float, *, delivered: bool = False) -> jobs_pb2.TierStatus:
@@ -189,6 +190,13 @@ class ScriptedJobs(jobs_pb2_grpc.JobsServiceServicer):
         cancelled.state = jobs_pb2.JOB_STATE_CANCELLED
         return jobs_pb2.CancelJobResponse(job=cancelled)
 
+    async def ResumeJob(self, request: jobs_pb2.ResumeJobRequest, context: Context) -> jobs_pb2.ResumeJobResponse:
+        await self._enter("ResumeJob", context)
+        resumed = await self._job(request.job_id, context)
+        resumed.state, resumed.reason = jobs_pb2.JOB_STATE_PENDING, "resumed by its tenant"
+        resumed.spec.max_epochs = request.max_epochs or resumed.spec.max_epochs
+        return jobs_pb2.ResumeJobResponse(job=resumed)
+
     async def ExplainJob(self, request: jobs_pb2.ExplainJobRequest, context: Context) -> jobs_pb2.ExplainJobResponse:
         await self._enter("ExplainJob", context)
         explained = await self._job(request.job_id, context)
@@ -213,6 +221,17 @@ class ScriptedJobs(jobs_pb2_grpc.JobsServiceServicer):
     ) -> jobs_pb2.ListEndpointsResponse:
         await self._enter("ListEndpoints", context)
         return jobs_pb2.ListEndpointsResponse(endpoints=self.script.endpoints)
+
+    async def DeleteEndpoint(
+        self, request: jobs_pb2.DeleteEndpointRequest, context: Context
+    ) -> jobs_pb2.DeleteEndpointResponse:
+        await self._enter("DeleteEndpoint", context)
+        left = [endpoint for endpoint in self.script.endpoints if endpoint.name != request.endpoint]
+        if len(left) == len(self.script.endpoints):
+            trailing = (("tiercel-error-code", "not_found"), ("tiercel-error-field", "endpoint"))
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"there is no endpoint {request.endpoint!r}", trailing)
+        self.script.endpoints[:] = left
+        return jobs_pb2.DeleteEndpointResponse()
 
     async def PromoteVersion(
         self, request: jobs_pb2.PromoteVersionRequest, context: Context
@@ -245,7 +264,7 @@ class ScriptedJobs(jobs_pb2_grpc.JobsServiceServicer):
         responses = [jobs_pb2.WatchJobsResponse(event=event) for event in wanted]
         async for response in self._broken(responses, context):
             ended = self.script.ends_with.get(response.event.job_id)
-            if ended is not None and response.event.state_changed.state in FINAL:
+            if ended is not None and response.event.state_changed.state == ended.state:
                 self.script.jobs[ended.id] = ended
             yield response
         watched = self.script.jobs.get(request.job_id)
@@ -261,7 +280,7 @@ class ScriptedJobs(jobs_pb2_grpc.JobsServiceServicer):
     ) -> AsyncIterator[jobs_pb2.StreamLogsResponse]:
         await self._enter("StreamLogs", context)
         output, size = self.script.logs.get(request.job_id, b""), self.script.log_chunk_bytes
-        offsets = range(request.offset_bytes, len(output), size)
+        offsets = [at for at in range(request.offset_bytes, len(output), size) if at not in self.script.log_gap]
         responses = [jobs_pb2.StreamLogsResponse(offset_bytes=at, data=output[at : at + size]) for at in offsets]
         async for response in self._broken(responses, context):
             yield response

@@ -244,6 +244,7 @@ def wanted_run(
     arguments: Sequence[str] = (),
     target: float = 0.5,
     stop: bool = False,
+    retried: bool = False,
 ) -> nodes_pb2.WantedRun:
     """A run to want; the job is its id without the attempt. A trainer at its target waits to be asked for its model."""
     spec = common_pb2.JobSpec(
@@ -268,6 +269,7 @@ def wanted_run(
         spec=spec,
         share=common_pb2.Share(cpu_weight=weight, cpu_cap_cores=cap_cores),
         stop=stop,
+        retried=retried,
     )
 
 

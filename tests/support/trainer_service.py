@@ -48,7 +48,9 @@ class TrainerServer(trainer_pb2_grpc.TrainerServiceServicer):
         cpu_cores: Of the welcome.
         accelerators: Of the welcome.
         acknowledge: Whether reports are acknowledged.
-        request_exports: Whether a report that reaches a tier is answered by a request for its model.
+        request_exports: Whether a report that reaches a tier, or that the training has ended, is answered by a request
+            for the model.
+        keep_from: Of the welcome; None for nothing beyond the tiers.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class TrainerServer(trainer_pb2_grpc.TrainerServiceServicer):
         accelerators: tuple[common_pb2.AcceleratorShare, ...] = (),
         acknowledge: bool = True,
         request_exports: bool = True,
+        keep_from: float | None = None,
     ) -> None:
         self.run_directory = run_directory
         for name in ("exports", "checkpoints", "program", "work"):
@@ -73,6 +76,7 @@ class TrainerServer(trainer_pb2_grpc.TrainerServiceServicer):
         self.run_id, self.max_epochs, self.cpu_cores = run_id, max_epochs, cpu_cores
         self.accelerators = accelerators
         self.acknowledge, self.request_exports = acknowledge, request_exports
+        self.keep_from = keep_from
         self.recorded = Recorded()
         self._changed = threading.Condition()
         self._streams: list[queue.SimpleQueue[trainer_pb2.AttachResponse | None]] = []
@@ -161,6 +165,7 @@ class TrainerServer(trainer_pb2_grpc.TrainerServiceServicer):
             max_epochs=self.max_epochs,
             cpu_cores=self.cpu_cores,
             accelerators=self.accelerators,
+            keep_from=self.keep_from,
         )
 
     def _read(
@@ -201,6 +206,9 @@ class TrainerServer(trainer_pb2_grpc.TrainerServiceServicer):
                 self._requested.add(target)
                 request = trainer_pb2.ExportRequest(delivery_id=f"job-tier-{number}", tier=number, target=target)
                 answers.put(trainer_pb2.AttachResponse(export=request))
+        if report.ended and self.request_exports:
+            best = trainer_pb2.ExportRequest(delivery_id="job-best-1", tier=0, target=self.tiers[-1])
+            answers.put(trainer_pb2.AttachResponse(export=best))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -256,6 +264,7 @@ class StartServer(Protocol):
         accelerators: tuple[common_pb2.AcceleratorShare, ...] = (),
         acknowledge: bool = True,
         request_exports: bool = True,
+        keep_from: float | None = None,
     ) -> TrainerServer:
         """Start it; see :class:`TrainerServer`."""
 

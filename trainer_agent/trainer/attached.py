@@ -77,7 +77,7 @@ class AttachedJob(Job):
         self._pacer, self._accelerators = Pacer(), accelerators
         self._finished_epochs = self._epoch = self._sequence = 0
         self._stopping = self._interrupted = self._crashed = self._gave_up = self._closed = False
-        self._unsettled_in_checkpoint = False
+        self._unsettled_in_checkpoint = self._offers_best = False
         self._names, self._told = MetricNames(welcome.metric), set[str]()
 
     @property
@@ -100,7 +100,7 @@ class AttachedJob(Job):
         if run is None:
             return
         self._finished_epochs = self._epoch = run.finished_epochs
-        self._deliveries.restore(run.kept, run.handed_over)
+        self._deliveries.restore(run.kept, run.handed_over, run.shipped_value)
         if run.run_id == self._run_id:  # what it repeats under the same number is ignored
             self._sequence = run.sequence - len(run.unacknowledged)
         elif run.kept is not None and self._deliveries.expected and run.kept.report not in run.unacknowledged:
@@ -121,6 +121,7 @@ class AttachedJob(Job):
             self._end_epoch()
         self._save()
         self._settle()
+        self._ship_best()
         if self._unsettled_in_checkpoint:
             self._save()  # what has arrived meanwhile need not be sent again by the next run
 
@@ -161,6 +162,7 @@ class AttachedJob(Job):
         self._closed = True
         self._tell_use(last=True)
         self._settle()
+        self._ship_best()
         if not (self._stopping or self._crashed):
             self._deliveries.refuse_rest(
                 lambda request: f"the training ended and no report of this run reached the target {request.target:g}"
@@ -189,11 +191,14 @@ class AttachedJob(Job):
             logger.warning("%s", reason)
         return carried
 
-    def _send_report(self, report: Report, *, reached: bool = False) -> None:
+    def _send_report(self, report: Report, *, reached: bool = False, ended: bool = False) -> None:
         self._sequence += 1
         self._gave_up = False
-        message = trainer_pb2.TrainerReport(sequence=self._sequence, epoch=report.epoch, metrics=report.metrics)
-        self._channel.send_report(message, reached=reached)
+        message = trainer_pb2.TrainerReport(
+            sequence=self._sequence, epoch=report.epoch, metrics=report.metrics, ended=ended
+        )
+        # The last word of a training is as little to be lost as a tier.
+        self._channel.send_report(message, reached=reached or ended)
 
     def _end_epoch(self) -> None:
         self._take_requests()
@@ -269,8 +274,18 @@ class AttachedJob(Job):
                 return
             self._wait_request(remaining)
 
+    def _ship_best(self) -> None:
+        """Say that the training has ended with a model which is better than all that were handed over, and wait."""
+        kept = self._deliveries.kept
+        if kept is None or not self._deliveries.has_better or self._stopping or self._crashed or self._gave_up:
+            return
+        self._offers_best = True
+        self._send_report(kept.report, ended=True)
+        self._settle()
+
     def _is_settled(self) -> bool:
-        nothing_expected = self._stopping or self._crashed or not self._deliveries.expected
+        expected = self._deliveries.expected or (self._offers_best and self._deliveries.has_better)
+        nothing_expected = self._stopping or self._crashed or not expected
         return nothing_expected and self._channel.all_acknowledged
 
     def _save(self) -> None:
@@ -283,6 +298,7 @@ class AttachedJob(Job):
             unacknowledged=reports,
             kept=self._deliveries.kept,
             handed_over=self._deliveries.handed_over,
+            shipped_value=self._deliveries.shipped_value,
         )
         try:
             self._keeper.save(run)

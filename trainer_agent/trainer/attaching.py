@@ -122,7 +122,9 @@ def _job(
     exports = run_directory / EXPORTS_FOLDER
     handover = Handover(model, signature, samples, training.evaluate, metric=welcome.metric, exports=exports)
     tiers = TierTracker(
-        smaller_is_better=welcome.direction == common_pb2.DIRECTION_MIN, targets=[tier.target for tier in welcome.tiers]
+        smaller_is_better=welcome.direction == common_pb2.DIRECTION_MIN,
+        targets=[tier.target for tier in welcome.tiers],
+        keep_from=welcome.keep_from if welcome.HasField("keep_from") else None,
     )
     store = CheckpointStore(run_directory / CHECKPOINTS_FOLDER, interval_seconds=training.checkpoint_seconds)
     return AttachedJob(

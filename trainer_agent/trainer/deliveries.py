@@ -43,6 +43,16 @@ class Deliveries:
         return self._tiers.expected
 
     @property
+    def has_better(self) -> bool:
+        """Whether there is a model that may be wanted beyond the tiers: better than all that was handed over."""
+        return self._tiers.has_better
+
+    @property
+    def shipped_value(self) -> float | None:
+        """The best metric of what was handed over; None while nothing was."""
+        return self._tiers.shipped_value
+
+    @property
     def kept(self) -> Kept | None:
         """The weights that are kept, or None while no tier was reached."""
         return self._kept
@@ -52,11 +62,11 @@ class Deliveries:
         """Targets whose request was answered."""
         return tuple(sorted(self._tiers.handed_over))
 
-    def restore(self, kept: Kept | None, handed_over: tuple[float, ...]) -> None:
+    def restore(self, kept: Kept | None, handed_over: tuple[float, ...], shipped_value: float | None = None) -> None:
         """Go on where an earlier run was."""
         self._kept = kept
         value = kept.report.metrics[self._metric] if kept is not None else None
-        self._tiers.restore(kept_value=value, handed_over=handed_over)
+        self._tiers.restore(kept_value=value, handed_over=handed_over, shipped_value=shipped_value)
 
     def observe(self, report: Report) -> tuple[float, ...]:
         """Take in a report, and keep a copy of the weights if they are the ones to hand over.
@@ -75,7 +85,7 @@ class Deliveries:
 
     def ask(self, request: trainer_pb2.ExportRequest) -> None:
         """The agent wants a model, or wants to hear the answer again."""
-        if request.target in self.expected or not self._channel.repeat_export_done(request):
+        if (request.tier and request.target in self.expected) or not self._channel.repeat_export_done(request):
             self._wanted[request.delivery_id] = request
 
     def serve(self) -> None:
@@ -92,9 +102,11 @@ class Deliveries:
 
     def _answer(self, request: trainer_pb2.ExportRequest, done: trainer_pb2.ExportDone) -> None:
         del self._wanted[request.delivery_id]
-        if done.falls_short:
+        if not request.tier or not done.error:
+            self._tiers.mark_shipped(request.target if done.error else done.value)
+        if done.falls_short and request.tier:
             self._tiers.mark_fallen_short(request.target)
-        else:
+        elif request.tier:
             self._tiers.mark_handed_over(request.target)
         done.request_number = request.request_number
         self._channel.send_export_done(done)

@@ -50,6 +50,7 @@ class RunState:
         unacknowledged: Its last reports, which the agent may not have, oldest first.
         kept: The weights kept for a hand-over, or None.
         handed_over: Targets for which a model was handed over.
+        shipped_value: The best metric of what was handed over, or None.
     """
 
     run_id: str
@@ -58,6 +59,7 @@ class RunState:
     unacknowledged: tuple[Report, ...] = ()
     kept: Kept | None = None
     handed_over: tuple[float, ...] = ()
+    shipped_value: float | None = None
 
 
 class RunKeeper:
@@ -129,6 +131,7 @@ def _plain(run: RunState) -> dict[str, Any]:
         "kept_report": asdict(run.kept.report) if run.kept is not None else None,
         "kept_weights": run.kept.weights if run.kept is not None else None,
         "handed_over": run.handed_over,
+        "shipped_value": run.shipped_value,
     }
 
 
@@ -141,4 +144,5 @@ def _run_state(plain: dict[str, Any]) -> RunState:
         unacknowledged=tuple(Report(**report) for report in plain["unacknowledged"]),
         kept=kept,
         handed_over=tuple(plain["handed_over"]),
+        shipped_value=plain.get("shipped_value"),
     )

@@ -25,13 +25,18 @@ class TierTracker:
     One copy of the weights is enough for all tiers: the best report so far that reached a tier which is still to be
     handed over. Whatever reaches a harder tier is better than what reached the easier ones.
 
+    From ``keep_from`` on the best weights are kept in any case, as they may be wanted beyond the tiers.
+
     Args:
         smaller_is_better: Whether the metric is one to minimise.
         targets: Of the tiers not delivered yet, easiest first.
+        keep_from: See above; None where nothing is wanted beyond the tiers.
     """
 
-    def __init__(self, *, smaller_is_better: bool, targets: Iterable[float]) -> None:
+    def __init__(self, *, smaller_is_better: bool, targets: Iterable[float], keep_from: float | None = None) -> None:
         self._sign = -1.0 if smaller_is_better else 1.0
+        self._keep_from = keep_from
+        self._shipped_value: float | None = None
         self._targets = tuple(targets)
         self._handed_over: set[float] = set()
         self._fallen_short: dict[float, float | None] = {}  # by target, the report whose model missed it
@@ -41,6 +46,18 @@ class TierTracker:
     def kept_value(self) -> float | None:
         """The metric of the weights that are kept, or None while no tier was reached."""
         return self._kept_value
+
+    @property
+    def shipped_value(self) -> float | None:
+        """The best metric of what was handed over, reported or measured again; None while nothing was."""
+        return self._shipped_value
+
+    @property
+    def has_better(self) -> bool:
+        """Whether the weights that are kept are better than all that was handed over, and may be wanted for that."""
+        if self._keep_from is None or self._kept_value is None or self._shipped_value is None:
+            return False
+        return self._sign * self._kept_value > self._sign * self._shipped_value
 
     @property
     def handed_over(self) -> frozenset[float]:
@@ -67,7 +84,8 @@ class TierTracker:
         """Take in a report. NaN reaches nothing."""
         before = self.expected
         improves = self._kept_value is None or self._sign * value > self._sign * self._kept_value
-        is_best = improves and any(self._reaches(value, target) for target in self._open_targets())
+        floor = () if self._keep_from is None else (self._keep_from,)
+        is_best = improves and any(self._reaches(value, target) for target in (*self._open_targets(), *floor))
         if is_best:
             self._kept_value = value
         return Observation(tuple(target for target in self.expected if target not in before), is_best)
@@ -75,6 +93,11 @@ class TierTracker:
     def mark_handed_over(self, target: float) -> None:
         """The request for this target was answered."""
         self._handed_over.add(target)
+
+    def mark_shipped(self, value: float) -> None:
+        """The kept weights were handed over, or found not to be worth it; ``value`` is what was measured of them."""
+        values = [each for each in (value, self._kept_value, self._shipped_value) if each is not None]
+        self._shipped_value = max(values, key=lambda each: self._sign * each)
 
     def mark_fallen_short(self, target: float) -> None:
         """The model of the kept weights misses this target, whatever was reported."""
@@ -84,9 +107,11 @@ class TierTracker:
         """Replace the tiers not delivered yet, as a new welcome lists them."""
         self._targets = tuple(targets)
 
-    def restore(self, *, kept_value: float | None, handed_over: Iterable[float]) -> None:
+    def restore(
+        self, *, kept_value: float | None, handed_over: Iterable[float], shipped_value: float | None = None
+    ) -> None:
         """Go on where an earlier run of the same job was."""
-        self._kept_value = kept_value
+        self._kept_value, self._shipped_value = kept_value, shipped_value
         self._handed_over = set(handed_over)
 
     def falls_short(self, value: float, target: float, *, relative_tolerance: float) -> bool:

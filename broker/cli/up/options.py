@@ -67,6 +67,11 @@ class Places:
         return self.state_dir / "broker.log"
 
     @property
+    def up_log(self) -> Path:
+        """What an ``up`` in the background says."""
+        return self.state_dir / "up.log"
+
+    @property
     def node_token(self) -> Path:
         """The agent's secret."""
         return self.state_dir / "node.token"

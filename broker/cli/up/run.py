@@ -16,6 +16,7 @@ from tiercel.broker.cli.up.addresses import read_earlier, write_addresses
 from tiercel.broker.cli.up.agent import AGENT_COMMAND, AgentKeeper
 from tiercel.broker.cli.up.locks import hold_lock, is_held
 from tiercel.broker.cli.up.options import Places, UpOptions
+from tiercel.broker.cli.up.packages import check_packages
 from tiercel.broker.cli.up.ports import choose_port
 from tiercel.broker.domain.errors import InvalidSpecError, TiercelError, UnavailableError
 from tiercel.broker.server import Broker
@@ -25,9 +26,11 @@ from tiercel.broker.state_folder import refuse_state_dir
 _LOGGER = logging.getLogger(__name__)
 _LOG_BYTES = 10 * 1024 * 1024
 _LOOK_SECONDS = 2.0
+UP_WORDS = "Tiercel is up: "
+"""How the line begins that says where everything answers."""
 
 
-async def run_up(options: UpOptions, agent_command: tuple[str, ...] = AGENT_COMMAND) -> None:
+async def run_up(options: UpOptions, agent_command: tuple[str, ...] = AGENT_COMMAND, *, console: bool = True) -> None:
     """Run a broker and see to its agent until SIGINT or SIGTERM, then stop both.
 
     If a part of the broker fails for good, the agent and what it runs go on, for the next ``up`` to take over.
@@ -35,14 +38,16 @@ async def run_up(options: UpOptions, agent_command: tuple[str, ...] = AGENT_COMM
     Args:
         options: What was asked for.
         agent_command: How to start an agent.
+        console: Whether warnings go to standard error too, besides the log.
 
     Raises:
-        UnavailableError: Another ``up`` runs there, or a port is in use.
+        UnavailableError: Another ``up`` runs there, a port is in use, or packages are missing.
         InvalidSpecError: An option or a setting of the environment is wrong.
     """
     places = Places(options.state_dir)
+    check_packages(options.runtimes, _tell)
     with hold_lock(places.up_lock):
-        _configure_logging(places)
+        _configure_logging(places, console=console)
         earlier = read_earlier(places.addresses)
         settings = _broker_settings(options, earlier)
         _check_serving_ports(options, places)
@@ -94,7 +99,7 @@ async def _announce(broker: Broker, places: Places) -> None:
         if addresses != known and _can_write(places.addresses, addresses):
             if not known:
                 typer.echo(
-                    f"Tiercel is up: broker {addresses['broker']}, for agents {addresses['nodes']}, "
+                    f"{UP_WORDS}broker {addresses['broker']}, for agents {addresses['nodes']}, "
                     f"serving {http} (HTTP) and {grpc} (gRPC), MQTT {addresses['mqtt']}; state in {places.state_dir}"
                 )
             known = addresses
@@ -163,15 +168,15 @@ def _stop_on_signals(stopping: asyncio.Event) -> None:
         loop.add_signal_handler(number, stop)
 
 
-def _configure_logging(places: Places) -> None:
+def _configure_logging(places: Places, *, console: bool) -> None:
     # Else each line that finds no room in the file becomes a page on the terminal.
     logging.raiseExceptions = False
-    console = logging.StreamHandler()
-    console.setLevel(logging.WARNING)
     file = logging.handlers.RotatingFileHandler(places.broker_log, maxBytes=_LOG_BYTES, backupCount=1)
-    logging.basicConfig(
-        level=logging.INFO, handlers=[console, file], format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    handlers: list[logging.Handler] = [file]
+    if console:
+        handlers.append(logging.StreamHandler())
+        handlers[-1].setLevel(logging.WARNING)
+    logging.basicConfig(level=logging.INFO, handlers=handlers, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
 
 def _tell(sentence: str) -> None:

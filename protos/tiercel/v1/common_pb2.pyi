@@ -220,6 +220,8 @@ class JobSpec(_message.Message):
     ENDPOINT_OBJECTIVE_SECONDS_FIELD_NUMBER: _builtins.int
     VARIANT_FIELD_NUMBER: _builtins.int
     REPLACE_FIELD_NUMBER: _builtins.int
+    RETRIES_FIELD_NUMBER: _builtins.int
+    SHIP_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A label for people; need not be unique."""
     endpoint: _builtins.str
@@ -251,6 +253,8 @@ class JobSpec(_message.Message):
     """Its models answer even where they are worse than what answers, or take or give something else. Else such a model is
     delivered and kept, and somebody may promote it.
     """
+    retries: _builtins.int
+    """How often the script is started again, from its last checkpoint, after it exited with an error or was killed; at most 100."""
     @_builtins.property
     def script(self) -> Global___Script: ...
     @_builtins.property
@@ -259,6 +263,10 @@ class JobSpec(_message.Message):
     def tiers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Tier]: ...
     @_builtins.property
     def resources(self) -> Global___Resources: ...
+    @_builtins.property
+    def ship(self) -> Global___Shipping:
+        """What is delivered beyond the tiers; absent: the best model at the end of the training."""
+
     def __init__(
         self,
         *,
@@ -279,16 +287,48 @@ class JobSpec(_message.Message):
         endpoint_objective_seconds: _builtins.float = ...,
         variant: _builtins.str = ...,
         replace: _builtins.bool = ...,
+        retries: _builtins.int = ...,
+        ship: Global___Shipping | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["module", b"module", "program", b"program", "resources", b"resources", "script", b"script"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["module", b"module", "program", b"program", "resources", b"resources", "script", b"script", "ship", b"ship"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "continue_after_last_tier", b"continue_after_last_tier", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "image", b"image", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "program", b"program", "replace", b"replace", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "runtime", b"runtime", "script", b"script", "tiers", b"tiers", "variant", b"variant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "continue_after_last_tier", b"continue_after_last_tier", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "image", b"image", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "program", b"program", "replace", b"replace", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "retries", b"retries", "runtime", b"runtime", "script", b"script", "ship", b"ship", "tiers", b"tiers", "variant", b"variant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_program: _TypeAlias = _typing.Literal["script", "module"]  # noqa: Y015
     _WhichOneofArgType_program: _TypeAlias = _typing.Literal["program", b"program"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_program) -> _WhichOneofReturnType_program | None: ...
 
 Global___JobSpec: _TypeAlias = JobSpec  # noqa: Y015
+
+@_typing.final
+class Shipping(_message.Message):
+    """What a job delivers beyond its tiers, once the first of them is delivered."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ONLY_TIERS_FIELD_NUMBER: _builtins.int
+    EVERY_FIELD_NUMBER: _builtins.int
+    BEST_EVERY_SECONDS_FIELD_NUMBER: _builtins.int
+    only_tiers: _builtins.bool
+    """Nothing."""
+    every: _builtins.float
+    """While it trains, the best model whenever it is better by this much of the metric than the one delivered last; 0: no."""
+    best_every_seconds: _builtins.float
+    """While it trains, the best model if it is better than the one delivered last, at most once in so many seconds; 0: no."""
+    def __init__(
+        self,
+        *,
+        only_tiers: _builtins.bool = ...,
+        every: _builtins.float = ...,
+        best_every_seconds: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["best_every_seconds", b"best_every_seconds", "every", b"every", "only_tiers", b"only_tiers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Shipping: _TypeAlias = Shipping  # noqa: Y015
 
 @_typing.final
 class DelayWindow(_message.Message):

@@ -184,6 +184,7 @@ class Job(_message.Message):
     ATTEMPTS_FIELD_NUMBER: _builtins.int
     LOG_TAIL_FIELD_NUMBER: _builtins.int
     ACCELERATOR_SECONDS_FIELD_NUMBER: _builtins.int
+    RETRIES_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     tenant: _builtins.str
     state: Global___JobState.ValueType
@@ -205,6 +206,8 @@ class Job(_message.Message):
     """The last lines of its output; filled in when it failed."""
     accelerator_seconds: _builtins.float
     """Seconds of accelerators' time that the job's runs have used; 0 for a job that holds none."""
+    retries: _builtins.int
+    """How many of the spec's retries were used, since it was resumed if it was."""
     @_builtins.property
     def spec(self) -> _common_pb2.JobSpec:
         """The spec as accepted, defaults filled in; a script's content is left out."""
@@ -236,10 +239,11 @@ class Job(_message.Message):
         attempts: _builtins.int = ...,
         log_tail: _builtins.str = ...,
         accelerator_seconds: _builtins.float = ...,
+        retries: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_best_value", b"_best_value", "_latest_value", b"_latest_value", "best_value", b"best_value", "latest_value", b"latest_value", "share", b"share", "spec", b"spec", "submitted_at", b"submitted_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_value", b"_best_value", "_latest_value", b"_latest_value", "accelerator_seconds", b"accelerator_seconds", "attempts", b"attempts", "best_value", b"best_value", "cpu_seconds", b"cpu_seconds", "epoch", b"epoch", "finished_seconds", b"finished_seconds", "id", b"id", "latest_value", b"latest_value", "log_tail", b"log_tail", "node_id", b"node_id", "reason", b"reason", "share", b"share", "spec", b"spec", "started_seconds", b"started_seconds", "state", b"state", "submitted_at", b"submitted_at", "tenant", b"tenant", "tiers", b"tiers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_value", b"_best_value", "_latest_value", b"_latest_value", "accelerator_seconds", b"accelerator_seconds", "attempts", b"attempts", "best_value", b"best_value", "cpu_seconds", b"cpu_seconds", "epoch", b"epoch", "finished_seconds", b"finished_seconds", "id", b"id", "latest_value", b"latest_value", "log_tail", b"log_tail", "node_id", b"node_id", "reason", b"reason", "retries", b"retries", "share", b"share", "spec", b"spec", "started_seconds", b"started_seconds", "state", b"state", "submitted_at", b"submitted_at", "tenant", b"tenant", "tiers", b"tiers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__best_value: _TypeAlias = _typing.Literal["best_value"]  # noqa: Y015
     _WhichOneofArgType__best_value: _TypeAlias = _typing.Literal["_best_value", b"_best_value"]  # noqa: Y015
@@ -428,6 +432,49 @@ class CancelJobResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CancelJobResponse: _TypeAlias = CancelJobResponse  # noqa: Y015
+
+@_typing.final
+class ResumeJobRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    MAX_EPOCHS_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    max_epochs: _builtins.int
+    """Epochs that it may train from now on, those of earlier runs counted; 0 leaves what it was submitted with."""
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        max_epochs: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "max_epochs", b"max_epochs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeJobRequest: _TypeAlias = ResumeJobRequest  # noqa: Y015
+
+@_typing.final
+class ResumeJobResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def job(self) -> Global___Job: ...
+    def __init__(
+        self,
+        *,
+        job: Global___Job | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeJobResponse: _TypeAlias = ResumeJobResponse  # noqa: Y015
 
 @_typing.final
 class WatchJobsRequest(_message.Message):
@@ -671,11 +718,14 @@ Global___StreamLogsRequest: _TypeAlias = StreamLogsRequest  # noqa: Y015
 
 @_typing.final
 class StreamLogsResponse(_message.Message):
+    """Of each run's output the first and the last 8 MiB are kept."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     OFFSET_BYTES_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
     offset_bytes: _builtins.int
+    """Where in the whole output this begins; what was left out before it is not kept."""
     data: _builtins.bytes
     def __init__(
         self,
@@ -994,6 +1044,7 @@ class EndpointVersion(_message.Message):
     version: _builtins.int
     job_id: _builtins.str
     tier: _builtins.int
+    """The tier that it fulfils; 0 for a model that is better than those of the tiers."""
     metric: _builtins.str
     value: _builtins.float
     """The metric re-measured on the exported model."""
@@ -1308,3 +1359,37 @@ class ListEndpointsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListEndpointsResponse: _TypeAlias = ListEndpointsResponse  # noqa: Y015
+
+@_typing.final
+class DeleteEndpointRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENDPOINT_FIELD_NUMBER: _builtins.int
+    endpoint: _builtins.str
+    def __init__(
+        self,
+        *,
+        endpoint: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteEndpointRequest: _TypeAlias = DeleteEndpointRequest  # noqa: Y015
+
+@_typing.final
+class DeleteEndpointResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteEndpointResponse: _TypeAlias = DeleteEndpointResponse  # noqa: Y015

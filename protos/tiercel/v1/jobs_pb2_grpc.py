@@ -54,6 +54,11 @@ class JobsServiceStub(object):
                 request_serializer=tiercel_dot_v1_dot_jobs__pb2.CancelJobRequest.SerializeToString,
                 response_deserializer=tiercel_dot_v1_dot_jobs__pb2.CancelJobResponse.FromString,
                 _registered_method=True)
+        self.ResumeJob = channel.unary_unary(
+                '/tiercel.v1.JobsService/ResumeJob',
+                request_serializer=tiercel_dot_v1_dot_jobs__pb2.ResumeJobRequest.SerializeToString,
+                response_deserializer=tiercel_dot_v1_dot_jobs__pb2.ResumeJobResponse.FromString,
+                _registered_method=True)
         self.WatchJobs = channel.unary_stream(
                 '/tiercel.v1.JobsService/WatchJobs',
                 request_serializer=tiercel_dot_v1_dot_jobs__pb2.WatchJobsRequest.SerializeToString,
@@ -83,6 +88,11 @@ class JobsServiceStub(object):
                 '/tiercel.v1.JobsService/ListEndpoints',
                 request_serializer=tiercel_dot_v1_dot_jobs__pb2.ListEndpointsRequest.SerializeToString,
                 response_deserializer=tiercel_dot_v1_dot_jobs__pb2.ListEndpointsResponse.FromString,
+                _registered_method=True)
+        self.DeleteEndpoint = channel.unary_unary(
+                '/tiercel.v1.JobsService/DeleteEndpoint',
+                request_serializer=tiercel_dot_v1_dot_jobs__pb2.DeleteEndpointRequest.SerializeToString,
+                response_deserializer=tiercel_dot_v1_dot_jobs__pb2.DeleteEndpointResponse.FromString,
                 _registered_method=True)
         self.PromoteVersion = channel.unary_unary(
                 '/tiercel.v1.JobsService/PromoteVersion',
@@ -121,6 +131,14 @@ class JobsServiceServicer(object):
 
     def CancelJob(self, request, context):
         """Stops a job. Versions that it delivered keep serving. Cancelling a finished job changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResumeJob(self, request, context):
+        """Lets a job that failed, was cancelled or missed a tier go on from its last checkpoint, as another run under the same id.
+        What it delivered stays. One that goes on already just does; one that is completed is refused.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -166,6 +184,14 @@ class JobsServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DeleteEndpoint(self, request, context):
+        """Forgets an endpoint and what was delivered to it: its name is free, and nodes remove its models. FAILED_PRECONDITION
+        while a job feeds it. Endpoints to which nothing was delivered go by themselves with the last job that feeds them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def PromoteVersion(self, request, context):
         """Lets a version of an endpoint answer, whatever is better or newer, and keeps it; the newest one is replaced by better
         ones again.
@@ -204,6 +230,11 @@ def add_JobsServiceServicer_to_server(servicer, server):
                     request_deserializer=tiercel_dot_v1_dot_jobs__pb2.CancelJobRequest.FromString,
                     response_serializer=tiercel_dot_v1_dot_jobs__pb2.CancelJobResponse.SerializeToString,
             ),
+            'ResumeJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeJob,
+                    request_deserializer=tiercel_dot_v1_dot_jobs__pb2.ResumeJobRequest.FromString,
+                    response_serializer=tiercel_dot_v1_dot_jobs__pb2.ResumeJobResponse.SerializeToString,
+            ),
             'WatchJobs': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchJobs,
                     request_deserializer=tiercel_dot_v1_dot_jobs__pb2.WatchJobsRequest.FromString,
@@ -233,6 +264,11 @@ def add_JobsServiceServicer_to_server(servicer, server):
                     servicer.ListEndpoints,
                     request_deserializer=tiercel_dot_v1_dot_jobs__pb2.ListEndpointsRequest.FromString,
                     response_serializer=tiercel_dot_v1_dot_jobs__pb2.ListEndpointsResponse.SerializeToString,
+            ),
+            'DeleteEndpoint': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteEndpoint,
+                    request_deserializer=tiercel_dot_v1_dot_jobs__pb2.DeleteEndpointRequest.FromString,
+                    response_serializer=tiercel_dot_v1_dot_jobs__pb2.DeleteEndpointResponse.SerializeToString,
             ),
             'PromoteVersion': grpc.unary_unary_rpc_method_handler(
                     servicer.PromoteVersion,
@@ -353,6 +389,33 @@ class JobsService(object):
             '/tiercel.v1.JobsService/CancelJob',
             tiercel_dot_v1_dot_jobs__pb2.CancelJobRequest.SerializeToString,
             tiercel_dot_v1_dot_jobs__pb2.CancelJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tiercel.v1.JobsService/ResumeJob',
+            tiercel_dot_v1_dot_jobs__pb2.ResumeJobRequest.SerializeToString,
+            tiercel_dot_v1_dot_jobs__pb2.ResumeJobResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -515,6 +578,33 @@ class JobsService(object):
             '/tiercel.v1.JobsService/ListEndpoints',
             tiercel_dot_v1_dot_jobs__pb2.ListEndpointsRequest.SerializeToString,
             tiercel_dot_v1_dot_jobs__pb2.ListEndpointsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteEndpoint(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tiercel.v1.JobsService/DeleteEndpoint',
+            tiercel_dot_v1_dot_jobs__pb2.DeleteEndpointRequest.SerializeToString,
+            tiercel_dot_v1_dot_jobs__pb2.DeleteEndpointResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -40,6 +40,10 @@ class JobsServiceStub:
     """The tenant's jobs by submission, a page at a time."""
     CancelJob: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.CancelJobRequest, _jobs_pb2.CancelJobResponse]
     """Stops a job. Versions that it delivered keep serving. Cancelling a finished job changes nothing."""
+    ResumeJob: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.ResumeJobRequest, _jobs_pb2.ResumeJobResponse]
+    """Lets a job that failed, was cancelled or missed a tier go on from its last checkpoint, as another run under the same id.
+    What it delivered stays. One that goes on already just does; one that is completed is refused.
+    """
     WatchJobs: _grpc.UnaryStreamMultiCallable[_jobs_pb2.WatchJobsRequest, _jobs_pb2.WatchJobsResponse]
     """Events of one job, or of all the tenant's jobs, after a cursor; ends when the one job named has finished."""
     StreamLogs: _grpc.UnaryStreamMultiCallable[_jobs_pb2.StreamLogsRequest, _jobs_pb2.StreamLogsResponse]
@@ -50,6 +54,10 @@ class JobsServiceStub:
     """The same of an endpoint."""
     ListNodes: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.ListNodesRequest, _jobs_pb2.ListNodesResponse]
     ListEndpoints: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.ListEndpointsRequest, _jobs_pb2.ListEndpointsResponse]
+    DeleteEndpoint: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.DeleteEndpointRequest, _jobs_pb2.DeleteEndpointResponse]
+    """Forgets an endpoint and what was delivered to it: its name is free, and nodes remove its models. FAILED_PRECONDITION
+    while a job feeds it. Endpoints to which nothing was delivered go by themselves with the last job that feeds them.
+    """
     PromoteVersion: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.PromoteVersionRequest, _jobs_pb2.PromoteVersionResponse]
     """Lets a version of an endpoint answer, whatever is better or newer, and keeps it; the newest one is replaced by better
     ones again.
@@ -67,6 +75,10 @@ class JobsServiceAsyncStub(JobsServiceStub):
     """The tenant's jobs by submission, a page at a time."""
     CancelJob: _aio.UnaryUnaryMultiCallable[_jobs_pb2.CancelJobRequest, _jobs_pb2.CancelJobResponse]  # type: ignore[assignment]
     """Stops a job. Versions that it delivered keep serving. Cancelling a finished job changes nothing."""
+    ResumeJob: _aio.UnaryUnaryMultiCallable[_jobs_pb2.ResumeJobRequest, _jobs_pb2.ResumeJobResponse]  # type: ignore[assignment]
+    """Lets a job that failed, was cancelled or missed a tier go on from its last checkpoint, as another run under the same id.
+    What it delivered stays. One that goes on already just does; one that is completed is refused.
+    """
     WatchJobs: _aio.UnaryStreamMultiCallable[_jobs_pb2.WatchJobsRequest, _jobs_pb2.WatchJobsResponse]  # type: ignore[assignment]
     """Events of one job, or of all the tenant's jobs, after a cursor; ends when the one job named has finished."""
     StreamLogs: _aio.UnaryStreamMultiCallable[_jobs_pb2.StreamLogsRequest, _jobs_pb2.StreamLogsResponse]  # type: ignore[assignment]
@@ -77,6 +89,10 @@ class JobsServiceAsyncStub(JobsServiceStub):
     """The same of an endpoint."""
     ListNodes: _aio.UnaryUnaryMultiCallable[_jobs_pb2.ListNodesRequest, _jobs_pb2.ListNodesResponse]  # type: ignore[assignment]
     ListEndpoints: _aio.UnaryUnaryMultiCallable[_jobs_pb2.ListEndpointsRequest, _jobs_pb2.ListEndpointsResponse]  # type: ignore[assignment]
+    DeleteEndpoint: _aio.UnaryUnaryMultiCallable[_jobs_pb2.DeleteEndpointRequest, _jobs_pb2.DeleteEndpointResponse]  # type: ignore[assignment]
+    """Forgets an endpoint and what was delivered to it: its name is free, and nodes remove its models. FAILED_PRECONDITION
+    while a job feeds it. Endpoints to which nothing was delivered go by themselves with the last job that feeds them.
+    """
     PromoteVersion: _aio.UnaryUnaryMultiCallable[_jobs_pb2.PromoteVersionRequest, _jobs_pb2.PromoteVersionResponse]  # type: ignore[assignment]
     """Lets a version of an endpoint answer, whatever is better or newer, and keeps it; the newest one is replaced by better
     ones again.
@@ -115,6 +131,16 @@ class JobsServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_jobs_pb2.CancelJobResponse, _abc.Awaitable[_jobs_pb2.CancelJobResponse]]:
         """Stops a job. Versions that it delivered keep serving. Cancelling a finished job changes nothing."""
+
+    @_abc_1.abstractmethod
+    def ResumeJob(
+        self,
+        request: _jobs_pb2.ResumeJobRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_jobs_pb2.ResumeJobResponse, _abc.Awaitable[_jobs_pb2.ResumeJobResponse]]:
+        """Lets a job that failed, was cancelled or missed a tier go on from its last checkpoint, as another run under the same id.
+        What it delivered stays. One that goes on already just does; one that is completed is refused.
+        """
 
     @_abc_1.abstractmethod
     def WatchJobs(
@@ -161,6 +187,16 @@ class JobsServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _jobs_pb2.ListEndpointsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_jobs_pb2.ListEndpointsResponse, _abc.Awaitable[_jobs_pb2.ListEndpointsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DeleteEndpoint(
+        self,
+        request: _jobs_pb2.DeleteEndpointRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_jobs_pb2.DeleteEndpointResponse, _abc.Awaitable[_jobs_pb2.DeleteEndpointResponse]]:
+        """Forgets an endpoint and what was delivered to it: its name is free, and nodes remove its models. FAILED_PRECONDITION
+        while a job feeds it. Endpoints to which nothing was delivered go by themselves with the last job that feeds them.
+        """
 
     @_abc_1.abstractmethod
     def PromoteVersion(

@@ -508,6 +508,7 @@ class RunStatus(_message.Message):
     CARRIED_FIELD_NUMBER: _builtins.int
     CARRY_ERROR_FIELD_NUMBER: _builtins.int
     ACCELERATOR_SECONDS_FIELD_NUMBER: _builtins.int
+    FROM_BEGINNING_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     state: Global___RunState.ValueType
     exit_code: _builtins.int
@@ -525,6 +526,8 @@ class RunStatus(_message.Message):
     """It was stopped in order to be moved, and why its checkpoint could not be sent; plain words."""
     accelerator_seconds: _builtins.float
     """See RunUsage."""
+    from_beginning: _builtins.bool
+    """While it runs: its node had no checkpoint of an earlier run of its job when it began."""
     def __init__(
         self,
         *,
@@ -538,10 +541,11 @@ class RunStatus(_message.Message):
         carried: _builtins.bool = ...,
         carry_error: _builtins.str = ...,
         accelerator_seconds: _builtins.float = ...,
+        from_beginning: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "exit_code", b"exit_code"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "accelerator_seconds", b"accelerator_seconds", "carried", b"carried", "carry_error", b"carry_error", "cpu_seconds", b"cpu_seconds", "exit_code", b"exit_code", "log_tail", b"log_tail", "lost", b"lost", "reason", b"reason", "run_id", b"run_id", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "accelerator_seconds", b"accelerator_seconds", "carried", b"carried", "carry_error", b"carry_error", "cpu_seconds", b"cpu_seconds", "exit_code", b"exit_code", "from_beginning", b"from_beginning", "log_tail", b"log_tail", "lost", b"lost", "reason", b"reason", "run_id", b"run_id", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
@@ -582,6 +586,7 @@ class Progress(_message.Message):
     AT_FIELD_NUMBER: _builtins.int
     CPU_SECONDS_FIELD_NUMBER: _builtins.int
     ACCELERATOR_SECONDS_FIELD_NUMBER: _builtins.int
+    ENDED_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     sequence: _builtins.int
     """Counts the run's reports from 1; a number seen before is ignored."""
@@ -589,6 +594,8 @@ class Progress(_message.Message):
     cpu_seconds: _builtins.float
     accelerator_seconds: _builtins.float
     """See RunUsage."""
+    ended: _builtins.bool
+    """See TrainerReport."""
     @_builtins.property
     def metrics(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]: ...
     @_builtins.property
@@ -603,10 +610,11 @@ class Progress(_message.Message):
         at: _timestamp_pb2.Timestamp | None = ...,
         cpu_seconds: _builtins.float = ...,
         accelerator_seconds: _builtins.float = ...,
+        ended: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerator_seconds", b"accelerator_seconds", "at", b"at", "cpu_seconds", b"cpu_seconds", "epoch", b"epoch", "metrics", b"metrics", "run_id", b"run_id", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerator_seconds", b"accelerator_seconds", "at", b"at", "cpu_seconds", b"cpu_seconds", "ended", b"ended", "epoch", b"epoch", "metrics", b"metrics", "run_id", b"run_id", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -730,7 +738,7 @@ class LogChunk(_message.Message):
     DATA_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     offset_bytes: _builtins.int
-    """Where in the run's output this begins."""
+    """Where in the run's output this begins. Behind the first 8 MiB some of it may be left out."""
     data: _builtins.bytes
     def __init__(
         self,
@@ -1031,6 +1039,7 @@ class WantedRun(_message.Message):
     CARRY_FIELD_NUMBER: _builtins.int
     CARRIED_RUN_ID_FIELD_NUMBER: _builtins.int
     DELIVERED_TIERS_FIELD_NUMBER: _builtins.int
+    RETRIED_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     job_id: _builtins.str
     tenant: _builtins.str
@@ -1042,6 +1051,10 @@ class WantedRun(_message.Message):
     """With stop: the job goes on elsewhere. Send its checkpoint (SendCheckpoint), then report the exit."""
     carried_run_id: _builtins.str
     """It goes on from the checkpoint of this earlier run: fetch that (FetchCheckpoint), then start it. Empty for none."""
+    retried: _builtins.bool
+    """If its script fails by itself, another run goes on from its checkpoint: a model that it did not hand over is then handed
+    over by that one.
+    """
     @_builtins.property
     def spec(self) -> _common_pb2.JobSpec: ...
     @_builtins.property
@@ -1063,10 +1076,11 @@ class WantedRun(_message.Message):
         carry: _builtins.bool = ...,
         carried_run_id: _builtins.str = ...,
         delivered_tiers: _abc.Iterable[_builtins.int] | None = ...,
+        retried: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["share", b"share", "spec", b"spec"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["carried_run_id", b"carried_run_id", "carry", b"carry", "delivered_tiers", b"delivered_tiers", "job_id", b"job_id", "log_offset_bytes", b"log_offset_bytes", "run_id", b"run_id", "share", b"share", "spec", b"spec", "stop", b"stop", "tenant", b"tenant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["carried_run_id", b"carried_run_id", "carry", b"carry", "delivered_tiers", b"delivered_tiers", "job_id", b"job_id", "log_offset_bytes", b"log_offset_bytes", "retried", b"retried", "run_id", b"run_id", "share", b"share", "spec", b"spec", "stop", b"stop", "tenant", b"tenant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1116,13 +1130,14 @@ class WantedDelivery(_message.Message):
     VARIANT_FIELD_NUMBER: _builtins.int
     VERDICT_FIELD_NUMBER: _builtins.int
     delivery_id: _builtins.str
-    """One for each tier of a job, always the same for the same tier."""
+    """One for each tier of a job, always the same for the same tier: JOB-tier-N; beyond the tiers JOB-best-N."""
     run_id: _builtins.str
     tier: _builtins.int
-    """1 for the first tier."""
+    """1 for the first tier; 0 for the best model so far, beyond the tiers."""
     target: _builtins.float
     endpoint: _builtins.str
     version: _builtins.int
+    """Beyond the tiers 0 until there is a verdict."""
     metric: _builtins.str
     direction: _common_pb2.Direction.ValueType
     variant: _builtins.str

@@ -129,12 +129,17 @@ class TrainerWelcome(_message.Message):
     MAX_EPOCHS_FIELD_NUMBER: _builtins.int
     CPU_CORES_FIELD_NUMBER: _builtins.int
     ACCELERATORS_FIELD_NUMBER: _builtins.int
+    KEEP_FROM_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     metric: _builtins.str
     direction: _common_pb2.Direction.ValueType
     max_epochs: _builtins.int
     cpu_cores: _builtins.float
     """Cores the process may use at the same time: set the thread count to it."""
+    keep_from: _builtins.float
+    """From this value of the metric on the best model may be asked for beyond the tiers, at any moment and at the end:
+    keep it. Absent: only tiers are delivered.
+    """
     @_builtins.property
     def tiers(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Tier]:
         """Tiers not delivered yet, easiest first."""
@@ -153,12 +158,15 @@ class TrainerWelcome(_message.Message):
         max_epochs: _builtins.int = ...,
         cpu_cores: _builtins.float = ...,
         accelerators: _abc.Iterable[_common_pb2.AcceleratorShare] | None = ...,
+        keep_from: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_keep_from", b"_keep_from", "keep_from", b"keep_from"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerators", b"accelerators", "cpu_cores", b"cpu_cores", "direction", b"direction", "max_epochs", b"max_epochs", "metric", b"metric", "run_id", b"run_id", "tiers", b"tiers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_keep_from", b"_keep_from", "accelerators", b"accelerators", "cpu_cores", b"cpu_cores", "direction", b"direction", "keep_from", b"keep_from", "max_epochs", b"max_epochs", "metric", b"metric", "run_id", b"run_id", "tiers", b"tiers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__keep_from: _TypeAlias = _typing.Literal["keep_from"]  # noqa: Y015
+    _WhichOneofArgType__keep_from: _TypeAlias = _typing.Literal["_keep_from", b"_keep_from"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__keep_from) -> _WhichOneofReturnType__keep_from | None: ...
 
 Global___TrainerWelcome: _TypeAlias = TrainerWelcome  # noqa: Y015
 
@@ -193,9 +201,14 @@ class TrainerReport(_message.Message):
     SEQUENCE_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     METRICS_FIELD_NUMBER: _builtins.int
+    ENDED_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Counts the run's reports from 1."""
     epoch: _builtins.int
+    ended: _builtins.bool
+    """The training has ended. The metrics are those of the best model, which is better than all that were handed over and
+    waits to be asked for.
+    """
     @_builtins.property
     def metrics(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
         """At most 64, and 256 different names in a run, each 1 to 64 characters of A-Z, a-z, 0-9, '_', '.', '/' and '-'.
@@ -208,10 +221,11 @@ class TrainerReport(_message.Message):
         sequence: _builtins.int = ...,
         epoch: _builtins.int = ...,
         metrics: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
+        ended: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "metrics", b"metrics", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ended", b"ended", "epoch", b"epoch", "metrics", b"metrics", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -250,6 +264,7 @@ class ExportRequest(_message.Message):
     REQUEST_NUMBER_FIELD_NUMBER: _builtins.int
     delivery_id: _builtins.str
     tier: _builtins.int
+    """0 for the best model beyond the tiers; the target is then the value that it has to exceed."""
     target: _builtins.float
     request_number: _builtins.int
     """Counts the requests for this delivery: a model that fell short is asked for again once a report is better."""

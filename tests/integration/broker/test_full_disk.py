@@ -26,7 +26,7 @@ async def test_a_broker_with_a_full_disk_refuses_serves_and_goes_on(tmp_path: Pa
         async with running_broker(state_dir) as broker, tenant_of(broker.broker_address, token) as alice:
             job = await alice.submit()
             run_id = f"{job.id}-1"
-            async with agent.connected(broker.broker_address):
+            async with agent.connected(broker.nodes_address):
                 await agent.wait_run(run_id)
                 agent.report(run_id, 0.5)
                 await alice.wait(job.id, lambda job: job.epoch == 1)
@@ -55,8 +55,11 @@ async def test_a_broker_whose_database_is_locked_refuses_and_goes_on(tmp_path: P
     token = tenant_token(tmp_path)
     async with running_broker(tmp_path) as broker, tenant_of(broker.broker_address, token) as alice:
         job = await alice.submit()
-        with contextlib.closing(sqlite3.connect(tmp_path / "broker.sqlite")) as other:
-            other.execute("BEGIN EXCLUSIVE")
+        with contextlib.closing(
+            sqlite3.connect(tmp_path / "broker.sqlite", timeout=30, check_same_thread=False)
+        ) as other:
+            # Elsewhere, since the broker may be in the middle of writing, which it ends on this thread.
+            await asyncio.to_thread(other.execute, "BEGIN EXCLUSIVE")
             for _ in range(2):
                 with pytest.raises(grpc.aio.AioRpcError, match="another program has locked it") as refused:
                     await alice.cancel(job.id)

@@ -52,6 +52,32 @@ async def test_a_job_with_two_tiers_from_submission_to_the_end(tmp_path: Path) -
             )
 
 
+async def test_a_job_whose_script_crashed_is_retried_resumed_and_followed_to_its_real_end(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        agent = ScriptedAgent(node_token(tmp_path))
+        async with (
+            agent.connected(broker.broker_address),
+            tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice,
+        ):
+            job = await alice.submit(retries=1)
+            for attempt in (1, 2):
+                await agent.wait_run(f"{job.id}-{attempt}")
+                agent.report(f"{job.id}-{attempt}", 0.5)
+                agent.exit(f"{job.id}-{attempt}", 1)
+            failed = await alice.wait_finished(job.id)
+            assert (failed.state, failed.attempts, failed.retries) == (jobs_pb2.JOB_STATE_FAILED, 2, 1)
+            resumed = await alice.resume(job.id, max_epochs=200)
+            assert (resumed.id, resumed.state) == (job.id, jobs_pb2.JOB_STATE_PENDING)
+            following = asyncio.ensure_future(_collect(alice, job.id))
+            run = await agent.wait_run(f"{job.id}-3")
+            assert run.wanted.spec.max_epochs == 200
+            agent.report(f"{job.id}-3", 0.95)
+            events = await asyncio.wait_for(following, 30)
+            states = [event.state_changed.state for event in events if event.HasField("state_changed")]
+            assert jobs_pb2.JOB_STATE_FAILED in states
+            assert states[-1] == jobs_pb2.JOB_STATE_COMPLETED, "an end that was not the last ends nothing"
+
+
 async def test_events_can_be_followed_from_any_cursor_without_gaps(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         agent = ScriptedAgent(node_token(tmp_path))
@@ -212,3 +238,38 @@ async def _collect(tenant: Tenant, job_id: str, after: int = 0) -> list[jobs_pb2
 
 def _log(run_id: str, data: bytes) -> nodes_pb2.ConnectRequest:
     return nodes_pb2.ConnectRequest(log=nodes_pb2.LogChunk(run_id=run_id, data=data))
+
+
+async def test_an_endpoint_is_deleted_once_nothing_feeds_it_and_jobs_are_listed_in_pages(tmp_path: Path) -> None:
+    agent = ScriptedAgent(node_token(tmp_path))
+    async with (
+        running_broker(tmp_path) as broker,
+        agent.connected(broker.nodes_address),
+        tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice,
+        tenant_of(broker.broker_address, tenant_token(tmp_path, "bob")) as bob,
+    ):
+        job = await alice.submit()
+        with pytest.raises(grpc.aio.AioRpcError, match=f"is being fed by job {job.id}") as refused:
+            await alice.delete_endpoint("digits")
+        assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+        await agent.wait_run(f"{job.id}-1")
+        agent.report(f"{job.id}-1", 0.85, 0.95)
+        agent.exit(f"{job.id}-1", 0)
+        await alice.wait_finished(job.id)
+        with pytest.raises(grpc.aio.AioRpcError) as unknown:
+            await bob.delete_endpoint("digits")
+        assert unknown.value.code() is grpc.StatusCode.NOT_FOUND
+        await alice.delete_endpoint("digits")
+        assert await alice.endpoints() == []
+        ids = [job.id, (await alice.submit("b")).id, (await alice.submit("c")).id]
+        await bob.submit()  # the name is free for anybody
+        request = jobs_pb2.ListJobsRequest(page_size=2)
+        first = await alice.stub.ListJobs(request, metadata=alice.metadata, timeout=20)
+        request.page_token = first.next_page_token
+        second = await alice.stub.ListJobs(request, metadata=alice.metadata, timeout=20)
+        assert [[job.id for job in page.jobs] for page in (first, second)] == [ids[:2], ids[2:]]
+        assert second.next_page_token == ""
+        request.page_token = "nobody gave this"
+        with pytest.raises(grpc.aio.AioRpcError, match="page_token: is not one") as made_up:
+            await alice.stub.ListJobs(request, metadata=alice.metadata, timeout=20)
+        assert made_up.value.code() is grpc.StatusCode.INVALID_ARGUMENT

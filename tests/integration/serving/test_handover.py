@@ -26,7 +26,7 @@ from tiercel.trainer_agent.serving_client import ServingClient
 
 CONNECTIONS = 6
 BODY = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [0, 0, 0, 0]}]}).encode()
-REQUEST = b"POST /v2/models/m/infer HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%b" % (len(BODY), BODY)
+REQUEST = b"POST /v2/models/m/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%b" % (len(BODY), BODY)
 
 
 def state_of(directory: Path) -> dict[str, str | int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -62,3 +63,15 @@ def test_a_model_that_takes_more_than_it_may_when_loaded_is_refused(server: Serv
     state, reason = server.index()["vast", "1"]
     assert state == "UNAVAILABLE"
     assert "memory" in reason
+
+
+def test_where_the_server_itself_has_no_more_only_the_run_fails(tmp_path: Path) -> None:
+    repository = tmp_path / "models"
+    onnx_models.put(repository, "good", 1, onnx_models.plus(1.0))
+    onnx_models.put(repository, "greedy", 1, onnx_models.as_large_as_asked())
+    settings = {"max_run_bytes": 8192 * MEBIBYTE, "max_memory_bytes": 1024 * MEBIBYTE}
+    with serving(repository, tmp_path, settings) as server:
+        reply = ask_for(server, 512 * MEBIBYTE)
+        assert reply.status == 413
+        assert "takes more memory than one model may have here" in reply.error
+        assert good_answers(server)

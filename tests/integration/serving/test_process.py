@@ -62,7 +62,7 @@ def counting(server: ServingProcess, steps: int) -> Iterator[socket.socket]:
     body = question(steps)
     host, _, port = server.http.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=60) as connection:
-        head = b"GET /v2 HTTP/1.1\r\nHost: h\r\n\r\nPOST %b HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n"
+        head = b"GET /v2 HTTP/1.1\r\n\r\nPOST %b HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
         connection.sendall(head % (LOOP.encode(), len(body)) + body)
         assert connection.recv(65536).startswith(
             b"HTTP/1.1 200 "
@@ -92,11 +92,11 @@ def test_sigterm_lets_requests_finish_and_takes_everything_along(tmp_path: Path,
 def test_requests_that_were_sent_before_sigterm_are_answered(tmp_path: Path, repository: Path) -> None:
     with serving(repository, tmp_path, {"drain_timeout": 60}) as server:
         host, _, port = server.http.rpartition(":")
-        request = b"POST %b HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%b"
+        request = b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%b"
         body = question(3)
         with contextlib.ExitStack() as stack:
             connections = [stack.enter_context(socket.create_connection((host, int(port)), timeout=60))]
-            connections[0].sendall(b"GET /v2 HTTP/1.1\r\nHost: h\r\n\r\n")
+            connections[0].sendall(b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert connections[0].recv(65536).startswith(b"HTTP/1.1 200 ")
             server.process.send_signal(signal.SIGSTOP)  # what is sent from here on stays in the kernel
             connections += [

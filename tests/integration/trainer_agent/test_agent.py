@@ -283,6 +283,30 @@ async def test_a_script_that_reports_without_bounds_costs_the_broker_a_few_and_l
         assert log.count(reason) == 1, log
 
 
+async def test_a_job_that_fills_the_disk_is_ended_with_the_reason_and_a_quiet_one_goes_on(
+    broker: ScriptedBroker, tmp_path: Path
+) -> None:
+    at_once = (
+        "import os, time\nos.posix_fallocate(os.open('data', os.O_CREAT | os.O_WRONLY), 0, 1 << 27)\ntime.sleep(600)"
+    )
+    slowly = (
+        "import time\nfor number in range(600):\n  open(f'{number}', 'wb').write(bytes(1 << 21))\n  time.sleep(0.3)"
+    )
+    flags = ("--job-disk-bytes", str(1 << 26), "--disk-reserve-bytes", str(1 << 60))  # which no disk has left
+    with agent_process(tmp_path / "state", broker.address, *flags):
+        await broker.want(wanted_run("quiet-1", SLEEPER))
+        await until(lambda: broker.heard.output("quiet-1"), seconds=DEADLINE)
+        await broker.want(wanted_run("quiet-1", SLEEPER), wanted_run("large-1", at_once))
+        large = await exit_of(broker, "large-1")
+        assert "64.0 MiB are allowed" in large.reason
+        await broker.want(wanted_run("quiet-1", SLEEPER), wanted_run("grows-1", slowly))
+        grows = await exit_of(broker, "grows-1")
+        assert "have to stay free" in grows.reason
+        assert "[tiercel: the run is ended: the disk" in grows.log_tail
+        assert not any(status.lost or status.HasField("exit_code") for status in (large, grows))
+        assert broker.heard.exit("quiet-1") is None
+
+
 async def test_a_state_directory_whose_path_is_too_long_for_a_socket(
     broker: ScriptedBroker, tmp_path: Path, linear: str
 ) -> None:

@@ -200,6 +200,19 @@ async def test_a_lost_run_is_succeeded_by_one_that_hands_over_the_model(
         assert status.stage == DELIVERED, status.reason
 
 
+async def test_a_run_that_crashes_while_it_hands_over_is_succeeded_by_its_retry(
+    broker: ScriptedBroker, agent: AgentProcess, linear: str, raw_trainer: str
+) -> None:
+    """As when it takes too much memory to export."""
+    wanted = wanted_delivery("job-1")
+    await broker.want(wanted_run("job-1", raw_trainer, arguments=("crash",), retried=True), deliveries=[wanted])
+    await until(lambda: broker.heard.exit("job-1"), seconds=DEADLINE)
+    await broker.want(deliveries=[wanted])
+    await broker.want(wanted_run("job-2", linear, arguments=TRAIN), deliveries=[wanted])
+    status = await outcome(broker, "job-tier-1")
+    assert status.stage == DELIVERED, status.reason
+
+
 @pytest.mark.parametrize(
     ("mode", "words"),
     [

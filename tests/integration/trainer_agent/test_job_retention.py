@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from tests.support.nodes_broker import DEADLINE, AgentProcess, ScriptedBroker, wanted_run
 from tests.support.until import until
+from tiercel.v1 import nodes_pb2
 
 SLEEPER = "import time; time.sleep(600)"
 
@@ -53,3 +55,16 @@ async def test_a_broker_that_never_asked_for_a_run_does_not_confirm_its_end(
     record = agent.state_dir / "agent" / "runs" / "away-1.json"
     await until(lambda: not record.exists(), seconds=DEADLINE)
     assert noted(agent) == set()
+
+
+async def test_a_run_of_a_job_whose_folder_is_gone_is_said_to_begin_again(
+    broker: ScriptedBroker, agent: AgentProcess
+) -> None:
+    checkpoints = agent.state_dir / "agent" / "jobs" / "kept" / "checkpoints"
+    checkpoints.mkdir(parents=True)
+    (checkpoints / "last").touch()
+    await broker.want(wanted_run("kept-2", SLEEPER), wanted_run("gone-2", SLEEPER))
+    for run_id, from_beginning in (("kept-2", False), ("gone-2", True)):
+        await until(partial(broker.heard.is_running, run_id), seconds=DEADLINE)
+        said = [run.from_beginning for run in broker.heard.runs(run_id) if run.state == nodes_pb2.RUN_STATE_RUNNING]
+        assert set(said) == {from_beginning}

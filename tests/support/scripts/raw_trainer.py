@@ -50,6 +50,8 @@ def hand_over(request: trainer_pb2.ExportRequest) -> trainer_pb2.ExportDone:
             return trainer_pb2.ExportDone(delivery_id=request.delivery_id, error="there is no such model")
         case "exit":
             os._exit(0)
+        case "crash":
+            os._exit(1)
     reference.write_bytes(b"")
     return trainer_pb2.ExportDone(delivery_id=request.delivery_id, value=0.9, sha256=digest)
 

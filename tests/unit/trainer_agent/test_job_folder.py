@@ -38,6 +38,16 @@ def test_the_next_attempt_keeps_checkpoints_and_gets_a_token_and_a_program_of_it
     assert [p.name for p in (folder.path / "program").iterdir()] == ["other.py"]
 
 
+def test_a_run_knows_whether_an_earlier_one_left_a_checkpoint(folder: JobFolder, tmp_path: Path) -> None:
+    folder.prepare(token="one", script=SCRIPT, owner=None)
+    assert not folder.has_checkpoint()
+    (folder.path / "checkpoints" / "link").symlink_to(tmp_path)
+    (folder.path / "checkpoints" / ".partial").touch()
+    assert not folder.has_checkpoint()
+    (folder.path / "checkpoints" / "last").touch()
+    assert folder.has_checkpoint()
+
+
 def test_traps_that_an_earlier_run_set_are_not_stepped_into(folder: JobFolder, tmp_path: Path) -> None:
     folder.prepare(token="one", script=SCRIPT, owner=None)
     victim = tmp_path / "victim"

@@ -49,17 +49,33 @@ def test_waits_double_up_to_a_limit_and_begin_anew() -> None:
     assert shortest.next_seconds() == pytest.approx(0.05)
 
 
-def test_a_log_is_bounded_and_says_so(tmp_path: Path) -> None:
-    log = RunLog(tmp_path / "logs" / "run.log", limit_bytes=10)
-    log.append(b"12345678")
-    log.append(b"90abc")
-    log.append(b"never")
-    text = (tmp_path / "logs" / "run.log").read_bytes()
-    assert text.startswith(b"1234567890\n[tiercel: the output is longer than 10 bytes")
-    assert b"abc" not in text
-    assert b"never" not in text
-    assert log.size == len(text)
-    assert log.read(2, 3) == b"345"
+def test_a_log_keeps_its_beginning_and_its_end(tmp_path: Path) -> None:
+    written = b"".join(b"%05d\n" % number for number in range(1000))
+    log = RunLog(tmp_path / "logs" / "run.log", head_bytes=60, tail_bytes=120)
+    for begin in range(0, len(written), 7):
+        log.append(written[begin : begin + 7])
+    again = RunLog(tmp_path / "logs" / "run.log", head_bytes=60, tail_bytes=120)
+    for each in (log, again):
+        assert each.size == len(written)
+        assert each.read(0, 1000) == (0, written[:60])
+        begin, data = each.read(60, 1000)
+        assert len(written) - 160 <= begin <= len(written) - 120
+        assert data == written[begin : begin + len(data)]
+        assert each.tail(3) == "00997\n00998\n00999"
+    again.append(b"more\n")
+    assert again.read(len(written), 100) == (len(written), b"more\n")
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) <= 60 + 160
+    again.remove()
+    assert list((tmp_path / "logs").iterdir()) == []
+
+
+def test_a_line_of_the_agents_own_is_a_line_of_its_own(tmp_path: Path) -> None:
+    log = RunLog(tmp_path / "run.log")
+    for line in ("[one]", "[two]"):
+        log.append_line(line)
+    log.append(b"without an end")
+    log.append_line("[three]")
+    assert log.read(0, 100)[1] == b"[one]\n[two]\nwithout an end\n[three]\n"
 
 
 def test_a_log_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -68,10 +84,10 @@ def test_a_log_goes_on_where_it_was(tmp_path: Path) -> None:
     first.close()
     first.close()
     first.append(b"lost")
-    assert first.read(0, 10) == b""
+    assert first.read(0, 10) == (0, b"")
     second = RunLog(tmp_path / "run.log")
     second.append(b"two\n")
-    assert second.read(0, 100) == b"one\ntwo\n"
+    assert second.read(0, 100) == (0, b"one\ntwo\n")
     second.remove()
     assert not (tmp_path / "run.log").exists()
 

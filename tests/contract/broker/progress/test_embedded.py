@@ -173,17 +173,15 @@ async def test_a_subscription_to_another_tenants_topics_is_refused() -> None:
                     ] == [0x80]
 
 
-async def test_a_state_cannot_be_forged() -> None:
-    token = TENANCY.tenants["default"].token
+@pytest.mark.parametrize("first", [0x30, 0x31, 0x33, 0x35])
+async def test_a_state_cannot_be_forged(first: int) -> None:
+    """At no QoS, retained or not."""
     async with serving() as (broker, port):
         for topic in ("tiercel/v1/default/jobs/j1/state", "tiercel/v1/broker/presence", "elsewhere"):
-            reader, writer = await raw(port, connect_as("default") + packet(0x31, text(topic) + b"forged"))
+            forged = packet(first, text(topic) + b"\x00\x01" + b"forged")
+            reader, writer = await raw(port, connect_as("default") + forged)
             assert await is_ended(reader)
             writer.close()
-        with contextlib.suppress(aiomqtt.MqttError):
-            async with aiomqtt.Client("127.0.0.1", port, username="default", password=token) as client:
-                await client.publish("tiercel/v1/default/jobs/j1/state", b"forged", qos=1, retain=True, timeout=5)
-                pytest.fail("a forged message was confirmed")
         assert list(broker.retained) == ["tiercel/v1/broker/presence"]
 
 
@@ -261,7 +259,7 @@ async def test_a_subscriber_that_does_not_read_misses_progress_and_gets_the_late
         (connection,) = broker._known.values()
         assert connection._transport is not None
         large = ProgressMade(1, 0.5, {"x" * 1000: 0.5}, 1.0, 0.0)
-        for number in range(30_000):
+        for number in range(15_000):
             broker.publish_nowait(job_event(large, sequence=number))
             if number % 100 == 0:
                 await asyncio.sleep(0)

@@ -89,8 +89,11 @@ async def test_a_missing_script_is_damage(database: Path) -> None:
             await store.get_job("a")
 
 
-async def test_a_locked_database_is_given_up_in_time_and_works_on_afterwards(database: Path) -> None:
-    async with SqlStore(sqlite_url(database), timeout=0.5) as store:
+async def test_a_locked_database_is_given_up_in_time_and_works_on_afterwards(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tiercel.broker.store.sql.LOCK_SECONDS", 0.2)
+    async with SqlStore(sqlite_url(database)) as store:
         with contextlib.closing(sqlite3.connect(database)) as other:
             other.execute("BEGIN EXCLUSIVE")
             with pytest.raises(CannotWriteError, match=r"program has locked it.*nothing was changed.*try again"):

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -65,6 +73,23 @@ def test_accelerators_of_nodes(tiercel: Tiercel, script: Script) -> None:
     first, second = json.loads(tiercel("nodes", "--json").stdout)[0]["accelerators"]
     assert (first["utilisation"], first["memory_reserved_bytes"], first["jobs"]) == (0.875, 24 << 30, 2)
     assert (second["id"], second["utilisation"], second["problem"]) == ("MIG-2", None, "The driver lost it.")
+
+
+def test_an_endpoint_is_deleted_by_its_name(tiercel: Tiercel, script: Script) -> None:
+    script.endpoints += [jobs_pb2.Endpoint(name=name, tenant="alice") for name in ("digits", "other")]
+
+    assert tiercel("endpoints", "delete", "digits").stdout == "Endpoint digits is deleted; its name is free.\n"
+    assert [endpoint["name"] for endpoint in json.loads(tiercel("endpoints", "--json").stdout)] == ["other"]
+    gone = tiercel("endpoints", "delete", "digits")
+    assert (gone.exit_code, "there is no endpoint 'digits'" in gone.stderr) == (1, True)
+    assert json.loads(tiercel("endpoints", "delete", "other", "--json").stdout) == {"deleted": "other"}
+
+
+def test_options_before_deleting_are_not_ignored() -> None:
+    """To ask the wrong tenant's broker may delete another endpoint of the same name."""
+    result = CliRunner().invoke(app, ["endpoints", "--tenant", "bob", "delete", "digits"])
+    assert result.exit_code == 2
+    assert "Give --tenant behind 'delete'" in result.output
 
 
 def test_explain_of_an_endpoint(tiercel: Tiercel, script: Script) -> None:
@@ -179,7 +204,14 @@ def test_an_endpoint_with_variants(tiercel: Tiercel, script: Script) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [("{", "is not JSON"), ("[1]", "must hold an object"), (None, "cannot be read")]
+    ("content", "message"),
+    [
+        ("{", "is not JSON"),
+        ("[1]", "must hold an object"),
+        ("null", "must hold an object"),
+        ('{"input": ' + "[" * 100_000, "nested deeper"),
+        (None, "cannot be read"),
+    ],
 )
 def test_infer_with_inputs_that_cannot_be_used(
     tiercel: Tiercel, tmp_path: Path, content: str | None, message: str
@@ -235,3 +267,110 @@ def test_the_token_of_the_tenant_named(
 
     assert (refused.exit_code, listed.exit_code) == (1, 0)
     assert refused.stderr == "Error: The token belongs to no tenant.\n"
+
+
+class _Metadata(BaseHTTPRequestHandler):
+    """Says of any model that it takes numbers."""
+
+    def do_GET(self) -> None:
+        body = json.dumps(
+            {"name": "digits", "inputs": [{"name": "input", "datatype": "FP32", "shape": [-1, 2]}]}
+        ).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - as the library calls it
+        """Nothing."""
+
+
+@contextlib.contextmanager
+def answering_models() -> Iterator[str]:
+    with HTTPServer(("127.0.0.1", 0), _Metadata) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("content", ['{"input":"hello"}', '{"input":null}', '{"input":{"a":1}}', '{"input":[[{}]]}'])
+def test_infer_with_texts_nulls_or_objects_is_a_sentence(tiercel: Tiercel, script: Script, content: str) -> None:
+    with answering_models() as address:
+        script.endpoints.append(jobs_pb2.Endpoint(name="digits", live_version=1, serving_http=address))
+        result = tiercel("infer", "digits", input=content)
+
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: input: the model takes FP32, and ")
+    assert "give nested lists of finite numbers" in result.stderr
+
+
+def test_infer_says_on_a_terminal_that_it_waits_for_inputs(tmp_path: Path) -> None:
+    terminal, side = pty.openpty()
+    command = [sys.executable, "-m", "tiercel", "infer", "digits", "--state-dir", str(tmp_path)]
+    process = subprocess.Popen(command, stdin=side, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    os.close(side)
+    try:
+        assert process.stderr is not None
+        assert "Waiting for JSON" in process.stderr.readline()
+        os.write(terminal, b"\n\x04")
+        _, errors = process.communicate(timeout=30)
+        assert "standard input is not JSON" in errors
+    finally:
+        process.kill()
+        process.wait()
+        os.close(terminal)
+
+
+@pytest.mark.parametrize("arguments", [("-h",), ("ls", "-h"), ("up", "-h"), ("endpoints", "delete", "-h")])
+def test_help_is_short_too(arguments: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == 0
+    assert "Usage:" in result.stdout
+
+
+def test_version_as_an_option() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.stdout) == (0, f"tiercel {package.__version__}\n")
+
+
+def test_promote_and_roll_back(tiercel: Tiercel, script: Script) -> None:
+    versions = [
+        jobs_pb2.EndpointVersion(
+            version=number,
+            job_id=f"j{number}",
+            metric="accuracy",
+            value=value,
+            delivered_at=wire.SUBMITTED,
+            kept=True,
+            live=number == 3,
+            held="0.5 is worse than 0.9 of version 1" if number == 2 else "",
+        )
+        for number, value in ((1, 0.9), (2, 0.5), (3, 0.95))
+    ]
+    script.endpoints += [jobs_pb2.Endpoint(name="digits", live_version=3, versions=versions, node_id="n1")]
+
+    back = tiercel("rollback", "digits").stdout
+
+    assert back.splitlines() == [
+        "digits answers with version 2 as soon as node n1 has loaded it.",
+        "It stays whatever is delivered, until 'tiercel promote digits latest'.",
+    ]
+    script.endpoints[0].answering_version = 3
+    _, line = tiercel("endpoints").stdout.splitlines()
+    assert "2 (pinned, 3 answers)" in line
+    script.endpoints[0].problem = "The files of version 2 are not on this node any more."
+    explained = tiercel("explain", "--endpoint", "digits").stdout
+    assert "problem   The files of version 2 are not on this node any more." in explained
+    assert "kept      version 2 with accuracy 0.5: 0.5 is worse than 0.9 of version 1" in explained
+    assert tiercel("promote", "digits", "latest").stdout == (
+        "digits answers with version 3 as soon as node n1 has loaded it.\n"
+    )
+    assert json.loads(tiercel("promote", "digits", "1", "--json").stdout)["live_version"] == 1
+    assert json.loads(tiercel("rollback", "digits", "3", "--json").stdout)["pinned"] is False
+    for wrong in ("new", "0", "1.5", "²"):
+        failed = tiercel("promote", "digits", wrong)
+        assert (failed.exit_code, "is no version; give a number such as 2" in failed.stderr) == (1, True)

@@ -45,7 +45,7 @@ def test_ls_as_json_has_stable_keys(tiercel: Tiercel, script: Script) -> None:
     assert set(job) == {
         *("id", "tenant", "spec", "state", "reason", "submitted_at", "started_seconds", "finished_seconds", "tiers"),
         *("epoch", "latest_value", "best_value", "node_id", "share", "cpu_seconds", "attempts", "log_tail"),
-        "accelerator_seconds",
+        *("accelerator_seconds", "retries"),
     }
     assert set(job["tiers"][0]) == {
         *("number", "target", "value", "deadline_seconds", "state", "reached_value", "delivered_value"),
@@ -79,6 +79,32 @@ def test_cancel(tiercel: Tiercel, script: Script) -> None:
 
     assert tiercel("cancel", "j1").stdout == "j1 is cancelled.\n"
     assert json.loads(tiercel("cancel", "j1", "--json").stdout)["state"] == "cancelled"
+
+
+def test_resume(tiercel: Tiercel, script: Script) -> None:
+    script.jobs["j1"] = wire.job(state=jobs_pb2.JOB_STATE_FAILED)
+
+    assert tiercel("resume", "j1").stdout == "j1 is pending: resumed by its tenant.\n"
+    job = json.loads(tiercel("resume", "j1", "--max-epochs", "200", "--json").stdout)
+    assert (job["state"], job["spec"]["max_epochs"]) == ("pending", 200)
+
+
+@pytest.mark.parametrize("ending", [jobs_pb2.JOB_STATE_COMPLETED, jobs_pb2.JOB_STATE_MISSED])
+def test_a_resumed_job_that_is_waited_for_is_followed_past_its_earlier_end(
+    tiercel: Tiercel, script: Script, ending: jobs_pb2.JobState.ValueType
+) -> None:
+    script.jobs["j1"] = wire.job(state=jobs_pb2.JOB_STATE_FAILED)
+    script.ends_with["j1"] = wire.job(state=ending)
+    script.events = [
+        wire.state_changed(1, jobs_pb2.JOB_STATE_FAILED, "It crashed."),
+        wire.state_changed(2, jobs_pb2.JOB_STATE_PENDING, "It was resumed."),
+        wire.state_changed(3, ending, "It is over."),
+    ]
+
+    result = tiercel("resume", "j1", "--wait")
+
+    assert "It is over." in result.stdout
+    assert result.exit_code == {jobs_pb2.JOB_STATE_COMPLETED: 0, jobs_pb2.JOB_STATE_MISSED: 4}[ending]
 
 
 def test_explain(tiercel: Tiercel, script: Script) -> None:

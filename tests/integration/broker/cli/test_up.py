@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,9 +18,11 @@ import pytest
 from tests.support.mqtt import subscribed
 from tests.support.stand_in_agent import SERVING
 from tests.support.until import until
-from tiercel import Client
-from tiercel.broker.cli.up.locks import is_held
-from tiercel.broker.cli.up.options import Places
+from tiercel import Client, InvalidSpecError, UnavailableError
+from tiercel.broker.cli.up.detached import _to_text, options_from, start_detached
+from tiercel.broker.cli.up.locks import hold_lock, is_held
+from tiercel.broker.cli.up.options import Places, UpOptions
+from tiercel.broker.cli.up.processes import wait_exit
 from tiercel.broker.cli.up.stop import run_down
 from tiercel.broker.client.state_dir import read_token
 
@@ -131,3 +135,93 @@ async def test_an_unknown_policy_is_named(places: Places) -> None:
     assert process.returncode == 1
     assert "guess" in stderr.decode()
     assert "Traceback" not in stderr.decode()
+
+
+async def test_a_state_directory_that_is_a_plain_file_is_a_sentence(tmp_path: Path) -> None:
+    folder = tmp_path / "file"
+    folder.write_text("mine")
+    async with up(Places(folder)) as process:
+        _, stderr = await process.communicate()
+
+    assert process.returncode == 1
+    (line,) = stderr.decode().splitlines()
+    assert line.startswith(f"Error: state_dir: {folder} cannot be used (")
+    for unusable in (folder / "below", Path("/proc/nobody")):
+        with (
+            pytest.raises(InvalidSpecError, match="choose a folder of your own that you may write to"),
+            hold_lock(unusable / "lock"),
+        ):
+            pass
+        assert await run_down(unusable) == []
+    assert folder.read_text() == "mine"
+
+
+STAND_IN = (sys.executable, "-m", "tests.support.up_with_stand_in", "--state-dir")
+
+
+async def test_detached_it_outlives_who_started_it_and_says_how_to_stop_it(places: Places, tmp_path: Path) -> None:
+    options = up_options(places.state_dir)
+    said = await start_detached(options, (*STAND_IN, str(places.state_dir)))
+
+    first, second = said.splitlines()
+    assert first.startswith("Tiercel is up: broker 127.0.0.1:")
+    pid = int(places.up_lock.read_text())
+    assert f"(process {pid})" in second
+    assert f"'tiercel down --state-dir {places.state_dir}'" in second
+    assert os.getsid(pid) == pid, "no terminal takes it along"
+    with pytest.raises(UnavailableError, match=rf"Tiercel is up already in .* \(process {pid}\)"):
+        await start_detached(options, (*STAND_IN, str(places.state_dir)))
+    assert await run_down(places.state_dir) == ["the broker with its agent and inference server"]
+
+
+async def test_detached_it_says_why_it_does_not_come_up(tmp_path: Path) -> None:
+    options = up_options(tmp_path / "state")
+    speaks = (sys.executable, "-c", "import sys; sys.exit('Error: No luck today.')")
+    with pytest.raises(UnavailableError, match=r"^No luck today\.$"):
+        await start_detached(options, speaks)
+    with pytest.raises(UnavailableError, match=r"ended with exit code 3; see .*up\.log"):
+        await start_detached(options, (sys.executable, "-c", "raise SystemExit(3)"))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidSpecError, match="cannot be used"):
+        await start_detached(replace(options, state_dir=tmp_path / "file"))
+
+
+async def test_detached_it_goes_on_if_it_takes_long_and_ends_if_nobody_waits(tmp_path: Path) -> None:
+    options = up_options(tmp_path / "state")
+    sleeps = (sys.executable, "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(600)")
+    log = Places(options.state_dir).up_log
+    with pytest.raises(UnavailableError, match="goes on trying"):
+        await start_detached(options, sleeps, seconds=0.2)
+    await until(lambda: log.read_text().strip())
+    pid = int(log.read_text())
+    os.kill(pid, signal.SIGKILL)
+
+    waiting = asyncio.create_task(start_detached(options, sleeps))
+    await until(lambda: len(log.read_text().split()) == 2)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    pidfd = os.pidfd_open(int(log.read_text().split()[1]))
+    await asyncio.wait_for(wait_exit(pidfd), 20)
+    os.close(pidfd)
+
+
+def test_options_reach_the_process_in_the_background(tmp_path: Path) -> None:
+    options = replace(up_options(tmp_path), tenants=("a", "b"), runtimes=("docker",), cpu_cores=1.5, policy="fair")
+    assert options_from(_to_text(options)) == options
+
+
+def up_options(state_dir: Path) -> UpOptions:
+    return UpOptions(
+        state_dir=state_dir,
+        broker_port=0,
+        nodes_port=0,
+        http_port=0,
+        grpc_port=0,
+        mqtt_port=0,
+        mqtt_url="",
+        policy="",
+        tenants=("default",),
+        runtimes=(),
+        node_id="n1",
+        cpu_cores=None,
+    )

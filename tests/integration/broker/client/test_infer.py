@@ -16,6 +16,13 @@ from tiercel import Client, InvalidSpecError, NotFoundError, UnavailableError
 from tiercel.v1 import jobs_pb2
 
 
+def _nested(depth: int) -> Any:
+    value: Any = 1.0
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
 @dataclass
 class Model:
     """A model that doubles what it gets."""
@@ -112,6 +119,18 @@ async def test_where_it_answers_is_remembered_until_it_moves(client: Client, scr
         ({"input": [[1, 2], [3]]}, "different lengths"),
         ({"input": [[1, float("nan")]]}, "finite"),
         ({"input": [[1, 2, 3]]}, "shape of another model"),
+        (
+            {"input": "hello"},
+            "input: the model takes FP32, and 'hello' is not of it; give nested lists of finite numbers",
+        ),
+        ({"input": None}, "None is not of it"),
+        ({"input": {"a": [1, 2]}}, "'a'.* is not of it"),
+        ({"input": [[1, None]]}, "None is not of it"),
+        ({"input": [["1", 2]]}, "'1' is not of it"),
+        ({"input": [[1, {"b": "x" * 1000}]]}, "x… is not of it"),
+        ({"input": [[[1, 2]], [3]]}, "3 is not of it|different lengths"),
+        ({"input": np.array([["a", "b"]])}, "'a' is not of it"),
+        ({"input": _nested(500)}, "nested 500 deep"),
     ],
 )
 async def test_wrong_inputs_are_named(client: Client, model: Model, inputs: dict[str, Any], message: str) -> None:

@@ -124,6 +124,18 @@ async def test_logs_go_on_at_the_byte_where_they_broke(client: Client, script: S
     assert b"".join([chunk async for chunk in client.job("j1").logs(follow=True)]) == script.logs["j1"]
 
 
+async def test_logs_say_how_much_is_left_out_between_their_beginning_and_their_end(
+    client: Client, script: Script
+) -> None:
+    script.jobs["j1"] = wire.job(state=jobs_pb2.JOB_STATE_COMPLETED)
+    script.logs["j1"] = b"headhead" + b"x" * 400 + b"tailtail"
+    script.log_gap = range(8, 408)
+    script.breaks = [3]
+
+    output = b"".join([chunk async for chunk in client.job("j1").logs(follow=True)])
+    assert output == b"headhead\n[tiercel: 400 bytes of output are not kept]\ntailtail"
+
+
 async def test_a_refusal_is_not_taken_for_a_break(client: Client, script: Script) -> None:
     with pytest.raises(NotFoundError):
         await anext(client.job("nobody").events())

@@ -53,6 +53,44 @@ def test_every_tier_is_handed_over_and_the_training_does_not_notice(
     assert last_line(attached.output) == last_line(alone.output)
 
 
+def test_at_the_end_the_best_model_is_offered_and_handed_over(
+    run_directory: Path, start_server: StartServer, start_script: StartScript
+) -> None:
+    server = start_server(tiers=(0.5,), keep_from=0.5)
+    attached = start_script("linear", "--epochs", "12").wait()
+    alone = start_script("linear", "--epochs", "12", alone=True).wait()
+    assert attached.returncode == alone.returncode == 0, attached.output
+    first, best = server.recorded.export_done
+    assert (first.delivery_id, best.delivery_id) == ("job-tier-1", "job-best-1")
+    *reports, ended = server.recorded.reports
+    assert (len(reports), [report.ended for report in reports], ended.ended) == (12, [False] * 12, True)
+    values = [report.metrics["accuracy"] for report in reports]
+    assert ended.metrics["accuracy"] == max(values) > values[-1], "the last epoch is not the best one"
+    assert best.value == pytest.approx(max(values))
+    assert best.value > first.value
+    assert_is_whole(run_directory / "exports" / "job-best-1", best)
+    assert last_line(attached.output) == last_line(alone.output)
+
+
+def test_nothing_is_offered_that_was_handed_over_or_that_nobody_wants(
+    run_directory: Path, start_server: StartServer, start_script: StartScript
+) -> None:
+    del run_directory
+    server = start_server(tiers=(0.5,))
+    assert start_script("linear", "--epochs", "12").wait().returncode == 0
+    assert not any(report.ended for report in server.recorded.reports)
+
+
+def test_two_tiers_that_one_report_reaches_are_the_same_file(
+    start_server: StartServer, start_script: StartScript
+) -> None:
+    server = start_server(tiers=(0.01, 0.02), keep_from=0.01)
+    assert start_script("linear", "--epochs", "1").wait().returncode == 0
+    first, second = server.recorded.export_done
+    assert (first.sha256, first.value) == (second.sha256, second.value)
+    assert not any(report.ended for report in server.recorded.reports)
+
+
 def test_a_request_that_comes_late_gets_the_best_weights_so_far(
     run_directory: Path, start_server: StartServer, start_script: StartScript
 ) -> None:

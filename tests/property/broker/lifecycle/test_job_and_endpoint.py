@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.support.jobs import AT, make_spec
 from tiercel.broker.domain.endpoints import Delivery, DeliveryState, Endpoint, delivery_id
-from tiercel.broker.domain.jobs import Job, JobState, TierState
+from tiercel.broker.domain.jobs import Job, JobState, Shipping, TierState, TierStatus
 from tiercel.broker.domain.moments import Moment
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.lifecycle import endpoint as endpoint_machine
@@ -36,6 +36,7 @@ from tiercel.broker.lifecycle.job_events import (
     Reported,
     RequestDelivery,
     Reshared,
+    ResumeRequested,
     RunExited,
     RunIsAlive,
     RunUnknown,
@@ -60,10 +61,13 @@ class Told:
 class JobAndEndpoint(RuleBasedStateMachine):
     """One job, its endpoint, and a world that repeats itself."""
 
-    @initialize(continue_after=st.booleans())
-    def create(self, *, continue_after: bool) -> None:
+    @initialize(continue_after=st.booleans(), retries=st.sampled_from([0, 2]))
+    def create(self, retries: int, *, continue_after: bool) -> None:
         """A job is submitted."""
-        spec = make_spec(continue_after_last_tier=continue_after, report_timeout_seconds=50.0)
+        ship = Shipping(every=0.05) if continue_after else Shipping()
+        spec = make_spec(
+            continue_after_last_tier=continue_after, report_timeout_seconds=50.0, retries=retries, ship=ship
+        )
         self.now = AT
         self.job: Job = machine.create("j1", "alice", spec, AT)[0]
         self.endpoint = Endpoint("digits", "alice")
@@ -104,6 +108,13 @@ class JobAndEndpoint(RuleBasedStateMachine):
         metrics = {"accuracy": value}
         self.tell(Reported(self.job.run_id, self.sequence, self.sequence, metrics, self.now + skew, 0.0))
 
+    @rule(value=st.sampled_from([0.8, 0.9, 0.95]))
+    def training_ends(self, value: float) -> None:
+        """The script is done, with a model that is better than all that it has handed over."""
+        self.sequence += 1
+        metrics = {"accuracy": value}
+        self.tell(Reported(self.job.run_id, self.sequence, self.sequence, metrics, self.now, 0.0, ended=True))
+
     @rule(seconds=st.floats(0, 100))
     def use(self, seconds: float) -> None:
         self.tell(UsageMeasured(self.job.run_id, seconds))
@@ -129,6 +140,16 @@ class JobAndEndpoint(RuleBasedStateMachine):
     def cancel(self) -> None:
         self.tell(CancelRequested())
 
+    @precondition(lambda self: self.job.state.is_final and self.job.state is not JobState.COMPLETED)
+    @rule()
+    def resume(self) -> None:
+        """Another life begins under the same id; what was promised of the one before is over."""
+        step = machine.handle(self.job, ResumeRequested(), Moment.of_one_clock(self.now))
+        for before, after in zip(self.job.tiers, step[0].tiers, strict=True):
+            assert after == before or before.state is TierState.FAILED
+        self.history.clear()
+        self.take(*step)
+
     @rule(seconds=st.floats(0, 60))
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
@@ -136,10 +157,11 @@ class JobAndEndpoint(RuleBasedStateMachine):
 
     # --- Deliveries ---------------------------------------------------------------------------------------------------
 
-    @rule(tier=st.sampled_from([1, 2]), state=st.sampled_from(DeliveryState), value=VALUES)
+    @rule(tier=st.sampled_from([0, 1, 2]), state=st.sampled_from(DeliveryState), value=VALUES)
     def delivery_heard(self, tier: int, state: DeliveryState, value: float) -> None:
         report = DeliveryReport(state, value, "ab", self.now, "why" if state is DeliveryState.FAILED else "")
-        self.told.reports.append((delivery_id("j1", tier), report))
+        count = self.job.delivery_count(self.job.tiers[tier - 1]) if tier else self.job.best_deliveries
+        self.told.reports.append((delivery_id("j1", tier, count), report))
         self.hear(*self.told.reports[-1])
 
     # --- A world that repeats itself ----------------------------------------------------------------------------------
@@ -189,13 +211,18 @@ class JobAndEndpoint(RuleBasedStateMachine):
                 self.request(effect)
             elif isinstance(effect, AbandonDelivery):
                 failure = DeliveryReport(DeliveryState.FAILED, reason=effect.reason)
-                self.hear(delivery_id("j1", effect.tier.number), failure)
+                self.hear(self.delivery_of(effect.tier), failure)
+
+    def delivery_of(self, tier: TierStatus) -> str:
+        return delivery_id("j1", tier.number, self.job.delivery_count(tier))
 
     def request(self, effect: RequestDelivery) -> None:
-        known = self.deliveries.get(delivery_id("j1", effect.tier.number))
+        tier = effect.tier
+        known = self.deliveries.get(self.delivery_of(tier))
         if known is None:
+            count = self.job.delivery_count(tier)
             self.endpoint, known = endpoint_machine.request(
-                self.endpoint, "j1", effect.tier.number, effect.tier.tier.target, self.now
+                self.endpoint, "j1", tier.number, tier.tier.target, self.now, count=count
             )
             self.deliveries[known.id] = known
         if known.state.is_final:
@@ -254,11 +281,13 @@ class JobAndEndpoint(RuleBasedStateMachine):
     @invariant()
     def easier_tiers_are_reached_first(self) -> None:
         reached = [TIER_ORDER.index(tier.state) >= TIER_ORDER.index(TierState.REACHED) for tier in self.job.tiers]
-        assert reached == sorted(reached, reverse=True)
+        opened_again = any(tier.failed_deliveries for tier in self.job.tiers)
+        assert opened_again or reached == sorted(reached, reverse=True)
 
     @invariant()
     def attempts_are_bounded(self) -> None:
         assert self.job.lost_runs <= MAX_LOST_RUNS
+        assert self.job.retries <= self.job.spec.retries
 
     @invariant()
     def a_move_ends_with_its_run_and_what_is_carried_is_from_an_earlier_one(self) -> None:
@@ -268,14 +297,17 @@ class JobAndEndpoint(RuleBasedStateMachine):
 
     @invariant()
     def one_delivery_and_one_version_for_each_tier(self) -> None:
-        numbers = [delivery.version for delivery in self.deliveries.values()]
+        numbers = [delivery.version for delivery in self.deliveries.values() if delivery.version]
         assert sorted(numbers) == list(range(1, len(numbers) + 1))
         assert self.endpoint.next_version == len(numbers) + 1
         served = [version.version for version in self.endpoint.versions]
         assert served == sorted(set(served))
-        assert self.endpoint.live_version == (max(served) if served else None)
-        for tier in self.job.tiers:
-            delivery = self.deliveries.get(delivery_id("j1", tier.number))
+        assert (self.endpoint.live_version is not None) == bool(served)
+        best = max((version.value for version in self.endpoint.versions), default=None)
+        assert [version.value for version in self.endpoint.live] == ([] if best is None else [best]), "never worse"
+        beyond = () if self.job.best is None else (self.job.best,)
+        for tier in (*self.job.tiers, *beyond):
+            delivery = self.deliveries.get(self.delivery_of(tier))
             if tier.state is TierState.DELIVERED:
                 assert delivery is not None
                 assert delivery.state is DeliveryState.DELIVERED

@@ -71,7 +71,7 @@ def requests(draw: st.DrawFn) -> bytes:
         text = text.replace(b"]", draw(st.sampled_from([b"]", b"]]", b"", b",]"])), 1)
     version = draw(st.sampled_from(["", "", "", "/versions/1", "/versions/2"]))
     protocol = draw(st.sampled_from(["1.1"] * 6 + ["1.0"]))
-    head = f"POST /v2/models/m{version}/infer HTTP/{protocol}\r\nHost: h\r\n{headers}"
+    head = f"POST /v2/models/m{version}/infer HTTP/{protocol}\r\nHost: localhost\r\n{headers}"
     if protocol == "1.0":
         head += "Connection: keep-alive\r\n"
     return f"{head}Content-Length: {len(text) + len(tail)}\r\n\r\n".encode() + text + tail

@@ -25,7 +25,7 @@ def http_requests(draw: st.DrawFn) -> tuple[bytes, bytes, bytes]:
         chunks = [body[start : start + size] for start in range(0, len(body), size)]
         wire = b"Transfer-Encoding: chunked\r\n\r\n"
         wire += b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n"
-    return b"POST %b HTTP/1.1\r\nHost: h\r\n%b" % (target, wire), target, body
+    return b"POST %b HTTP/1.1\r\nHost: localhost\r\n%b" % (target, wire), target, body
 
 
 def split(data: bytes, cuts: list[int]) -> list[bytes]:

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from tests.support.actors import ALICE, Actors, running, running_actors, submit
+from tests.support.clock import ManualClock
 from tests.support.jobs import make_spec
 from tests.support.until import until
+from tiercel.broker.actors.clock import SystemClock
 from tiercel.broker.actors.journal import LONGEST_PAUSE_SECONDS
 from tiercel.broker.actors.mailbox import MAX_FAILURES_IN_A_ROW
 from tiercel.broker.actors.system import TICK_SECONDS
@@ -94,10 +96,28 @@ async def test_what_runs_report_to_a_full_store_waits_within_bounds_and_is_not_l
     assert len(await store.load_progress(job.id, limit=2 * reports)) == reports
 
 
-async def test_a_node_and_its_runs_are_not_held_for_silent_while_the_store_is_full(
-    actors: Actors, store: FullStore
-) -> None:
+class LivingClock(ManualClock):
+    """A manual clock whose broker lives from tick to tick, as the real one does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._life = SystemClock(self.now, self.now)
+
+    def alive(self) -> float:
+        return self._life.alive()
+
+    def tick(self) -> None:
+        self._life.tick()
+
+
+async def test_a_node_and_its_runs_are_not_held_for_silent_while_the_store_is_full(store: FullStore) -> None:
     """What they say may wait for the disk, behind what waits for it."""
+    async with running_actors(store, LivingClock()) as actors:
+        await bear_silence(actors, store)
+
+
+async def bear_silence(actors: Actors, store: FullStore) -> None:
+    """Let a node and a run say nothing while the store is full, and then for good."""
     actor, _ = await actors.connect()
     job = await running(actors, report_timeout_seconds=30.0)
     store.full = True
@@ -106,10 +126,13 @@ async def test_a_node_and_its_runs_are_not_held_for_silent_while_the_store_is_fu
     for _ in range(round(40 / TICK_SECONDS)):
         actors.clock.advance(TICK_SECONDS)
         await until(lambda: actors.clock.wakes_within(TICK_SECONDS))
-    assert actor.node.online
     await make_room(actors, store)
     await waiting
+    await actors.pass_time(3 * TICK_SECONDS)
+    assert actor.node.online, "its lease of 10 s did not run out in 40 s in which nobody may have been able to listen"
     assert (await actors.job(job.id)).state is JobState.RUNNING
+    await actors.pass_time(11.0)
+    assert not actor.node.online, "from now on silence counts again"
 
 
 async def test_the_scheduler_goes_on_when_there_is_room(actors: Actors, store: FullStore) -> None:

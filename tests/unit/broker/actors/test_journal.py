@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,9 +32,11 @@ class FailingStore(MemoryStore):
         self.failure: Exception = CannotWriteError("the disk is full")
         self.saves = 0
         self.poison = ""
+        self.on_save: Callable[[], object] = lambda: None
 
     async def save(self, *, jobs: Sequence[Job] = (), **rest: Any) -> None:
         self.saves += 1
+        self.on_save()
         if self.away:
             self.away -= 1
             raise self.failure
@@ -130,12 +132,15 @@ async def test_a_store_that_takes_nothing_is_tried_for_ever_with_bounded_pauses(
     clock = ManualClock()
     journal = Journal(store, clock, 0)
     store.away = 30
+    writable: list[bool] = []
+    store.on_save = lambda: writable.append(journal.is_writable)
     async with running(journal):
         commit = asyncio.ensure_future(journal.commit(Commit(job=job("a"), changes=[CHANGE])))
         for attempt in range(store.away):
             await pass_pause(clock, min(FIRST_PAUSE_SECONDS * 2.0**attempt, LONGEST_PAUSE_SECONDS))
             assert not commit.done()
         await commit
+        assert writable == [True] + 30 * [False], "nor is it while it is tried again"
         assert journal.is_writable
         await journal.commit_or_refuse(Commit(job=job("b")))
     assert journal.sequence == 1

@@ -21,6 +21,7 @@ from tiercel.broker.domain.nodes import Accelerator
 from tiercel.broker.domain.tenants import Tenant
 from tiercel.broker.lifecycle import report_bounds
 from tiercel.broker.lifecycle.job_events import Reported
+from tiercel.broker.scheduling.utility.policy import UtilityPolicy
 from tiercel.broker.store.contract import Store
 
 # --- A whole life -----------------------------------------------------------------------------------------------------
@@ -82,7 +83,7 @@ async def test_what_a_node_says_of_a_job_that_is_over_is_forgotten(actors: Actor
     await actors.delivered(f"{job.id}-tier-1")
     assert (await actors.job(job.id)).tiers[0].state is TierState.PENDING
     assert (await wanted_of(node, epoch)).runs == ()
-    assert actors.system.endpoints_of("alice")[0].versions == ()
+    assert actors.system.endpoints_of("alice") == [], "nothing was delivered"
 
 
 # --- Scheduling -------------------------------------------------------------------------------------------------------
@@ -136,6 +137,29 @@ async def test_a_silent_script_is_found_out(actors: Actors) -> None:
     assert (job.state, job.stop_outcome) == (JobState.STOPPING, JobState.FAILED)
     assert "reported nothing for 30 s" in job.reason
     assert [run.stop for run in (await wanted_of(node, epoch)).runs] == [True]
+
+
+async def test_a_share_that_stays_is_explained_by_what_is_the_case_now(store: Store) -> None:
+    """A job alone has the whole node before its first tier and after it; the reason speaks of the second one then."""
+    async with running_actors(store, policy=UtilityPolicy()) as actors:
+        await actors.connect()
+        job = await running(actors)
+        await actors.report(job.run_id, 0.5)
+        await actors.pass_time(5)
+        before = actors.system.explained(await actors.job(job.id))
+        assert before.share is not None
+        assert "tier 1" in before.share.reason
+        await actors.report(job.run_id, 0.85, sequence=2)
+        await actors.delivered(f"{job.id}-tier-1")
+        await actors.pass_time(1)
+        after = actors.system.explained(await actors.job(job.id))
+        assert after.share is not None
+        assert after.share.same_limits(before.share)
+        assert "tier 2" in after.share.reason
+        assert "tier 1" not in after.share.reason
+        await actors.exit(job.run_id, 1)
+        ended = await actors.job(job.id)
+        assert actors.system.explained(ended) is ended
 
 
 async def test_cancelling_answers_with_the_job_as_it_is_then(actors: Actors) -> None:
@@ -211,8 +235,7 @@ async def test_one_unfinished_job_feeds_an_endpoint(actors: Actors) -> None:
 
 
 async def test_an_endpoint_belongs_to_the_tenant_who_made_it(actors: Actors) -> None:
-    job = await submit(actors)
-    await actors.system.cancel("alice", job.id)
+    await submit(actors)
     with pytest.raises(EndpointBusyError, match="belongs to another tenant") as caught:
         await actors.system.submit(BOB, make_spec(), "")
     assert caught.value.field == "endpoint"

@@ -34,6 +34,7 @@ from tiercel.broker.domain.jobs import (
     JobState,
     Resources,
     Script,
+    Shipping,
     Tier,
 )
 from tiercel.broker.domain.nodes import Node
@@ -58,6 +59,8 @@ from tiercel.v1 import common_pb2, jobs_pb2, nodes_pb2
             endpoint_objective_seconds=0.05,
             variant="small",
             continue_after_last_tier=True,
+            replace=True,
+            ship=Shipping(every=0.01, best_every_seconds=60.0),
         ),
     ],
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tiercel import Direction, InvalidSpecError, JobSpec, Resources, Script, Tier, load_spec, parse_spec
+from tiercel import Direction, InvalidSpecError, JobSpec, Resources, Script, Shipping, Tier, load_spec, parse_spec
 
 YAML = """
 name: digits
@@ -21,6 +21,8 @@ tiers: [{target: 0.90}, {target: 0.97, value: 2, deadline_seconds: 600}]
 resources: {cpu_cores: 1.5, memory: 2GiB, accelerators: 1, accelerator_memory: 8GiB}
 runtime: process
 max_epochs: 30
+replace: true
+ship: {every: 0.01, best_every: 60}
 endpoint_objective_seconds: 0.05
 """
 TOML = """
@@ -35,6 +37,8 @@ tiers = [{target = 0.90}, {target = 0.97, value = 2, deadline_seconds = 600}]
 runtime = "process"
 max_epochs = 30
 endpoint_objective_seconds = 0.05
+replace = true
+ship = {every = 0.01, best_every = 60}
 [resources]
 cpu_cores = 1.5
 memory = "2GiB"
@@ -54,6 +58,8 @@ SPEC = JobSpec(
     max_epochs=30,
     endpoint_objective_seconds=0.05,
     variant="small",
+    replace=True,
+    ship=Shipping(every=0.01, best_every_seconds=60.0),
 )
 VALUES: dict[str, Any] = {"endpoint": "digits", "module": "m", "metric": "loss", "direction": "min", "tiers": [0.5]}
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.jobs import make_spec
 from tiercel.broker.domain.errors import InvalidSpecError
-from tiercel.broker.domain.jobs import Direction, JobSpec, Resources, Script, Tier
+from tiercel.broker.domain.jobs import Direction, JobSpec, Resources, Script, Shipping, Tier
 from tiercel.broker.domain.validation import (
     MAX_ACCELERATORS,
     MAX_ARGUMENTS,
@@ -54,6 +54,8 @@ def refusal_of(spec: JobSpec) -> InvalidSpecError | None:
         {"endpoint": "a" * 63},
         {"variant": "small"},
         {"variant": "0" * 32, "tiers": (Tier(0.5), Tier(1.0))},
+        {"ship": Shipping(every=0.01, best_every_seconds=60.0), "replace": True},
+        {"ship": Shipping(only_tiers=True)},
         {"resources": Resources(0.1, MIN_MEMORY_BYTES)},
         {"resources": Resources(accelerators=MAX_ACCELERATORS, accelerator_memory_bytes=2**33)},
         {"resources": Resources(accelerators=1)},
@@ -124,6 +126,11 @@ def test_accepts_what_makes_sense(changes: dict[str, Any]) -> None:
         ({"variant": "small", "direction": Direction.MIN, "tiers": (Tier(0.5),)}, "variant"),
         ({"variant": "small", "tiers": (Tier(0.5), Tier(1.5))}, "variant"),
         ({"variant": "small", "tiers": (Tier(0.0), Tier(0.5))}, "variant"),
+        ({"ship": Shipping(every=0.0)}, "ship.every"),
+        ({"ship": Shipping(every=math.nan)}, "ship.every"),
+        ({"ship": Shipping(every=0.1, only_tiers=True)}, "ship.every"),
+        ({"ship": Shipping(best_every_seconds=0.5)}, "ship.best_every"),
+        ({"ship": Shipping(best_every_seconds=math.inf)}, "ship.best_every"),
         ({"endpoint_objective_seconds": 0.0}, "endpoint_objective_seconds"),
         ({"endpoint_objective_seconds": -0.1}, "endpoint_objective_seconds"),
         ({"endpoint_objective_seconds": math.nan}, "endpoint_objective_seconds"),

@@ -19,7 +19,7 @@ from tests.support.events import (
     tier_event,
 )
 from tiercel.broker.domain.endpoints import DelayWindow, EndpointLoad
-from tiercel.broker.domain.events import EndpointMeasured, EndpointShareChanged, Event, StateChanged
+from tiercel.broker.domain.events import EndpointGone, EndpointMeasured, EndpointShareChanged, Event, StateChanged
 from tiercel.broker.domain.jobs import JobState
 from tiercel.broker.domain.nodes import Accelerator
 from tiercel.broker.domain.shares import Share
@@ -36,6 +36,16 @@ ABOUT = {"at": ISO, "sequence": 1, "job": "j1", "tenant": "default"}
             state_event(JobState.RUNNING),
             "tiercel/v1/default/jobs/j1/state",
             {**ABOUT, "state": "running", "reason": "because"},
+        ),
+        (
+            EndpointGone("digits", "default", AT),
+            "tiercel/v1/default/endpoints/digits/version",
+            {"at": ISO, "endpoint": "digits", "tenant": "default", "version": None},
+        ),
+        (
+            EndpointGone("digits", "default", AT, "small"),
+            "tiercel/v1/default/endpoints/digits/variants/small/version",
+            {"at": ISO, "endpoint": "digits", "variant": "small", "tenant": "default", "version": None},
         ),
         (
             tier_event(2),

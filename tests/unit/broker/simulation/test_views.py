@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.support.clock import ManualClock
 from tests.support.simulation import steps
 from tiercel.broker.actors.job import JobActor, observations_of
 from tiercel.broker.domain.events import JobEvent, ProgressMade
@@ -53,7 +54,7 @@ def test_views_are_those_of_the_actor(events: list[JobInput]) -> None:
     job, news = grown(events)
     observations = observations_of(news)
     nothing = cast("Any", None)
-    live = cast("Any", JobActor(job, nothing, nothing, nothing, observations=observations))._view()
+    live = cast("Any", JobActor(job, nothing, ManualClock(), nothing, observations=observations))._view()
     ahead = Trajectory((1.0, 2.0), (0.5, 0.9))
     sim = SimulatedJob(PlannedJob(0.0, WORKLOAD), job, ahead, (0, 1), run_cpu=job.cpu_seconds)
     sim.observations = observations

@@ -474,6 +474,17 @@ async def test_a_cancelled_call_is_neither_run_nor_answered_and_gives_its_room_b
     assert plus.sizes() == {1: 1}
 
 
+async def test_a_call_that_ended_before_it_was_queued_takes_no_room_and_is_not_run() -> None:
+    plus = Plus(Stage(max_pending=1))
+    plus.session.inline_elements = 4  # each is small, and together they are too much for the event loop
+    left, stays = plus.ask(1), plus.ask(2)
+    left.cancel()
+    assert await values([stays]) == [3]
+    assert plus.sizes() == {1: 1}
+    assert not left.result.done()
+    assert plus.loaded.in_flight == 0
+
+
 async def test_a_run_goes_on_while_one_of_its_calls_is_wanted() -> None:
     plus = Plus(Stage(100, 100_000))
     leaves, stays = plus.ask(1), plus.ask(2)

@@ -292,6 +292,25 @@ def test_streams_over_the_limit_are_refused() -> None:
     assert len(server.taken) == LIMITS.streams
 
 
+def test_streams_that_are_refused_again_and_again_end_the_connection() -> None:
+    server = greeted()
+    for number in range(1, 2 * (LIMITS.streams + 2001), 2):
+        server.connection.receive(open_stream(number))
+    assert server.goaway() == ENHANCE_YOUR_CALM
+
+
+def test_of_many_streams_that_were_reset_here_only_the_last_are_remembered() -> None:
+    server = greeted()
+    for number in range(1, 2 * (LIMITS.streams + 1000), 2):
+        server.connection.receive(open_stream(number))
+    server.said()
+    server.connection.receive(frame(DATA, 0, number, b"late"))  # may have been on its way
+    assert server.said() == []
+    first_refused = 2 * LIMITS.streams + 1
+    server.connection.receive(frame(DATA, 0, first_refused, b"late"))
+    assert server.said() == [(RST_STREAM, 0, first_refused, STREAM_CLOSED.to_bytes(4, "big"))]
+
+
 def test_rapid_resets_end_the_connection_and_clients_that_cancel_at_times_do_not() -> None:
     server = greeted()
     for number in range(1, 4002, 2):

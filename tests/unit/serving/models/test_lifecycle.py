@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import shutil
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from tiercel.serving.errors import (
     NotFoundError,
     NotReadyError,
 )
+from tiercel.serving.models import artefact_file, engine
 from tiercel.serving.models.artefact_file import SealedFile
 from tiercel.serving.models.descriptions import Descriptions
 from tiercel.serving.models.lifecycle import Lifecycle
@@ -323,24 +325,77 @@ async def test_a_model_whose_folder_is_gone_stays_live_and_is_not_loaded_again(b
     assert await bench.answer() == ("1", 1.0)
 
 
-async def test_a_swap_changes_threads_a_few_times_only(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each change has requests wait for Python's lock."""
+async def test_a_swap_reads_builds_and_frees_off_the_event_loop(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.put(1)
     await bench.lifecycle.load("m")
-    old = bench.registry.live("m").session
     bench.put(2)
-    changes: list[object] = []
-    loop = asyncio.get_running_loop()
-    in_thread = loop.run_in_executor
+    threads: dict[str, int] = {}
 
-    def counted(executor: Any, function: Any, *arguments: Any) -> Any:
-        changes.append(function)
-        return in_thread(executor, function, *arguments)
+    def noted(name: str, function: Any) -> Any:
+        def note(*arguments: Any) -> Any:
+            threads[name] = threading.get_ident()
+            return function(*arguments)
 
-    monkeypatch.setattr(loop, "run_in_executor", counted)
+        return note
+
+    monkeypatch.setattr(artefact_file, "sealed_copy", noted("read", artefact_file.sealed_copy))
+    monkeypatch.setattr(engine, "build_session", noted("build", engine.build_session))
+    monkeypatch.setattr(engine.Session, "close", noted("free", engine.Session.close))
     await bench.lifecycle.load("m")
-    await until(lambda: old.close in changes)
-    assert len(changes) == 5  # which version, how to try it, read it, build it, free the old one
+    await until(lambda: "free" in threads)
+    assert set(threads) == {"read", "build", "free"}
+    assert threading.get_ident() not in threads.values()
+
+
+async def test_a_server_that_hands_over_waits_for_loads_and_takes_none_that_stood_in_line(bench: Bench) -> None:
+    bench.put(1)
+    bench.put(2)
+    bench.verifier.gate.clear()
+    under_way = asyncio.create_task(bench.load(version=1))
+    await bench.verifier.began.wait()
+    in_line = asyncio.create_task(bench.load(version=2))
+    await until(lambda: bool(bench.lifecycle.lock_of("m")._waiters))
+    paused = asyncio.create_task(bench.lifecycle.pause())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not paused.done()
+    bench.verifier.gate.set()
+    async with asyncio.timeout(30):
+        await paused
+        assert bench.lifecycle.live_versions() == {"m": 1}
+        assert await under_way == 1
+        with pytest.raises(NotReadyError, match="handing over"):
+            await in_line
+    assert bench.verifier.asked == [1]
+    bench.lifecycle.resume()
+    assert await bench.load(version=2) == 2
+
+
+async def test_a_trial_is_not_decided_while_the_server_hands_over(bench: Bench) -> None:
+    bench.put(1)
+    await bench.load()
+    bench.put(2)
+    await bench.load(canary_fraction=0.5, canary_requests=2)
+    await bench.lifecycle.pause()
+    for _ in range(8):
+        await bench.answer()
+    looked = bench.registry.record("m").trial
+    assert looked is not None
+    looks: list[float] = []
+    look = looked.look
+
+    def counted(now: float) -> Any:
+        looks.append(now)
+        return look(now)
+
+    looked.look = counted  # type: ignore[method-assign]
+    await until(lambda: len(looks) >= 3)  # it was looked at more than once, with all that would decide it
+    assert bench.registry.record("m").trial is looked
+    assert bench.lifecycle.live_versions() == {"m": 1}
+    assert set(bench.lifecycle.trials()) == {"m"}
+    bench.lifecycle.resume()
+    await until(lambda: bench.registry.record("m").trial is None)
+    assert await bench.answer() == ("2", 2.0)
 
 
 async def test_a_load_goes_back_to_an_earlier_version_by_its_number(bench: Bench) -> None:

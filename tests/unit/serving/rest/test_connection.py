@@ -282,6 +282,21 @@ async def test_one_connection_too_many_is_told_so_where_all_are_in_use(open_site
     assert (await third.answer())[0] == 200
 
 
+async def test_requests_that_wait_when_their_connection_is_lost_give_their_bytes_back(open_site: Open) -> None:
+    site, call = await open_site()
+    caller = await call()
+    caller.send(GET % b"/later" + b"POST /b HTTP/1.1\r\nContent-Length: 5\r\n\r\nabcde" * 3)
+    await asyncio.wait_for(site.asked.wait(), 30)
+    await until(lambda: site.budget.used == 15)
+    for connection in tuple(site.connections):
+        connection.abort()
+    async with asyncio.timeout(30):
+        await site.connections.wait_empty()
+    assert site.budget.used == 0
+    site.let_go()
+    assert site.seen == [b"/later"]
+
+
 async def test_idle_connections_keep_nobody_out(open_site: Open) -> None:
     site, call = await open_site(connections=10)
     busy = await call()

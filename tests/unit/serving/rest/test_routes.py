@@ -136,3 +136,14 @@ def test_nothing_is_read_when_there_is_no_room() -> None:
     site = Site()
     site.room = False
     assert error(site.ask(b"POST", b"/v2/models/m/infer", b"{")) == (503, "no room")
+
+
+def test_a_request_for_another_name_is_refused_wherever_it_goes() -> None:
+    site = Site()
+    site.routes.add("GET", "/here", lambda *_: json_response("here"))
+    for method, target in ((b"GET", b"/here"), (b"POST", b"/v2/models/m/infer"), (b"GET", b"/nowhere")):
+        status, message = error(site.ask(method, target, host=b"rebound.test:8000"))
+        assert (status, "'rebound.test:8000'" in message) == (421, True)
+    answer = site.ask(b"GET", b"/here", host=b"127.0.0.1:8000")
+    assert answer is not None
+    assert answer.status == 200

@@ -106,6 +106,18 @@ def external_in_subgraph() -> bytes:
     return bytes(proto.SerializeToString())
 
 
+def external_in_sparse(part: str) -> bytes:
+    """External data of a sparse weight, which is two tensors."""
+    proto = onnx.load_model_from_string(onnx_models.plus(1.0))
+    sparse = proto.graph.sparse_initializer.add(dims=[4])
+    sparse.values.CopyFrom(helper.make_tensor("sparse_values", TensorProto.FLOAT, [1], [1.0]))
+    sparse.indices.CopyFrom(helper.make_tensor("sparse_indices", TensorProto.INT64, [1], [0]))
+    tensor = getattr(sparse, part)
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="/etc/passwd")
+    return bytes(proto.SerializeToString())
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
@@ -114,6 +126,8 @@ def external_in_subgraph() -> bytes:
         (onnx_models.plus(1.0)[:-20], "not ONNX|not valid ONNX"),
         (onnx_models.with_external_data(), "tensor 'value' lies outside of the file"),
         (external_in_subgraph(), "tensor 'hidden' lies outside of the file"),
+        (external_in_sparse("values"), "tensor 'sparse_values' lies outside of the file"),
+        (external_in_sparse("indices"), "tensor 'sparse_indices' lies outside of the file"),
         (onnx_models.with_custom_operator(), "'Backdoor' of domain 'evil.example' is not a standard one"),
         (
             onnx_models.model([helper.make_node("Add", ["x", "gone"], ["y"])], {"x": (1, ["n"])}, {"y": (1, ["n"])}),

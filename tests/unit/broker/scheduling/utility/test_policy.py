@@ -10,7 +10,16 @@ import pytest
 
 from tests.support.scheduling import GIB, job, node, reports, snapshot, tiers, waiting_job
 from tiercel.broker.domain.jobs import Observation, TierState
-from tiercel.broker.scheduling.interface import CurvePoint, EndpointView, JobView, NodeView, PastRun, Plan, Snapshot
+from tiercel.broker.scheduling.interface import (
+    CurvePoint,
+    EndpointView,
+    JobView,
+    NodeView,
+    PastRun,
+    Plan,
+    Snapshot,
+    Trigger,
+)
 from tiercel.broker.scheduling.utility.policy import UtilityPolicy, UtilityState
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 
@@ -187,6 +196,25 @@ def test_a_job_that_cannot_use_its_cores_leaves_room_for_another() -> None:
     assert weights(plan) == pytest.approx({"wide": 0.3, "next": 0.5, "other": 0.2})
 
 
+def test_what_a_job_uses_at_its_floor_does_not_count_for_what_it_can_use_in_front() -> None:
+    wide = replace(job("wide", cpu_cores=2.0), workload="long")
+    later = known("later", "longest")
+    policy = UtilityPolicy(UNGUARDED)
+    seen = replace(snapshot([wide, later], [node(cpu_cores=2.0)]), history=HISTORY)
+    plan, state = policy.plan(seen, policy.initial_state())
+    assert weights(plan)["wide"] == pytest.approx(0.99)
+    # From 1010 on it waits behind others, and uses next to nothing.
+    shorts = (known("short1", "short"), known("short2", "short"))
+    plan, state = policy.plan(replace(seen, now=1010.0, jobs=(*shorts, wide, later)), state)
+    assert weights(plan)["wide"] < 0.02
+    slow = tuple(Observation(1010.0 + at, at, 0.1 + 0.01 * at, 0.02 * at) for at in range(1, 6))
+    wide = replace(wide, observations=slow, cpu_seconds=0.1)
+    plan, state = policy.plan(replace(seen, now=1016.0, jobs=(*shorts, wide, later)), state)
+    assert weights(plan)["wide"] < 0.02
+    plan, _ = policy.plan(replace(seen, now=1020.0, jobs=(wide, later)), state)
+    assert weights(plan)["wide"] == pytest.approx(0.99), "it is in front again, with all that it asks for"
+
+
 # --- Out of reach -----------------------------------------------------------------------------------------------------
 
 
@@ -314,6 +342,37 @@ def test_a_job_moves_to_a_node_that_idles_and_stays_there() -> None:
         ]
         plan, state = policy.plan(replace(seen, now=float(now), jobs=tuple(jobs)), state)
         assert {entry.job_id: entry.node_id for entry in plan.assignments} == {each.id: each.node_id for each in jobs}
+
+
+def test_the_cluster_has_a_pause_from_one_move_to_the_next() -> None:
+    nodes = [node(name, cpu_cores=1.0) for name in "abc"]
+    jobs = [known(f"job{number}", "long", node_id="a", migratable=True) for number in range(6)]
+    policy = UtilityPolicy(replace(UNGUARDED, cooldown_seconds=10.0))
+    seen = replace(snapshot(jobs, nodes), history=HISTORY)
+    plan, state = policy.plan(seen, policy.initial_state())
+    (sent,) = [entry for entry in plan.assignments if entry.node_id != "a"]
+    moved = replace(next(each for each in jobs if each.id == sent.job_id), node_id=sent.node_id, migrations=1)
+    # It does not say when it was moved: the pause is the cluster's.
+    there = replace(seen, jobs=tuple(moved if each.id == moved.id else each for each in jobs), trigger=Trigger.EXIT)
+
+    def sent_at(now: float) -> list[str]:
+        nonlocal state
+        plan, state = policy.plan(replace(there, now=now), state)
+        homes = {each.id: each.node_id for each in there.jobs}
+        return [entry.job_id for entry in plan.assignments if entry.node_id != homes[entry.job_id]]
+
+    assert (sent_at(1001.0), sent_at(1009.9)) == ([], [])
+    assert len(sent_at(1010.0)) == 1
+
+
+@pytest.mark.parametrize(("ago", "moves"), [(0.1, False), (9.9, False), (10.0, True)])
+def test_a_job_has_a_pause_from_one_move_to_the_next(ago: float, *, moves: bool) -> None:
+    """Also where the cluster knows of no move, as after a restart of the broker."""
+    jobs = [known(f"job{number}", "long", node_id="a") for number in range(3)]
+    jobs[0] = replace(jobs[0], migratable=True, migrations=1, migrated_at=1000.0 - ago)
+    nodes = [node("a", cpu_cores=1.0), node("b", cpu_cores=1.0)]
+    plan = plan_of(*jobs, nodes=nodes, settings=replace(UNGUARDED, cooldown_seconds=10.0))
+    assert [entry.job_id for entry in plan.assignments if entry.node_id == "b"] == (["job0"] if moves else [])
 
 
 def test_nothing_moves_where_that_is_switched_off_or_memory_is_short() -> None:

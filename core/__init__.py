@@ -1,0 +1,1 @@
+"""What broker, agent, serving and client share; it imports nothing of theirs."""

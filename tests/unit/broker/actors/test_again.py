@@ -1,0 +1,103 @@
+"""Jobs that get another try, by the broker's actors over real stores."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.support.actors import ALICE, BOB, Actors, running, running_actors, submit, wanted_of
+from tests.support.clock import ManualClock
+from tiercel.broker.domain.endpoints import DeliveryState
+from tiercel.broker.domain.errors import EndpointBusyError, InvalidSpecError, NotFoundError
+from tiercel.broker.domain.events import JobEvent, StateChanged
+from tiercel.broker.domain.jobs import JobState, TierState
+from tiercel.broker.store.contract import Store
+
+
+async def test_a_script_that_crashes_is_placed_again_after_a_pause_where_its_checkpoint_is(actors: Actors) -> None:
+    node, epoch = await actors.connect()
+    job = await running(actors, retries=1)
+    await actors.exit(job.run_id, 1)
+    waiting = await actors.job(job.id)
+    assert (waiting.state, waiting.retries) == (JobState.PENDING, 1)
+    assert (await wanted_of(node, epoch)).runs == ()
+    await actors.pass_time(1.5)
+    again = await actors.job(job.id)
+    assert (again.state, again.run_id, again.node_id) == (JobState.STARTING, f"{job.id}-2", "n1")
+    await actors.alive(again.run_id)
+    await actors.exit(again.run_id, -9)
+    assert (await actors.job(job.id)).state is JobState.FAILED
+
+
+async def test_a_broker_that_restarts_in_the_pause_before_a_retry_starts_it_all_the_same(store: Store) -> None:
+    clock = ManualClock()
+    async with running_actors(store, clock) as actors:
+        await actors.connect()
+        job = await running(actors, retries=1)
+        await actors.exit(job.run_id, 1)
+    async with running_actors(store, clock) as actors:
+        await actors.connect()
+        assert (await actors.job(job.id)).state is JobState.STARTING
+
+
+async def test_a_failed_job_is_resumed_and_delivers_under_its_id(actors: Actors) -> None:
+    node, epoch = await actors.connect()
+    job = await running(actors)
+    await actors.report(job.run_id, 0.85)
+    await actors.delivered(f"{job.id}-tier-1")
+    await actors.exit(job.run_id, 1)
+    assert (await actors.job(job.id)).state is JobState.FAILED
+    assert job.id not in actors.directory.jobs, "its actor is gone"
+
+    both = await asyncio.gather(*(actors.system.resume(ALICE, job.id) for _ in range(2)))
+    assert {each.id for each in both} == {job.id}
+    again = await actors.job(job.id)
+    assert (again.state, again.run_id, again.node_id) == (JobState.STARTING, f"{job.id}-2", "n1")
+    assert [run.run_id for run in (await wanted_of(node, epoch)).runs] == [again.run_id]
+    await actors.alive(again.run_id)
+    await actors.report(again.run_id, 0.95)
+    await actors.delivered(f"{job.id}-tier-2")
+    await actors.exit(again.run_id, -15)
+    done = await actors.job(job.id)
+    assert (done.state, [tier.version for tier in done.tiers]) == (JobState.COMPLETED, [1, 2])
+    changes = [event.change for event in actors.events if isinstance(event, JobEvent)]
+    finals = [change.state for change in changes if isinstance(change, StateChanged) and change.state.is_final]
+    assert finals == [JobState.FAILED, JobState.COMPLETED]
+
+
+async def test_a_delivery_that_failed_is_tried_anew_once_the_job_is_resumed(actors: Actors) -> None:
+    node, epoch = await actors.connect()
+    job = await running(actors)
+    await actors.report(job.run_id, 0.85)
+    await actors.delivery(f"{job.id}-tier-1", DeliveryState.FAILED, reason="the disk was full")
+    await actors.exit(job.run_id, -15)
+    assert (await actors.job(job.id)).state is JobState.FAILED
+    await actors.system.resume(ALICE, job.id)
+    again = await actors.job(job.id)
+    await actors.alive(again.run_id)
+    await actors.report(again.run_id, 0.86)
+    (wanted,) = (await wanted_of(node, epoch)).deliveries
+    assert (wanted.delivery.id, wanted.delivery.version, wanted.run_id) == (f"{job.id}-tier-1-again-1", 2, again.run_id)
+    await actors.delivered(wanted.delivery.id)
+    assert (await actors.job(job.id)).tiers[0].state is TierState.DELIVERED
+
+
+async def test_what_cannot_be_resumed_says_why(actors: Actors) -> None:
+    await actors.connect()
+    done = await running(actors)
+    await actors.report(done.run_id, 0.95)
+    for tier in (1, 2):
+        await actors.delivered(f"{done.id}-tier-{tier}")
+    await actors.exit(done.run_id, -15)
+    with pytest.raises(InvalidSpecError, match="nothing to resume"):
+        await actors.system.resume(ALICE, done.id)
+
+    failed = await running(actors)
+    with pytest.raises(NotFoundError):
+        await actors.system.resume(BOB, failed.id)
+    await actors.exit(failed.run_id, 1)
+    other = await submit(actors)
+    with pytest.raises(EndpointBusyError, match=other.id):
+        await actors.system.resume(ALICE, failed.id)
+    assert (await actors.job(failed.id)).state is JobState.FAILED

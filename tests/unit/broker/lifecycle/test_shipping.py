@@ -1,0 +1,141 @@
+"""What a job delivers beyond its tiers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support.jobs import AT, make_spec
+from tiercel.broker.domain.endpoints import delivery_id, job_of_delivery
+from tiercel.broker.domain.jobs import Job, JobState, Shipping, Tier, TierState
+from tiercel.broker.domain.moments import Moment
+from tiercel.broker.domain.shares import Share
+from tiercel.broker.lifecycle import job as machine
+from tiercel.broker.lifecycle.job_events import Assigned, DeliveryEnded, JobInput, Reported, RequestDelivery, RunExited
+
+
+class Life:
+    """A job and the numbers of the tiers whose models were asked for."""
+
+    def __init__(self, ship: Shipping | None = None, **spec: object) -> None:
+        spec = {"tiers": (Tier(0.2),), "continue_after_last_tier": True, **spec}
+        self.job: Job = machine.create("j1", "alice", make_spec(ship=ship or Shipping(), **spec), AT)[0]
+        self.asked: list[tuple[int, float]] = []
+        self.now = AT
+        self.sequence = 0
+        self.tell(Assigned("n1", Share(1.0, None, ""), 1))
+
+    def tell(self, event: JobInput) -> None:
+        self.job, effects = machine.handle(self.job, event, Moment.of_one_clock(self.now))
+        self.asked += [
+            (each.tier.number, each.tier.tier.target) for each in effects if isinstance(each, RequestDelivery)
+        ]
+
+    def report(self, value: float, *, ended: bool = False) -> None:
+        self.sequence += 1
+        self.tell(Reported("j1-1", self.sequence, self.sequence, {"accuracy": value}, self.now, 0.0, ended=ended))
+
+    def delivered(self, tier: int, version: int | None, value: float | None) -> None:
+        self.tell(DeliveryEnded(tier, version, value, self.now))
+
+
+def test_at_the_end_of_the_training_the_best_is_asked_for_and_waited_for() -> None:
+    life = Life()
+    life.report(0.25)
+    life.delivered(1, 1, 0.24)
+    life.report(0.5)
+    assert life.asked == [(1, 0.2)], "while it trains only tiers are delivered"
+    life.report(0.5, ended=True)
+    assert life.asked == [(1, 0.2), (0, 0.24)]
+    life.tell(RunExited("j1-1", 0))
+    assert life.job.state is JobState.STOPPING
+    life.delivered(0, 2, 0.49)
+    assert (life.job.state, life.job.reason) == (JobState.COMPLETED, "its tier is delivered")
+    assert [tier.version for tier in life.job.tiers] == [1]
+
+
+def test_a_best_that_could_not_be_delivered_is_no_fault_of_the_job() -> None:
+    life = Life()
+    life.report(0.25)
+    life.delivered(1, 1, 0.24)
+    life.report(0.5, ended=True)
+    life.tell(RunExited("j1-1", 0))
+    life.delivered(0, None, None)
+    assert life.job.state is JobState.COMPLETED
+
+
+def test_what_ends_while_its_tier_is_delivered_is_asked_for_after_it() -> None:
+    life = Life(tiers=(Tier(0.2), Tier(0.9)), continue_after_last_tier=False)
+    life.report(0.25)
+    life.report(0.5, ended=True)
+    assert life.asked == [(1, 0.2)]
+    life.delivered(1, 1, 0.24)
+    assert life.asked == [(1, 0.2), (0, 0.24)]
+
+
+def test_nothing_is_asked_for_that_is_not_better_or_not_wanted() -> None:
+    for ship, values in ((Shipping(), (0.24,)), (Shipping(), (0.2,)), (Shipping(only_tiers=True), (0.5,))):
+        life = Life(ship)
+        life.report(0.25)
+        life.delivered(1, 1, 0.24)
+        for value in values:
+            life.report(value, ended=True)
+        assert life.asked == [(1, 0.2)]
+
+
+def test_a_job_that_reached_no_tier_delivers_nothing() -> None:
+    life = Life()
+    life.report(0.1)
+    life.report(0.1, ended=True)
+    assert life.asked == []
+
+
+def test_better_models_are_delivered_step_by_step_while_it_trains() -> None:
+    life = Life(Shipping(every=0.1))
+    life.report(0.25)
+    life.delivered(1, 1, 0.25)
+    for value in (0.3, 0.349, 0.36, 0.5):
+        life.report(value)
+    assert life.asked == [(1, 0.2), (0, 0.25)], "one at a time"
+    assert delivery_id("j1", 0, life.job.best_deliveries) == "j1-best-1"
+    life.delivered(0, 2, 0.36)
+    life.report(0.45)
+    life.report(0.5)
+    assert life.asked[2:] == [(0, 0.36)]
+    assert delivery_id("j1", 0, life.job.best_deliveries) == "j1-best-2"
+
+
+def test_better_models_are_delivered_at_most_so_often() -> None:
+    life = Life(Shipping(best_every_seconds=60.0))
+    life.report(0.25)
+    life.delivered(1, 1, 0.25)
+    life.now += 59
+    life.report(0.3)
+    life.now += 2
+    life.report(0.25)
+    assert life.asked == [(1, 0.2)]
+    life.report(0.26)
+    assert life.asked == [(1, 0.2), (0, 0.25)]
+
+
+def test_a_run_that_is_lost_takes_its_best_with_it_and_the_next_one_is_asked() -> None:
+    life = Life()
+    life.report(0.25)
+    life.delivered(1, 1, 0.24)
+    life.report(0.5, ended=True)
+    life.tell(RunExited("j1-1", None, lost=True))
+    assert (life.job.state, life.job.offered_value) == (JobState.PENDING, None)
+    life.tell(Assigned("n1", Share(1.0, None, ""), 2))
+    assert life.asked[-1] == (0, 0.24)
+    best = life.job.best
+    assert best is not None
+    assert best.state is TierState.REACHED
+    assert replace(life.job, best=None).tiers == life.job.tiers
+
+
+@pytest.mark.parametrize(
+    ("known", "job"), [("a-b-tier-1", "a-b"), ("a-best-12", "a"), ("a-other-1", ""), ("tier-1", ""), ("", "")]
+)
+def test_the_job_of_a_delivery(known: str, job: str) -> None:
+    assert job_of_delivery(known) == job
