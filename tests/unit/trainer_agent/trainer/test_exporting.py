@@ -170,7 +170,7 @@ def test_rows_that_differ_in_sign_show_what_the_real_ones_do_not(tmp_path: Path)
     samples = Samples(signature)
     samples.remember([np.linspace(0.1, 1.0, 30, dtype=np.float32).reshape(10, 3)])
     exported = export_model(nn.ReLU().eval(), signature, samples, tmp_path / "model.onnx").model
-    with pytest.raises(ExportError, match="disagree on output by up to .* for rows of the other sign"):
+    with pytest.raises(ExportError, match=r"disagree on output by up to .* for rows of the other sign"):
         check_same_answers(nn.Identity(), exported, samples)
 
 
