@@ -56,7 +56,7 @@ async def test_a_job_whose_script_crashed_is_retried_resumed_and_followed_to_its
     async with running_broker(tmp_path) as broker:
         agent = ScriptedAgent(node_token(tmp_path))
         async with (
-            agent.connected(broker.broker_address),
+            agent.connected(broker.nodes_address),
             tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice,
         ):
             job = await alice.submit(retries=1)
