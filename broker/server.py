@@ -20,7 +20,6 @@ from tiercel.broker.actors.system import System
 from tiercel.broker.api.jobs import JobsService
 from tiercel.broker.api.nodes import NodesService
 from tiercel.broker.domain.errors import InvalidSpecError, UnavailableError
-from tiercel.broker.lifecycle.node import LeaseSettings
 from tiercel.broker.progress.embedded import EmbeddedMqttBroker
 from tiercel.broker.progress.publisher import MqttPublisher
 from tiercel.broker.scheduling.loop import LoopSettings
@@ -50,8 +49,10 @@ SERVICES = (
 )
 STOP_GRACE_SECONDS = 1.0
 SERVING_POLL_SECONDS = 0.1
-# A script of 1 MiB travels in a message, and a node is told of all its runs at once.
-MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+# A script of 1 MiB is sent in one message, and a node's hello names all its runs.
+MAX_REQUEST_BYTES = 4 * 1024 * 1024
+# A node is told of all its runs at once, without their scripts.
+MAX_RESPONSE_BYTES = 16 * 1024 * 1024
 # At the same time, streams included; more are refused at once.
 MAX_CALLS = 1_000
 
@@ -143,7 +144,7 @@ class Broker:
             LoopSettings(interval_seconds=settings.interval_seconds),
             self._supervisor,
             self._clock,
-            LeaseSettings(settings.lease_seconds, settings.gone_after_seconds),
+            settings.leases,
             {tenant.name: tenant.weight for tenant in tenancy.tenants.values()},
             carried,
         )
@@ -174,8 +175,8 @@ def _make_server() -> grpc.aio.Server:
     return grpc.aio.server(
         options=[
             ("grpc.so_reuseport", 0),
-            ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-            ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+            ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
+            ("grpc.max_send_message_length", MAX_RESPONSE_BYTES),
         ],
         maximum_concurrent_rpcs=MAX_CALLS,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tiercel.trainer_agent.job_folder import ScriptFile
 from tiercel.trainer_agent.limits.contract import Share
 from tiercel.trainer_agent.runtimes.contract import Program
 from tiercel.v1 import common_pb2, trainer_pb2
@@ -17,10 +16,11 @@ class RunOrder:
     Attributes:
         run_id: The run.
         job_id: Its job.
-        spec: The job's description.
+        spec: The job's description; its script without the content.
         share: Its first share.
         open_tiers: Tiers not delivered yet as far as this node knows, easiest first.
         carried: Whether it goes on from a checkpoint that the broker holds.
+        script_sha256: Of the content of its script, hexadecimal; empty where it has none.
     """
 
     run_id: str
@@ -29,17 +29,12 @@ class RunOrder:
     share: Share
     open_tiers: tuple[common_pb2.Tier, ...] = ()
     carried: bool = False
+    script_sha256: str = ""
 
     def program(self) -> Program:
         """What to run."""
         script = self.spec.script.name if self.spec.HasField("script") else ""
         return Program(script=script, module=self.spec.module, arguments=tuple(self.spec.arguments))
-
-    def script(self) -> ScriptFile | None:
-        """The script to write down, if there is one."""
-        if not self.spec.HasField("script"):
-            return None
-        return ScriptFile(self.spec.script.name, self.spec.script.content)
 
     def welcome(self) -> trainer_pb2.TrainerWelcome:
         """What the trainer is told."""

@@ -23,7 +23,7 @@ from grpc import aio
 from tiercel.trainer_agent.errors import DeliveryFailedError, FallsShortError
 from tiercel.trainer_agent.job_folder import SOCKET
 from tiercel.trainer_agent.supervision import run_until_first_ends
-from tiercel.v1 import trainer_pb2, trainer_pb2_grpc
+from tiercel.v1 import protocol_mismatch, trainer_pb2, trainer_pb2_grpc
 
 _log = logging.getLogger(__name__)
 
@@ -178,6 +178,9 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
             await context.abort(
                 grpc.StatusCode.UNAUTHENTICATED, "This is not the token in the run's folder: read it again."
             )
+        mismatch = protocol_mismatch(first.hello.protocol, "the script's trainer library", "the agent")
+        if mismatch:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, mismatch)
 
     def _first_messages(self) -> list[trainer_pb2.AttachResponse]:
         messages = [trainer_pb2.AttachResponse(welcome=self._welcome)]

@@ -21,6 +21,7 @@ from tiercel.broker.domain.endpoints import delivery_id
 from tiercel.broker.domain.errors import OverloadedError
 from tiercel.broker.domain.nodes import Node
 from tiercel.broker.domain.tenants import DEFAULT_WEIGHT
+from tiercel.broker.lifecycle.node import fence_of
 from tiercel.broker.scheduling.interface import Trigger
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from tiercel.broker.domain.run_records import RunRecord
     from tiercel.broker.domain.shares import Share
     from tiercel.broker.lifecycle.job_events import JobInput
-    from tiercel.broker.lifecycle.node import LeaseSettings
+    from tiercel.broker.lifecycle.node import Fence, LeaseSettings
     from tiercel.broker.scheduling.interface import EndpointView, JobView, NodeView, Policy
     from tiercel.broker.scheduling.loop import LoopSettings
     from tiercel.broker.store.checkpoints import CheckpointStore
@@ -113,6 +114,10 @@ class Directory:
             self.nodes[node_id] = actor
             self._supervisor.start(actor.run(), name=actor.name)
         return actor
+
+    def fence(self) -> Fence | None:
+        """What agents are told about how long they may go without us."""
+        return fence_of(self._leases, len(self.nodes))
 
     # --- Peers --------------------------------------------------------------------------------------------------------
 

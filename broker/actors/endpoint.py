@@ -63,11 +63,15 @@ EndpointMessage = DeliverTier | DeliveryHeard | DeliveryAbandoned | ObjectiveSet
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A delivery under way: the node it is asked of, or none while its job is on none, and the job's metric."""
+    """A delivery under way: the node it is asked of, or none while its job is on none, and the job's metric.
+
+    ``asked``: all nodes that it was asked of; nobody else's word on it counts.
+    """
 
     node_id: str
     metric: str
     direction: Direction
+    asked: frozenset[str] = frozenset()
 
 
 class EndpointActor(Actor[EndpointMessage]):
@@ -146,7 +150,8 @@ class EndpointActor(Actor[EndpointMessage]):
             self._tell_job(delivery)
             return
         earlier = self._work.get(delivery.id)
-        self._work[delivery.id] = _Work(job.node_id, job.spec.metric, job.spec.direction)
+        asked = (earlier.asked if earlier is not None else frozenset()) | {job.node_id} - {""}
+        self._work[delivery.id] = _Work(job.node_id, job.spec.metric, job.spec.direction, asked)
         if earlier is not None and earlier.node_id and earlier.node_id != job.node_id:
             self._peers.withdraw_delivery(earlier.node_id, delivery.id)
         if job.node_id:
@@ -157,8 +162,8 @@ class EndpointActor(Actor[EndpointMessage]):
         work = self._work.get(known_id)
         if work is None:  # nothing that is wanted: the node may forget it
             self._peers.withdraw_delivery(node_id, known_id)
-        elif node_id == work.node_id or report.state is DeliveryState.DELIVERED:
-            # A model that answers is delivered, wherever; a failure counts only where the delivery is asked for.
+        elif node_id == work.node_id or (node_id in work.asked and report.state is DeliveryState.DELIVERED):
+            # A model that answers is delivered, wherever it was asked for; a failure counts only where it is now.
             await self._step(self._deliveries[known_id], report, node_id)
 
     async def _step(self, known: Delivery, report: DeliveryReport, node_id: str) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from tiercel.broker.domain.errors import NotAuthenticatedError
+from tiercel.broker.domain.errors import NotAuthenticatedError, ProtocolError
+from tiercel.v1 import PROTOCOL_KEY, protocol_mismatch
 
 if TYPE_CHECKING:
     import grpc
@@ -19,8 +21,10 @@ def tenant_of(context: grpc.aio.ServicerContext[object, object], tenancy: Tenanc
     """The tenant whose token the call carries.
 
     Raises:
+        ProtocolError: It says that it speaks another version of the contract.
         NotAuthenticatedError: It carries none, or one that belongs to nobody.
     """
+    _check_protocol(context)
     tenant = tenancy.find_tenant(_token(context))
     if tenant is None:
         raise NotAuthenticatedError(
@@ -37,6 +41,17 @@ def require_node(context: grpc.aio.ServicerContext[object, object], tenancy: Ten
     """
     if not tenancy.is_node(_token(context)):
         raise NotAuthenticatedError("the token is not the nodes'; use node.token in the broker's state directory")
+
+
+def _check_protocol(context: grpc.aio.ServicerContext[object, object]) -> None:
+    """Standard tools say nothing of a version, and are let through."""
+    spoken = next((value for key, value in context.invocation_metadata() or () if key == PROTOCOL_KEY), None)
+    if spoken is None:
+        return
+    theirs = int(spoken) if isinstance(spoken, str) and re.fullmatch(r"[0-9]{1,9}", spoken) else 0
+    mismatch = protocol_mismatch(theirs, "the client", "this broker")
+    if mismatch:
+        raise ProtocolError(mismatch, field=PROTOCOL_KEY)
 
 
 def _token(context: grpc.aio.ServicerContext[object, object]) -> str:

@@ -240,6 +240,8 @@ class Job:
         checkpoint_node: While it waits: node that has its newest checkpoint, or empty.
         migrations: How often it was moved.
         migrated_at: When it last was, or None.
+        fenced: Whether the agent of its node ends the present run by itself when it is without us for long. Only then
+            may the job be started elsewhere while nobody knows what became of that run.
     """
 
     id: str
@@ -276,6 +278,7 @@ class Job:
     checkpoint_node: str = ""
     migrations: int = 0
     migrated_at: float | None = None
+    fenced: bool = False
 
     @property
     def run_id(self) -> str:

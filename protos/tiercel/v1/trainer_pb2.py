@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from tiercel.v1 import common_pb2 as tiercel_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18tiercel/v1/trainer.proto\x12\ntiercel.v1\x1a\x17tiercel/v1/common.proto\"\xcc\x01\n\rAttachRequest\x12)\n\x05hello\x18\x01 \x01(\x0b\x32\x18.tiercel.v1.TrainerHelloH\x00\x12+\n\x06report\x18\x02 \x01(\x0b\x32\x19.tiercel.v1.TrainerReportH\x00\x12-\n\x0b\x65xport_done\x18\x03 \x01(\x0b\x32\x16.tiercel.v1.ExportDoneH\x00\x12)\n\x03use\x18\x04 \x01(\x0b\x32\x1a.tiercel.v1.AcceleratorUseH\x00\x42\t\n\x07message\"\xf6\x01\n\x0e\x41ttachResponse\x12-\n\x07welcome\x18\x01 \x01(\x0b\x32\x1a.tiercel.v1.TrainerWelcomeH\x00\x12+\n\nreport_ack\x18\x02 \x01(\x0b\x32\x15.tiercel.v1.ReportAckH\x00\x12+\n\x06\x65xport\x18\x03 \x01(\x0b\x32\x19.tiercel.v1.ExportRequestH\x00\x12\'\n\x04pace\x18\x04 \x01(\x0b\x32\x17.tiercel.v1.PaceRequestH\x00\x12\'\n\x04stop\x18\x05 \x01(\x0b\x32\x17.tiercel.v1.StopRequestH\x00\x42\t\n\x07message\"\x1d\n\x0cTrainerHello\x12\r\n\x05token\x18\x01 \x01(\t\"\xd6\x01\n\x0eTrainerWelcome\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0e\n\x06metric\x18\x02 \x01(\t\x12(\n\tdirection\x18\x03 \x01(\x0e\x32\x15.tiercel.v1.Direction\x12\x1f\n\x05tiers\x18\x04 \x03(\x0b\x32\x10.tiercel.v1.Tier\x12\x12\n\nmax_epochs\x18\x05 \x01(\r\x12\x11\n\tcpu_cores\x18\x06 \x01(\x01\x12\x32\n\x0c\x61\x63\x63\x65lerators\x18\x07 \x03(\x0b\x32\x1c.tiercel.v1.AcceleratorShare\"\x99\x01\n\rTrainerReport\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\x37\n\x07metrics\x18\x03 \x03(\x0b\x32&.tiercel.v1.TrainerReport.MetricsEntry\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\x1d\n\tReportAck\x12\x10\n\x08sequence\x18\x01 \x01(\x04\"Z\n\rExportRequest\x12\x13\n\x0b\x64\x65livery_id\x18\x01 \x01(\t\x12\x0c\n\x04tier\x18\x02 \x01(\r\x12\x0e\n\x06target\x18\x03 \x01(\x01\x12\x16\n\x0erequest_number\x18\x04 \x01(\r\"|\n\nExportDone\x12\x13\n\x0b\x64\x65livery_id\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01\x12\x0e\n\x06sha256\x18\x03 \x01(\t\x12\r\n\x05\x65rror\x18\x04 \x01(\t\x12\x13\n\x0b\x66\x61lls_short\x18\x05 \x01(\x08\x12\x16\n\x0erequest_number\x18\x06 \x01(\r\"C\n\x0e\x41\x63\x63\x65leratorUse\x12\x1b\n\x13\x61\x63\x63\x65lerator_seconds\x18\x01 \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\x02 \x01(\x04\":\n\x0bPaceRequest\x12\r\n\x05\x63ores\x18\x01 \x01(\x01\x12\x1c\n\x14\x61\x63\x63\x65lerator_fraction\x18\x02 \x01(\x01\"\x1d\n\x0bStopRequest\x12\x0e\n\x06reason\x18\x01 \x01(\t2U\n\x0eTrainerService\x12\x43\n\x06\x41ttach\x12\x19.tiercel.v1.AttachRequest\x1a\x1a.tiercel.v1.AttachResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18tiercel/v1/trainer.proto\x12\ntiercel.v1\x1a\x17tiercel/v1/common.proto\"\xcc\x01\n\rAttachRequest\x12)\n\x05hello\x18\x01 \x01(\x0b\x32\x18.tiercel.v1.TrainerHelloH\x00\x12+\n\x06report\x18\x02 \x01(\x0b\x32\x19.tiercel.v1.TrainerReportH\x00\x12-\n\x0b\x65xport_done\x18\x03 \x01(\x0b\x32\x16.tiercel.v1.ExportDoneH\x00\x12)\n\x03use\x18\x04 \x01(\x0b\x32\x1a.tiercel.v1.AcceleratorUseH\x00\x42\t\n\x07message\"\xf6\x01\n\x0e\x41ttachResponse\x12-\n\x07welcome\x18\x01 \x01(\x0b\x32\x1a.tiercel.v1.TrainerWelcomeH\x00\x12+\n\nreport_ack\x18\x02 \x01(\x0b\x32\x15.tiercel.v1.ReportAckH\x00\x12+\n\x06\x65xport\x18\x03 \x01(\x0b\x32\x19.tiercel.v1.ExportRequestH\x00\x12\'\n\x04pace\x18\x04 \x01(\x0b\x32\x17.tiercel.v1.PaceRequestH\x00\x12\'\n\x04stop\x18\x05 \x01(\x0b\x32\x17.tiercel.v1.StopRequestH\x00\x42\t\n\x07message\"/\n\x0cTrainerHello\x12\r\n\x05token\x18\x01 \x01(\t\x12\x10\n\x08protocol\x18\x02 \x01(\r\"\xd6\x01\n\x0eTrainerWelcome\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0e\n\x06metric\x18\x02 \x01(\t\x12(\n\tdirection\x18\x03 \x01(\x0e\x32\x15.tiercel.v1.Direction\x12\x1f\n\x05tiers\x18\x04 \x03(\x0b\x32\x10.tiercel.v1.Tier\x12\x12\n\nmax_epochs\x18\x05 \x01(\r\x12\x11\n\tcpu_cores\x18\x06 \x01(\x01\x12\x32\n\x0c\x61\x63\x63\x65lerators\x18\x07 \x03(\x0b\x32\x1c.tiercel.v1.AcceleratorShare\"\x99\x01\n\rTrainerReport\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\x37\n\x07metrics\x18\x03 \x03(\x0b\x32&.tiercel.v1.TrainerReport.MetricsEntry\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\x1d\n\tReportAck\x12\x10\n\x08sequence\x18\x01 \x01(\x04\"Z\n\rExportRequest\x12\x13\n\x0b\x64\x65livery_id\x18\x01 \x01(\t\x12\x0c\n\x04tier\x18\x02 \x01(\r\x12\x0e\n\x06target\x18\x03 \x01(\x01\x12\x16\n\x0erequest_number\x18\x04 \x01(\r\"|\n\nExportDone\x12\x13\n\x0b\x64\x65livery_id\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01\x12\x0e\n\x06sha256\x18\x03 \x01(\t\x12\r\n\x05\x65rror\x18\x04 \x01(\t\x12\x13\n\x0b\x66\x61lls_short\x18\x05 \x01(\x08\x12\x16\n\x0erequest_number\x18\x06 \x01(\r\"C\n\x0e\x41\x63\x63\x65leratorUse\x12\x1b\n\x13\x61\x63\x63\x65lerator_seconds\x18\x01 \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\x02 \x01(\x04\":\n\x0bPaceRequest\x12\r\n\x05\x63ores\x18\x01 \x01(\x01\x12\x1c\n\x14\x61\x63\x63\x65lerator_fraction\x18\x02 \x01(\x01\"\x1d\n\x0bStopRequest\x12\x0e\n\x06reason\x18\x01 \x01(\t2U\n\x0eTrainerService\x12\x43\n\x06\x41ttach\x12\x19.tiercel.v1.AttachRequest\x1a\x1a.tiercel.v1.AttachResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,25 +39,25 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ATTACHRESPONSE']._serialized_start=273
   _globals['_ATTACHRESPONSE']._serialized_end=519
   _globals['_TRAINERHELLO']._serialized_start=521
-  _globals['_TRAINERHELLO']._serialized_end=550
-  _globals['_TRAINERWELCOME']._serialized_start=553
-  _globals['_TRAINERWELCOME']._serialized_end=767
-  _globals['_TRAINERREPORT']._serialized_start=770
-  _globals['_TRAINERREPORT']._serialized_end=923
-  _globals['_TRAINERREPORT_METRICSENTRY']._serialized_start=877
-  _globals['_TRAINERREPORT_METRICSENTRY']._serialized_end=923
-  _globals['_REPORTACK']._serialized_start=925
-  _globals['_REPORTACK']._serialized_end=954
-  _globals['_EXPORTREQUEST']._serialized_start=956
-  _globals['_EXPORTREQUEST']._serialized_end=1046
-  _globals['_EXPORTDONE']._serialized_start=1048
-  _globals['_EXPORTDONE']._serialized_end=1172
-  _globals['_ACCELERATORUSE']._serialized_start=1174
-  _globals['_ACCELERATORUSE']._serialized_end=1241
-  _globals['_PACEREQUEST']._serialized_start=1243
-  _globals['_PACEREQUEST']._serialized_end=1301
-  _globals['_STOPREQUEST']._serialized_start=1303
-  _globals['_STOPREQUEST']._serialized_end=1332
-  _globals['_TRAINERSERVICE']._serialized_start=1334
-  _globals['_TRAINERSERVICE']._serialized_end=1419
+  _globals['_TRAINERHELLO']._serialized_end=568
+  _globals['_TRAINERWELCOME']._serialized_start=571
+  _globals['_TRAINERWELCOME']._serialized_end=785
+  _globals['_TRAINERREPORT']._serialized_start=788
+  _globals['_TRAINERREPORT']._serialized_end=941
+  _globals['_TRAINERREPORT_METRICSENTRY']._serialized_start=895
+  _globals['_TRAINERREPORT_METRICSENTRY']._serialized_end=941
+  _globals['_REPORTACK']._serialized_start=943
+  _globals['_REPORTACK']._serialized_end=972
+  _globals['_EXPORTREQUEST']._serialized_start=974
+  _globals['_EXPORTREQUEST']._serialized_end=1064
+  _globals['_EXPORTDONE']._serialized_start=1066
+  _globals['_EXPORTDONE']._serialized_end=1190
+  _globals['_ACCELERATORUSE']._serialized_start=1192
+  _globals['_ACCELERATORUSE']._serialized_end=1259
+  _globals['_PACEREQUEST']._serialized_start=1261
+  _globals['_PACEREQUEST']._serialized_end=1319
+  _globals['_STOPREQUEST']._serialized_start=1321
+  _globals['_STOPREQUEST']._serialized_end=1350
+  _globals['_TRAINERSERVICE']._serialized_start=1352
+  _globals['_TRAINERSERVICE']._serialized_end=1437
 # @@protoc_insertion_point(module_scope)
