@@ -170,12 +170,15 @@ async def test_training_goes_on_while_the_broker_is_away_and_everything_is_told_
 async def test_an_agent_with_a_fence_ends_its_runs_in_time_and_goes_on_serving(
     broker: ScriptedBroker, agent: AgentProcess, linear: str
 ) -> None:
-    broker.fence = nodes_pb2.Fence(stop_after_seconds=2.0, end_after_seconds=12.0)
+    broker.fence = nodes_pb2.Fence(stop_after_seconds=600.0, end_after_seconds=700.0)
     await broker.want(wanted_run("job-1", linear, arguments=TRAIN), wanted_run("deaf-1", DEAF))
     deaf = await running_pid(broker, "deaf-1")
     await until(lambda: broker.heard.progress("job-1") and broker.heard.serving(), seconds=DEADLINE)
     await until(lambda: any(m.heartbeat.fenced for m in broker.heard.messages), seconds=DEADLINE)
     serving = psutil.Process(json.loads((agent.state_dir / "agent" / "serving.json").read_text())["pid"])
+    broker.fence = nodes_pb2.Fence(stop_after_seconds=1.0, end_after_seconds=11.0)
+    fence = agent.state_dir / "agent" / "fence.json"
+    await until(lambda: json.loads(fence.read_text())["stop_after_seconds"] == 1.0, seconds=DEADLINE)
     await broker.stop()  # as far as the agent can tell, it may be the network, and the broker alive
     await until(lambda: not psutil.pid_exists(deaf), seconds=DEADLINE)
     records = agent.state_dir / "agent" / "runs"
