@@ -197,10 +197,7 @@ class Run:
             self._stop_asked.set()
 
     def end_within(self, seconds: float) -> None:
-        """Have it gone by then, whatever else it was granted, as it may be started elsewhere; again it does nothing.
-
-        Its job is not to blame and should be started again, unless it was to end anyway.
-        """
+        """Have it gone by then, through no fault of its job, as it may be started elsewhere; again it does nothing."""
         if not self._hurried.is_set():
             self._end_at = time.monotonic() + seconds
             self._hurried.set()
@@ -229,9 +226,8 @@ class Run:
         _log.info("run %s ended: code %s%s", self.run_id, record.exit_code, f", {record.reason}" * bool(record.reason))
         told, seen = self.accelerators.told_seconds, self.accelerators.seen_seconds
         if told is not None and seen is not None:
-            _log.info(
-                "run %s used %.1f s of an accelerator by its own count, %.1f s by samples", self.run_id, told, seen
-            )
+            words = "run %s used %.1f s of an accelerator by its own count, %.1f s by samples"
+            _log.info(words, self.run_id, told, seen)
         self._remember(record)
         return record
 
@@ -278,10 +274,8 @@ class Run:
         return replace(record, carried=True)
 
     async def _fetch_script(self) -> ScriptFile | None:
-        order = self.order
-        if not order.script_sha256:
-            return None
-        return ScriptFile(order.spec.script.name, await self._scripts.fetch(order.run_id, order.script_sha256))
+        spec, sha256 = self.order.spec, self.order.script_sha256
+        return ScriptFile(spec.script.name, await self._scripts.fetch(self.run_id, sha256)) if sha256 else None
 
     async def _fetched(self, transfer: Awaitable[_T]) -> _T:
         try:

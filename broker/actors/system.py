@@ -23,7 +23,7 @@ from tiercel.broker.domain.jobs import Job
 from tiercel.broker.domain.nodes import Node
 from tiercel.broker.domain.validation import validate_spec
 from tiercel.broker.lifecycle import job as job_machine
-from tiercel.broker.lifecycle.job_events import CancelRequested, JobInput, Ticked
+from tiercel.broker.lifecycle.job_events import CancelRequested, JobInput, Ticked, UsageMeasured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -263,6 +263,17 @@ class System:
             return False
         await actor.tell(message, handled)
         return True
+
+    def measure_run(self, node_id: str, measured: UsageMeasured) -> bool:
+        """Pass on what a node measured of a run, in place of an earlier measurement that still waits; never waits.
+
+        Returns:
+            Whether it was passed on: not if the run is not the node's.
+        """
+        actor = self._job_on(node_id, measured.run_id)
+        if actor is not None:
+            tell_latest(actor, UsageMeasured, measured)
+        return actor is not None
 
     def _job_on(self, node_id: str, run_id: str) -> JobActor | None:
         """The job whose present run this is, if it is on this node."""

@@ -128,7 +128,7 @@ class NodeStream:
         await self._actor.tell(heard)
         match request.WhichOneof("message"):
             case "heartbeat":
-                await self._hear_heartbeat(request.heartbeat)
+                self._hear_heartbeat(request.heartbeat)
             case "run":
                 await self._hear_run(request.run)
             case "progress":
@@ -138,13 +138,14 @@ class NodeStream:
             case "log":
                 await self._hear_output(request.log)
 
-    async def _hear_heartbeat(self, beat: nodes_pb2.Heartbeat) -> None:
+    def _hear_heartbeat(self, beat: nodes_pb2.Heartbeat) -> None:
         self._heartbeat = beat.number
         self._took.set()
         self._system.measure_endpoints(self._node_id, usages_of(beat), lag_of(beat))
         for usage in beat.runs:
             measured = UsageMeasured(usage.run_id, usage.cpu_seconds, usage.accelerator_seconds)
-            await self._tell_job(usage.run_id, measured)
+            if not self._system.measure_run(self._node_id, measured):
+                self._refuse(usage.run_id)
 
     async def _hear_run(self, run: nodes_pb2.RunStatus) -> None:
         if run.state == nodes_pb2.RUN_STATE_RUNNING:

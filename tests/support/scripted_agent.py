@@ -79,7 +79,9 @@ class ScriptedAgent:
         self.wanted: nodes_pb2.WantedState | None = None
         self.welcome: nodes_pb2.Welcome | None = None
         self.first_message: nodes_pb2.ConnectRequest | None = None
+        self.beats = 0
         self.taken: dict[str, int] = {}
+        self.answered: nodes_pb2.Taken | None = None
         self.ending: tuple[grpc.StatusCode, str, dict[str, str]] | None = None
         self._outbox: asyncio.Queue[nodes_pb2.ConnectRequest] = asyncio.Queue(10_000)
 
@@ -135,7 +137,8 @@ class ScriptedAgent:
         run.output += data
 
     def heartbeat(self) -> None:
-        self._tell(heartbeat=nodes_pb2.Heartbeat(fenced=True))
+        self.beats += 1
+        self._tell(heartbeat=nodes_pb2.Heartbeat(number=self.beats, fenced=True))
 
     def fail_delivery(self, delivery_id: str, reason: str) -> None:
         """The model cannot be delivered."""
@@ -180,6 +183,8 @@ class ScriptedAgent:
                 self.heartbeat()
             elif response.HasField("taken"):
                 self.taken.update(response.taken.reports)
+                if response.taken.heartbeat:
+                    self.answered = response.taken
             else:
                 self._take_in(response.wanted)
 

@@ -147,3 +147,23 @@ async def test_a_script_is_fetched_by_the_agent_of_its_node_and_by_nobody_else(t
                 await ScriptFetcher(other).fetch(run.run_id, run.wanted.script_sha256)
             with pytest.raises(TransferError, match="damaged"):
                 await ScriptFetcher(own).fetch(run.run_id, "ab" * 32)
+
+
+# --- Fences -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_fence_is_told_once_another_node_could_take_the_jobs_over(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        first, second = (ScriptedAgent(node_token(tmp_path), node_id) for node_id in ("n1", "n2"))
+        async with first.connected(broker.broker_address):
+            await first.until(lambda: first.answered is not None)
+            assert first.welcome is not None
+            assert first.answered is not None
+            assert not first.welcome.HasField("fence")
+            assert not first.answered.HasField("fence")
+            async with second.connected(broker.broker_address):
+                assert second.welcome is not None
+                assert second.welcome.fence == nodes_pb2.Fence(stop_after_seconds=90, end_after_seconds=110)
+                first.heartbeat()
+                await first.until(lambda: first.answered is not None and first.answered.heartbeat == first.beats)
+                assert first.answered.fence == second.welcome.fence
