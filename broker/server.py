@@ -18,7 +18,6 @@ from tiercel.broker.api.gate import NodesGate, TenantsGate
 from tiercel.broker.api.jobs import JobsService
 from tiercel.broker.api.nodes import NodesService
 from tiercel.broker.domain.errors import InvalidSpecError
-from tiercel.broker.lifecycle.node import LeaseSettings
 from tiercel.broker.progress.embedded import EmbeddedMqttBroker
 from tiercel.broker.progress.publisher import MqttPublisher
 from tiercel.broker.scheduling.loop import LoopSettings
@@ -142,7 +141,7 @@ class Broker:
             LoopSettings(interval_seconds=settings.interval_seconds),
             self._supervisor,
             self._clock,
-            LeaseSettings(settings.lease_seconds, settings.gone_after_seconds),
+            settings.leases,
             {tenant.name: tenant.weight for tenant in tenancy.tenants.values()},
             carried,
         )

@@ -8,6 +8,8 @@ from typing import Self
 from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from tiercel.broker.lifecycle.node import LeaseSettings
+
 
 class BrokerSettings(BaseSettings):
     """How a broker runs.
@@ -26,7 +28,8 @@ class BrokerSettings(BaseSettings):
         tenants: Tenants that get a token at the start if they have none.
         interval_seconds: Time between two looks of the scheduler while nothing happens; doubled up to 16-fold.
         lease_seconds: Silence after which a node counts as offline.
-        gone_after_seconds: Silence after which a node's jobs start again elsewhere.
+        gone_after_seconds: Silence after which a node's jobs start again elsewhere; its agent stops them before that.
+            None: 120 s from when a second node has connected, and until then a silent node's jobs wait for it.
         heartbeat_seconds: How often agents report usage.
     """
 
@@ -45,13 +48,21 @@ class BrokerSettings(BaseSettings):
     tenants: tuple[str, ...] = ("default",)
     interval_seconds: float = Field(default=2.0, gt=0, allow_inf_nan=False)
     lease_seconds: float = Field(default=10.0, gt=0, allow_inf_nan=False)
-    gone_after_seconds: float = Field(default=120.0, gt=0, allow_inf_nan=False)
+    gone_after_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     heartbeat_seconds: float = Field(default=2.0, gt=0, allow_inf_nan=False)
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:
         if not self.heartbeat_seconds < self.lease_seconds:
             raise ValueError("heartbeat_seconds must be shorter than lease_seconds, or every node counts as offline")
-        if not self.lease_seconds <= self.gone_after_seconds:
+        if self.gone_after_seconds is not None and not self.lease_seconds <= self.gone_after_seconds:
             raise ValueError("gone_after_seconds must not be shorter than lease_seconds")
         return self
+
+    @property
+    def leases(self) -> LeaseSettings:
+        """How long the silence of nodes is borne."""
+        if self.gone_after_seconds is not None:
+            return LeaseSettings(self.lease_seconds, self.gone_after_seconds)
+        gone_after = max(LeaseSettings().gone_after_seconds, 3 * self.lease_seconds)
+        return LeaseSettings(self.lease_seconds, gone_after, fences_alone=False)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import aiohttp
+from google.protobuf.message import Message
 
 from tiercel.trainer_agent import reconciler
 from tiercel.trainer_agent.accelerator_reports import devices_to_wire, readings_to_wire
+from tiercel.trainer_agent.broker_calls import BrokerCalls
 from tiercel.trainer_agent.checkpoint_carrier import CheckpointCarrier
 from tiercel.trainer_agent.connection import BrokerConnection
 from tiercel.trainer_agent.deliveries import EXPORT_SECONDS, Deliveries
@@ -21,6 +24,7 @@ from tiercel.trainer_agent.devices.cpu import Capacity
 from tiercel.trainer_agent.devices.watch import AcceleratorWatch
 from tiercel.trainer_agent.disk_watch import DiskLimits, DiskWatch
 from tiercel.trainer_agent.endpoint_shares import EndpointTerms, beside_training
+from tiercel.trainer_agent.fence import Fence
 from tiercel.trainer_agent.job_retention import EndedJobs, Retention
 from tiercel.trainer_agent.ledger import Ledger
 from tiercel.trainer_agent.limits.contract import AcceleratorShare, CpuShare, Limits, Share
@@ -31,6 +35,7 @@ from tiercel.trainer_agent.run_order import RunOrder
 from tiercel.trainer_agent.run_table import RunPlaces, RunTable
 from tiercel.trainer_agent.runs import StopPatience
 from tiercel.trainer_agent.runtimes.contract import Runtime
+from tiercel.trainer_agent.scripts import ScriptFetcher
 from tiercel.trainer_agent.served_models import ServedModels, WantedVersions
 from tiercel.trainer_agent.serving_client import ServingClient
 from tiercel.trainer_agent.serving_process import ServingPlaces
@@ -38,12 +43,15 @@ from tiercel.trainer_agent.serving_reserve import ServingReserve
 from tiercel.trainer_agent.serving_supervisor import ServingPorts, ServingSupervisor
 from tiercel.trainer_agent.supervision import Supervisor
 from tiercel.trainer_agent.variants import Place
-from tiercel.v1 import common_pb2, nodes_pb2
+from tiercel.v1 import PROTOCOL, common_pb2, nodes_pb2
 
 _log = logging.getLogger(__name__)
 
 _IMAGES_SECONDS: Final = 10.0
 _LAST_WORDS_SECONDS: Final = 1.0
+_FENCE_SECONDS: Final = 0.1
+
+_MessageT = TypeVar("_MessageT", bound=Message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +110,22 @@ class Agent:
         # that a broker does not ask for from the start may be somewhere else by now.
         self._wanted_runs: frozenset[str] = frozenset()
         places = RunPlaces(parts.state_dir)
-        carrier = CheckpointCarrier(parts.node_id, parts.broker_address, parts.token, parts.state_dir / "carried")
+        self._instance = secrets.token_hex(16)
+        self._heartbeats = 0
+        self._fence = Fence(parts.state_dir / "fence.json")
+        calls = BrokerCalls(parts.node_id, self._instance, parts.broker_address, parts.token)
+        carrier = CheckpointCarrier(calls, parts.state_dir / "carried")
         self._ended_jobs = EndedJobs(places.jobs, parts.state_dir / "ended-jobs", parts.retention)
         self._runs = RunTable(
-            places, parts.runtimes, parts.limits, self._reporter, tasks, parts.patience, carrier, self._ended_jobs
+            places,
+            parts.runtimes,
+            parts.limits,
+            self._reporter,
+            tasks,
+            parts.patience,
+            carrier,
+            ScriptFetcher(calls),
+            self._ended_jobs,
         )
         serving_places = ServingPlaces(parts.state_dir)
         client = ServingClient(session, self._serving_address, token=serving_places.read_token)
@@ -153,6 +173,7 @@ class Agent:
             facts=self._runs,
         )
         self._tasks.start("broker", connection.run())
+        self._tasks.start("fence", self._keep_fence())
         await leave.wait()
         self._leaving = True
         _log.info("leaving: stopping runs and the inference server")
@@ -165,6 +186,7 @@ class Agent:
     def hello(self) -> nodes_pb2.NodeHello:
         """Everything the broker has to know at first."""
         self._wanted_runs = frozenset()
+        self._fence.note_sent(0)
         return nodes_pb2.NodeHello(
             node_id=self._parts.node_id,
             cpu_cores=self._parts.capacity.cpu_cores,
@@ -178,11 +200,18 @@ class Agent:
             accelerators=devices_to_wire(
                 self._parts.accelerators.devices, self._parts.accelerators.readings, self._parts.serving_reserve
             ),
+            protocol=PROTOCOL,
+            instance=self._instance,
+            fenced=self._fence.is_kept,
         )
 
     def heartbeat(self) -> nodes_pb2.Heartbeat:
         """What the broker has to know from time to time."""
+        self._heartbeats += 1
+        self._fence.note_sent(self._heartbeats)
         return nodes_pb2.Heartbeat(
+            number=self._heartbeats,
+            fenced=self._fence.is_kept,
             runs=self._runs.usages(),
             images=self._images,
             endpoints=self._serving.take_usage(),
@@ -194,9 +223,22 @@ class Agent:
         """How the runs ended whose end the broker has not confirmed."""
         return self._runs.ended()
 
+    def note_welcome(self, welcome: nodes_pb2.Welcome) -> None:
+        """The broker answered the hello."""
+        self._fence.note_answered(0, welcome.fence if welcome.HasField("fence") else None)
+
+    def note_taken(self, taken: nodes_pb2.Taken) -> None:
+        """The broker answered a heartbeat, or says what it has."""
+        if taken.heartbeat:
+            self._fence.note_answered(taken.heartbeat, taken.fence if taken.HasField("fence") else None)
+
     def take_in(self, wanted: nodes_pb2.WantedState) -> None:
-        """Begin to make the node what is wanted; a node that is being left begins nothing."""
-        if self._leaving:
+        """Begin to make the node what is wanted.
+
+        A node that is being left begins nothing, nor does one that was without its broker for so long that what it is
+        told may be out of date.
+        """
+        if self._leaving or self._fence.has_fallen:
             return
         self._want_endpoint_shares(wanted)
         runs = {run.run_id: run for run in wanted.runs if is_plain(run.run_id)}
@@ -209,7 +251,7 @@ class Agent:
             if isinstance(action, reconciler.StartRun):
                 self._runs.start(self._order(runs[action.run_id]))
             elif isinstance(action, reconciler.StartDelivery):
-                self._deliveries.start(deliveries[action.delivery_id])
+                self._deliveries.start(_copied(deliveries[action.delivery_id]))
             else:
                 self._carry_out(action)
         self._wanted_runs = frozenset(runs)
@@ -245,14 +287,28 @@ class Agent:
 
     def _order(self, wanted: nodes_pb2.WantedRun) -> RunOrder:
         open_tiers = tuple(
-            tier
+            _copied(tier)
             for number, tier in enumerate(wanted.spec.tiers, start=1)
             if number not in wanted.delivered_tiers
             and not self._deliveries.is_delivered(f"{wanted.job_id}-tier-{number}")
         )
-        carried = bool(wanted.carried_run_id)
-        share, retried = _share(wanted.share), wanted.retried
-        return RunOrder(wanted.run_id, wanted.job_id, wanted.spec, share, open_tiers, carried, retried)
+        return RunOrder(
+            wanted.run_id,
+            wanted.job_id,
+            _copied(wanted.spec),
+            _share(wanted.share),
+            open_tiers,
+            carried=bool(wanted.carried_run_id),
+            retried=wanted.retried,
+            script_sha256=wanted.script_sha256,
+        )
+
+    async def _keep_fence(self) -> None:
+        """Stop all runs in time when the broker may start them elsewhere; serving goes on."""
+        while True:
+            await asyncio.sleep(_FENCE_SECONDS)
+            if self._fence.has_fallen:
+                self._runs.end_all_within(self._fence.seconds_left)
 
     def _serving_status(self) -> nodes_pb2.ServingStatus:
         status = self._serving.status()
@@ -296,6 +352,13 @@ def _models(wanted: nodes_pb2.WantedState) -> dict[Place, WantedVersions]:
         for each in wanted.models
         if is_place(each.endpoint, each.variant)
     }
+
+
+def _copied(part: _MessageT) -> _MessageT:
+    """A part of a message without the rest, which it would keep in memory."""
+    copy = type(part)()
+    copy.CopyFrom(part)
+    return copy
 
 
 def _without_log(status: nodes_pb2.RunStatus) -> nodes_pb2.RunStatus:

@@ -12,30 +12,22 @@ import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import grpc
 from grpc import aio
 
-from tiercel.trainer_agent.backoff import Backoff
-from tiercel.trainer_agent.connection import DialError
+from tiercel.trainer_agent.broker_calls import BrokerCalls, Stub
 from tiercel.trainer_agent.errors import CheckpointError, RunFailedError
 from tiercel.trainer_agent.job_folder import CopiedFile, JobFolder
 from tiercel.trainer_agent.names import is_plain
-from tiercel.v1 import nodes_pb2, nodes_pb2_grpc
+from tiercel.v1 import nodes_pb2
 
 _log = logging.getLogger(__name__)
 
 _CHUNK_BYTES: Final = 256 * 1024
-# What may be otherwise in a moment: the broker is starting, or a connection broke.
-_MAY_PASS: Final = frozenset(
-    {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL}
-)
-_OPTIONS: Final = (("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1))
 
 _T = TypeVar("_T")
-# gRPC's generated stubs have one type for both kinds of channel.
-_Stub = Any
 _SendCall = aio.StreamStreamCall[nodes_pb2.SendCheckpointRequest, nodes_pb2.SendCheckpointResponse]
 _FetchCall = aio.UnaryStreamCall[nodes_pb2.FetchCheckpointRequest, nodes_pb2.FetchCheckpointResponse]
 
@@ -58,16 +50,12 @@ class CheckpointCarrier:
     """Carries checkpoints between a job's folder and the broker.
 
     Attributes:
-        node_id: Name of the node.
-        address: Where the broker listens; asked before every call.
-        token: The node's token; asked before every call.
+        calls: To the broker.
         folder: Where they lie on their way; the agent's alone.
         limits: What they may take.
     """
 
-    node_id: str
-    address: Callable[[], str]
-    token: Callable[[], str]
+    calls: BrokerCalls
     folder: Path
     limits: CarrierLimits = field(default_factory=CarrierLimits)
 
@@ -115,27 +103,11 @@ class CheckpointCarrier:
             raise RunFailedError(f"The run id {run_id!r} is not a plain file name.")
         return self.folder / run_id
 
-    async def _retried(self, call: Callable[[_Stub], Awaitable[_T]]) -> _T:
-        """Call the broker until it answers, within bounds: it may be starting again."""
-        backoff = Backoff(0.1, 3.0)
-        try:
-            async with asyncio.timeout(self.limits.patience_seconds):
-                while True:
-                    try:
-                        async with aio.insecure_channel(self.address(), options=_OPTIONS) as channel:
-                            return await call(nodes_pb2_grpc.NodesServiceStub(channel))
-                    except aio.AioRpcError as error:
-                        if error.code() not in _MAY_PASS:
-                            raise CheckpointError(f"the broker refuses: {error.details()}") from error
-                    except (DialError, asyncio.InvalidStateError) as error:  # not yet there, or just gone
-                        _log.debug("a checkpoint has to wait: %s", error)
-                    await asyncio.sleep(backoff.next_seconds())
-        except TimeoutError:
-            seconds = self.limits.patience_seconds
-            raise CheckpointError(f"the broker did not take or give its checkpoint within {seconds:g} s") from None
+    async def _retried(self, call: Callable[[Stub], Awaitable[_T]]) -> _T:
+        return await self.calls.retried(call, self.limits.patience_seconds, "its checkpoint")
 
-    async def _send(self, stub: _Stub, run_id: str, files: Sequence[CopiedFile]) -> None:
-        call: _SendCall = stub.SendCheckpoint(metadata=self._metadata())
+    async def _send(self, stub: Stub, run_id: str, files: Sequence[CopiedFile]) -> None:
+        call: _SendCall = stub.SendCheckpoint(metadata=self.calls.metadata())
         try:
             await call.write(nodes_pb2.SendCheckpointRequest(header=self._header(run_id, files)))
             await _read_answer(call)  # before the content: what is not wanted must not be sent for nothing
@@ -153,12 +125,16 @@ class CheckpointCarrier:
             nodes_pb2.CheckpointFile(name=file.path.name, size_bytes=file.size_bytes, sha256=file.sha256)
             for file in files
         ]
-        return nodes_pb2.CheckpointHeader(node_id=self.node_id, run_id=run_id, files=listed)
+        return nodes_pb2.CheckpointHeader(
+            node_id=self.calls.node_id, run_id=run_id, files=listed, instance=self.calls.instance
+        )
 
-    async def _fetch(self, stub: _Stub, run_id: str, place: Path) -> list[Path]:
+    async def _fetch(self, stub: Stub, run_id: str, place: Path) -> list[Path]:
         _make_empty(place)
-        request = nodes_pb2.FetchCheckpointRequest(node_id=self.node_id, run_id=run_id)
-        call = stub.FetchCheckpoint(request, metadata=self._metadata())
+        request = nodes_pb2.FetchCheckpointRequest(
+            node_id=self.calls.node_id, run_id=run_id, instance=self.calls.instance
+        )
+        call = stub.FetchCheckpoint(request, metadata=self.calls.metadata())
         first = await call.read()
         if not isinstance(first, nodes_pb2.FetchCheckpointResponse) or not first.HasField("header"):
             raise await _why_it_ended(call)
@@ -173,9 +149,6 @@ class CheckpointCarrier:
         names = {file.name for file in files if is_plain(file.name)}
         if len(names) < len(files) or sum(file.size_bytes for file in files) > self.limits.size_bytes:
             raise CheckpointError("the broker offers files with bad names, or too much")
-
-    def _metadata(self) -> tuple[tuple[str, str], ...]:
-        return (("authorization", f"Bearer {self.token()}"),)
 
 
 class _Content:

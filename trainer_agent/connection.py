@@ -22,11 +22,13 @@ _log = logging.getLogger(__name__)
 
 _WELCOME_SECONDS: Final = 10.0
 _DEFAULT_HEARTBEAT_SECONDS: Final = 1.0
+# What is wanted of a node comes in one message, scripts left out.
+_MESSAGE_BYTES: Final = 16 * 1024**2
 _OPTIONS: Final = (
     ("grpc.enable_http_proxy", 0),
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.max_receive_message_length", 64 * 1024**2),
+    ("grpc.max_receive_message_length", _MESSAGE_BYTES),
     ("grpc.use_local_subchannel_pool", 1),  # gRPC would share its own, slower, back-off among all attempts
 )
 
@@ -48,6 +50,12 @@ class Node(Protocol):
 
     def ended(self) -> Sequence[nodes_pb2.RunStatus]:
         """How the runs ended whose end the broker has not confirmed."""
+
+    def note_welcome(self, welcome: nodes_pb2.Welcome) -> None:
+        """The broker answered the hello."""
+
+    def note_taken(self, taken: nodes_pb2.Taken) -> None:
+        """The broker answered a heartbeat, or says what it has."""
 
     def take_in(self, wanted: nodes_pb2.WantedState) -> None:
         """Begin to make the node what is wanted."""
@@ -111,6 +119,7 @@ class BrokerConnection:
         _log.info("connected to the broker at %s, lease epoch %d", address, welcome.lease_epoch)
         self._backoff.reset()
         self._last_complaint = ""
+        self._node.note_welcome(welcome)
         outbox.begin(welcome.reports, self._node.ended())
         await run_until_first_ends(
             send=_send(call, outbox, welcome.lease_epoch),
@@ -128,6 +137,7 @@ class BrokerConnection:
                         outbox.know_output(run.run_id, run.log_offset_bytes)
                     outbox.forget_others(run.run_id for run in response.wanted.runs)
                 case "taken":
+                    self._node.note_taken(response.taken)
                     outbox.confirm(response.taken.reports)
         raise DialError(f"The broker ended the stream ({await _ending(call)}).")
 

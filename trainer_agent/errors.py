@@ -7,7 +7,8 @@
     ├── RunFailedError                a run cannot be started or goes no further; becomes the run's reason
     ├── DeliveryFailedError           a model cannot be delivered; becomes the delivery's reason
     │   └── FallsShortError           it misses the target, which better weights may not
-    └── CheckpointError               a checkpoint cannot go to another node; becomes the reason of a move that failed
+    └── TransferError                 something did not come from the broker, or did not get there
+        └── CheckpointError           a checkpoint cannot go to another node; becomes the reason of a move that failed
 """
 
 from __future__ import annotations
@@ -41,5 +42,9 @@ class FallsShortError(DeliveryFailedError):
     """The exported model misses the target that the script reported; a later one may reach it."""
 
 
-class CheckpointError(AgentError):
+class TransferError(AgentError):
+    """Something that a run needs did not come from the broker, or did not get there."""
+
+
+class CheckpointError(TransferError):
     """A checkpoint cannot go to another node."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tiercel.trainer_agent.job_folder import ScriptFile
 from tiercel.trainer_agent.limits.contract import Share
 from tiercel.trainer_agent.report_sieve import Goal
 from tiercel.trainer_agent.runtimes.contract import Program
@@ -18,11 +17,12 @@ class RunOrder:
     Attributes:
         run_id: The run.
         job_id: Its job.
-        spec: The job's description.
+        spec: The job's description; its script without the content.
         share: Its first share.
         open_tiers: Tiers not delivered yet as far as this node knows, easiest first.
         carried: Whether it goes on from a checkpoint that the broker holds.
         retried: Whether another run goes on from its checkpoint if its script fails by itself.
+        script_sha256: Of the content of its script, hexadecimal; empty where it has none.
     """
 
     run_id: str
@@ -32,17 +32,12 @@ class RunOrder:
     open_tiers: tuple[common_pb2.Tier, ...] = ()
     carried: bool = False
     retried: bool = False
+    script_sha256: str = ""
 
     def program(self) -> Program:
         """What to run."""
         script = self.spec.script.name if self.spec.HasField("script") else ""
         return Program(script=script, module=self.spec.module, arguments=tuple(self.spec.arguments))
-
-    def script(self) -> ScriptFile | None:
-        """The script to write down, if there is one."""
-        if not self.spec.HasField("script"):
-            return None
-        return ScriptFile(self.spec.script.name, self.spec.script.content)
 
     def goal(self) -> Goal:
         """What its reports are about."""

@@ -22,6 +22,7 @@ from tiercel.trainer_agent.run_order import RunOrder
 from tiercel.trainer_agent.run_records import RunRecord, RunRecords
 from tiercel.trainer_agent.runs import Run, RunEvents, StopPatience
 from tiercel.trainer_agent.runtimes.contract import Runtime
+from tiercel.trainer_agent.scripts import ScriptFetcher
 from tiercel.trainer_agent.supervision import Signal, Supervisor
 from tiercel.v1 import nodes_pb2
 
@@ -84,6 +85,7 @@ class RunTable:
         tasks: Owner of the tasks that see to runs.
         patience: How long stopping a run may take.
         carrier: Carries checkpoints from and to other nodes.
+        scripts: Fetches scripts.
         ended_jobs: Is told which jobs are over for good.
 
     Attributes:
@@ -99,6 +101,7 @@ class RunTable:
         tasks: Supervisor,
         patience: StopPatience,
         carrier: CheckpointCarrier,
+        scripts: ScriptFetcher,
         ended_jobs: EndedJobs,
     ) -> None:
         self._places = places
@@ -108,6 +111,7 @@ class RunTable:
         self._tasks = tasks
         self._patience = patience
         self._carrier = carrier
+        self._scripts = scripts
         self._records = RunRecords(places.records)
         self._live: dict[str, Run] = {}
         self._ended: dict[str, RunRecord] = {}
@@ -227,6 +231,7 @@ class RunTable:
             events=self._events,
             patience=self._patience,
             carrier=self._carrier,
+            scripts=self._scripts,
         )
         self._live[order.run_id] = run
         self._reports[order.run_id] = KeptReports(order.goal())
@@ -270,6 +275,11 @@ class RunTable:
         """Begin to stop every run, through no fault of its job."""
         for run in self._live.values():
             run.ask_to_stop(reason, lost=True)
+
+    def end_all_within(self, seconds: float) -> None:
+        """Have no run live by then: their jobs may go on elsewhere; said again it changes nothing."""
+        for run in self._live.values():
+            run.end_within(seconds)
 
     async def wait_all_ended(self) -> None:
         """Wait until no run lives."""

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from tiercel.trainer_agent.accelerator_use import AcceleratorMeter
 from tiercel.trainer_agent.checkpoint_carrier import CheckpointCarrier
 from tiercel.trainer_agent.devices.contract import Reading
-from tiercel.trainer_agent.errors import AgentError, CheckpointError, RunFailedError
-from tiercel.trainer_agent.job_folder import JobFolder
+from tiercel.trainer_agent.errors import AgentError, RunFailedError, TransferError
+from tiercel.trainer_agent.job_folder import JobFolder, ScriptFile
 from tiercel.trainer_agent.limits.contract import Share, Usage
 from tiercel.trainer_agent.names import check_run
 from tiercel.trainer_agent.reconciler import ActualRun, Phase
@@ -24,12 +25,15 @@ from tiercel.trainer_agent.run_log import RunLog
 from tiercel.trainer_agent.run_order import RunOrder
 from tiercel.trainer_agent.run_records import RunRecord
 from tiercel.trainer_agent.runtimes.contract import Exit, Launch, RunHandle, Runtime
+from tiercel.trainer_agent.scripts import ScriptFetcher
 from tiercel.trainer_agent.supervision import Supervisor
 from tiercel.trainer_agent.token_bucket import TokenBucket
 from tiercel.trainer_agent.trainer_gateway import TrainerGateway
 from tiercel.v1 import nodes_pb2, trainer_pb2
 
 _log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 _USAGE_SECONDS: Final = 1.0
 _FRESH_USAGE_SECONDS: Final = 0.02
@@ -86,6 +90,7 @@ class Run:
         events: Whom to tell.
         patience: How long stopping may take.
         carrier: Carries checkpoints from and to other nodes.
+        scripts: Fetches the script.
     """
 
     def __init__(
@@ -98,6 +103,7 @@ class Run:
         events: RunEvents,
         patience: StopPatience,
         carrier: CheckpointCarrier,
+        scripts: ScriptFetcher,
     ) -> None:
         self.order = order
         self.share = order.share
@@ -109,6 +115,7 @@ class Run:
         self._events = events
         self._patience = patience
         self._carrier = carrier
+        self._scripts = scripts
         self._token = secrets.token_urlsafe(32)
         self.gateway = TrainerGateway(
             order.welcome(), order.goal(), self._token, self._take_in, self._take_use, self._tell
@@ -121,6 +128,8 @@ class Run:
         self._stop_asked = asyncio.Event()
         self._stop_reason = ""
         self._misdeed = ""
+        self._hurried = asyncio.Event()
+        self._end_at = math.inf
         self._record = RunRecord(order.run_id, order.job_id, runtime.name)
 
     @property
@@ -209,6 +218,13 @@ class Run:
             self._tell(f"the run is ended: {reason}")
         self.ask_to_stop(reason)
 
+    def end_within(self, seconds: float) -> None:
+        """Have it gone by then, through no fault of its job, as it may be started elsewhere; again it does nothing."""
+        if not self._hurried.is_set():
+            self._end_at = time.monotonic() + seconds
+            self._hurried.set()
+        self.ask_to_stop("the node was without its broker for so long that the job may go on elsewhere", lost=True)
+
     async def supervise(self) -> RunRecord:
         """Start it, see it through, and return how it ended; everything it held is free then."""
         try:
@@ -232,9 +248,8 @@ class Run:
         _log.info("run %s ended: code %s%s", self.run_id, record.exit_code, f", {record.reason}" * bool(record.reason))
         told, seen = self.accelerators.told_seconds, self.accelerators.seen_seconds
         if told is not None and seen is not None:
-            _log.info(
-                "run %s used %.1f s of an accelerator by its own count, %.1f s by samples", self.run_id, told, seen
-            )
+            words = "run %s used %.1f s of an accelerator by its own count, %.1f s by samples"
+            _log.info(words, self.run_id, told, seen)
         self._remember(record)
         return record
 
@@ -252,9 +267,10 @@ class Run:
             raise RunFailedError(self._stop_reason)
         self._events.recorded(self._record)
         owner = self._runtime.owner
-        await asyncio.to_thread(self._folder.prepare, token=self._token, script=order.script(), owner=owner)
+        script = await self._fetched(self._fetch_script())
+        await asyncio.to_thread(self._folder.prepare, token=self._token, script=script, owner=owner)
         if order.carried:
-            await self._fetch_checkpoint()
+            await self._fetched(self._carrier.fetch(self.run_id, self._folder, owner))
         self._from_beginning = not await asyncio.to_thread(self._folder.has_checkpoint)
         try:
             await self.gateway.open(self._folder.path)
@@ -280,14 +296,19 @@ class Run:
             return replace(record, carry_error=error.message)
         return replace(record, carried=True)
 
-    async def _fetch_checkpoint(self) -> None:
+    async def _fetch_script(self) -> ScriptFile | None:
+        spec, sha256 = self.order.spec, self.order.script_sha256
+        return ScriptFile(spec.script.name, await self._scripts.fetch(self.run_id, sha256)) if sha256 else None
+
+    async def _fetched(self, transfer: Awaitable[_T]) -> _T:
         try:
-            await self._carrier.fetch(self.run_id, self._folder, self._runtime.owner)
-        except CheckpointError as error:
+            fetched = await transfer
+        except TransferError as error:
             self._record = replace(self._record, lost=True)  # through no fault of the job
             raise RunFailedError(error.message) from error
         if self._stop_asked.is_set():
             raise RunFailedError(self._stop_reason)
+        return fetched
 
     def _launch(self) -> Launch:
         resources = self.order.spec.resources
@@ -366,13 +387,23 @@ class Run:
         if self.gateway.is_attached and not self._misdeed:
             self.gateway.stop(self._stop_reason)
             patience = self._patience.moving if self._record.moved else self._patience.trainer
-            await asyncio.sleep(patience)  # cut short by the end of the run
+            await self._wait_patiently(patience)  # cut short by the end of the run
         while True:
             try:
-                return await handle.stop(self._patience.signal)
+                return await handle.stop(min(self._patience.signal, self._seconds_left() / 2))
             except RunFailedError as error:
                 _log.warning("run %s is not stopped yet: %s", self.run_id, error.message)
                 await asyncio.sleep(_USAGE_SECONDS)
+
+    async def _wait_patiently(self, seconds: float) -> None:
+        """Wait for so long, or, if it has to be gone by some moment, for half of the time until then."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._hurried.wait()
+                await asyncio.sleep(self._seconds_left() / 2)
+
+    def _seconds_left(self) -> float:
+        return max(0.0, self._end_at - time.monotonic())
 
     async def _take_in(self, report: trainer_pb2.TrainerReport) -> None:
         if self._handle is not None:

@@ -30,7 +30,7 @@ from tiercel.trainer_agent.report_sieve import REPORTS_PER_SECOND, Goal, ReportS
 from tiercel.trainer_agent.supervision import Signal, run_until_first_ends
 from tiercel.trainer_agent.token_bucket import TokenBucket
 from tiercel.trainer_agent.trainer_door import CONNECTIONS, TrainerDoor
-from tiercel.v1 import trainer_pb2, trainer_pb2_grpc
+from tiercel.v1 import protocol_mismatch, trainer_pb2, trainer_pb2_grpc
 
 # The largest that a trainer library sends: a report with all the metrics that are carried on takes 6 KB.
 _MESSAGE_BYTES: Final = 64 * 1024
@@ -235,6 +235,9 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
             await context.abort(
                 grpc.StatusCode.UNAUTHENTICATED, "This is not the token in the run's folder: read it again."
             )
+        mismatch = protocol_mismatch(first.hello.protocol, "the script's trainer library", "the agent")
+        if mismatch:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, mismatch)
 
     def _first_messages(self) -> list[trainer_pb2.AttachResponse]:
         messages = [trainer_pb2.AttachResponse(welcome=self._welcome)]

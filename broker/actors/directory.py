@@ -27,6 +27,7 @@ from tiercel.broker.domain.endpoints import delivery_id
 from tiercel.broker.domain.errors import OverloadedError
 from tiercel.broker.domain.nodes import Node
 from tiercel.broker.domain.tenants import DEFAULT_WEIGHT
+from tiercel.broker.lifecycle.node import fence_of
 from tiercel.broker.scheduling.interface import Trigger
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from tiercel.broker.domain.run_records import RunRecord
     from tiercel.broker.domain.shares import Share
     from tiercel.broker.lifecycle.job_events import JobInput
-    from tiercel.broker.lifecycle.node import LeaseSettings
+    from tiercel.broker.lifecycle.node import Fence, LeaseSettings
     from tiercel.broker.lifecycle.versions import WantedModel
     from tiercel.broker.scheduling.interface import EndpointView, JobView, NodeView, Policy
     from tiercel.broker.scheduling.loop import LoopSettings
@@ -130,6 +131,10 @@ class Directory:
         actors: list[JobActor | EndpointActor] = [*self.jobs.values(), *self.endpoints.values()]
         for actor in actors:
             actor.refuse_calls(error)
+
+    def fence(self) -> Fence | None:
+        """What agents are told about how long they may go without us."""
+        return fence_of(self._leases, len(self.nodes))
 
     # --- Peers --------------------------------------------------------------------------------------------------------
 

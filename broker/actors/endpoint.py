@@ -77,13 +77,17 @@ EndpointMessage = DeliverTier | DeliveryHeard | DeliveryAbandoned | ObjectiveSet
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A delivery under way: the node it is asked of, or none while its job is on none, and what its job said."""
+    """A delivery under way: the node it is asked of, or none while its job is on none, and what its job said.
+
+    ``asked``: all nodes that it was asked of; nobody else's word on it counts.
+    """
 
     node_id: str
     run_id: str
     metric: str
     direction: Direction
     may_replace: bool
+    asked: frozenset[str] = frozenset()
 
 
 class EndpointActor(Actor[EndpointMessage]):
@@ -190,7 +194,10 @@ class EndpointActor(Actor[EndpointMessage]):
             return
         earlier = self._work.get(delivery.id)
         spec = job.spec
-        self._work[delivery.id] = _Work(job.node_id, job.run_id, spec.metric, spec.direction, may_replace=spec.replace)
+        asked = (earlier.asked if earlier is not None else frozenset()) | {job.node_id} - {""}
+        self._work[delivery.id] = _Work(
+            job.node_id, job.run_id, spec.metric, spec.direction, may_replace=spec.replace, asked=asked
+        )
         if earlier is not None and earlier.node_id and earlier.node_id != job.node_id:
             self._peers.withdraw_delivery(earlier.node_id, delivery.id)
             delivery = self._deliveries[delivery.id] = machine.forget_verdict(delivery)
@@ -206,8 +213,8 @@ class EndpointActor(Actor[EndpointMessage]):
         work = self._work.get(known_id)
         if work is None:  # nothing that is wanted: the node may forget it
             self._peers.withdraw_delivery(node_id, known_id)
-        elif node_id == work.node_id or report.state is DeliveryState.DELIVERED:
-            # A model that answers is delivered, wherever; a failure counts only where the delivery is asked for.
+        elif node_id == work.node_id or (node_id in work.asked and report.state is DeliveryState.DELIVERED):
+            # A model that answers is delivered, wherever it was asked for; a failure counts only where it is now.
             await self._step(self._deliveries[known_id], report, node_id)
 
     async def _step(self, known: Delivery, report: DeliveryReport, node_id: str) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.peers import WantedDelivery, WantedRun
+from tiercel.broker.domain.errors import NodeTakenError, UnavailableError
 from tiercel.broker.domain.events import NodeEvent
 from tiercel.broker.domain.nodes import Accelerator, Node
 from tiercel.broker.lifecycle import node as machine
-from tiercel.broker.lifecycle.job_events import NodeGone, NodeSilent, RunUnknown
+from tiercel.broker.lifecycle.job_events import NodeFenced, NodeGone, NodeSilent, RunUnknown
 from tiercel.broker.lifecycle.node import LeaseSettings, NodeLife, NodeNews
 from tiercel.broker.scheduling.interface import NodeView
 
@@ -27,11 +29,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NodeConnected:
-    """The node's agent opened a stream and knows of ``runs``; ``epoch`` is answered with the new lease epoch."""
+    """An agent of the node opened a stream and knows of ``runs``; ``epoch`` is answered with the new lease epoch."""
 
     node: Node
     runs: frozenset[str]
+    instance: str
+    fenced: bool
     epoch: asyncio.Future[int]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEnded:
+    """The stream of this lease epoch is over."""
+
+    lease_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +92,7 @@ class NodeHeard:
     images: frozenset[str] | None = None
     serving: ServingHeard | None = None
     accelerators: tuple[AcceleratorHeard, ...] | None = None
+    fenced: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +132,7 @@ class ModelsDeclared:
 
 NodeMessage = (
     NodeConnected
+    | StreamEnded
     | NodeHeard
     | NodeTicked
     | WantedRun
@@ -187,6 +200,16 @@ class NodeActor(Actor[NodeMessage]):
         """What its inference server has, by endpoint and variant; empty while it is offline or has not said."""
         return self._served if self._life.node.online else {}
 
+    def is_instance(self, instance: str) -> bool:
+        """Whether this is the agent that speaks for the node, or did last.
+
+        Raises:
+            UnavailableError: None has connected yet.
+        """
+        if not self._life.instance:
+            raise UnavailableError(f"node {self._life.node.id} has not connected; try again later")
+        return hmac.compare_digest(self._life.instance.encode(), instance.encode())
+
     def holds_lease(self, lease_epoch: int) -> bool:
         """Whether what is said under this epoch counts: no newer stream took over, and the lease did not run out."""
         return self._life.node.online and self._life.node.lease_epoch == lease_epoch
@@ -204,6 +227,8 @@ class NodeActor(Actor[NodeMessage]):
         match message:
             case NodeConnected():
                 await self._connected(message)
+            case StreamEnded(lease_epoch):
+                self._life = machine.stream_ended(self._life, lease_epoch)
             case NodeHeard():
                 await self._heard(message)
             case NodeTicked():
@@ -211,6 +236,7 @@ class NodeActor(Actor[NodeMessage]):
             case WantedRun():
                 self._runs[message.run_id] = message
                 await self._declare()
+                self._tell_fenced(message)
                 self._tell_if_away(message.job.id)
             case WantedDelivery():
                 self._deliveries[message.delivery.id] = message
@@ -222,9 +248,12 @@ class NodeActor(Actor[NodeMessage]):
                 self._endpoints = message
                 await self._declare()
             case ModelsDeclared(endpoint, models):
-                if self._models.get(endpoint) != models:
-                    self._models[endpoint] = models
-                    await self._declare()
+                await self._want_models(endpoint, models)
+
+    async def _want_models(self, endpoint: str, models: tuple[WantedModel, ...]) -> None:
+        if self._models.get(endpoint) != models:
+            self._models[endpoint] = models
+            await self._declare()
 
     async def _withdraw(self, message: RunWithdrawn | DeliveryWithdrawn) -> None:
         known = (
@@ -236,20 +265,31 @@ class NodeActor(Actor[NodeMessage]):
             await self._declare()
 
     async def _connected(self, message: NodeConnected) -> None:
-        life, news = machine.connected(self._life, message.node, self._clock.alive())
+        if not machine.may_connect(self._life, message.instance):
+            if not message.epoch.done():
+                message.epoch.set_exception(NodeTakenError(_taken_words(message.node.id)))
+            return
+        life, news = machine.connected(
+            self._life, message.node, self._clock.alive(), instance=message.instance, fenced=message.fenced
+        )
         self._accelerators, self._served = {}, {}
         await self._announce(life, news)
         if not message.epoch.done():
             message.epoch.set_result(life.node.lease_epoch)
         await self._declare()
         for run in self._runs.values():
+            self._tell_fenced(run)
             if run.run_id not in message.runs:
                 self._peers.tell_job(run.job.id, RunUnknown(run.run_id))
 
     async def _heard(self, message: NodeHeard) -> None:
-        life = machine.heard(self._life, message.lease_epoch, self._clock.alive())
+        life = machine.heard(self._life, message.lease_epoch, self._clock.alive(), fenced=message.fenced)
         if life is self._life:
             return
+        if life.fenced is not self._life.fenced:
+            self._life = replace(self._life, fenced=life.fenced)
+            for run in self._runs.values():
+                self._tell_fenced(run)
         node = life.node
         if message.images is not None:
             node = replace(node, images=message.images)
@@ -284,6 +324,10 @@ class NodeActor(Actor[NodeMessage]):
                 self._tell_if_away(job_id)
         self._peers.reschedule("node")
 
+    def _tell_fenced(self, run: WantedRun) -> None:
+        if self._life.instance and run.job.fenced is not self._life.fenced:
+            self._peers.tell_job(run.job.id, NodeFenced(self._life.node.id, self._life.fenced))
+
     def _tell_if_away(self, job_id: str) -> None:
         if not self._life.node.online:
             self._peers.tell_job(job_id, NodeSilent(self._life.node.id))
@@ -305,6 +349,13 @@ class NodeActor(Actor[NodeMessage]):
         node = self._life.node
         view = _view(node) if node.online else None
         self._peers.observe_node(node.id, view)
+
+
+def _taken_words(node_id: str) -> str:
+    return (
+        f"node {node_id}: another agent of this name is connected; give this one another --node-id, or stop the other "
+        "one first"
+    )
 
 
 def _view(node: Node) -> NodeView:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -19,9 +20,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WantedRun:
-    """A run that a node shall have."""
+    """A run that a node shall have.
+
+    Attributes:
+        job: Its job as it is.
+        script_sha256: Of the content of the job's script, hexadecimal; empty where it has none.
+    """
 
     job: Job
+    script_sha256: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        script = self.job.spec.script
+        digest = hashlib.sha256(script.content).hexdigest() if script is not None else ""
+        object.__setattr__(self, "script_sha256", digest)
 
     @property
     def stop(self) -> bool:

@@ -27,19 +27,26 @@ from tiercel.broker.actors.endpoint import (
 from tiercel.broker.actors.endpoint_book import EndpointsMeasured, load_of
 from tiercel.broker.actors.job import MAX_OBSERVATIONS, observations_of
 from tiercel.broker.actors.job_pages import JOBS_AT_A_TIME, load_unfinished_jobs
-from tiercel.broker.actors.node import NodeActor, NodeConnected, NodeTicked
+from tiercel.broker.actors.node import NodeActor, NodeConnected, NodeTicked, StreamEnded
 from tiercel.broker.actors.retelling import endpoint_as_it_is, job_as_it_is
 from tiercel.broker.actors.scheduler import RunsRemembered, SchedulerTicked
 from tiercel.broker.actors.tidying import keep_tidy
 from tiercel.broker.domain.endpoints import Endpoint, job_of_delivery
-from tiercel.broker.domain.errors import InvalidSpecError, NotFoundError
+from tiercel.broker.domain.errors import InvalidSpecError, NotAuthenticatedError, NotFoundError, UnavailableError
 from tiercel.broker.domain.events import EndpointMeasured
 from tiercel.broker.domain.jobs import Job, JobState
 from tiercel.broker.domain.nodes import Node
 from tiercel.broker.domain.validation import validate_spec
 from tiercel.broker.lifecycle import job as job_machine
 from tiercel.broker.lifecycle import versions
-from tiercel.broker.lifecycle.job_events import CancelRequested, JobEffect, JobInput, ResumeRequested, Ticked
+from tiercel.broker.lifecycle.job_events import (
+    CancelRequested,
+    JobEffect,
+    JobInput,
+    ResumeRequested,
+    Ticked,
+    UsageMeasured,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -54,6 +61,7 @@ if TYPE_CHECKING:
     from tiercel.broker.domain.jobs import JobSpec
     from tiercel.broker.domain.shares import Share
     from tiercel.broker.domain.tenants import Tenant
+    from tiercel.broker.lifecycle.node import Fence
     from tiercel.broker.store.checkpoints import CheckpointStore
     from tiercel.broker.store.contract import Store
 
@@ -322,16 +330,46 @@ class System:
         node = self._directory.nodes.get(actor.endpoint.node_id) if actor is not None else None
         return self._directory.scheduler.endpoints.load(name) if node is not None and node.node.online else None
 
-    async def connect_node(self, node: Node, runs: frozenset[str]) -> tuple[NodeActor, int]:
-        """A node's agent opened a stream and knows of ``runs``; returns the node's actor and the new lease epoch.
+    async def connect_node(
+        self, node: Node, runs: frozenset[str], instance: str, *, fenced: bool = False
+    ) -> tuple[NodeActor, int]:
+        """An agent opened a stream for a node; returns the node's actor and the new lease epoch.
+
+        Args:
+            node: What the agent says of the node.
+            runs: The runs that it knows of.
+            instance: Which agent it is, in which of its lives.
+            fenced: Whether it keeps a fence.
 
         Raises:
+            NodeTakenError: Another agent speaks for the node now.
             UnavailableError: The node's actor does not answer.
         """
         actor = self._directory.open_node(node.id)
         epoch: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        await actor.call(NodeConnected(node, runs, epoch))
+        await actor.call(NodeConnected(node, runs, instance, fenced, epoch))
         return actor, epoch.result()
+
+    def end_stream(self, actor: NodeActor, lease_epoch: int) -> None:
+        """The stream of a node's lease epoch is over."""
+        tell(actor, StreamEnded(lease_epoch))
+
+    def fence(self) -> Fence | None:
+        """How long agents may go without us now; None for however long it takes."""
+        return self._directory.fence()
+
+    def check_agent(self, node_id: str, instance: str) -> None:
+        """Let only the agent that speaks for a node act for it.
+
+        Raises:
+            NotAuthenticatedError: It is another one.
+            UnavailableError: None has connected since the broker began.
+        """
+        actor = self._directory.nodes.get(node_id)
+        if actor is None:
+            raise UnavailableError(f"node {node_id} has not connected; try again later")
+        if not actor.is_instance(instance):
+            raise NotAuthenticatedError(f"another agent speaks for node {node_id}; connect first", field="instance")
 
     def reports_of(self, node_id: str, run_ids: Iterable[str]) -> dict[str, int]:
         """Of those runs that are the node's: the sequence of the last report that is durable, 0 for none."""
@@ -371,6 +409,17 @@ class System:
             return False
         await actor.tell(message, handled)
         return True
+
+    def measure_run(self, node_id: str, measured: UsageMeasured) -> bool:
+        """Pass on what a node measured of a run, in place of an earlier measurement that still waits; never waits.
+
+        Returns:
+            Whether it was passed on: not if the run is not the node's.
+        """
+        actor = self._job_on(node_id, measured.run_id)
+        if actor is not None:
+            tell_latest(actor, UsageMeasured, measured)
+        return actor is not None
 
     def _job_on(self, node_id: str, run_id: str) -> JobActor | None:
         """The job whose present run this is, if it is on this node."""
@@ -422,6 +471,18 @@ class System:
         """The earlier run from whose checkpoint a run of the node goes on, or empty."""
         actor = self._job_on(node_id, run_id)
         return actor.job.carried_run if actor is not None and actor.job.run_active else ""
+
+    def script_of(self, node_id: str, run_id: str) -> bytes:
+        """The content of the script of a run that the node shall have.
+
+        Raises:
+            NotFoundError: The node has no such run, or the run no script.
+        """
+        actor = self._job_on(node_id, run_id)
+        script = actor.job.spec.script if actor is not None and actor.job.run_active else None
+        if script is None:
+            raise NotFoundError(f"run_id: there is no script for run {run_id!r} of this node", field="run_id")
+        return script.content
 
     # --- Life ---------------------------------------------------------------------------------------------------------
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from tiercel.broker.domain.errors import NotAuthenticatedError
+from tiercel.broker.domain.errors import NotAuthenticatedError, ProtocolError
+from tiercel.v1 import PROTOCOL_KEY, protocol_mismatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,6 +25,7 @@ def tenant_of(context: grpc.aio.ServicerContext[object, object], tenancy: Tenanc
     """The tenant whose token the call carries.
 
     Raises:
+        ProtocolError: It says that it speaks another version of the contract.
         NotAuthenticatedError: It carries none, or one that belongs to nobody.
     """
     return tenant_by_metadata(context.invocation_metadata(), tenancy)
@@ -32,8 +35,10 @@ def tenant_by_metadata(metadata: Metadata, tenancy: Tenancy) -> Tenant:
     """The tenant whose token stands in a call's metadata.
 
     Raises:
-        NotAuthenticatedError: None does, or one that belongs to nobody.
+        ProtocolError: The call says that it speaks another version of the contract.
+        NotAuthenticatedError: No token stands there, or one that belongs to nobody.
     """
+    _check_protocol(metadata)
     tenant = tenancy.find_tenant(_token(metadata))
     if tenant is None:
         raise NotAuthenticatedError(
@@ -61,6 +66,17 @@ def node_token_error(metadata: Metadata, tenancy: Tenancy) -> NotAuthenticatedEr
     except NotAuthenticatedError as error:
         return error
     return NotAuthenticatedError("the token is not the nodes'; use node.token in the broker's state directory")
+
+
+def _check_protocol(metadata: Metadata) -> None:
+    """Standard tools say nothing of a version, and are let through."""
+    spoken = next((value for key, value in metadata or () if key == PROTOCOL_KEY), None)
+    if spoken is None:
+        return
+    theirs = int(spoken) if isinstance(spoken, str) and re.fullmatch(r"[0-9]{1,9}", spoken) else 0
+    mismatch = protocol_mismatch(theirs, "the client", "this broker")
+    if mismatch:
+        raise ProtocolError(mismatch, field=PROTOCOL_KEY)
 
 
 def _token(metadata: Metadata) -> str:

@@ -27,6 +27,8 @@ STATUSES = {
     "endpoint_busy": grpc.StatusCode.FAILED_PRECONDITION,
     "quota_exceeded": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "not_authenticated": grpc.StatusCode.UNAUTHENTICATED,
+    "node_taken": grpc.StatusCode.ALREADY_EXISTS,
+    "protocol": grpc.StatusCode.FAILED_PRECONDITION,
     "lease_lost": grpc.StatusCode.ABORTED,
     "overloaded": grpc.StatusCode.UNAVAILABLE,
     "unavailable": grpc.StatusCode.UNAVAILABLE,

@@ -13,7 +13,7 @@ from tiercel.broker.actors.supervisor import run_until_one_ends
 from tiercel.broker.api import accelerators
 from tiercel.broker.api.endpoints import lag_of, serving_of, signature_of, usages_of
 from tiercel.broker.api.translation import seconds_of
-from tiercel.broker.api.wanted import wanted_to_wire
+from tiercel.broker.api.wanted import fence_to_wire, wanted_to_wire
 from tiercel.broker.domain.endpoints import DeliveryState
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
 from tiercel.broker.lifecycle.job_events import Reported, RunExited, RunIsAlive, UsageMeasured
@@ -68,6 +68,7 @@ class NodeStream:
         self._logs = logs
         self._carried = carried
         self._taken: dict[str, int] = {}
+        self._heartbeat = 0
         self._took = asyncio.Event()
         self._strangers: set[str] = set()
         # A stream takes one message at a time, and two tasks write to it.
@@ -90,9 +91,12 @@ class NodeStream:
         while True:
             await self._took.wait()
             self._took.clear()
-            taken, self._taken = self._taken, {}
+            reports, self._taken = self._taken, {}
+            heartbeat, self._heartbeat = self._heartbeat, 0
+            fence = fence_to_wire(self._system.fence())
+            taken = nodes_pb2.Taken(reports=reports, heartbeat=heartbeat, fence=fence)
             async with self._writing:
-                await write(nodes_pb2.ConnectResponse(taken=nodes_pb2.Taken(reports=taken)))
+                await write(nodes_pb2.ConnectResponse(taken=taken))
             await asyncio.sleep(GATHER_SECONDS)
 
     def _take(self, run_id: str, sequence: int) -> None:
@@ -117,14 +121,15 @@ class NodeStream:
         match request.WhichOneof("message"):
             case "heartbeat":
                 beat = request.heartbeat
-                heard = NodeHeard(self._epoch, images=frozenset(beat.images), accelerators=accelerators.heard_of(beat))
+                devices = accelerators.heard_of(beat)
+                heard = NodeHeard(self._epoch, frozenset(beat.images), accelerators=devices, fenced=beat.fenced)
             case "serving":
                 heard = NodeHeard(self._epoch, serving=serving_of(request.serving))
         # First of all the lease: what follows may have to wait for room.
         await self._actor.tell(heard)
         match request.WhichOneof("message"):
             case "heartbeat":
-                await self._hear_heartbeat(request.heartbeat)
+                self._hear_heartbeat(request.heartbeat)
             case "run":
                 await self._hear_run(request.run)
             case "progress":
@@ -134,11 +139,14 @@ class NodeStream:
             case "log":
                 await self._hear_output(request.log)
 
-    async def _hear_heartbeat(self, beat: nodes_pb2.Heartbeat) -> None:
+    def _hear_heartbeat(self, beat: nodes_pb2.Heartbeat) -> None:
+        self._heartbeat = beat.number
+        self._took.set()
         self._system.measure_endpoints(self._node_id, usages_of(beat), lag_of(beat))
         for usage in beat.runs:
             measured = UsageMeasured(usage.run_id, usage.cpu_seconds, usage.accelerator_seconds)
-            await self._tell_job(usage.run_id, measured)
+            if not self._system.measure_run(self._node_id, measured):
+                self._refuse(usage.run_id)
 
     async def _hear_run(self, run: nodes_pb2.RunStatus) -> None:
         if run.state == nodes_pb2.RUN_STATE_RUNNING:

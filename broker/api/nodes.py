@@ -13,14 +13,16 @@ from tiercel.broker.api import accelerators, checkpoints
 from tiercel.broker.api.auth import require_node
 from tiercel.broker.api.errors import translated_errors
 from tiercel.broker.api.node_stream import NodeStream
-from tiercel.broker.domain.errors import InvalidSpecError, LeaseLostError
+from tiercel.broker.api.wanted import fence_to_wire
+from tiercel.broker.domain.errors import InvalidSpecError, LeaseLostError, ProtocolError
 from tiercel.broker.domain.nodes import Node
-from tiercel.v1 import nodes_pb2, nodes_pb2_grpc
+from tiercel.v1 import nodes_pb2, nodes_pb2_grpc, protocol_mismatch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from typing import Any
 
+    from tiercel.broker.actors.node import NodeActor
     from tiercel.broker.actors.system import System
     from tiercel.broker.settings import BrokerSettings
     from tiercel.broker.store.checkpoints import CheckpointStore
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     Context = grpc.aio.ServicerContext[Any, Any]
 
 HELLO_SECONDS = 10.0
+SCRIPT_PIECE_BYTES = 256 * 1024
+_INSTANCE = re.compile(r"[A-Za-z0-9_-]{16,64}")
 _NODE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
@@ -63,21 +67,39 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
             # First, as a refusal that meets the hello on its way can end it on the agent's side with another status.
             hello = await _read_hello(request_iterator)
             require_node(context, self._tenancy)
+            _require_protocol(hello)
             known_runs = frozenset(run.run_id for run in hello.runs)
-            actor, epoch = await self._system.connect_node(_node_from(hello), known_runs)
-            welcome = nodes_pb2.Welcome(
-                lease_epoch=epoch,
-                lease_seconds=self._settings.lease_seconds,
-                heartbeat_seconds=self._settings.heartbeat_seconds,
-                reports=self._system.reports_of(actor.node.id, known_runs),
-            )
-            await context.write(nodes_pb2.ConnectResponse(welcome=welcome))
-            stream = NodeStream(actor, epoch, system=self._system, logs=self._logs, carried=self._carried)
-            await stream.serve(hello, request_iterator, context.write)
-            if actor.node.lease_epoch != epoch:
-                raise LeaseLostError(f"a newer stream of node {actor.node.id} took over")
-            if not actor.node.online:
-                raise LeaseLostError(f"the lease of node {actor.node.id} ran out; connect again")
+            node, instance = _node_from(hello), _instance_of(hello)
+            # What it is told next holds: where that is no fence, it keeps none from now on.
+            fenced = hello.fenced and self._system.fence() is not None
+            actor, epoch = await self._system.connect_node(node, known_runs, instance, fenced=fenced)
+            try:
+                await self._serve(hello, request_iterator, context, actor, epoch)
+            finally:
+                self._system.end_stream(actor, epoch)
+
+    async def _serve(
+        self,
+        hello: nodes_pb2.NodeHello,
+        requests: AsyncIterator[nodes_pb2.ConnectRequest],
+        context: Context,
+        actor: NodeActor,
+        epoch: int,
+    ) -> None:
+        welcome = nodes_pb2.Welcome(
+            lease_epoch=epoch,
+            lease_seconds=self._settings.lease_seconds,
+            heartbeat_seconds=self._settings.heartbeat_seconds,
+            reports=self._system.reports_of(actor.node.id, (run.run_id for run in hello.runs)),
+            fence=fence_to_wire(self._system.fence()),
+        )
+        await context.write(nodes_pb2.ConnectResponse(welcome=welcome))
+        stream = NodeStream(actor, epoch, system=self._system, logs=self._logs, carried=self._carried)
+        await stream.serve(hello, requests, context.write)
+        if actor.node.lease_epoch != epoch:
+            raise LeaseLostError(f"a newer stream of node {actor.node.id} took over")
+        if not actor.node.online:
+            raise LeaseLostError(f"the lease of node {actor.node.id} ran out; connect again")
 
     async def SendCheckpoint(  # type: ignore[override]  # noqa: N802 - see Connect; the contract's name
         self, request_iterator: AsyncIterator[nodes_pb2.SendCheckpointRequest], context: Context
@@ -87,6 +109,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         async with translated_errors(context):
             header = await checkpoints.read_header(context.read)
             require_node(context, self._tenancy)
+            self._system.check_agent(header.node_id, header.instance)
 
             async def accept() -> None:
                 await context.write(nodes_pb2.SendCheckpointResponse())
@@ -100,9 +123,21 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         """Give an agent the checkpoint that its run goes on from."""
         async with translated_errors(context):
             require_node(context, self._tenancy)
+            self._system.check_agent(request.node_id, request.instance)
             checkpoint = await checkpoints.find_for(request, self._system, self._carried)
             async for response in checkpoints.give_out(checkpoint, request.node_id, self._carried):
                 await context.write(response)
+
+    async def FetchScript(  # type: ignore[override]  # noqa: N802 - see Connect; the contract's name
+        self, request: nodes_pb2.FetchScriptRequest, context: Context
+    ) -> None:
+        """Give an agent the script of a run that it is about to start."""
+        async with translated_errors(context):
+            require_node(context, self._tenancy)
+            self._system.check_agent(request.node_id, request.instance)
+            content = self._system.script_of(request.node_id, request.run_id)
+            for offset in range(0, len(content), SCRIPT_PIECE_BYTES):
+                await context.write(nodes_pb2.FetchScriptResponse(data=content[offset : offset + SCRIPT_PIECE_BYTES]))
 
 
 async def _read_hello(requests: AsyncIterator[nodes_pb2.ConnectRequest]) -> nodes_pb2.NodeHello:
@@ -138,6 +173,18 @@ def _node_from(hello: nodes_pb2.NodeHello) -> Node:
         serving_grpc=hello.serving.grpc,
         accelerators=accelerators.accelerators_of(hello),
     )
+
+
+def _require_protocol(hello: nodes_pb2.NodeHello) -> None:
+    mismatch = protocol_mismatch(hello.protocol, f"the agent of node {hello.node_id!r}", "this broker")
+    if mismatch:
+        raise ProtocolError(mismatch, field="hello.protocol")
+
+
+def _instance_of(hello: nodes_pb2.NodeHello) -> str:
+    if not _INSTANCE.fullmatch(hello.instance):
+        raise _refuse("hello.instance", "is not 16 to 64 of A-Z, a-z, 0-9, '-' and '_', drawn at random")
+    return hello.instance
 
 
 def _refuse(field: str, message: str) -> InvalidSpecError:

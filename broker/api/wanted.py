@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tiercel.broker.api.endpoints import wanted_endpoints, wanted_models
@@ -13,6 +14,7 @@ from tiercel.v1 import nodes_pb2
 if TYPE_CHECKING:
     from tiercel.broker.actors.node import Wanted
     from tiercel.broker.actors.peers import WantedDelivery, WantedRun
+    from tiercel.broker.lifecycle.node import Fence
     from tiercel.broker.store.logs import RunLogs
 
 _VERDICTS = {
@@ -39,19 +41,29 @@ def wanted_to_wire(wanted: Wanted, logs: RunLogs) -> nodes_pb2.WantedState:
     )
 
 
+def fence_to_wire(fence: Fence | None) -> nodes_pb2.Fence | None:
+    """How long an agent may go without the broker; None for however long it takes."""
+    if fence is None:
+        return None
+    return nodes_pb2.Fence(stop_after_seconds=fence.stop_after_seconds, end_after_seconds=fence.end_after_seconds)
+
+
 def _run_to_wire(run: WantedRun, logs: RunLogs) -> nodes_pb2.WantedRun:
     job = run.job
+    script = job.spec.script
+    spec = spec_to_wire(replace(job.spec, script=replace(script, content=b"")) if script is not None else job.spec)
     return nodes_pb2.WantedRun(
         run_id=run.run_id,
         job_id=job.id,
         tenant=job.tenant,
-        spec=spec_to_wire(job.spec),
+        spec=spec,
         share=share_to_wire(job.share) if job.share is not None else None,
         log_offset_bytes=logs.size(run.run_id),
         stop=run.stop,
         carry=job.is_moving,
         carried_run_id=job.carried_run,
         retried=job.retries < job.spec.retries,
+        script_sha256=run.script_sha256,
         delivered_tiers=[tier.number for tier in job.tiers if tier.state is TierState.DELIVERED],
     )
 

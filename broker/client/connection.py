@@ -13,6 +13,7 @@ import grpc
 from tiercel.broker.client.errors import from_rpc_error
 from tiercel.broker.client.options import ClientOptions, channel_options
 from tiercel.broker.domain.errors import OverloadedError, TiercelError, UnavailableError
+from tiercel.v1 import PROTOCOL, PROTOCOL_KEY
 from tiercel.v1.jobs_pb2_grpc import JobsServiceStub
 
 Request = TypeVar("Request", contravariant=True)
@@ -47,7 +48,7 @@ class Connection:
 
     def __init__(self, address: str, token: str, options: ClientOptions) -> None:
         self.address = address
-        self._metadata = (("authorization", f"Bearer {token}"),)
+        self._metadata = (("authorization", f"Bearer {token}"), (PROTOCOL_KEY, str(PROTOCOL)))
         self._options = options
         # Loopback needs no encryption; a broker further away is reached through a tunnel.
         self._channel = grpc.aio.insecure_channel(address, options=channel_options(options))

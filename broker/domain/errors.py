@@ -8,6 +8,8 @@
     ├── EndpointBusyError             endpoint_busy        another job or another tenant feeds the endpoint
     ├── QuotaExceededError            quota_exceeded       the tenant has as many active jobs as it may
     ├── NotAuthenticatedError         not_authenticated    no token, or one that nobody has
+    ├── NodeTakenError                node_taken           another agent speaks for the node now
+    ├── ProtocolError                 protocol             the peer speaks another version of the contract
     ├── LeaseLostError                lease_lost           a node's stream does not count any more; connect again
     ├── OverloadedError               overloaded           a bounded queue is full; try again
     ├── UnavailableError              unavailable          a part that is needed does not answer
@@ -67,6 +69,18 @@ class NotAuthenticatedError(TiercelError):
     """The call carries no token, or one that belongs to nobody."""
 
     code = "not_authenticated"
+
+
+class NodeTakenError(TiercelError):
+    """Another agent of the same name is connected."""
+
+    code = "node_taken"
+
+
+class ProtocolError(TiercelError):
+    """The peer speaks another version of the contract; the message says which side to upgrade."""
+
+    code = "protocol"
 
 
 class LeaseLostError(TiercelError):

@@ -298,6 +298,8 @@ class Job:
         shipped_value: Metric of the best model that it has delivered, or None.
         shipped_at: When it last delivered one, or None.
         offered_value: Metric of the best model of a training that has ended, or None while it goes on.
+        fenced: Whether the agent of its node ends the present run by itself when it is without us for long. Only then
+            may the job be started elsewhere while nobody knows what became of that run.
     """
 
     id: str
@@ -340,6 +342,7 @@ class Job:
     shipped_value: float | None = None
     shipped_at: float | None = None
     offered_value: float | None = None
+    fenced: bool = False
 
     @property
     def run_id(self) -> str:

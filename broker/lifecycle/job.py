@@ -24,6 +24,7 @@ from tiercel.broker.lifecycle.job_events import (
     JobInput,
     KeptWaiting,
     MoveOrdered,
+    NodeFenced,
     NodeGone,
     NodeSilent,
     ReachJudged,
@@ -97,6 +98,8 @@ def handle(job: Job, event: JobInput, now: Moment) -> Step:  # noqa: C901 - one 
             return job_end.run_exited(job, event, now)
         case NodeSilent(node_id):
             return _node_silent(job, node_id)
+        case NodeFenced(node_id, fenced):
+            return (replace(job, fenced=fenced) if node_id == job.node_id else job), ()
         case NodeGone(node_id):
             return job_end.node_gone(job, node_id, now)
         case DeliveryEnded():
@@ -132,6 +135,7 @@ def _assigned(job: Job, event: Assigned) -> Step:
         share=event.share,
         last_sequence=0,
         checkpoint_node="",
+        fenced=False,
     )
     job, effects = enter(job, JobState.STARTING, words)
     share = Announce(ShareChanged(event.node_id, event.share))

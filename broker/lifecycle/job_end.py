@@ -137,11 +137,20 @@ def node_gone(job: Job, node_id: str, now: Moment) -> Step:
         return job, abandon_deliveries(job, words)
     withdraw = WithdrawRun(job.node_id, job.run_id)
     if job.stop_outcome is None or (job.stop_outcome is JobState.COMPLETED and delivering(job)):
+        if job.run_active and not job.fenced:
+            return enter(job, JobState.DISCONNECTED, _unfenced_words(node_id))
         job, effects = requeue(job, words, now)
         return job, (withdraw, *effects)
     abandoned = abandon_deliveries(job, words)
     job, effects = _finish_when_settled(replace(job, run_active=False, move=None), now)
     return job, (withdraw, *effects, *abandoned, Reschedule("exit"))
+
+
+def _unfenced_words(node_id: str) -> str:
+    return (
+        f"node {node_id} has not answered for long, but may still run it, as it was the only node when it was last "
+        "heard: the job goes on when the node is back; cancel it if that will never be"
+    )
 
 
 def delivery_ended(job: Job, event: DeliveryEnded, now: Moment) -> Step:

@@ -128,6 +128,14 @@ class NodeSilent:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeFenced:
+    """A node's agent keeps a fence, or (``fenced`` is False) does not: see ``Job.fenced``."""
+
+    node_id: str
+    fenced: bool
+
+
+@dataclass(frozen=True, slots=True)
 class NodeGone:
     """A node has not answered for so long that its jobs should start elsewhere."""
 
@@ -177,6 +185,7 @@ JobInput = (
     | UsageMeasured
     | RunExited
     | NodeSilent
+    | NodeFenced
     | NodeGone
     | DeliveryEnded
     | CancelRequested

@@ -17,11 +17,26 @@ class LeaseSettings:
 
     Attributes:
         lease_seconds: Silence after which a node counts as offline; its jobs may well go on there.
-        gone_after_seconds: Silence after which its jobs start again elsewhere.
+        gone_after_seconds: Silence after which its jobs start again elsewhere, if its agent keeps a fence.
+        fences_alone: Whether an agent gets a fence also while no other node is known, which could take its jobs over.
     """
 
     lease_seconds: float = 10.0
     gone_after_seconds: float = 120.0
+    fences_alone: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """How long an agent may go without us before it ends what may soon be started elsewhere.
+
+    Attributes:
+        stop_after_seconds: When it begins to stop its runs.
+        end_after_seconds: When none of them may live; earlier than the silence after which they are started elsewhere.
+    """
+
+    stop_after_seconds: float
+    end_after_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +47,17 @@ class NodeLife:
         node: What the broker knows of it.
         last_heard_at: Seconds that the broker had been alive.
         gone: Whether its jobs have been told to start elsewhere.
+        instance: Which life of which agent it is; empty before the first.
+        has_stream: Whether that agent's stream is open, as far as we know.
+        fenced: Whether the agent said that it keeps a fence.
     """
 
     node: Node
     last_heard_at: float
     gone: bool = False
+    instance: str = ""
+    has_stream: bool = False
+    fenced: bool = False
 
 
 class NodeNews(enum.Enum):
@@ -47,20 +68,49 @@ class NodeNews(enum.Enum):
     GONE = "gone"
 
 
-def connected(life: NodeLife, hello: Node, alive: float) -> tuple[NodeLife, NodeNews]:
+def may_connect(life: NodeLife, instance: str) -> bool:
+    """Whether an agent may speak for the node: not while another one is heard."""
+    return instance == life.instance or not (life.has_stream and life.node.online)
+
+
+def connected(
+    life: NodeLife, hello: Node, alive: float, *, instance: str = "", fenced: bool = False
+) -> tuple[NodeLife, NodeNews]:
     """The node's agent opened a stream: a new lease epoch begins."""
     node = replace(hello, online=True, lease_epoch=life.node.lease_epoch + 1)
-    return NodeLife(node, alive), NodeNews.ONLINE
+    return NodeLife(node, alive, instance=instance, has_stream=True, fenced=fenced), NodeNews.ONLINE
 
 
-def heard(life: NodeLife, lease_epoch: int, alive: float) -> NodeLife:
+def stream_ended(life: NodeLife, lease_epoch: int) -> NodeLife:
+    """A stream is over; the node has its lease for as long as that lasts."""
+    return replace(life, has_stream=False) if lease_epoch == life.node.lease_epoch else life
+
+
+def heard(life: NodeLife, lease_epoch: int, alive: float, *, fenced: bool | None = None) -> NodeLife:
     """A message of the present epoch renews the lease while it holds.
 
     Neither a message of an older epoch nor one that comes too late does: that node has to connect again.
+
+    Args:
+        life: The node.
+        lease_epoch: Of the message.
+        alive: When it came, seconds that the broker had been alive.
+        fenced: Whether the agent keeps a fence, where the message says so.
     """
     if lease_epoch != life.node.lease_epoch or not life.node.online:
         return life
-    return replace(life, last_heard_at=alive)
+    return replace(life, last_heard_at=alive, fenced=life.fenced if fenced is None else fenced)
+
+
+def fence_of(settings: LeaseSettings, known_nodes: int) -> Fence | None:
+    """What agents are told; None while nobody could take a node's jobs over.
+
+    A third of the silence, at most 30 s, is kept back for stopping runs and for clocks that differ.
+    """
+    if known_nodes < 2 and not settings.fences_alone:
+        return None
+    reserve = min(30.0, settings.gone_after_seconds / 3)
+    return Fence(settings.gone_after_seconds - reserve, settings.gone_after_seconds - reserve / 3)
 
 
 def ticked(life: NodeLife, settings: LeaseSettings, alive: float) -> tuple[NodeLife, NodeNews | None]:

@@ -89,7 +89,8 @@ class Actors:
 
     async def connect(self, node: Node | None = None, runs: Sequence[str] = ()) -> tuple[NodeActor, int]:
         """An agent opens its stream."""
-        connected = await self.system.connect_node(node or make_node(), frozenset(runs))
+        node = node or make_node()
+        connected = await self.system.connect_node(node, frozenset(runs), f"the agent of {node.id}", fenced=True)
         await self.settle()
         return connected
 

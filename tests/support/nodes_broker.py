@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import os
 import signal
@@ -93,7 +94,9 @@ class ScriptedBroker(nodes_pb2_grpc.NodesServiceServicer):
         self._deliveries: dict[str, nodes_pb2.WantedDelivery] = {}
         self._endpoints: tuple[nodes_pb2.WantedEndpoint, ...] | None = ()
         self._models: tuple[nodes_pb2.WantedModel, ...] = ()
+        self.fence: nodes_pb2.Fence | None = None
         self._taken: dict[str, int] = {}
+        self._heartbeat = 0
         self._generation = 0
         self._changed = asyncio.Condition()
         self._server: aio.Server | None = None
@@ -158,6 +161,14 @@ class ScriptedBroker(nodes_pb2_grpc.NodesServiceServicer):
         for message in sent[1:]:
             yield nodes_pb2.FetchCheckpointResponse(data=message.data)
 
+    async def FetchScript(  # noqa: N802 - the contract's name
+        self, request: nodes_pb2.FetchScriptRequest, context: aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[nodes_pb2.FetchScriptResponse]:
+        """Give out the script of a run."""
+        content = self._runs[request.run_id].spec.script.content
+        for offset in range(0, len(content), 256 * 1024):
+            yield nodes_pb2.FetchScriptResponse(data=content[offset : offset + 256 * 1024])
+
     async def Connect(  # noqa: N802 - the contract's name
         self, request_iterator: AsyncIterator[nodes_pb2.ConnectRequest], context: aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[nodes_pb2.ConnectResponse]:
@@ -172,7 +183,9 @@ class ScriptedBroker(nodes_pb2_grpc.NodesServiceServicer):
         epoch = self.connections
         reports = {run.run_id: self._last_report(run.run_id) for run in first.hello.runs if run.run_id in self._runs}
         yield nodes_pb2.ConnectResponse(
-            welcome=nodes_pb2.Welcome(lease_epoch=epoch, lease_seconds=10, heartbeat_seconds=0.2, reports=reports)
+            welcome=nodes_pb2.Welcome(
+                lease_epoch=epoch, lease_seconds=10, heartbeat_seconds=0.2, reports=reports, fence=self.fence
+            )
         )
         reading = asyncio.ensure_future(self._read(request_iterator, epoch))
         told = -1
@@ -182,11 +195,13 @@ class ScriptedBroker(nodes_pb2_grpc.NodesServiceServicer):
                     wanted = self._wanted()
                     told = wanted.generation
                     yield nodes_pb2.ConnectResponse(wanted=wanted)
-                taken, self._taken = self._taken, {}
-                if taken:
-                    yield nodes_pb2.ConnectResponse(taken=nodes_pb2.Taken(reports=taken))
+                reports, self._taken = self._taken, {}
+                heartbeat, self._heartbeat = self._heartbeat, 0
+                if reports or heartbeat:
+                    taken = nodes_pb2.Taken(reports=reports, heartbeat=heartbeat, fence=self.fence)
+                    yield nodes_pb2.ConnectResponse(taken=taken)
                 async with self._changed:
-                    while self._generation == told and not self._taken:
+                    while self._generation == told and not self._taken and not self._heartbeat:
                         await self._changed.wait()
         finally:
             reading.cancel()
@@ -199,6 +214,9 @@ class ScriptedBroker(nodes_pb2_grpc.NodesServiceServicer):
         for run in self._runs.values():
             copy = nodes_pb2.WantedRun()
             copy.CopyFrom(run)
+            if run.spec.HasField("script"):
+                copy.script_sha256 = hashlib.sha256(run.spec.script.content).hexdigest()
+                copy.spec.script.content = b""
             copy.log_offset_bytes = len(self.heard.output(run.run_id))
             runs.append(copy)
         return nodes_pb2.WantedState(
@@ -216,8 +234,10 @@ class ScriptedBroker(nodes_pb2_grpc.NodesServiceServicer):
             self.heard.messages.append(request)
             if request.HasField("progress"):
                 self._taken[request.progress.run_id] = request.progress.sequence
-                async with self._changed:
-                    self._changed.notify_all()
+            elif request.HasField("heartbeat"):
+                self._heartbeat = request.heartbeat.number
+            async with self._changed:
+                self._changed.notify_all()
 
 
 @asynccontextmanager

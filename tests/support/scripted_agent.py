@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
@@ -15,7 +16,7 @@ import grpc
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.support.until import until
-from tiercel.v1 import nodes_pb2, nodes_pb2_grpc
+from tiercel.v1 import PROTOCOL, nodes_pb2, nodes_pb2_grpc
 
 GIB = 1024**3
 
@@ -69,6 +70,7 @@ class ScriptedAgent:
     ) -> None:
         self.token = token
         self.node_id = node_id
+        self.instance = secrets.token_hex(16)
         self.starts_runs = starts_runs
         self.delivers = delivers
         self.runs: dict[str, ScriptedRun] = {}
@@ -77,7 +79,9 @@ class ScriptedAgent:
         self.wanted: nodes_pb2.WantedState | None = None
         self.welcome: nodes_pb2.Welcome | None = None
         self.first_message: nodes_pb2.ConnectRequest | None = None
+        self.beats = 0
         self.taken: dict[str, int] = {}
+        self.answered: nodes_pb2.Taken | None = None
         self.ending: tuple[grpc.StatusCode, str, dict[str, str]] | None = None
         self._outbox: asyncio.Queue[nodes_pb2.ConnectRequest] = asyncio.Queue(10_000)
 
@@ -133,7 +137,8 @@ class ScriptedAgent:
         run.output += data
 
     def heartbeat(self) -> None:
-        self._tell(heartbeat=nodes_pb2.Heartbeat())
+        self.beats += 1
+        self._tell(heartbeat=nodes_pb2.Heartbeat(number=self.beats, fenced=True))
 
     def fail_delivery(self, delivery_id: str, reason: str) -> None:
         """The model cannot be delivered."""
@@ -178,6 +183,8 @@ class ScriptedAgent:
                 self.heartbeat()
             elif response.HasField("taken"):
                 self.taken.update(response.taken.reports)
+                if response.taken.heartbeat:
+                    self.answered = response.taken
             else:
                 self._take_in(response.wanted)
 
@@ -191,6 +198,9 @@ class ScriptedAgent:
             runs=[run.status() for run in self.runs.values()],
             deliveries=list(self.outcomes.values()),
             serving=nodes_pb2.ServingStatus(http="127.0.0.1:8080", grpc="127.0.0.1:8081"),
+            protocol=PROTOCOL,
+            instance=self.instance,
+            fenced=True,
         )
 
     def _take_in(self, wanted: nodes_pb2.WantedState) -> None:

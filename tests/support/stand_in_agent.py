@@ -10,13 +10,14 @@ import asyncio
 import fcntl
 import json
 import os
+import secrets
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import grpc
 
-from tiercel.v1 import nodes_pb2, nodes_pb2_grpc
+from tiercel.v1 import PROTOCOL, nodes_pb2, nodes_pb2_grpc
 
 SERVING = ("127.0.0.1:18000", "127.0.0.1:18001")
 """Where it claims to serve; nobody listens there."""
@@ -50,6 +51,8 @@ async def stay_connected(options: argparse.Namespace) -> None:
         runtimes=options.runtimes.split(","),
         limits="cooperative",
         serving=nodes_pb2.ServingStatus(http=SERVING[0], grpc=SERVING[1]),
+        protocol=PROTOCOL,
+        instance=secrets.token_hex(16),
     )
     while True:
         try:

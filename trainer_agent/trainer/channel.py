@@ -18,7 +18,7 @@ from pathlib import Path
 import grpc
 
 from tiercel.trainer_agent.trainer.outbox import Outbox, StreamCursor
-from tiercel.v1 import trainer_pb2, trainer_pb2_grpc
+from tiercel.v1 import PROTOCOL, trainer_pb2, trainer_pb2_grpc
 
 logger = logging.getLogger(__name__)
 
@@ -173,7 +173,7 @@ class AgentChannel:
                 self._outbox.end(cursor)
 
     def _send(self, cursor: StreamCursor) -> Iterator[trainer_pb2.AttachRequest]:
-        yield trainer_pb2.AttachRequest(hello=trainer_pb2.TrainerHello(token=self._token))
+        yield trainer_pb2.AttachRequest(hello=trainer_pb2.TrainerHello(token=self._token, protocol=PROTOCOL))
         yield from self._outbox.messages(cursor)
 
     def _receive(self, response: trainer_pb2.AttachResponse, cursor: StreamCursor) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import torch
 from torch import nn
+from torch.jit._trace import TracerWarning
 
 from tiercel.trainer_agent.trainer.errors import ExportError
 from tiercel.trainer_agent.trainer.samples import Batch, Samples
@@ -170,7 +171,7 @@ def _export_torchscript(model: _Flat, batch: Batch, output_names: tuple[str, ...
     signature = model.signature
     names = (*signature.input_names, *output_names)
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", torch.jit.TracerWarning)
+        warnings.simplefilter("always", TracerWarning)
         torch.onnx.export(
             model,
             batch,
@@ -184,7 +185,7 @@ def _export_torchscript(model: _Flat, batch: Batch, output_names: tuple[str, ...
     for warning in caught:
         # PyTorch's own layers ask for sizes only, and ask a great deal.
         own = Path(warning.filename).is_relative_to(Path(torch.__file__).parent)
-        if issubclass(warning.category, torch.jit.TracerWarning) and not own:
+        if issubclass(warning.category, TracerWarning) and not own:
             where = f"{Path(warning.filename).name}:{warning.lineno}"
             message = f"the model may decide by the numbers it is given, and tracing keeps one way only ({where})"
             raise ExportError(message)

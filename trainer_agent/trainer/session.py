@@ -59,8 +59,9 @@ def connect(
         AgentUnreachableError: If the agent does not answer for a minute.
         CheckpointError: If an earlier run's checkpoint does not fit the model or the optimizer.
     """
-    if not isinstance(model, nn.Module):
-        kind = f"{type(model).__module__.partition('.')[0]}'s {type(model).__name__}"
+    given: object = model  # a script is seldom checked for types
+    if not isinstance(given, nn.Module):
+        kind = f"{type(given).__module__.partition('.')[0]}'s {type(given).__name__}"
         message = f"connect() takes a torch.nn.Module, and model is {kind}: it could not be handed over at a tier"
         raise TypeError(message)
     signature = Signature.from_example(example_input).fitted(model, dynamic_axes)

@@ -200,11 +200,22 @@ class NodeHello(_message.Message):
     DELIVERIES_FIELD_NUMBER: _builtins.int
     SERVING_FIELD_NUMBER: _builtins.int
     ACCELERATORS_FIELD_NUMBER: _builtins.int
+    PROTOCOL_FIELD_NUMBER: _builtins.int
+    INSTANCE_FIELD_NUMBER: _builtins.int
+    FENCED_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     cpu_cores: _builtins.float
     memory_bytes: _builtins.int
     limits: _builtins.str
     """How it enforces CPU shares: "cgroup-v2", "cgroup-v1", "cooperative"."""
+    protocol: _builtins.int
+    """The version of this contract that it speaks; another one is refused (FAILED_PRECONDITION)."""
+    instance: _builtins.str
+    """Drawn at random when the agent began, 16 to 64 of A-Z, a-z, 0-9, '-' and '_': tells it from another agent of the same
+    name, and is named in its other calls, so that nobody else may speak for the node. A secret of agent and broker.
+    """
+    fenced: _builtins.bool
+    """See Heartbeat.fenced."""
     @_builtins.property
     def runtimes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What it can run jobs with, the preferred first: "process", "docker"."""
@@ -243,10 +254,13 @@ class NodeHello(_message.Message):
         deliveries: _abc.Iterable[Global___DeliveryStatus] | None = ...,
         serving: Global___ServingStatus | None = ...,
         accelerators: _abc.Iterable[Global___Accelerator] | None = ...,
+        protocol: _builtins.int = ...,
+        instance: _builtins.str = ...,
+        fenced: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["serving", b"serving"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerators", b"accelerators", "cpu_cores", b"cpu_cores", "deliveries", b"deliveries", "images", b"images", "limits", b"limits", "memory_bytes", b"memory_bytes", "node_id", b"node_id", "runs", b"runs", "runtimes", b"runtimes", "serving", b"serving"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerators", b"accelerators", "cpu_cores", b"cpu_cores", "deliveries", b"deliveries", "fenced", b"fenced", "images", b"images", "instance", b"instance", "limits", b"limits", "memory_bytes", b"memory_bytes", "node_id", b"node_id", "protocol", b"protocol", "runs", b"runs", "runtimes", b"runtimes", "serving", b"serving"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -338,10 +352,16 @@ class Heartbeat(_message.Message):
     ENDPOINTS_FIELD_NUMBER: _builtins.int
     SERVING_LAG_SECONDS_FIELD_NUMBER: _builtins.int
     ACCELERATORS_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    FENCED_FIELD_NUMBER: _builtins.int
     serving_lag_seconds: _builtins.float
     """By how much the inference server's event loop came late (95th percentile of the last 10 s): delays do not have it in
     them. Absent while nobody knows.
     """
+    number: _builtins.int
+    """Counts the heartbeats of the agent's life from 1."""
+    fenced: _builtins.bool
+    """It was given a fence and keeps it: the broker may start its runs elsewhere once it has been silent for long enough."""
     @_builtins.property
     def runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunUsage]: ...
     @_builtins.property
@@ -364,10 +384,12 @@ class Heartbeat(_message.Message):
         endpoints: _abc.Iterable[Global___EndpointUsage] | None = ...,
         serving_lag_seconds: _builtins.float | None = ...,
         accelerators: _abc.Iterable[Global___AcceleratorUsage] | None = ...,
+        number: _builtins.int = ...,
+        fenced: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_serving_lag_seconds", b"_serving_lag_seconds", "serving_lag_seconds", b"serving_lag_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_serving_lag_seconds", b"_serving_lag_seconds", "accelerators", b"accelerators", "endpoints", b"endpoints", "images", b"images", "runs", b"runs", "serving_lag_seconds", b"serving_lag_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_serving_lag_seconds", b"_serving_lag_seconds", "accelerators", b"accelerators", "endpoints", b"endpoints", "fenced", b"fenced", "images", b"images", "number", b"number", "runs", b"runs", "serving_lag_seconds", b"serving_lag_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__serving_lag_seconds: _TypeAlias = _typing.Literal["serving_lag_seconds"]  # noqa: Y015
     _WhichOneofArgType__serving_lag_seconds: _TypeAlias = _typing.Literal["_serving_lag_seconds", b"_serving_lag_seconds"]  # noqa: Y015
@@ -868,6 +890,7 @@ class Welcome(_message.Message):
     LEASE_SECONDS_FIELD_NUMBER: _builtins.int
     HEARTBEAT_SECONDS_FIELD_NUMBER: _builtins.int
     REPORTS_FIELD_NUMBER: _builtins.int
+    FENCE_FIELD_NUMBER: _builtins.int
     lease_epoch: _builtins.int
     lease_seconds: _builtins.float
     """The broker holds the node for lost when it hears nothing for this long."""
@@ -878,6 +901,10 @@ class Welcome(_message.Message):
         none. Only newer ones are to be sent. Nothing need be told of runs that are not in here.
         """
 
+    @_builtins.property
+    def fence(self) -> Global___Fence:
+        """Absent: none. Replaces what was said before."""
+
     def __init__(
         self,
         *,
@@ -885,14 +912,43 @@ class Welcome(_message.Message):
         lease_seconds: _builtins.float = ...,
         heartbeat_seconds: _builtins.float = ...,
         reports: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        fence: Global___Fence | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["heartbeat_seconds", b"heartbeat_seconds", "lease_epoch", b"lease_epoch", "lease_seconds", b"lease_seconds", "reports", b"reports"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "heartbeat_seconds", b"heartbeat_seconds", "lease_epoch", b"lease_epoch", "lease_seconds", b"lease_seconds", "reports", b"reports"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Welcome: _TypeAlias = Welcome  # noqa: Y015
+
+@_typing.final
+class Fence(_message.Message):
+    """How long an agent may go without its broker. It counts from when it sent the last heartbeat (or hello) that the broker
+    answered, by a clock that also counts while the machine sleeps.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STOP_AFTER_SECONDS_FIELD_NUMBER: _builtins.int
+    END_AFTER_SECONDS_FIELD_NUMBER: _builtins.int
+    stop_after_seconds: _builtins.float
+    """Then it begins to stop all its runs: they may be started elsewhere soon. They have ended through no fault of theirs."""
+    end_after_seconds: _builtins.float
+    """Then none of them may live."""
+    def __init__(
+        self,
+        *,
+        stop_after_seconds: _builtins.float = ...,
+        end_after_seconds: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_after_seconds", b"end_after_seconds", "stop_after_seconds", b"stop_after_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Fence: _TypeAlias = Fence  # noqa: Y015
 
 @_typing.final
 class Taken(_message.Message):
@@ -921,20 +977,30 @@ class Taken(_message.Message):
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     REPORTS_FIELD_NUMBER: _builtins.int
+    HEARTBEAT_FIELD_NUMBER: _builtins.int
+    FENCE_FIELD_NUMBER: _builtins.int
+    heartbeat: _builtins.int
+    """The latest heartbeat; 0 for none. Each is answered."""
     @_builtins.property
     def reports(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """Of runs: all reports up to this sequence need never be sent again. At most 256 of a run may be on their way, sent and
         not in here yet: so its messages never stand in the way of heartbeats, however slow the broker's disk is.
         """
 
+    @_builtins.property
+    def fence(self) -> Global___Fence:
+        """Absent: none. Replaces what was said before."""
+
     def __init__(
         self,
         *,
         reports: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        heartbeat: _builtins.int = ...,
+        fence: Global___Fence | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["reports", b"reports"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "heartbeat", b"heartbeat", "reports", b"reports"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1040,6 +1106,7 @@ class WantedRun(_message.Message):
     CARRIED_RUN_ID_FIELD_NUMBER: _builtins.int
     DELIVERED_TIERS_FIELD_NUMBER: _builtins.int
     RETRIED_FIELD_NUMBER: _builtins.int
+    SCRIPT_SHA256_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     job_id: _builtins.str
     tenant: _builtins.str
@@ -1055,8 +1122,12 @@ class WantedRun(_message.Message):
     """If its script fails by itself, another run goes on from its checkpoint: a model that it did not hand over is then handed
     over by that one.
     """
+    script_sha256: _builtins.str
+    """Of the content of its script, hexadecimal: fetch that (FetchScript), then start it. Empty for none."""
     @_builtins.property
-    def spec(self) -> _common_pb2.JobSpec: ...
+    def spec(self) -> _common_pb2.JobSpec:
+        """Without the content of its script."""
+
     @_builtins.property
     def share(self) -> _common_pb2.Share: ...
     @_builtins.property
@@ -1077,10 +1148,11 @@ class WantedRun(_message.Message):
         carried_run_id: _builtins.str = ...,
         delivered_tiers: _abc.Iterable[_builtins.int] | None = ...,
         retried: _builtins.bool = ...,
+        script_sha256: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["share", b"share", "spec", b"spec"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["carried_run_id", b"carried_run_id", "carry", b"carry", "delivered_tiers", b"delivered_tiers", "job_id", b"job_id", "log_offset_bytes", b"log_offset_bytes", "retried", b"retried", "run_id", b"run_id", "share", b"share", "spec", b"spec", "stop", b"stop", "tenant", b"tenant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["carried_run_id", b"carried_run_id", "carry", b"carry", "delivered_tiers", b"delivered_tiers", "job_id", b"job_id", "log_offset_bytes", b"log_offset_bytes", "retried", b"retried", "run_id", b"run_id", "script_sha256", b"script_sha256", "share", b"share", "spec", b"spec", "stop", b"stop", "tenant", b"tenant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1214,18 +1286,22 @@ class FetchCheckpointRequest(_message.Message):
 
     NODE_ID_FIELD_NUMBER: _builtins.int
     RUN_ID_FIELD_NUMBER: _builtins.int
+    INSTANCE_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     run_id: _builtins.str
     """The run that is about to start."""
+    instance: _builtins.str
+    """Of the hello."""
     def __init__(
         self,
         *,
         node_id: _builtins.str = ...,
         run_id: _builtins.str = ...,
+        instance: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["node_id", b"node_id", "run_id", b"run_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["instance", b"instance", "node_id", b"node_id", "run_id", b"run_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1263,9 +1339,12 @@ class CheckpointHeader(_message.Message):
     NODE_ID_FIELD_NUMBER: _builtins.int
     RUN_ID_FIELD_NUMBER: _builtins.int
     FILES_FIELD_NUMBER: _builtins.int
+    INSTANCE_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     run_id: _builtins.str
     """The run that wrote it."""
+    instance: _builtins.str
+    """Of the hello; empty in what the broker sends."""
     @_builtins.property
     def files(self) -> _containers.RepeatedCompositeFieldContainer[Global___CheckpointFile]: ...
     def __init__(
@@ -1274,14 +1353,62 @@ class CheckpointHeader(_message.Message):
         node_id: _builtins.str = ...,
         run_id: _builtins.str = ...,
         files: _abc.Iterable[Global___CheckpointFile] | None = ...,
+        instance: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["files", b"files", "node_id", b"node_id", "run_id", b"run_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["files", b"files", "instance", b"instance", "node_id", b"node_id", "run_id", b"run_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CheckpointHeader: _TypeAlias = CheckpointHeader  # noqa: Y015
+
+@_typing.final
+class FetchScriptRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    INSTANCE_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.str
+    run_id: _builtins.str
+    """The run that is about to start."""
+    instance: _builtins.str
+    """Of the hello."""
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        instance: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["instance", b"instance", "node_id", b"node_id", "run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FetchScriptRequest: _TypeAlias = FetchScriptRequest  # noqa: Y015
+
+@_typing.final
+class FetchScriptResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATA_FIELD_NUMBER: _builtins.int
+    data: _builtins.bytes
+    """The next piece of its content; at most 256 KiB."""
+    def __init__(
+        self,
+        *,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FetchScriptResponse: _TypeAlias = FetchScriptResponse  # noqa: Y015
 
 @_typing.final
 class CheckpointFile(_message.Message):

@@ -49,13 +49,19 @@ class NodesServiceStub(object):
                 request_serializer=tiercel_dot_v1_dot_nodes__pb2.FetchCheckpointRequest.SerializeToString,
                 response_deserializer=tiercel_dot_v1_dot_nodes__pb2.FetchCheckpointResponse.FromString,
                 _registered_method=True)
+        self.FetchScript = channel.unary_stream(
+                '/tiercel.v1.NodesService/FetchScript',
+                request_serializer=tiercel_dot_v1_dot_nodes__pb2.FetchScriptRequest.SerializeToString,
+                response_deserializer=tiercel_dot_v1_dot_nodes__pb2.FetchScriptResponse.FromString,
+                _registered_method=True)
 
 
 class NodesServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def Connect(self, request_iterator, context):
-        """The first message is a hello. A newer stream of the same node ends an older one (ABORTED).
+        """The first message is a hello. A newer stream of the same agent ends an older one (ABORTED). Another agent of the same
+        node is refused (ALREADY_EXISTS) while the first one's stream is open and its lease holds.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -71,6 +77,13 @@ class NodesServiceServicer(object):
 
     def FetchCheckpoint(self, request, context):
         """The checkpoint that a run goes on from (WantedRun.carried_run_id), fetched before the run is started.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FetchScript(self, request, context):
+        """The script of a run (WantedRun.script_sha256), fetched before the run is started.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -93,6 +106,11 @@ def add_NodesServiceServicer_to_server(servicer, server):
                     servicer.FetchCheckpoint,
                     request_deserializer=tiercel_dot_v1_dot_nodes__pb2.FetchCheckpointRequest.FromString,
                     response_serializer=tiercel_dot_v1_dot_nodes__pb2.FetchCheckpointResponse.SerializeToString,
+            ),
+            'FetchScript': grpc.unary_stream_rpc_method_handler(
+                    servicer.FetchScript,
+                    request_deserializer=tiercel_dot_v1_dot_nodes__pb2.FetchScriptRequest.FromString,
+                    response_serializer=tiercel_dot_v1_dot_nodes__pb2.FetchScriptResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -176,6 +194,33 @@ class NodesService(object):
             '/tiercel.v1.NodesService/FetchCheckpoint',
             tiercel_dot_v1_dot_nodes__pb2.FetchCheckpointRequest.SerializeToString,
             tiercel_dot_v1_dot_nodes__pb2.FetchCheckpointResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FetchScript(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/tiercel.v1.NodesService/FetchScript',
+            tiercel_dot_v1_dot_nodes__pb2.FetchScriptRequest.SerializeToString,
+            tiercel_dot_v1_dot_nodes__pb2.FetchScriptResponse.FromString,
             options,
             channel_credentials,
             insecure,

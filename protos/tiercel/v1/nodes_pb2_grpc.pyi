@@ -35,25 +35,33 @@ class NodesServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> NodesServiceAsyncStub: ...
     Connect: _grpc.StreamStreamMultiCallable[_nodes_pb2.ConnectRequest, _nodes_pb2.ConnectResponse]
-    """The first message is a hello. A newer stream of the same node ends an older one (ABORTED)."""
+    """The first message is a hello. A newer stream of the same agent ends an older one (ABORTED). Another agent of the same
+    node is refused (ALREADY_EXISTS) while the first one's stream is open and its lease holds.
+    """
     SendCheckpoint: _grpc.StreamStreamMultiCallable[_nodes_pb2.SendCheckpointRequest, _nodes_pb2.SendCheckpointResponse]
     """The checkpoint of a run that is moved to another node (WantedRun.carry), sent before its exit is reported. Answered
     twice: after the header, when it is wanted, and once the broker has it for good. NOT_FOUND: it is not wanted.
     """
     FetchCheckpoint: _grpc.UnaryStreamMultiCallable[_nodes_pb2.FetchCheckpointRequest, _nodes_pb2.FetchCheckpointResponse]
     """The checkpoint that a run goes on from (WantedRun.carried_run_id), fetched before the run is started."""
+    FetchScript: _grpc.UnaryStreamMultiCallable[_nodes_pb2.FetchScriptRequest, _nodes_pb2.FetchScriptResponse]
+    """The script of a run (WantedRun.script_sha256), fetched before the run is started."""
 
 @_typing.type_check_only
 class NodesServiceAsyncStub(NodesServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Connect: _aio.StreamStreamMultiCallable[_nodes_pb2.ConnectRequest, _nodes_pb2.ConnectResponse]  # type: ignore[assignment]
-    """The first message is a hello. A newer stream of the same node ends an older one (ABORTED)."""
+    """The first message is a hello. A newer stream of the same agent ends an older one (ABORTED). Another agent of the same
+    node is refused (ALREADY_EXISTS) while the first one's stream is open and its lease holds.
+    """
     SendCheckpoint: _aio.StreamStreamMultiCallable[_nodes_pb2.SendCheckpointRequest, _nodes_pb2.SendCheckpointResponse]  # type: ignore[assignment]
     """The checkpoint of a run that is moved to another node (WantedRun.carry), sent before its exit is reported. Answered
     twice: after the header, when it is wanted, and once the broker has it for good. NOT_FOUND: it is not wanted.
     """
     FetchCheckpoint: _aio.UnaryStreamMultiCallable[_nodes_pb2.FetchCheckpointRequest, _nodes_pb2.FetchCheckpointResponse]  # type: ignore[assignment]
     """The checkpoint that a run goes on from (WantedRun.carried_run_id), fetched before the run is started."""
+    FetchScript: _aio.UnaryStreamMultiCallable[_nodes_pb2.FetchScriptRequest, _nodes_pb2.FetchScriptResponse]  # type: ignore[assignment]
+    """The script of a run (WantedRun.script_sha256), fetched before the run is started."""
 
 class NodesServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -62,7 +70,9 @@ class NodesServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_nodes_pb2.ConnectRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_nodes_pb2.ConnectResponse], _abc.AsyncIterator[_nodes_pb2.ConnectResponse]]:
-        """The first message is a hello. A newer stream of the same node ends an older one (ABORTED)."""
+        """The first message is a hello. A newer stream of the same agent ends an older one (ABORTED). Another agent of the same
+        node is refused (ALREADY_EXISTS) while the first one's stream is open and its lease holds.
+        """
 
     @_abc_1.abstractmethod
     def SendCheckpoint(
@@ -81,5 +91,13 @@ class NodesServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_nodes_pb2.FetchCheckpointResponse], _abc.AsyncIterator[_nodes_pb2.FetchCheckpointResponse]]:
         """The checkpoint that a run goes on from (WantedRun.carried_run_id), fetched before the run is started."""
+
+    @_abc_1.abstractmethod
+    def FetchScript(
+        self,
+        request: _nodes_pb2.FetchScriptRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_nodes_pb2.FetchScriptResponse], _abc.AsyncIterator[_nodes_pb2.FetchScriptResponse]]:
+        """The script of a run (WantedRun.script_sha256), fetched before the run is started."""
 
 def add_NodesServiceServicer_to_server(servicer: NodesServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

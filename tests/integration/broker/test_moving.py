@@ -71,7 +71,9 @@ class Moving:
     ) -> grpc.StatusCode:
         """Send a checkpoint; by default the right one."""
         described = files or [file_of("latest.pt", b"".join(contents))]
-        header = nodes_pb2.CheckpointHeader(node_id=node_id, run_id=run_id or f"{self.job_id}-1", files=described)
+        header = nodes_pb2.CheckpointHeader(
+            node_id=node_id, run_id=run_id or f"{self.job_id}-1", files=described, instance=self._instance(node_id)
+        )
         call = self._stub.SendCheckpoint(metadata=self._metadata(token), timeout=20)
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
             await call.write(nodes_pb2.SendCheckpointRequest(header=header))
@@ -85,7 +87,7 @@ class Moving:
 
     async def fetch(self, node_id: str, run_id: str) -> tuple[grpc.StatusCode, list[str], bytes]:
         """Fetch a checkpoint: the status, the names of its files, and their content."""
-        request = nodes_pb2.FetchCheckpointRequest(node_id=node_id, run_id=run_id)
+        request = nodes_pb2.FetchCheckpointRequest(node_id=node_id, run_id=run_id, instance=self._instance(node_id))
         call = self._stub.FetchCheckpoint(request, metadata=self._metadata(None), timeout=20)
         names, content = list[str](), b""
         with contextlib.suppress(grpc.aio.AioRpcError):
@@ -96,6 +98,9 @@ class Moving:
 
     async def wait_state(self, state: jobs_pb2.JobState.ValueType, node_id: str = "") -> jobs_pb2.Job:
         return await self.tenant.wait(self.job_id, lambda job: job.state == state and node_id in {"", job.node_id})
+
+    def _instance(self, node_id: str) -> str:
+        return self.agents[node_id].instance if node_id in self.agents else "nobody"
 
     @property
     def _stub(self) -> Any:

@@ -17,12 +17,24 @@ from tests.support.brokers import broker_process, make_settings, node_token, run
 from tests.support.scripted_agent import ScriptedAgent
 from tiercel.broker.domain.errors import InvalidSpecError, UnavailableError
 from tiercel.broker.server import Broker
-from tiercel.v1 import jobs_pb2, nodes_pb2
+from tiercel.v1 import PROTOCOL, jobs_pb2, nodes_pb2
 
 
-def _hello(*, node_id: str = "n1", cpu_cores: float = 1.0, memory_bytes: int = 1) -> nodes_pb2.ConnectRequest:
+def _hello(
+    *,
+    node_id: str = "n1",
+    cpu_cores: float = 1.0,
+    memory_bytes: int = 1,
+    instance: str = "0123456789abcdef",
+) -> nodes_pb2.ConnectRequest:
     return nodes_pb2.ConnectRequest(
-        hello=nodes_pb2.NodeHello(node_id=node_id, cpu_cores=cpu_cores, memory_bytes=memory_bytes)
+        hello=nodes_pb2.NodeHello(
+            node_id=node_id,
+            cpu_cores=cpu_cores,
+            memory_bytes=memory_bytes,
+            protocol=PROTOCOL,
+            instance=instance,
+        )
     )
 
 
@@ -130,6 +142,7 @@ async def test_a_broker_that_was_stopped_for_a_while_holds_nobody_for_silent(tmp
 async def test_a_newer_stream_of_a_node_ends_the_older_one(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         first, second = ScriptedAgent(node_token(tmp_path)), ScriptedAgent(node_token(tmp_path))
+        second.instance = first.instance
         async with first.connected(broker.nodes_address):
             assert first.welcome is not None
             async with second.connected(broker.nodes_address):
@@ -242,6 +255,8 @@ async def test_agents_that_vanish_leave_a_broker_that_works(tmp_path: Path, capl
         (_hello(cpu_cores=float("nan")), "hello.cpu_cores"),
         (_hello(cpu_cores=0), "hello.cpu_cores"),
         (_hello(memory_bytes=0), "hello.memory_bytes"),
+        (_hello(instance=""), "hello.instance"),
+        (_hello(instance="../../../etc/passwd"), "hello.instance"),
     ],
 )
 async def test_a_bad_hello_is_refused_by_field(tmp_path: Path, first: nodes_pb2.ConnectRequest, field: str) -> None:

@@ -25,6 +25,7 @@ from tiercel.trainer_agent.report_sieve import BYTES_AT_ONCE, BYTES_PER_SECOND
 from tiercel.v1 import nodes_pb2
 
 SLEEPER = "import os, time\nos.write(1, b'pid %d\\n' % os.getpid())\ntime.sleep(600)"
+DEAF = f"import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n{SLEEPER}"
 SHORT = ("--metric", "score", "--epochs")
 TRAIN = ("--metric", "score", "--epochs", "100000", "--step-sleep-seconds", "0.01")
 
@@ -166,6 +167,34 @@ async def test_training_goes_on_while_the_broker_is_away_and_everything_is_told_
     await until(lambda: len(broker.heard.progress("job-1")) > before)
     sequences = {report.sequence for report in broker.heard.progress("job-1")}
     assert sequences == set(range(1, max(sequences) + 1))
+
+
+async def test_an_agent_with_a_fence_ends_its_runs_in_time_and_goes_on_serving(
+    broker: ScriptedBroker, agent: AgentProcess, linear: str
+) -> None:
+    broker.fence = nodes_pb2.Fence(stop_after_seconds=600.0, end_after_seconds=700.0)
+    await broker.want(wanted_run("job-1", linear, arguments=TRAIN), wanted_run("deaf-1", DEAF))
+    deaf = await running_pid(broker, "deaf-1")
+    await until(lambda: broker.heard.progress("job-1") and broker.heard.serving(), seconds=DEADLINE)
+    await until(lambda: any(m.heartbeat.fenced for m in broker.heard.messages), seconds=DEADLINE)
+    serving = psutil.Process(json.loads((agent.state_dir / "agent" / "serving.json").read_text())["pid"])
+    broker.fence = nodes_pb2.Fence(stop_after_seconds=1.0, end_after_seconds=11.0)
+    fence = agent.state_dir / "agent" / "fence.json"
+    await until(lambda: json.loads(fence.read_text())["stop_after_seconds"] == 1.0, seconds=DEADLINE)
+    await broker.stop()  # as far as the agent can tell, it may be the network, and the broker alive
+    await until(lambda: not psutil.pid_exists(deaf), seconds=DEADLINE)
+    records = agent.state_dir / "agent" / "runs"
+    await until(lambda: all(json.loads(path.read_text())["ended"] for path in records.iterdir()), seconds=DEADLINE)
+    assert list((agent.state_dir / "agent" / "jobs" / "job" / "checkpoints").iterdir()), "first it saved a checkpoint"
+    assert serving.is_running()
+    await broker.start()
+    (agent.state_dir / "addresses.json").write_text(json.dumps({"broker": broker.address}))
+    for run_id in ("job-1", "deaf-1"):
+        status = await exit_of(broker, run_id)
+        assert status.lost
+        assert "without its broker for so long that the job may go on elsewhere" in status.reason
+    await broker.want(wanted_run("job-2", "print('next attempt')"))
+    assert (await exit_of(broker, "job-2")).exit_code == 0
 
 
 async def test_a_killed_agent_leaves_nothing_that_its_next_life_does_not_clear_away(

@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.until import until
 from tiercel.trainer_agent import run_records
+from tiercel.trainer_agent.broker_calls import BrokerCalls
 from tiercel.trainer_agent.checkpoint_carrier import CheckpointCarrier
 from tiercel.trainer_agent.files import write_atomically
 from tiercel.trainer_agent.job_retention import EndedJobs, Retention
@@ -22,6 +23,7 @@ from tiercel.trainer_agent.run_order import RunOrder
 from tiercel.trainer_agent.run_table import RunPlaces, RunTable
 from tiercel.trainer_agent.runs import StopPatience
 from tiercel.trainer_agent.runtimes.contract import Exit, Launch
+from tiercel.trainer_agent.scripts import ScriptFetcher
 from tiercel.trainer_agent.supervision import Supervisor
 from tiercel.v1 import common_pb2
 
@@ -94,6 +96,7 @@ class FakeLimits:
 
 def table_in(folder: Path, runtime: FakeRuntime, tasks: Supervisor) -> RunTable:
     places = RunPlaces(folder)
+    calls = BrokerCalls("n1", "instance", str, str)
     return RunTable(
         places,
         {"process": cast("Any", runtime)},
@@ -101,7 +104,8 @@ def table_in(folder: Path, runtime: FakeRuntime, tasks: Supervisor) -> RunTable:
         Reporter(),
         tasks,
         StopPatience(),
-        CheckpointCarrier("n1", str, str, folder / "carried"),
+        CheckpointCarrier(calls, folder / "carried"),
+        ScriptFetcher(calls),
         EndedJobs(places.jobs, folder / "ended-jobs", Retention()),
     )
 

@@ -21,7 +21,7 @@ from tiercel.trainer_agent.report_sieve import Goal
 from tiercel.trainer_agent.supervision import Supervisor
 from tiercel.trainer_agent.trainer_door import CONNECTIONS
 from tiercel.trainer_agent.trainer_gateway import TrainerGateway, socket_path
-from tiercel.v1 import trainer_pb2, trainer_pb2_grpc
+from tiercel.v1 import PROTOCOL, trainer_pb2, trainer_pb2_grpc
 
 WELCOME = trainer_pb2.TrainerWelcome(run_id="job-1", metric="accuracy", max_epochs=7, cpu_cores=2.0)
 EXPORT = trainer_pb2.ExportRequest(delivery_id="job-tier-1", tier=1, target=0.9)
@@ -97,7 +97,7 @@ async def attached(served: Gateway, token: str = "secret") -> AsyncIterator[Trai
     async with channel:
         call = trainer_pb2_grpc.TrainerServiceStub(channel).Attach()
         trainer = Trainer(call)
-        await trainer.send(hello=trainer_pb2.TrainerHello(token=token))
+        await trainer.send(hello=trainer_pb2.TrainerHello(token=token, protocol=PROTOCOL))
         yield trainer
         call.cancel()
 

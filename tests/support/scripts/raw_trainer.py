@@ -16,7 +16,7 @@ from pathlib import Path
 
 import grpc
 
-from tiercel.v1 import trainer_pb2, trainer_pb2_grpc
+from tiercel.v1 import PROTOCOL, trainer_pb2, trainer_pb2_grpc
 
 mode = sys.argv[1]
 run = Path(os.environ["TIERCEL_RUN_DIR"])
@@ -56,7 +56,7 @@ def hand_over(request: trainer_pb2.ExportRequest) -> trainer_pb2.ExportDone:
     return trainer_pb2.ExportDone(delivery_id=request.delivery_id, value=0.9, sha256=digest)
 
 
-hello = trainer_pb2.TrainerHello(token=Path("token").read_text().strip())
+hello = trainer_pb2.TrainerHello(token=Path("token").read_text().strip(), protocol=PROTOCOL)
 messages.put(trainer_pb2.AttachRequest(hello=hello))
 with grpc.insecure_channel("unix:agent.sock") as channel:
     for answer in trainer_pb2_grpc.TrainerServiceStub(channel).Attach(outgoing()):

@@ -30,6 +30,7 @@ from tiercel.broker.lifecycle.job_events import (
     JobInput,
     KeptWaiting,
     MoveOrdered,
+    NodeFenced,
     NodeGone,
     NodeSilent,
     ReachJudged,
@@ -131,6 +132,10 @@ class JobAndEndpoint(RuleBasedStateMachine):
     @rule(node=NODES)
     def node_gone(self, node: str) -> None:
         self.tell(NodeGone(node))
+
+    @rule(node=NODES, fenced=st.booleans())
+    def node_fenced(self, node: str, *, fenced: bool) -> None:
+        self.tell(NodeFenced(node, fenced))
 
     @rule()
     def node_back_without_it(self) -> None:

@@ -49,6 +49,22 @@ async def test_messages_are_handled_in_order(recorder: Recorder) -> None:
     assert recorder.statistics() == mailbox.ActorStatistics(waiting=0, handled=4, failed=0)
 
 
+async def test_who_left_a_message_hears_when_it_was_handled_however_that_went(recorder: Recorder) -> None:
+    handled: list[str] = []
+    recorder.tell_nowait("wait")
+    for message in ("a", "bad"):
+        await recorder.tell(message, lambda message=message: handled.append(message))  # type: ignore[misc]
+    await asyncio.sleep(0)
+    assert handled == []
+    recorder.gate.set()
+    await recorder.wait_idle()
+    assert handled == ["a", "bad"]
+    recorder.finish()
+    await recorder.wait_idle()
+    await recorder.tell("late", lambda: handled.append("late"))
+    assert handled == ["a", "bad", "late"], "nobody would ever look"
+
+
 async def test_a_message_that_fails_is_dropped_alone(recorder: Recorder) -> None:
     for message in ("a", "bad", "b"):
         recorder.tell_nowait(message)

@@ -80,7 +80,7 @@ async def test_a_newer_stream_ends_the_older_one(actors: Actors) -> None:
 
 
 async def test_two_streams_at_once_get_two_epochs(actors: Actors) -> None:
-    connected = await asyncio.gather(*(actors.system.connect_node(make_node(), frozenset()) for _ in range(5)))
+    connected = await asyncio.gather(*(actors.system.connect_node(make_node(), frozenset(), "agent") for _ in range(5)))
     assert [epoch for _, epoch in connected] == [1, 2, 3, 4, 5]
 
 

@@ -12,6 +12,8 @@ from tiercel.broker.domain.endpoints import DeliveryState, Endpoint, Verdict
 from tiercel.broker.domain.errors import NotFoundError
 from tiercel.broker.domain.events import EndpointEvent
 from tiercel.broker.domain.jobs import JobState, Tier, TierState
+from tiercel.broker.domain.shares import Share
+from tiercel.broker.lifecycle.job_events import MoveOrdered, RunExited
 from tiercel.broker.lifecycle.versions import WantedModel
 from tiercel.broker.store.contract import Store
 
@@ -123,7 +125,14 @@ async def test_a_node_that_an_endpoint_has_left_is_told_once_the_new_one_has_del
     first, second = (job.node_id, "n2" if job.node_id == "n1" else "n1")
     await actors.report(job.run_id, 0.85)
     await deliver(actors, f"{job.id}-tier-1", 0.85, first)
-    await actors.report(job.run_id, 0.95, 2)
+    mover = actors.directory.job_of(job.run_id)
+    assert mover is not None
+    await mover.tell(MoveOrdered(second, Share(1.0, None, ""), 2))
+    await mover.tell(RunExited(job.run_id, 0, carried=True))
+    await actors.settle()
+    run_id = f"{job.id}-2"
+    await actors.alive(run_id)
+    await actors.report(run_id, 0.95)
     assert await wanted_models(actors, second) == ()
     await deliver(actors, f"{job.id}-tier-2", 0.95, second)
     assert await wanted_models(actors, first) == (WantedModel("digits", "", 0, (1,)),)

@@ -30,6 +30,7 @@ from tiercel.broker.lifecycle.job_events import (
     CancelRequested,
     DeclareRun,
     JobInput,
+    NodeFenced,
     NodeGone,
     NodeSilent,
     RequestDelivery,
@@ -44,6 +45,8 @@ from tiercel.broker.lifecycle.job_events import (
 from tiercel.broker.lifecycle.job_silence import hangs_at
 
 # --- Hanging ----------------------------------------------------------------------------------------------------------
+
+UNFENCED = NodeFenced("n1", fenced=False)
 
 
 def test_a_silent_run_hangs() -> None:
@@ -181,9 +184,26 @@ def test_what_becomes_of_another_node_does_not_matter(job: Job, message: JobInpu
 
 @pytest.mark.parametrize("before", [(), (RunIsAlive("j1-1"),), (RunIsAlive("j1-1"), NodeSilent("n1"))])
 def test_a_gone_node_sends_its_jobs_elsewhere(before: tuple[JobInput, ...]) -> None:
-    job, effects = told(after(new_job(), assigned(), *before), NodeGone("n1"))
+    job, effects = told(after(new_job(), assigned(), NodeFenced("n1", fenced=True), *before), NodeGone("n1"))
     assert (job.state, job.node_id, job.run_active) == (JobState.PENDING, "", False)
     assert effects[0] == WithdrawRun("n1", "j1-1")
+
+
+@pytest.mark.parametrize("words", [(), (NodeFenced("n2", fenced=True),), (NodeFenced("n1", fenced=True), UNFENCED)])
+def test_a_run_that_may_go_on_without_us_is_never_started_elsewhere(words: tuple[JobInput, ...]) -> None:
+    job, effects = told(after(running_job(), *words, NodeSilent("n1")), NodeGone("n1"))
+    assert (job.state, job.node_id, job.run_active) == (JobState.DISCONNECTED, "n1", True)
+    assert "goes on when the node is back; cancel it if that will never be" in job.reason
+    assert not [effect for effect in effects if isinstance(effect, WithdrawRun)]
+    assert after(job, RunIsAlive("j1-1")).state is JobState.RUNNING
+    cancelled = after(job, CancelRequested())
+    assert (cancelled.state, cancelled.run_active) == (JobState.CANCELLED, False)
+
+
+def test_the_next_run_is_not_fenced_until_its_node_says_so() -> None:
+    lost = after(running_job(), NodeFenced("n1", fenced=True), LOST, assigned("n2", attempt=2))
+    assert not lost.fenced
+    assert after(lost, NodeFenced("n2", fenced=True)).fenced
 
 
 def test_a_gone_node_ends_what_was_being_stopped() -> None:

@@ -19,6 +19,7 @@ from tiercel.broker.lifecycle.job_events import (
     JobEffect,
     JobInput,
     MoveOrdered,
+    NodeFenced,
     NodeGone,
     NodeSilent,
     RefuseMove,
@@ -209,12 +210,12 @@ def test_a_node_that_comes_back_still_has_the_run_to_move() -> None:
 
 
 def test_a_source_that_is_gone_takes_the_checkpoint_with_it() -> None:
-    job = after(moving_job(), NodeSilent("n1"), NodeGone("n1"))
+    job = after(moving_job(), NodeFenced("n1", fenced=True), NodeSilent("n1"), NodeGone("n1"))
     assert (job.state, job.move, job.checkpoint_node, job.lost_runs) == (JobState.PENDING, None, "", 1)
 
 
 def test_a_target_that_is_gone_leaves_the_checkpoint_for_any_other() -> None:
-    job = after(moving_job(), CARRIED, NodeSilent("n2"), NodeGone("n2"))
+    job = after(moving_job(), CARRIED, NodeFenced("n2", fenced=True), NodeSilent("n2"), NodeGone("n2"))
     assert (job.state, job.carried_run, job.checkpoint_node) == (JobState.PENDING, "j1-1", "")
     job = after(job, assigned("n3", attempt=3))
     assert (job.reason, job.carried_run) == ("starting on node n3 from the checkpoint that the broker holds", "j1-1")

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from tests.support.jobs import make_spec
+from tiercel.broker.actors.node import Wanted
+from tiercel.broker.actors.peers import WantedRun
+from tiercel.broker.api.wanted import wanted_to_wire
+from tiercel.broker.domain.jobs import Job, Script
+from tiercel.broker.store.logs import RunLogs
+
+
+def test_a_hundred_runs_with_scripts_of_1_mib_are_wanted_without_them(tmp_path: Path) -> None:
+    content = b"#" * 2**20
+    jobs = [
+        Job(f"j{number}", "alice", make_spec(module="", script=Script("train.py", content)), 0.0, attempts=1)
+        for number in range(100)
+    ]
+    wanted = Wanted(1, tuple(WantedRun(job) for job in jobs), ())
+    message = wanted_to_wire(wanted, RunLogs(tmp_path))
+    assert message.ByteSize() < 100_000
+    assert {run.script_sha256 for run in message.runs} == {hashlib.sha256(content).hexdigest()}
+    assert {run.spec.script.name for run in message.runs} == {"train.py"}
+
+
+def test_a_job_without_a_script_has_none_to_fetch(tmp_path: Path) -> None:
+    job = Job("j1", "alice", make_spec(), 0.0, attempts=1)
+    (run,) = wanted_to_wire(Wanted(1, (WantedRun(job),), ()), RunLogs(tmp_path)).runs
+    assert (run.script_sha256, run.spec.module) == ("", "package.train")
