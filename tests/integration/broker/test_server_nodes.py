@@ -23,8 +23,8 @@ async def test_a_second_agent_of_a_node_is_refused_while_the_first_is_heard_and_
 ) -> None:
     async with running_broker(tmp_path) as broker:
         first, second = ScriptedAgent(node_token(tmp_path)), ScriptedAgent(node_token(tmp_path))
-        async with first.connected(broker.broker_address):
-            await second.run(broker.broker_address)
+        async with first.connected(broker.nodes_address):
+            await second.run(broker.nodes_address)
             assert second.ending is not None
             code, details, trailing = second.ending
             assert (code, trailing["tiercel-error-code"]) == (grpc.StatusCode.ALREADY_EXISTS, "node_taken")
@@ -33,14 +33,14 @@ async def test_a_second_agent_of_a_node_is_refused_while_the_first_is_heard_and_
             # A newer stream of the same agent takes the place of one that may be half open.
             again = ScriptedAgent(node_token(tmp_path))
             again.instance = first.instance
-            async with again.connected(broker.broker_address):
+            async with again.connected(broker.nodes_address):
                 await first.until(lambda: first.ending is not None)
                 assert again.ending is None
         async with asyncio.timeout(20):  # as one that was killed and started again
             welcome = None
             while welcome is None:
                 second = ScriptedAgent(node_token(tmp_path))
-                async with second.connected(broker.broker_address):
+                async with second.connected(broker.nodes_address):
                     welcome = second.welcome
 
 
@@ -51,13 +51,13 @@ async def test_what_a_rogue_node_says_of_anothers_run_does_not_count_and_is_logg
         owner, rogue = (ScriptedAgent(node_token(tmp_path), node_id, delivers=False) for node_id in ("n1", "n2"))
         async with (
             tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice,
-            owner.connected(broker.broker_address),
+            owner.connected(broker.nodes_address),
         ):
             job = await alice.submit()
             run = await owner.wait_run(f"{job.id}-1")
             owner.report(run.run_id, 0.85)  # a tier, whose delivery is then asked for
             await owner.until(lambda: owner.wanted is not None and owner.wanted.deliveries)
-            async with rogue.connected(broker.broker_address):
+            async with rogue.connected(broker.nodes_address):
                 rogue.runs[run.run_id] = ScriptedRun(run.run_id, run.wanted, values=[0.0, 0.0])
                 delivery_id = f"{job.id}-tier-1"
                 delivered = nodes_pb2.DeliveryStatus(
@@ -76,7 +76,7 @@ async def test_what_a_rogue_node_says_of_anothers_run_does_not_count_and_is_logg
                 assert await alice.output(job.id) == []
                 assert after.tiers[0].state == jobs_pb2.TIER_STATE_REACHED
                 assert [endpoint.live_version for endpoint in await alice.endpoints()] == [0]
-                async with grpc.aio.insecure_channel(broker.broker_address) as channel:
+                async with grpc.aio.insecure_channel(broker.nodes_address) as channel:
                     stub = nodes_pb2_grpc.NodesServiceStub(channel)
                     metadata = (("authorization", f"Bearer {node_token(tmp_path)}"),)
                     for instance, code in (
@@ -104,7 +104,7 @@ async def test_another_protocol_is_refused_with_the_side_to_upgrade(
         agent = ScriptedAgent(node_token(tmp_path))
         hello = nodes_pb2.NodeHello(node_id="n1", cpu_cores=1.0, memory_bytes=1, protocol=protocol)
         agent.first_message = nodes_pb2.ConnectRequest(hello=hello)
-        await agent.run(broker.broker_address)
+        await agent.run(broker.nodes_address)
         assert agent.ending is not None
         assert agent.ending[0] is grpc.StatusCode.FAILED_PRECONDITION
         assert f": upgrade {upgrade}" in agent.ending[1]
@@ -132,12 +132,12 @@ async def test_a_script_is_fetched_by_the_agent_of_its_node_and_by_nobody_else(t
         agent = ScriptedAgent(node_token(tmp_path))
         async with (
             tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice,
-            agent.connected(broker.broker_address),
+            agent.connected(broker.nodes_address),
         ):
             job = await alice.submit(module="", script=Script("train.py", b"#" * 2**20))
             run = await agent.wait_run(f"{job.id}-1")
             assert (run.wanted.spec.script.name, run.wanted.spec.script.content) == ("train.py", b"")
-            address = broker.broker_address
+            address = broker.nodes_address
             own = BrokerCalls("n1", agent.instance, lambda: address, lambda: node_token(tmp_path))
             fetched = await ScriptFetcher(own).fetch(run.run_id, run.wanted.script_sha256)
             assert hashlib.sha256(fetched).hexdigest() == run.wanted.script_sha256
@@ -155,13 +155,13 @@ async def test_a_script_is_fetched_by_the_agent_of_its_node_and_by_nobody_else(t
 async def test_a_fence_is_told_once_another_node_could_take_the_jobs_over(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         first, second = (ScriptedAgent(node_token(tmp_path), node_id) for node_id in ("n1", "n2"))
-        async with first.connected(broker.broker_address):
+        async with first.connected(broker.nodes_address):
             await first.until(lambda: first.answered is not None)
             assert first.welcome is not None
             assert first.answered is not None
             assert not first.welcome.HasField("fence")
             assert not first.answered.HasField("fence")
-            async with second.connected(broker.broker_address):
+            async with second.connected(broker.nodes_address):
                 assert second.welcome is not None
                 assert second.welcome.fence == nodes_pb2.Fence(stop_after_seconds=90, end_after_seconds=110)
                 first.heartbeat()
