@@ -113,6 +113,10 @@ bench-variants: $(STAMP) ## Compare the schedulers of endpoints with variants, s
 fuzz: $(STAMP) ## Send a million bent requests to the inference server
 	@$(BIN)/python -m benchmarks.fuzz all $(FUZZ_FLAGS)
 
+.PHONY: bench-faults
+bench-faults: $(STAMP) ## Attack the product: a broker killed again and again, floods, a full disk (5 minutes; the last as root)
+	@$(BIN)/python -m benchmarks.faults $(BENCH_FLAGS)
+
 .PHONY: bench-glance
 bench-glance: $(STAMP) ## Fuzz, overload and swaps for 20 seconds each: do they work, and does nothing fail
 	@$(BIN)/python -m benchmarks.fuzz all --seconds 8

@@ -5,6 +5,7 @@ from __future__ import annotations
 JUDGES = {
     "decision-cost": "benchmarks.decision_cost:bars_of",
     "demo": "benchmarks.report:build_bars",
+    "faults": "benchmarks.faults.bars:bars_of",
     "fuzz": "benchmarks.fuzz.commands:bars_of",
     "gpu-check": "benchmarks.gpu_check.frame:bars_of",
     "qoe": "benchmarks.qoe.bars:bars_of",

@@ -220,15 +220,18 @@ def judged(name: str, figures: Json) -> tuple[Bar, ...]:
     """What figures come to, by the judge of this result.
 
     Raises:
-        ResultFileError: Nobody judges results of this name.
+        ResultFileError: Nobody judges results of this name, a figure is missing, or two bars have one name.
     """
     if name not in JUDGES:
         raise ResultFileError(f"no benchmark makes a result {name!r}; name its judge in benchmarks/judges.py")
     module, _, function = JUDGES[name].partition(":")
     try:
-        return tuple(getattr(import_module(module), function)(figures))
+        bars = tuple(getattr(import_module(module), function)(figures))
     except KeyError as error:
         raise ResultFileError(f"the result {name!r} lacks the figure {error}") from error
+    if len({bar.name for bar in bars}) < len(bars):
+        raise ResultFileError(f"two bars of the result {name!r} have one name")
+    return bars
 
 
 def differences(result: Result) -> list[str]:

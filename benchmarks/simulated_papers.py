@@ -192,14 +192,15 @@ def bars_of(figures: Json) -> list[Bar]:
 
 def _bars_of(policy: str, measure: str, schedule: str, rows: Mapping[str, Json]) -> list[Bar]:
     rival = rows[policy][measure]["mean"]
+    where = f"{policy}'s {schedule}"
     bars = []
     for arm in OURS:
         mine = rows[arm]
         ahead = 100 * (mine[measure]["mean"] - rival)
-        bars.append(Bar(f"{schedule}: {measure}: {arm} ahead of {policy}", ahead, ">= 0", "points"))
-        bars.append(Bar(f"{schedule}: makespan: {arm} below fair", 100 * mine["makespan"]["mean"], ">= -2", "%"))
+        bars.append(Bar(f"{where}: {measure}: {arm} ahead of {policy}", ahead, ">= 0", "points"))
+        bars.append(Bar(f"{where}: makespan: {arm} below fair", 100 * mine["makespan"]["mean"], ">= -2", "%"))
         worst = 1 - mine["worst_finish"]["median"]
-        bars.append(Bar(f"{schedule}: worst finish of a job, {arm} against fair", worst, "<= 1.5"))
+        bars.append(Bar(f"{where}: worst finish of a job, {arm} against fair", worst, "<= 1.5"))
     return bars
 
 
