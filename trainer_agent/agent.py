@@ -250,7 +250,7 @@ class Agent:
             async with asyncio.timeout(limit):
                 await self._runs.wait_all_ended()
         except TimeoutError:
-            _log.error("some runs did not end within %.0f s; the next start of the agent ends them", limit)
+            _log.error("some runs did not end within %.0f s; the next start of the agent takes them over", limit)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WORDS_SECONDS):
                 await self._reporter.wait_said()

@@ -203,7 +203,7 @@ def _process(settings: AgentSettings, limits: Limits, turns: Turns) -> ProcessRu
     mps = find_mps(os.environ, wanted=settings.mps)
     if mps is not None:
         _log.info("training uses accelerators through MPS at %s", mps.pipe_directory)
-    return ProcessRuntime(limits, turns, mps)
+    return ProcessRuntime(settings.state_dir.resolve() / "minders", limits, turns, mps)
 
 
 async def _docker(settings: AgentSettings, limits: Limits, turns: Turns) -> DockerRuntime:

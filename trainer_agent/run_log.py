@@ -29,7 +29,7 @@ class RunLog:
 
     def append(self, data: bytes) -> None:
         """Keep some output: what the disk takes of it, and of what is beyond the limit only a line that says so."""
-        if self.size >= self._limit or self._descriptor < 0:
+        if self.size > self._limit or self._descriptor < 0:
             return
         if len(data) > self._limit - self.size:
             data = data[: self._limit - self.size] + _NOTICE % self._limit

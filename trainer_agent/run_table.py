@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,20 +13,20 @@ from tiercel.trainer_agent.checkpoint_carrier import CheckpointCarrier
 from tiercel.trainer_agent.devices.contract import Reading
 from tiercel.trainer_agent.errors import RunFailedError
 from tiercel.trainer_agent.job_retention import EndedJobs
+from tiercel.trainer_agent.kept_reports import KeptReports
 from tiercel.trainer_agent.limits.contract import Limits, Share
 from tiercel.trainer_agent.limits.device_paces import DevicePaces
 from tiercel.trainer_agent.reconciler import ActualRun, Phase
 from tiercel.trainer_agent.run_log import RunLog
 from tiercel.trainer_agent.run_order import RunOrder
 from tiercel.trainer_agent.run_records import RunRecord, RunRecords
-from tiercel.trainer_agent.runs import Run, RunEvents, StopPatience
+from tiercel.trainer_agent.runs import EarlierLife, Run, RunEvents, StopPatience
 from tiercel.trainer_agent.runtimes.contract import Runtime
 from tiercel.trainer_agent.supervision import Signal, Supervisor
 from tiercel.v1 import nodes_pb2
 
 _log = logging.getLogger(__name__)
 
-_KEPT_REPORTS: Final = 1000
 # How often runs that share an accelerator are paced anew; each says once a second what it used.
 _REPACE_SECONDS: Final = 0.9
 
@@ -73,6 +72,10 @@ class RunPlaces:
         """What is remembered of runs."""
         return self.state_dir / "runs"
 
+    def reports(self, run_id: str) -> Path:
+        """A run's last reports."""
+        return self.records / f"{run_id}.reports"
+
 
 class RunTable:
     """Owns the node's runs.
@@ -113,7 +116,7 @@ class RunTable:
         self._live: dict[str, Run] = {}
         self._ended: dict[str, RunRecord] = {}
         self._logs: dict[str, RunLog] = {}
-        self._progress: dict[str, deque[nodes_pb2.Progress]] = {}
+        self._reports: dict[str, KeptReports] = {}
         self._lost_jobs: set[str] = set()
         self._ended_jobs = ended_jobs
         # Runs whose jobs may go on elsewhere, and those that ended for good while this agent looked on.
@@ -132,25 +135,59 @@ class RunTable:
         )
 
     async def take_over(self) -> None:
-        """End what an earlier life of the agent left behind, and remember how all its runs ended.
+        """Go on with what an earlier life of the agent left behind, and remember how all that is over ended.
 
         Raises:
-            SetupError: Something cannot be ended.
+            SetupError: Something that nobody goes on with cannot be ended.
         """
         self._carrier.clear()
-        records = self._records.load()
-        for name, runtime in self._runtimes.items():
-            mine = [record.handle for record in records if record.runtime == name and not record.ended]
-            await runtime.remove_leftovers([handle for handle in mine if handle])
-        for record in records:
+        for record in self._records.load():
+            self._logs[record.run_id] = RunLog(self._places.log(record.run_id))
+            self._reports[record.run_id] = KeptReports(self._places.reports(record.run_id))
+            run = None if record.ended else await self._adopt(record)
+            if run is not None:
+                self._live[record.run_id] = run
+                continue
             ended = record
             if not record.ended:
-                ended = replace(record, ended=True, lost=True, reason="its agent was restarted")
-                _log.warning("run %s was lost because its agent was restarted", record.run_id)
+                ended = replace(record, ended=True, lost=True, reason="it was gone when its agent came back")
+                _log.warning("run %s was lost: it is gone", record.run_id)
                 self._records.save(ended)
             self._ended[record.run_id] = ended
             self._note_loss(ended)
-            self._logs[record.run_id] = RunLog(self._places.log(record.run_id))
+        for runtime in self._runtimes.values():
+            await runtime.remove_leftovers(self._live.keys())
+        for run in self._live.values():
+            self._tasks.start(f"run {run.run_id}", self._see_to(run))
+
+    async def _adopt(self, record: RunRecord) -> Run | None:
+        """A run that an earlier life of the agent started, if it can be found."""
+        runtime = self._runtimes.get(record.runtime)
+        if runtime is None or not record.order:
+            return None
+        folder = self._places.job(record.job_id)
+        try:
+            order = RunOrder.from_json(record.run_id, record.job_id, record.order)
+            handle = await runtime.adopt(order.launch(folder))
+        except (RunFailedError, ValueError) as error:
+            _log.error("run %s cannot be taken over: %s", record.run_id, error)
+            return None
+        if handle is None:
+            return None
+        last_sequence = self._reports[record.run_id].last_sequence
+        return self._run(order, runtime, EarlierLife(record.token, handle, last_sequence))
+
+    def _run(self, order: RunOrder, runtime: Runtime, earlier: EarlierLife | None = None) -> Run:
+        return Run(
+            order,
+            folder=self._places.job(order.job_id),
+            log=self._logs[order.run_id],
+            runtime=runtime,
+            events=self._events,
+            patience=self._patience,
+            carrier=self._carrier,
+            earlier=earlier,
+        )
 
     def actual(self) -> dict[str, ActualRun]:
         """What the reconciler has to know."""
@@ -177,7 +214,7 @@ class RunTable:
 
     def kept_progress(self) -> list[nodes_pb2.Progress]:
         """Reports that the broker may have missed, the last 1,000 of each run."""
-        return [progress for kept in self._progress.values() for progress in kept]
+        return [progress for kept in self._reports.values() for progress in kept]
 
     def live(self, run_id: str) -> Run | None:
         """A run that has not ended, or None."""
@@ -193,7 +230,7 @@ class RunTable:
 
     def progress_of(self, run_id: str) -> list[nodes_pb2.Progress]:
         """The last 1,000 reports of a run."""
-        return list(self._progress.get(run_id, ()))
+        return list(self._reports.get(run_id, ()))
 
     def start(self, order: RunOrder) -> None:
         """Begin to start a run; how that goes is reported."""
@@ -205,23 +242,13 @@ class RunTable:
             return
         try:
             self._ended_jobs.note_begun(order.job_id)
-            log = self._logs[order.run_id] = RunLog(self._places.log(order.run_id))
+            self._logs[order.run_id] = RunLog(self._places.log(order.run_id))
+            self._reports[order.run_id] = KeptReports(self._places.reports(order.run_id))
         except OSError as error:
-            reason = f"The file for its output cannot be made: {error}."
+            reason = f"The files for what it writes and reports cannot be made: {error}."
             self._enter_ended(RunRecord(order.run_id, order.job_id, runtime.name, ended=True, reason=reason))
             return
-        folder = self._places.job(order.job_id)
-        run = Run(
-            order,
-            folder=folder,
-            log=log,
-            runtime=runtime,
-            events=self._events,
-            patience=self._patience,
-            carrier=self._carrier,
-        )
-        self._live[order.run_id] = run
-        self._progress[order.run_id] = deque(maxlen=_KEPT_REPORTS)
+        run = self._live[order.run_id] = self._run(order, runtime)
         self._reporter.run_changed(run.status())
         self.changed.fire()
         self._tasks.start(f"run {order.run_id}", self._see_to(run))
@@ -252,7 +279,9 @@ class RunTable:
             self._ended_jobs.note_ended(record.job_id)
         self._over.discard(run_id)
         self._may_go_on.discard(run_id)
-        self._progress.pop(run_id, None)
+        reports = self._reports.pop(run_id, None)
+        if reports is not None:
+            reports.remove()
         self._records.remove(run_id)
         log = self._logs.pop(run_id, None)
         if log is not None:
@@ -308,7 +337,7 @@ class RunTable:
             self._lost_jobs.discard(record.job_id)
 
     def _keep_progress(self, progress: nodes_pb2.Progress) -> None:
-        self._progress[progress.run_id].append(progress)
+        self._reports[progress.run_id].append(progress)
         self._reporter.progress_made(progress)
         self.changed.fire()
 

@@ -23,7 +23,7 @@ from tiercel.trainer_agent.reconciler import ActualRun, Phase
 from tiercel.trainer_agent.run_log import RunLog
 from tiercel.trainer_agent.run_order import RunOrder
 from tiercel.trainer_agent.run_records import RunRecord
-from tiercel.trainer_agent.runtimes.contract import Exit, Launch, RunHandle, Runtime
+from tiercel.trainer_agent.runtimes.contract import Exit, RunHandle, Runtime
 from tiercel.trainer_agent.supervision import Supervisor
 from tiercel.trainer_agent.trainer_gateway import TrainerGateway
 from tiercel.v1 import nodes_pb2, trainer_pb2
@@ -32,7 +32,8 @@ _log = logging.getLogger(__name__)
 
 _USAGE_SECONDS: Final = 1.0
 _FRESH_USAGE_SECONDS: Final = 0.02
-_LAST_OUTPUT_SECONDS: Final = 2.0
+_LAST_OUTPUT_SECONDS: Final = 10.0
+_LAST_REPORTS_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +72,33 @@ class RunEvents:
     limits_changed: Callable[[], None] = field(default=lambda: None)
 
 
+@dataclass(frozen=True, slots=True)
+class EarlierLife:
+    """What an earlier life of the agent has left of a run that goes on.
+
+    Attributes:
+        token: Its secret.
+        handle: The run itself.
+        last_sequence: Number of the newest report that was taken in.
+    """
+
+    token: str
+    handle: RunHandle
+    last_sequence: int
+
+
 class Run:
     """One run of a job.
 
     Args:
-        order: What to start.
+        order: What to start, or what was started.
         folder: The job's folder.
         log: Where its output goes.
         runtime: What it is started with.
         events: Whom to tell.
         patience: How long stopping may take.
         carrier: Carries checkpoints from and to other nodes.
+        earlier: What there is of it already, or None for one to be started.
     """
 
     def __init__(
@@ -94,6 +111,7 @@ class Run:
         events: RunEvents,
         patience: StopPatience,
         carrier: CheckpointCarrier,
+        earlier: EarlierLife | None = None,
     ) -> None:
         self.order = order
         self.share = order.share
@@ -105,14 +123,17 @@ class Run:
         self._events = events
         self._patience = patience
         self._carrier = carrier
-        self._token = secrets.token_urlsafe(32)
-        self.gateway = TrainerGateway(order.welcome(), self._token, self._take_in, self._take_use)
-        self._handle: RunHandle | None = None
+        self._token = secrets.token_urlsafe(32) if earlier is None else earlier.token
+        last_sequence = 0 if earlier is None else earlier.last_sequence
+        self.gateway = TrainerGateway(order.welcome(), self._token, self._take_in, self._take_use, last_sequence)
+        self._handle = None if earlier is None else earlier.handle
         self._gone = False
+        # What its limits were set to last, an earlier life of the agent knew.
+        self._share_holds = earlier is None
         self._share_changed = asyncio.Event()
         self._stop_asked = asyncio.Event()
         self._stop_reason = ""
-        self._record = RunRecord(order.run_id, order.job_id, runtime.name)
+        self._record = RunRecord(order.run_id, order.job_id, runtime.name, order.to_json(), self._token)
 
     @property
     def run_id(self) -> str:
@@ -131,7 +152,8 @@ class Run:
 
     def actual(self) -> ActualRun:
         """What the reconciler has to know of it."""
-        return ActualRun(Phase.STOPPING if self._stop_asked.is_set() else Phase.ALIVE, self.share)
+        phase = Phase.STOPPING if self._stop_asked.is_set() else Phase.ALIVE
+        return ActualRun(phase, self.share if self._share_holds else None)
 
     def status(self) -> nodes_pb2.RunStatus:
         """What the broker is told of it while it has not ended."""
@@ -167,6 +189,7 @@ class Run:
     def set_share(self, share: Share) -> None:
         """Let it have another share, as soon as possible."""
         self.share = share
+        self._share_holds = True
         self._share_changed.set()
 
     @property
@@ -188,9 +211,15 @@ class Run:
             self._stop_asked.set()
 
     async def supervise(self) -> RunRecord:
-        """Start it, see it through, and return how it ended; everything it held is free then."""
+        """Start it, see it through, and return how it ended; everything it held is free then.
+
+        Cancelling this lets go of it: it goes on, and the agent's next life takes it over.
+        """
         try:
             record = await self._run()
+        except asyncio.CancelledError:
+            await self.gateway.close(0.0)
+            raise
         except RunFailedError as error:
             record = replace(self._record, ended=True, reason=error.message, log_tail=self.log.tail())
         except OSError as error:
@@ -201,8 +230,7 @@ class Run:
             _log.exception("run %s was given up", self.run_id)
             reason = f"The agent failed to look after it: {error!r}. Please report this as a defect of Tiercel."
             record = replace(self._record, ended=True, reason=reason, log_tail=self.log.tail())
-        finally:
-            await self._let_go()
+        await self._let_go()
         if record.moved:
             interrupted = "its agent was restarted while it sent the checkpoint"
             self._remember(replace(record, carry_error=interrupted))
@@ -224,6 +252,18 @@ class Run:
             _log.error("the end of run %s cannot be written down: %s", self.run_id, error)
 
     async def _run(self) -> RunRecord:
+        if self._handle is None:
+            handle = self._handle = await self._start()
+            _log.info("run %s is %s", self.run_id, handle.description)
+        else:
+            handle = self._handle
+            _log.info("run %s is taken over: %s", self.run_id, handle.description)
+            await self._listen()
+        self._events.changed(self)
+        self._events.limits_changed()
+        return self._ended(await self._see_through(handle))
+
+    async def _start(self) -> RunHandle:
         order = self.order
         check_run(order.run_id, order.job_id, order.spec.script.name)
         if self._stop_asked.is_set():  # while it waited for its turn
@@ -233,21 +273,21 @@ class Run:
         await asyncio.to_thread(self._folder.prepare, token=self._token, script=order.script(), owner=owner)
         if order.carried:
             await self._fetch_checkpoint()
-        try:
-            await self.gateway.open(self._folder.path)
-            self._folder.give_socket(owner)
-        except (OSError, RuntimeError) as error:
-            raise RunFailedError(f"The socket for the run cannot be made: {error}.") from error
-        launch = self._launch()
-        handle = self._handle = await self._runtime.start(launch)
-        _log.info("run %s is %s", self.run_id, handle.description)
-        self._record = replace(self._record, handle=handle.record)
-        self._events.recorded(self._record)
-        self._events.changed(self)
-        self._events.limits_changed()
+        await self._listen()
+        launch = replace(order.launch(self._folder.path), share=self.share.cpu)
+        handle = await self._runtime.start(launch)
         if self.share.cpu != launch.share:
             self._share_changed.set()
-        return self._ended(await self._see_through(handle))
+        return handle
+
+    async def _listen(self) -> None:
+        """Be there for its trainer."""
+        try:
+            self._folder.remove_socket()
+            await self.gateway.open(self._folder.path)
+            self._folder.give_socket(self._runtime.owner)
+        except (OSError, RuntimeError) as error:
+            raise RunFailedError(f"The socket for the run cannot be made: {error}.") from error
 
     async def _carry(self, record: RunRecord) -> RunRecord:
         """Send its checkpoint to the broker, now that nothing writes to it any more."""
@@ -266,19 +306,6 @@ class Run:
         if self._stop_asked.is_set():
             raise RunFailedError(self._stop_reason)
 
-    def _launch(self) -> Launch:
-        resources = self.order.spec.resources
-        return Launch(
-            run_id=self.run_id,
-            job_folder=self._folder.path,
-            program=self.order.program(),
-            image=self.order.spec.image,
-            cpu_cores=resources.cpu_cores,
-            memory_bytes=resources.memory_bytes,
-            share=self.share.cpu,
-            accelerators=self.share.accelerators,
-        )
-
     async def _see_through(self, handle: RunHandle) -> Exit:
         async with Supervisor() as tasks:
             output = tasks.start("output", self._keep_output(handle))
@@ -286,10 +313,10 @@ class Run:
             tasks.start("share", self._apply_shares(handle))
             tasks.start("stop", self._stop_when_asked(handle))
             how = await handle.wait()
-            with contextlib.suppress(TimeoutError):  # something outside of the run may hold the pipe open
+            with contextlib.suppress(TimeoutError):  # an engine may be slow to hand it out
                 async with asyncio.timeout(_LAST_OUTPUT_SECONDS):
                     await asyncio.wait([output])
-            await self.gateway.close(_LAST_OUTPUT_SECONDS)
+            await self.gateway.close(_LAST_REPORTS_SECONDS)
             self.usage = await handle.usage()
             tasks.cancel_all()
         return how
@@ -313,7 +340,7 @@ class Run:
             self._events.limits_changed()
 
     async def _keep_output(self, handle: RunHandle) -> None:
-        async for chunk in handle.output():
+        async for chunk in handle.output(self.log.size):  # an earlier life of the agent has kept the rest
             self.log.append(chunk)
             self._events.wrote()
 

@@ -53,17 +53,23 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
         token: The run's secret.
         take_in: What to do with each new report; the trainer's next message waits for it.
         take_use: What to do with what it says that it used of accelerators; may not block.
+        last_sequence: Number of the newest report that an earlier life of the agent took in.
     """
 
     def __init__(
-        self, welcome: trainer_pb2.TrainerWelcome, token: str, take_in: Report, take_use: Use = lambda _: None
+        self,
+        welcome: trainer_pb2.TrainerWelcome,
+        token: str,
+        take_in: Report,
+        take_use: Use = lambda _: None,
+        last_sequence: int = 0,
     ) -> None:
         self._welcome = welcome
         self._token = token
         self._take_in = take_in
         self._take_use = take_use
         self._attachment: _Attachment | None = None
-        self._last_sequence = 0
+        self._last_sequence = last_sequence
         self._reports = _Throttle(_REPORTS_PER_SECOND)
         self._pace: trainer_pb2.PaceRequest | None = None
         self._stop_reason: str | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +17,7 @@ from tiercel.trainer_agent.files import write_atomically
 from tiercel.trainer_agent.job_retention import EndedJobs, Retention
 from tiercel.trainer_agent.limits.contract import CpuShare, Limits, Share, Usage
 from tiercel.trainer_agent.outbox import Reporter
-from tiercel.trainer_agent.reconciler import Phase
+from tiercel.trainer_agent.reconciler import ActualRun, Phase
 from tiercel.trainer_agent.run_order import RunOrder
 from tiercel.trainer_agent.run_table import RunPlaces, RunTable
 from tiercel.trainer_agent.runs import StopPatience
@@ -30,13 +30,13 @@ class FakeRun:
     """A run that ends when it is told to."""
 
     description = "nothing"
-    record: Mapping[str, str | int | float] = {}
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
         self.over = asyncio.Event()
 
-    async def output(self) -> AsyncIterator[bytes]:
+    async def output(self, offset: int = 0) -> AsyncIterator[bytes]:
+        self.read_from = offset
         await self.over.wait()
         yield b"done\n"
 
@@ -78,8 +78,11 @@ class FakeRuntime:
     async def images(self) -> Sequence[str]:
         return ()
 
-    async def remove_leftovers(self, records: Sequence[Mapping[str, str | int | float]]) -> None:
-        """There are none."""
+    async def adopt(self, launch: Launch) -> FakeRun | None:
+        return self.runs.get(launch.run_id)
+
+    async def remove_leftovers(self, kept: Collection[str]) -> None:
+        self.kept = set(kept)
 
     async def close(self) -> None:
         """There is nothing to let go of."""
@@ -153,6 +156,35 @@ async def test_a_run_that_is_stopped_while_it_waits_is_never_started(tmp_path: P
         assert list(runtime.runs) == ["job-1"]
         (ended,) = (status for status in table.statuses() if status.run_id == "job-2")
         assert ended.reason == "the broker asked it to stop"
+        tasks.cancel_all()
+
+
+async def test_the_agents_next_life_goes_on_with_what_lives_and_tells_what_is_gone(tmp_path: Path) -> None:
+    runtime = FakeRuntime()
+    async with Supervisor() as tasks:
+        table = table_in(tmp_path, runtime, tasks)
+        for run_id in ("job-1", "gone-1"):
+            table.start(order(run_id))
+        await until(lambda: len(runtime.runs) == 2)
+        tasks.cancel_all()
+    assert not runtime.runs["job-1"].over.is_set()  # whoever lets go of a run does not end it
+    token = (tmp_path / "jobs" / "job" / "token").read_text()
+    del runtime.runs["gone-1"]
+
+    async with Supervisor() as tasks:
+        table = table_in(tmp_path, runtime, tasks)
+        await table.take_over()
+        assert runtime.kept == {"job-1"}
+        assert (tmp_path / "jobs" / "job" / "token").read_text() == token
+        # What its limits were set to last is not known, so that whatever is wanted is applied.
+        assert table.actual()["job-1"] == ActualRun(Phase.ALIVE, share=None)
+        table.set_share("job-1", Share(CpuShare(0.5)))
+        assert table.actual()["job-1"].share == Share(CpuShare(0.5))
+        runtime.runs["job-1"].over.set()
+        await until(lambda: phase(table, "job-1") is Phase.ENDED)
+        statuses = {status.run_id: status for status in table.statuses()}
+        assert (statuses["job-1"].exit_code, statuses["job-1"].lost) == (0, False)
+        assert (statuses["gone-1"].reason, statuses["gone-1"].lost) == ("it was gone when its agent came back", True)
         tasks.cancel_all()
 
 

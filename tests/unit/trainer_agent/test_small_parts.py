@@ -62,6 +62,15 @@ def test_a_log_is_bounded_and_says_so(tmp_path: Path) -> None:
     assert log.read(2, 3) == b"345"
 
 
+def test_a_log_that_is_full_to_the_byte_says_so_too(tmp_path: Path) -> None:
+    log = RunLog(tmp_path / "run.log", limit_bytes=10)
+    log.append(b"0123456789")
+    assert log.read(0, 100) == b"0123456789"
+    for _ in range(3):
+        log.append(b"more")
+    assert log.read(0, 1000).count(b"the rest is not kept") == 1
+
+
 def test_a_log_goes_on_where_it_was(tmp_path: Path) -> None:
     first = RunLog(tmp_path / "run.log")
     first.append(b"one\n")
@@ -84,7 +93,7 @@ def test_the_tail_is_the_last_lines(tmp_path: Path) -> None:
 
 def test_records_survive(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     records = RunRecords(tmp_path / "runs")
-    alive = RunRecord("a-1", "a", "process", handle={"pid": 7, "started_at": 1.5})
+    alive = RunRecord("a-1", "a", "process", order={"spec": {"metric": "accuracy"}}, token="secret")
     ended = RunRecord("b-1", "b", "docker", ended=True, exit_code=-9, reason="why", lost=True, cpu_seconds=2.0)
     for record in (alive, ended):
         records.save(record)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.docker import DockerEngine, docker_runtime
+from tests.support.needs import need
 from tests.support.until import until
 from tiercel.trainer_agent.errors import RunFailedError
 from tiercel.trainer_agent.job_folder import JobFolder, ScriptFile
@@ -41,11 +42,11 @@ def limits() -> Iterator[Limits]:
 
 @pytest.fixture(params=["process", "docker"])
 async def runtime(
-    request: pytest.FixtureRequest, limits: Limits, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, limits: Limits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Runtime]:
     monkeypatch.setenv("A_SECRET", "of the agent")
     if request.param == "process":
-        yield ProcessRuntime(limits, TURNS)
+        yield ProcessRuntime(tmp_path / "minders", limits, TURNS)
         return
     engine: DockerEngine = request.getfixturevalue("engine")
     async with docker_runtime(engine, "contract", cgroup_parent=limits.container_parent, turns=TURNS) as docker:
@@ -66,6 +67,23 @@ def start(runtime: Runtime, tmp_path: Path) -> Callable[..., object]:
         return await runtime.start(replace(launch, **changes))  # type: ignore[arg-type]  # fields by name
 
     return _start
+
+
+@pytest.fixture
+async def next_life(
+    runtime: Runtime, request: pytest.FixtureRequest, limits: Limits, tmp_path: Path
+) -> AsyncIterator[Runtime]:
+    """The runtime as it is after the agent died and was started again."""
+    if runtime.name == "process":
+        yield ProcessRuntime(tmp_path / "minders", limits, TURNS)
+        return
+    engine: DockerEngine = request.getfixturevalue("engine")
+    async with docker_runtime(engine, "contract", cgroup_parent=limits.container_parent, turns=TURNS) as docker:
+        yield docker
+
+
+def launch_of(run_id: str, folder: Path) -> Launch:
+    return Launch(run_id=run_id, job_folder=folder, program=Program(script="train.py"), memory_bytes=GIBIBYTE)
 
 
 Start = Callable[..., "asyncio.Future[RunHandle]"]
@@ -248,8 +266,8 @@ async def test_a_share_can_be_changed_after_the_end_too(start: Start) -> None:
     await run.apply_share(CpuShare(0.25))
 
 
-@pytest.mark.skipif(not may_take_back(), reason="the kernel would not let a run come to the front again")
 async def test_who_is_left_a_floor_gives_way_until_it_gets_more(start: Start) -> None:
+    need(may_take_back(), "to be allowed to let a run come to the front again (the capability CAP_SYS_NICE)")
     script = "import os, time\nos.fork()\nprint('ready', os.getpid(), flush=True)\ntime.sleep(600)"
     run = await start(script, share=CpuShare(0.001))
 
@@ -276,6 +294,87 @@ async def test_closing_ends_what_runs(start: Start) -> None:
         await run.wait()
 
 
+async def test_a_later_life_of_the_agent_goes_on_with_a_run(start: Start, next_life: Runtime, tmp_path: Path) -> None:
+    script = """
+import os, time
+print('ready', flush=True)
+while not os.path.exists('on'): sum(range(10_000))
+print('more', flush=True)
+while not os.path.exists('go'): time.sleep(0.01)
+print('done', flush=True)
+raise SystemExit(7)
+"""
+    run = await start(script, run_id="adopted")
+    lines, reading = await _ready(run)
+    reading.cancel()
+    work = tmp_path / "jobs" / "job" / "work"
+    await run.apply_share(CpuShare(0.25, 0.5))
+    before, pids = await run.usage(), run.pids()
+    again = await next_life.adopt(launch_of("adopted", tmp_path / "jobs" / "job"))
+    assert again is not None
+    await next_life.remove_leftovers({"adopted"})
+    assert set(again.pids()) == set(pids)
+    assert (await again.usage()).cpu_seconds >= before.cpu_seconds
+    (work / "on").touch()
+    rest = asyncio.create_task(_read_from(again, len(b"".join(lines))))
+    await again.apply_share(CpuShare(1.0))
+    (work / "go").touch()
+    async with asyncio.timeout(60):
+        assert (await again.wait()).code == 7
+        assert await rest == b"more\ndone\n"
+    await again.close()
+    assert await next_life.adopt(launch_of("adopted", tmp_path / "jobs" / "job")) is None
+
+
+async def _read_from(run: RunHandle, offset: int) -> bytes:
+    return b"".join([chunk async for chunk in run.output(offset)])
+
+
+async def test_a_run_that_ended_while_no_agent_was_there_tells_its_exit_code(
+    start: Start, next_life: Runtime, tmp_path: Path
+) -> None:
+    run = await start("print('last words', flush=True)\nraise SystemExit(5)", run_id="over")
+    await run.wait()
+    again = await next_life.adopt(launch_of("over", tmp_path / "jobs" / "job"))
+    assert again is not None
+    assert await finish(again) == (5, "last words\n")
+
+
+async def test_a_later_life_stops_a_run_with_all_its_children(start: Start, next_life: Runtime, tmp_path: Path) -> None:
+    script = """
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0: os.setsid()
+print('ready', flush=True)
+time.sleep(600)
+"""
+    run = await start(script, run_id="stopped")
+    _, reading = await _ready(run)
+    reading.cancel()
+    await until(lambda: len(run.pids()) >= 2)
+    pids = run.pids()
+    again = await next_life.adopt(launch_of("stopped", tmp_path / "jobs" / "job"))
+    assert again is not None
+    async with asyncio.timeout(30):
+        await again.stop(0.3)
+        assert (await again.wait()).code == -9
+    await again.close()
+    await until(lambda: not any(_command(pid) for pid in pids))
+
+
+async def test_what_nobody_goes_on_with_is_ended(start: Start, next_life: Runtime, tmp_path: Path) -> None:
+    run = await start("print('ready', flush=True)\nimport time; time.sleep(600)", run_id="leftover")
+    _, reading = await _ready(run)
+    pids = run.pids()
+    await next_life.remove_leftovers(())
+    async with asyncio.timeout(30):
+        await reading
+        assert (await run.wait()).code == -9
+    assert await next_life.adopt(launch_of("leftover", tmp_path / "jobs" / "job")) is None
+    assert not any(_command(pid) for pid in pids)
+    await run.close()
+
+
 async def test_a_program_that_is_not_there_says_so(start: Start) -> None:
     run = await start("", program=Program(script="missing.py"))
     code, output = await finish(run)
@@ -284,8 +383,9 @@ async def test_a_program_that_is_not_there_says_so(start: Start) -> None:
 
 
 async def test_the_memory_limit_kills(start: Start, runtime: Runtime, limits: Limits) -> None:
-    if runtime.name == "process" and limits.name == "cooperative":
-        pytest.skip("cooperative limits do not limit memory, and say so")
+    need(
+        runtime.name == "docker" or limits.name != "cooperative", "control groups that may be written, to limit memory"
+    )
     run = await start("x = []\nwhile True: x.append(bytearray(10_000_000))", memory_bytes=100 * 1024**2)
     async with asyncio.timeout(60):
         _, how = await asyncio.gather(read(run), run.wait())
@@ -305,7 +405,7 @@ async def test_images(runtime: Runtime, request: pytest.FixtureRequest) -> None:
 async def test_process_needs_a_program(limits: Limits, tmp_path: Path) -> None:
     launch = Launch(run_id="job-1", job_folder=tmp_path, program=Program())
     with pytest.raises(RunFailedError, match="give the job a script or a module"):
-        await ProcessRuntime(limits).start(launch)
+        await ProcessRuntime(tmp_path / "minders", limits).start(launch)
 
 
 async def test_its_processes_are_known_as_the_machine_numbers_them(start: Start) -> None:
