@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = settings_from(sys.argv[1:] if arguments is None else arguments)
         cpu.stay_on(settings.cpus)
         settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with lock(settings.state_dir / "agent.lock"):
+        with lock(settings.state_dir / "agent.lock", settings.node_id):
             asyncio.run(run_agent(settings))
     except SetupError as error:
         sys.stderr.write(f"{error.message}\n")
