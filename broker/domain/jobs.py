@@ -235,6 +235,7 @@ class Job:
         uncounted_seconds: Of the time from when it was last heard to ``share_since``, how much is not held against it.
         idempotency_key: The client's key, or empty.
         lost_runs: How many of its runs were lost through no fault of its own; being moved is not being lost.
+        lost_at: When its runs were lost, of those that still count; the oldest first.
         move: Where it is being moved, or None.
         carried_run: Run whose checkpoint the broker holds for the present run, or for the next one; else empty.
         checkpoint_node: While it waits: node that has its newest checkpoint, or empty.
@@ -271,6 +272,7 @@ class Job:
     uncounted_seconds: float = 0.0
     idempotency_key: str = ""
     lost_runs: int = 0
+    lost_at: tuple[float, ...] = ()
     move: Move | None = None
     carried_run: str = ""
     checkpoint_node: str = ""

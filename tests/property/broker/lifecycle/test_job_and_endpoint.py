@@ -257,7 +257,7 @@ class JobAndEndpoint(RuleBasedStateMachine):
 
     @invariant()
     def attempts_are_bounded(self) -> None:
-        assert self.job.lost_runs <= MAX_LOST_RUNS
+        assert len(self.job.lost_at) <= MAX_LOST_RUNS
 
     @invariant()
     def a_move_ends_with_its_run_and_what_is_carried_is_from_an_earlier_one(self) -> None:
