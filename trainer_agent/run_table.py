@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,16 +12,18 @@ from typing import Final, Protocol
 
 from tiercel.trainer_agent.checkpoint_carrier import CheckpointCarrier
 from tiercel.trainer_agent.devices.contract import Reading
+from tiercel.trainer_agent.earlier_life import EarlierLife
 from tiercel.trainer_agent.errors import RunFailedError
 from tiercel.trainer_agent.job_retention import EndedJobs
-from tiercel.trainer_agent.kept_reports import KeptReports
 from tiercel.trainer_agent.limits.contract import Limits, Share
 from tiercel.trainer_agent.limits.device_paces import DevicePaces
+from tiercel.trainer_agent.output_mark import OutputMark
 from tiercel.trainer_agent.reconciler import ActualRun, Phase
+from tiercel.trainer_agent.report_journal import MOST_REPORTS, ReportJournal
 from tiercel.trainer_agent.run_log import RunLog
 from tiercel.trainer_agent.run_order import RunOrder
 from tiercel.trainer_agent.run_records import RunRecord, RunRecords
-from tiercel.trainer_agent.runs import EarlierLife, Run, RunEvents, StopPatience
+from tiercel.trainer_agent.runs import Run, RunEvents, StopPatience
 from tiercel.trainer_agent.runtimes.contract import Runtime
 from tiercel.trainer_agent.supervision import Signal, Supervisor
 from tiercel.v1 import nodes_pb2
@@ -76,6 +79,10 @@ class RunPlaces:
         """A run's last reports."""
         return self.records / f"{run_id}.reports"
 
+    def mark(self, run_id: str) -> Path:
+        """How much of a run's output is in its log."""
+        return self.records / f"{run_id}.output"
+
 
 class RunTable:
     """Owns the node's runs.
@@ -116,7 +123,8 @@ class RunTable:
         self._live: dict[str, Run] = {}
         self._ended: dict[str, RunRecord] = {}
         self._logs: dict[str, RunLog] = {}
-        self._reports: dict[str, KeptReports] = {}
+        self._progress: dict[str, deque[nodes_pb2.Progress]] = {}
+        self._journals: dict[str, ReportJournal] = {}
         self._lost_jobs: set[str] = set()
         self._ended_jobs = ended_jobs
         # Runs whose jobs may go on elsewhere, and those that ended for good while this agent looked on.
@@ -142,8 +150,7 @@ class RunTable:
         """
         self._carrier.clear()
         for record in self._records.load():
-            self._logs[record.run_id] = RunLog(self._places.log(record.run_id))
-            self._reports[record.run_id] = KeptReports(self._places.reports(record.run_id))
+            self._open_files(record.run_id)
             run = None if record.ended else await self._adopt(record)
             if run is not None:
                 self._live[record.run_id] = run
@@ -174,14 +181,21 @@ class RunTable:
             return None
         if handle is None:
             return None
-        last_sequence = self._reports[record.run_id].last_sequence
-        return self._run(order, runtime, EarlierLife(record.token, handle, last_sequence))
+        reports = self._progress[record.run_id]
+        return self._run(order, runtime, EarlierLife(record.token, handle, reports[-1] if reports else None))
+
+    def _open_files(self, run_id: str) -> None:
+        """Open what is kept of a run's output and reports, or begin it."""
+        self._logs[run_id] = RunLog(self._places.log(run_id))
+        journal = self._journals[run_id] = ReportJournal(self._places.reports(run_id))
+        self._progress[run_id] = deque(journal.reports(), maxlen=MOST_REPORTS)
 
     def _run(self, order: RunOrder, runtime: Runtime, earlier: EarlierLife | None = None) -> Run:
         return Run(
             order,
             folder=self._places.job(order.job_id),
             log=self._logs[order.run_id],
+            mark=OutputMark(self._places.mark(order.run_id)),
             runtime=runtime,
             events=self._events,
             patience=self._patience,
@@ -214,7 +228,7 @@ class RunTable:
 
     def kept_progress(self) -> list[nodes_pb2.Progress]:
         """Reports that the broker may have missed, the last 1,000 of each run."""
-        return [progress for kept in self._reports.values() for progress in kept]
+        return [progress for kept in self._progress.values() for progress in kept]
 
     def live(self, run_id: str) -> Run | None:
         """A run that has not ended, or None."""
@@ -230,7 +244,7 @@ class RunTable:
 
     def progress_of(self, run_id: str) -> list[nodes_pb2.Progress]:
         """The last 1,000 reports of a run."""
-        return list(self._reports.get(run_id, ()))
+        return list(self._progress.get(run_id, ()))
 
     def start(self, order: RunOrder) -> None:
         """Begin to start a run; how that goes is reported."""
@@ -242,13 +256,13 @@ class RunTable:
             return
         try:
             self._ended_jobs.note_begun(order.job_id)
-            self._logs[order.run_id] = RunLog(self._places.log(order.run_id))
-            self._reports[order.run_id] = KeptReports(self._places.reports(order.run_id))
+            self._open_files(order.run_id)
+            run = self._run(order, runtime)
         except OSError as error:
             reason = f"The files for what it writes and reports cannot be made: {error}."
             self._enter_ended(RunRecord(order.run_id, order.job_id, runtime.name, ended=True, reason=reason))
             return
-        run = self._live[order.run_id] = self._run(order, runtime)
+        self._live[order.run_id] = run
         self._reporter.run_changed(run.status())
         self.changed.fire()
         self._tasks.start(f"run {order.run_id}", self._see_to(run))
@@ -279,9 +293,11 @@ class RunTable:
             self._ended_jobs.note_ended(record.job_id)
         self._over.discard(run_id)
         self._may_go_on.discard(run_id)
-        reports = self._reports.pop(run_id, None)
-        if reports is not None:
-            reports.remove()
+        self._progress.pop(run_id, None)
+        journal = self._journals.pop(run_id, None)
+        if journal is not None:
+            journal.remove()
+        self._places.mark(run_id).unlink(missing_ok=True)
         self._records.remove(run_id)
         log = self._logs.pop(run_id, None)
         if log is not None:
@@ -337,7 +353,8 @@ class RunTable:
             self._lost_jobs.discard(record.job_id)
 
     def _keep_progress(self, progress: nodes_pb2.Progress) -> None:
-        self._reports[progress.run_id].append(progress)
+        self._progress[progress.run_id].append(progress)
+        self._journals[progress.run_id].append(progress)
         self._reporter.progress_made(progress)
         self.changed.fire()
 

@@ -15,10 +15,12 @@ from typing import Final
 from tiercel.trainer_agent.accelerator_use import AcceleratorMeter
 from tiercel.trainer_agent.checkpoint_carrier import CheckpointCarrier
 from tiercel.trainer_agent.devices.contract import Reading
+from tiercel.trainer_agent.earlier_life import EarlierLife
 from tiercel.trainer_agent.errors import AgentError, CheckpointError, RunFailedError
 from tiercel.trainer_agent.job_folder import JobFolder
 from tiercel.trainer_agent.limits.contract import Share, Usage
 from tiercel.trainer_agent.names import check_run
+from tiercel.trainer_agent.output_mark import OutputMark
 from tiercel.trainer_agent.reconciler import ActualRun, Phase
 from tiercel.trainer_agent.run_log import RunLog
 from tiercel.trainer_agent.run_order import RunOrder
@@ -72,21 +74,6 @@ class RunEvents:
     limits_changed: Callable[[], None] = field(default=lambda: None)
 
 
-@dataclass(frozen=True, slots=True)
-class EarlierLife:
-    """What an earlier life of the agent has left of a run that goes on.
-
-    Attributes:
-        token: Its secret.
-        handle: The run itself.
-        last_sequence: Number of the newest report that was taken in.
-    """
-
-    token: str
-    handle: RunHandle
-    last_sequence: int
-
-
 class Run:
     """One run of a job.
 
@@ -94,6 +81,7 @@ class Run:
         order: What to start, or what was started.
         folder: The job's folder.
         log: Where its output goes.
+        mark: How much of it went there.
         runtime: What it is started with.
         events: Whom to tell.
         patience: How long stopping may take.
@@ -107,6 +95,7 @@ class Run:
         *,
         folder: Path,
         log: RunLog,
+        mark: OutputMark,
         runtime: Runtime,
         events: RunEvents,
         patience: StopPatience,
@@ -115,16 +104,18 @@ class Run:
     ) -> None:
         self.order = order
         self.share = order.share
-        self.usage = Usage()
-        self.accelerators = AcceleratorMeter()
+        last = None if earlier is None else earlier.last_report
+        self.usage = Usage() if last is None else Usage(last.cpu_seconds)
+        self.accelerators = AcceleratorMeter(0.0 if last is None else last.accelerator_seconds)
         self.log = log
+        self._mark = mark
         self._folder = JobFolder(folder)
         self._runtime = runtime
         self._events = events
         self._patience = patience
         self._carrier = carrier
         self._token = secrets.token_urlsafe(32) if earlier is None else earlier.token
-        last_sequence = 0 if earlier is None else earlier.last_sequence
+        last_sequence = 0 if last is None else last.sequence
         self.gateway = TrainerGateway(order.welcome(), self._token, self._take_in, self._take_use, last_sequence)
         self._handle = None if earlier is None else earlier.handle
         self._gone = False
@@ -317,7 +308,7 @@ class Run:
                 async with asyncio.timeout(_LAST_OUTPUT_SECONDS):
                     await asyncio.wait([output])
             await self.gateway.close(_LAST_REPORTS_SECONDS)
-            self.usage = await handle.usage()
+            await self._measure(handle)
             tasks.cancel_all()
         return how
 
@@ -334,20 +325,27 @@ class Run:
 
     async def _let_go(self) -> None:
         await self.gateway.close(0.0)
+        self._mark.close()
         if self._handle is not None:
             await self._handle.close()
             self._gone = True
             self._events.limits_changed()
 
     async def _keep_output(self, handle: RunHandle) -> None:
-        async for chunk in handle.output(self.log.size):  # an earlier life of the agent has kept the rest
+        async for chunk in handle.output(self._mark.taken_bytes):
             self.log.append(chunk)
+            self._mark.advance(len(chunk))
             self._events.wrote()
 
     async def _watch_usage(self, handle: RunHandle) -> None:
         while True:
-            self.usage = await handle.usage()
+            await self._measure(handle)
             await asyncio.sleep(_USAGE_SECONDS)
+
+    async def _measure(self, handle: RunHandle) -> None:
+        """See what it uses; what is counted never falls, also where the counters are gone with its processes."""
+        now = await handle.usage()
+        self.usage = replace(now, cpu_seconds=max(now.cpu_seconds, self.usage.cpu_seconds))
 
     async def _apply_shares(self, handle: RunHandle) -> None:
         while True:
@@ -377,7 +375,7 @@ class Run:
         if self._handle is not None:
             with contextlib.suppress(TimeoutError):  # news of a tier must not wait for a slow engine
                 async with asyncio.timeout(_FRESH_USAGE_SECONDS):
-                    self.usage = await self._handle.usage()
+                    await self._measure(self._handle)
         progress = nodes_pb2.Progress(
             run_id=self.run_id,
             sequence=report.sequence,

@@ -34,9 +34,13 @@ class FakeRun:
     def __init__(self) -> None:
         self.asked = asyncio.Event()
         self.over = asyncio.Event()
+        self.written = asyncio.Event()
 
     async def output(self, offset: int = 0) -> AsyncIterator[bytes]:
         self.read_from = offset
+        await until(lambda: self.written.is_set() or self.over.is_set(), seconds=60.0)
+        if self.written.is_set() and not offset:
+            yield b"8 bytes\n"
         await self.over.wait()
         yield b"done\n"
 
@@ -166,6 +170,9 @@ async def test_the_agents_next_life_goes_on_with_what_lives_and_tells_what_is_go
         for run_id in ("job-1", "gone-1"):
             table.start(order(run_id))
         await until(lambda: len(runtime.runs) == 2)
+        runtime.runs["job-1"].written.set()
+        await until(lambda: dict(table.logs())["job-1"].size == 8)
+        dict(table.logs())["job-1"].append(b"a line of the agent's own\n")
         tasks.cancel_all()
     assert not runtime.runs["job-1"].over.is_set()  # whoever lets go of a run does not end it
     token = (tmp_path / "jobs" / "job" / "token").read_text()
@@ -182,6 +189,7 @@ async def test_the_agents_next_life_goes_on_with_what_lives_and_tells_what_is_go
         assert table.actual()["job-1"].share == Share(CpuShare(0.5))
         runtime.runs["job-1"].over.set()
         await until(lambda: phase(table, "job-1") is Phase.ENDED)
+        assert runtime.runs["job-1"].read_from == 8
         statuses = {status.run_id: status for status in table.statuses()}
         assert (statuses["job-1"].exit_code, statuses["job-1"].lost) == (0, False)
         assert (statuses["gone-1"].reason, statuses["gone-1"].lost) == ("it was gone when its agent came back", True)
