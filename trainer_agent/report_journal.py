@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -17,40 +18,43 @@ from tiercel.v1 import nodes_pb2
 
 _log = logging.getLogger(__name__)
 
-MOST_REPORTS: Final = 1000
-MOST_BYTES: Final = 4 << 20
+ROOM_BYTES: Final = 1 << 20
 _LENGTH_BYTES: Final = 4
 
 
 class ReportJournal:
-    """The newest reports of one run: at least so many, unless they have more bytes than that.
+    """The reports of one run as they came, and now and then only those that somebody still keeps.
+
+    The file has at most twice the bytes of what is kept, and of ``room_bytes`` where that is more.
 
     Args:
-        path: Their file; what an earlier life of the agent wrote there is there again.
-        most_reports: How many are worth keeping. The file has up to twice as many.
-        most_bytes: How many bytes of them are. The file has up to twice as many, and one report more.
+        path: The file; what an earlier life of the agent wrote there is there again.
+        room_bytes: Below twice of this nothing is left out.
     """
 
-    def __init__(self, path: Path, most_reports: int = MOST_REPORTS, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, path: Path, room_bytes: int = ROOM_BYTES) -> None:
         self._path = path
-        self._most_reports = most_reports
-        self._most_bytes = most_bytes
+        self._room_bytes = room_bytes
         self._descriptor = self._open(os.O_CREAT)
-        self._sizes = [len(record) for record, _ in self._records()]
+        self._bytes = self._kept_bytes = sum(len(record) for record, _ in self._records())
         # The agent may have died while it wrote the last one.
-        os.ftruncate(self._descriptor, sum(self._sizes))
+        os.ftruncate(self._descriptor, self._bytes)
 
     def reports(self) -> list[nodes_pb2.Progress]:
         """What is in the file, the oldest first."""
         return [report for _, report in self._records()]
 
-    def append(self, report: nodes_pb2.Progress) -> None:
-        """Keep a report; where the disk does not take it, it would be lost with the agent."""
-        data = report.SerializeToString()
+    def append(self, report: nodes_pb2.Progress, kept: Iterable[nodes_pb2.Progress]) -> None:
+        """Write down a report; where the disk does not take it, it would be lost with the agent.
+
+        Args:
+            report: The newest.
+            kept: All that are to be there in the agent's next life, this one among them; the oldest first.
+        """
         try:
-            self._append(len(data).to_bytes(_LENGTH_BYTES, "big") + data)
-            if len(self._sizes) > 2 * self._most_reports or sum(self._sizes) > 2 * self._most_bytes:
-                self._drop_oldest()
+            self._append(_record(report))
+            if self._bytes > 2 * max(self._kept_bytes, self._room_bytes):
+                self._begin_anew(kept)
         except OSError as error:
             _log.warning("a report of run %s would be lost with the agent: %s", self._path.stem, error)
 
@@ -63,20 +67,18 @@ class ReportJournal:
 
     def _append(self, record: bytes) -> None:
         if os.write(self._descriptor, record) < len(record):
-            os.ftruncate(self._descriptor, sum(self._sizes))  # half a record would spoil those after it
-            return
-        self._sizes.append(len(record))
+            os.ftruncate(self._descriptor, self._bytes)  # half a record would spoil those after it
+        else:
+            self._bytes += len(record)
 
-    def _drop_oldest(self) -> None:
-        records = [record for record, _ in self._records()][-self._most_reports :]
-        while len(records) > 1 and sum(map(len, records)) > self._most_bytes:
-            del records[0]
+    def _begin_anew(self, kept: Iterable[nodes_pb2.Progress]) -> None:
+        data = b"".join(map(_record, kept))
         new = self._path.with_name(f"{self._path.name}.new")
-        new.write_bytes(b"".join(records))
+        new.write_bytes(data)
         new.replace(self._path)
         os.close(self._descriptor)
         self._descriptor = self._open(0)
-        self._sizes = [len(record) for record in records]
+        self._bytes = self._kept_bytes = len(data)
 
     def _open(self, more: int) -> int:
         return os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | more, 0o600)
@@ -95,3 +97,8 @@ class ReportJournal:
             records.append((data[at:end], report))
             at = end
         return records
+
+
+def _record(report: nodes_pb2.Progress) -> bytes:
+    data = report.SerializeToString()
+    return len(data).to_bytes(_LENGTH_BYTES, "big") + data

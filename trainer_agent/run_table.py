@@ -19,7 +19,7 @@ from tiercel.trainer_agent.limits.contract import Limits, Share
 from tiercel.trainer_agent.limits.device_paces import DevicePaces
 from tiercel.trainer_agent.output_mark import OutputMark
 from tiercel.trainer_agent.reconciler import ActualRun, Phase
-from tiercel.trainer_agent.report_journal import MOST_REPORTS, ReportJournal
+from tiercel.trainer_agent.report_journal import ReportJournal
 from tiercel.trainer_agent.run_log import RunLog
 from tiercel.trainer_agent.run_order import RunOrder
 from tiercel.trainer_agent.run_records import RunRecord, RunRecords
@@ -30,6 +30,7 @@ from tiercel.v1 import nodes_pb2
 
 _log = logging.getLogger(__name__)
 
+_KEPT_REPORTS: Final = 1000
 # How often runs that share an accelerator are paced anew; each says once a second what it used.
 _REPACE_SECONDS: Final = 0.9
 
@@ -188,7 +189,7 @@ class RunTable:
         """Open what is kept of a run's output and reports, or begin it."""
         self._logs[run_id] = RunLog(self._places.log(run_id))
         journal = self._journals[run_id] = ReportJournal(self._places.reports(run_id))
-        self._progress[run_id] = deque(journal.reports(), maxlen=MOST_REPORTS)
+        self._progress[run_id] = deque(journal.reports(), maxlen=_KEPT_REPORTS)
 
     def _run(self, order: RunOrder, runtime: Runtime, earlier: EarlierLife | None = None) -> Run:
         return Run(
@@ -353,8 +354,9 @@ class RunTable:
             self._lost_jobs.discard(record.job_id)
 
     def _keep_progress(self, progress: nodes_pb2.Progress) -> None:
-        self._progress[progress.run_id].append(progress)
-        self._journals[progress.run_id].append(progress)
+        kept = self._progress[progress.run_id]
+        kept.append(progress)
+        self._journals[progress.run_id].append(progress, kept)
         self._reporter.progress_made(progress)
         self.changed.fire()
 

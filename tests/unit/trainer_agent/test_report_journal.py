@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from pathlib import Path
 
 from tiercel.trainer_agent.report_journal import ReportJournal
@@ -19,8 +20,8 @@ def sequences(journal: ReportJournal) -> list[int]:
 def test_what_was_kept_is_there_in_the_next_life(tmp_path: Path) -> None:
     first = ReportJournal(tmp_path / "job-1.reports")
     assert first.reports() == []
-    first.append(report(1))
-    first.append(report(2))
+    first.append(report(1), ())
+    first.append(report(2), ())
     again = ReportJournal(tmp_path / "job-1.reports")
     assert again.reports() == [report(1), report(2)]
     again.remove()
@@ -32,32 +33,33 @@ def test_a_report_that_was_cut_off_by_a_death_costs_that_report_alone(tmp_path: 
     path = tmp_path / "job-1.reports"
     first = ReportJournal(path)
     for number in (1, 2):
-        first.append(report(number))
+        first.append(report(number), ())
     whole = path.read_bytes()
     for cut in range(1, len(whole) // 2 + 1):
         path.write_bytes(whole[:-cut])
         again = ReportJournal(path)
         assert sequences(again) == [1]
-        again.append(report(3))
+        again.append(report(3), ())
         assert sequences(ReportJournal(path)) == [1, 3]
 
 
-def test_only_the_newest_are_kept(tmp_path: Path) -> None:
+def test_what_nobody_keeps_any_more_goes_before_the_file_has_grown_to_twice_of_it(tmp_path: Path) -> None:
     path = tmp_path / "job-1.reports"
-    journal = ReportJournal(path, most_reports=10)
-    for number in range(1, 200):
-        journal.append(report(number))
-        kept = sequences(ReportJournal(path, most_reports=10))
-        assert kept == sequences(journal) == list(range(kept[0], number + 1))
-        assert min(number, 10) <= len(kept) <= 20
+    journal, best = ReportJournal(path, room_bytes=1000), report(7)
+    kept = [best]
+    journal.append(best, kept)
+    for number in range(8, 1000):
+        kept = [best, *kept[1:][-9:], report(number)]
+        journal.append(kept[-1], kept)
+        assert path.stat().st_size <= 2000
+        assert [each for each in ReportJournal(path).reports() if each in kept] == kept
 
 
-def test_only_so_many_bytes_are_kept_and_the_newest_in_any_case(tmp_path: Path) -> None:
+def test_reports_that_are_larger_than_the_room_are_kept_as_well(tmp_path: Path) -> None:
     path = tmp_path / "job-1.reports"
-    journal = ReportJournal(path, most_bytes=3000)
+    journal, kept = ReportJournal(path, room_bytes=100), deque[nodes_pb2.Progress](maxlen=5)
     for number in range(1, 50):
-        journal.append(report(number, "x" * 900))
-        assert path.stat().st_size <= 2 * 3000
-        assert sequences(journal)[-1] == number
-    journal.append(report(50, "x" * 9000))
-    assert sequences(ReportJournal(path, most_bytes=3000)) == [50]
+        kept.append(report(number, "x" * 900))
+        journal.append(kept[-1], kept)
+        assert path.stat().st_size <= 2 * 5 * 950
+    assert ReportJournal(path).reports()[-5:] == list(kept)
