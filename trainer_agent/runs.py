@@ -121,6 +121,8 @@ class Run:
         self._gone = False
         # What its limits were set to last, an earlier life of the agent knew.
         self._share_holds = earlier is None
+        # A trainer that an earlier life of the agent knew dials again within moments.
+        self._expects_trainer = last is not None
         self._share_changed = asyncio.Event()
         self._stop_asked = asyncio.Event()
         self._stop_reason = ""
@@ -360,7 +362,7 @@ class Run:
     async def _stop_when_asked(self, handle: RunHandle) -> None:
         await self._stop_asked.wait()
         _log.info("run %s is being stopped: %s", self.run_id, self._stop_reason)
-        if self.gateway.is_attached:
+        if self.gateway.is_attached or self._expects_trainer:
             self.gateway.stop(self._stop_reason)
             patience = self._patience.moving if self._record.moved else self._patience.trainer
             await asyncio.sleep(patience)  # cut short by the end of the run

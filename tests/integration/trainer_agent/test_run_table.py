@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from grpc import aio
 
 from tests.support.until import until
 from tiercel.trainer_agent import run_records
@@ -18,12 +19,13 @@ from tiercel.trainer_agent.job_retention import EndedJobs, Retention
 from tiercel.trainer_agent.limits.contract import CpuShare, Limits, Share, Usage
 from tiercel.trainer_agent.outbox import Reporter
 from tiercel.trainer_agent.reconciler import ActualRun, Phase
+from tiercel.trainer_agent.report_journal import ReportJournal
 from tiercel.trainer_agent.run_order import RunOrder
 from tiercel.trainer_agent.run_table import RunPlaces, RunTable
 from tiercel.trainer_agent.runs import StopPatience
 from tiercel.trainer_agent.runtimes.contract import Exit, Launch
 from tiercel.trainer_agent.supervision import Supervisor
-from tiercel.v1 import common_pb2
+from tiercel.v1 import common_pb2, nodes_pb2, trainer_pb2, trainer_pb2_grpc
 
 
 class FakeRun:
@@ -107,7 +109,7 @@ def table_in(folder: Path, runtime: FakeRuntime, tasks: Supervisor) -> RunTable:
         cast("Limits", FakeLimits()),
         Reporter(),
         tasks,
-        StopPatience(),
+        StopPatience(trainer=600.0),
         CheckpointCarrier("n1", str, str, folder / "carried"),
         EndedJobs(places.jobs, folder / "ended-jobs", Retention()),
     )
@@ -193,6 +195,37 @@ async def test_the_agents_next_life_goes_on_with_what_lives_and_tells_what_is_go
         statuses = {status.run_id: status for status in table.statuses()}
         assert (statuses["job-1"].exit_code, statuses["job-1"].lost) == (0, False)
         assert (statuses["gone-1"].reason, statuses["gone-1"].lost) == ("it was gone when its agent came back", True)
+        tasks.cancel_all()
+
+
+async def test_a_trainer_that_has_not_dialled_again_yet_is_asked_to_stop_before_it_is_sent_a_signal(
+    tmp_path: Path,
+) -> None:
+    runtime = FakeRuntime()
+    async with Supervisor() as tasks:
+        table = table_in(tmp_path, runtime, tasks)
+        table.start(order("job-1"))
+        await until(lambda: "job-1" in runtime.runs)
+        ReportJournal(RunPlaces(tmp_path).reports("job-1")).append(nodes_pb2.Progress(run_id="job-1", sequence=1), ())
+        tasks.cancel_all()
+
+    async with Supervisor() as tasks:
+        table = table_in(tmp_path, runtime, tasks)
+        await table.take_over()
+        table.stop("job-1", "the broker asked it to stop")
+        hello = trainer_pb2.TrainerHello(token=(tmp_path / "jobs" / "job" / "token").read_text().strip())
+        async with aio.insecure_channel(f"unix:{tmp_path}/jobs/job/agent.sock") as channel:
+            call = trainer_pb2_grpc.TrainerServiceStub(channel).Attach(wait_for_ready=True)
+            await call.write(trainer_pb2.AttachRequest(hello=hello))
+            told = None
+            async with asyncio.timeout(60):
+                while told is None or told.WhichOneof("message") != "stop":
+                    told = cast("trainer_pb2.AttachResponse", await call.read())
+            assert told.stop.reason == "the broker asked it to stop"
+            assert not runtime.runs["job-1"].asked.is_set()
+            call.cancel()
+        runtime.runs["job-1"].over.set()
+        await until(lambda: phase(table, "job-1") is Phase.ENDED)
         tasks.cancel_all()
 
 
