@@ -297,7 +297,7 @@ async def test_closing_ends_what_runs(start: Start) -> None:
 async def test_a_later_life_of_the_agent_goes_on_with_a_run(start: Start, next_life: Runtime, tmp_path: Path) -> None:
     script = """
 import os, time
-print('ready', flush=True)
+os.write(1, b'ready\\n')
 while not os.path.exists('on'): sum(range(10_000))
 print('more', flush=True)
 while not os.path.exists('go'): time.sleep(0.01)
@@ -345,7 +345,7 @@ async def test_a_later_life_stops_a_run_with_all_its_children(start: Start, next
 import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if os.fork() == 0: os.setsid()
-print('ready', flush=True)
+os.write(1, b'ready\\n')
 time.sleep(600)
 """
     run = await start(script, run_id="stopped")
