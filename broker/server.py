@@ -31,6 +31,7 @@ from tiercel.broker.tenancy import open_tenancy
 from tiercel.v1 import nodes_pb2_grpc
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     from tiercel.broker.domain.nodes import Node
@@ -77,11 +78,15 @@ class Broker:
     ) -> None:
         await self._stack.__aexit__(kind, error, trace)
 
-    async def wait_serving(self) -> tuple[str, str]:
-        """Wait for an inference server; returns where it answers over HTTP and over gRPC, ``host:port`` each."""
+    async def wait_serving(self, node_id: Callable[[], str]) -> tuple[str, str]:
+        """Wait for the inference server of a node; returns where it answers by HTTP and by gRPC, ``host:port`` each.
+
+        Args:
+            node_id: The node; asked again as long as this waits.
+        """
         while True:
             for node in self._nodes():
-                if node.online and node.serving_http:
+                if node.id == node_id() and node.online and node.serving_http:
                     return node.serving_http, node.serving_grpc
             await asyncio.sleep(SERVING_POLL_SECONDS)
 

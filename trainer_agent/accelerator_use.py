@@ -13,9 +13,13 @@ class AcceleratorMeter:
     The library counts device time at step boundaries and is believed about it; the driver only samples, but knows of
     scripts without the library too. Of memory the driver knows more: what a process holds besides tensors, and what the
     run's other processes hold.
+
+    Args:
+        earlier_seconds: What an earlier life of the agent knew of.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, earlier_seconds: float = 0.0) -> None:
+        self._earlier_seconds = earlier_seconds
         self._told_seconds: float | None = None
         self._told_memory_bytes = 0
         # By device.
@@ -25,7 +29,9 @@ class AcceleratorMeter:
     @property
     def seconds(self) -> float:
         """Seconds that the run kept an accelerator busy, of the one that it kept busy longest."""
-        return self._told_seconds if self._told_seconds is not None else self.seen_seconds or 0.0
+        if self._told_seconds is not None:
+            return max(self._told_seconds, self._earlier_seconds)
+        return self._earlier_seconds + (self.seen_seconds or 0.0)
 
     @property
     def told_seconds(self) -> float | None:

@@ -172,8 +172,8 @@ class Agent:
             reporter=self._reporter,
             facts=self._runs,
         )
-        self._tasks.start("broker", connection.run())
         self._tasks.start("fence", self._keep_fence())
+        self._tasks.start("broker", connection.run())
         await leave.wait()
         self._leaving = True
         _log.info("leaving: stopping runs and the inference server")
@@ -306,9 +306,10 @@ class Agent:
     async def _keep_fence(self) -> None:
         """Stop all runs in time when the broker may start them elsewhere; serving goes on."""
         while True:
-            await asyncio.sleep(_FENCE_SECONDS)
+            # First of all for what was taken over: once the broker answers, the time without it is forgotten.
             if self._fence.has_fallen:
                 self._runs.end_all_within(self._fence.seconds_left)
+            await asyncio.sleep(_FENCE_SECONDS)
 
     def _serving_status(self) -> nodes_pb2.ServingStatus:
         status = self._serving.status()
@@ -331,7 +332,7 @@ class Agent:
             async with asyncio.timeout(limit):
                 await self._runs.wait_all_ended()
         except TimeoutError:
-            _log.error("some runs did not end within %.0f s; the next start of the agent ends them", limit)
+            _log.error("some runs did not end within %.0f s; the next start of the agent takes them over", limit)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WORDS_SECONDS):
                 await self._reporter.wait_said()

@@ -95,12 +95,16 @@ class JobFolder:
                 os.fchmod(folder, 0o700 if owner is None else 0o755)
                 for name in _WRITABLE:
                     _make_writable(name, folder, owner)
-                remove_anything(SOCKET, folder)
                 remove_anything(TOKEN, folder)
                 write_new(TOKEN, f"{token}\n".encode(), inside=folder, mode=0o600, owner=owner)
                 _write_program(script, folder)
         except OSError as error:
             raise RunFailedError(f"The folder of the job cannot be prepared: {error}.") from error
+
+    def remove_socket(self) -> None:
+        """Make room for the agent's socket, where an earlier life of the agent has left one."""
+        with open_folder(self.path) as folder:
+            remove_anything(SOCKET, folder)
 
     def give_socket(self, owner: tuple[int, int] | None) -> None:
         """Let the run connect to the agent's socket.

@@ -92,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = settings_from(sys.argv[1:] if arguments is None else arguments)
         cpu.stay_on(settings.cpus)
         settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with lock(settings.state_dir / "agent.lock"):
+        with lock(settings.state_dir / "agent.lock", settings.node_id):
             asyncio.run(run_agent(settings))
     except SetupError as error:
         sys.stderr.write(f"{error.message}\n")
@@ -207,7 +207,7 @@ def _process(settings: AgentSettings, limits: Limits, turns: Turns) -> ProcessRu
     mps = find_mps(os.environ, wanted=settings.mps)
     if mps is not None:
         _log.info("training uses accelerators through MPS at %s", mps.pipe_directory)
-    return ProcessRuntime(limits, turns, mps)
+    return ProcessRuntime(settings.state_dir.resolve() / "minders", limits, turns, mps)
 
 
 async def _docker(settings: AgentSettings, limits: Limits, turns: Turns) -> DockerRuntime:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
 
-from tiercel.trainer_agent.limits.contract import Share
+from google.protobuf import json_format
+
+from tiercel.trainer_agent.limits.contract import AcceleratorShare, CpuShare, Share
 from tiercel.trainer_agent.report_sieve import Goal
-from tiercel.trainer_agent.runtimes.contract import Program
+from tiercel.trainer_agent.runtimes.contract import Launch, Program
 from tiercel.v1 import common_pb2, trainer_pb2
 
 
@@ -33,6 +37,60 @@ class RunOrder:
     carried: bool = False
     retried: bool = False
     script_sha256: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """What a later life of the agent needs of it: everything but the script, which lies in the job's folder."""
+        spec = common_pb2.JobSpec()
+        spec.CopyFrom(self.spec)
+        if spec.HasField("script"):
+            spec.script.ClearField("content")
+        return {
+            "spec": json_format.MessageToDict(spec),
+            "share": asdict(self.share),
+            "open_tiers": [json_format.MessageToDict(tier) for tier in self.open_tiers],
+            "retried": self.retried,
+        }
+
+    @classmethod
+    def from_json(cls, run_id: str, job_id: str, stored: dict[str, Any]) -> Self:
+        """The inverse of :meth:`to_json`, of a run that was started already.
+
+        Raises:
+            ValueError: It is something else.
+        """
+        try:
+            share = stored["share"]
+            return cls(
+                run_id,
+                job_id,
+                json_format.ParseDict(stored["spec"], common_pb2.JobSpec(), ignore_unknown_fields=True),
+                Share(CpuShare(**share["cpu"]), tuple(AcceleratorShare(**each) for each in share["accelerators"])),
+                tuple(
+                    json_format.ParseDict(tier, common_pb2.Tier(), ignore_unknown_fields=True)
+                    for tier in stored["open_tiers"]
+                ),
+                retried=bool(stored.get("retried", False)),
+            )
+        except (KeyError, TypeError, AttributeError, json_format.ParseError) as error:
+            raise ValueError(f"this is no order of a run: {error!r}") from error
+
+    def launch(self, job_folder: Path) -> Launch:
+        """What a runtime has to know of it.
+
+        Args:
+            job_folder: The job's folder.
+        """
+        resources = self.spec.resources
+        return Launch(
+            run_id=self.run_id,
+            job_folder=job_folder,
+            program=self.program(),
+            image=self.spec.image,
+            cpu_cores=resources.cpu_cores,
+            memory_bytes=resources.memory_bytes,
+            share=self.share.cpu,
+            accelerators=self.share.accelerators,
+        )
 
     def program(self) -> Program:
         """What to run."""

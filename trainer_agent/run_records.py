@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from typing import Any, Final
 
 from tiercel.trainer_agent.files import write_atomically
 from tiercel.v1 import nodes_pb2
@@ -21,7 +22,8 @@ class RunRecord:
         run_id: The run.
         job_id: Its job.
         runtime: What runs it: ``process`` or ``docker``.
-        handle: What the runtime needs to find it again; empty while it is being started.
+        order: What it was started with, see :meth:`.RunOrder.to_json`.
+        token: Its secret.
         ended: Whether it is gone.
         exit_code: Its exit code, -N for signal N, or None when it is not known.
         reason: Plain words about its end.
@@ -37,7 +39,8 @@ class RunRecord:
     run_id: str
     job_id: str
     runtime: str
-    handle: dict[str, str | int | float] = field(default_factory=dict)
+    order: dict[str, Any] = field(default_factory=dict)
+    token: str = ""
     ended: bool = False
     exit_code: int | None = None
     reason: str = ""
@@ -65,6 +68,9 @@ class RunRecord:
         )
 
 
+_FIELDS: Final = {each.name for each in fields(RunRecord)}
+
+
 class RunRecords:
     """The records of a node's runs.
 
@@ -89,8 +95,9 @@ class RunRecords:
         records = []
         for path in sorted(self._folder.glob("[!.]*.json")):
             try:
-                records.append(RunRecord(**json.loads(path.read_bytes())))
-            except (ValueError, TypeError) as error:
+                stored = json.loads(path.read_bytes())
+                records.append(RunRecord(**{key: stored[key] for key in stored.keys() & _FIELDS}))
+            except (ValueError, TypeError, AttributeError) as error:
                 _log.warning("the record %s cannot be read and is set aside: %s", path, error)
                 path.rename(path.with_suffix(".unreadable"))
         return records

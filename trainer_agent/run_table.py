@@ -11,12 +11,16 @@ from typing import Final, Protocol
 
 from tiercel.trainer_agent.checkpoint_carrier import CheckpointCarrier
 from tiercel.trainer_agent.devices.contract import Reading
+from tiercel.trainer_agent.earlier_life import EarlierLife
 from tiercel.trainer_agent.errors import RunFailedError
 from tiercel.trainer_agent.job_retention import EndedJobs
 from tiercel.trainer_agent.kept_reports import KeptReports
 from tiercel.trainer_agent.limits.contract import Limits, Share
 from tiercel.trainer_agent.limits.device_paces import DevicePaces
+from tiercel.trainer_agent.output_mark import OutputMark
 from tiercel.trainer_agent.reconciler import ActualRun, Phase
+from tiercel.trainer_agent.report_journal import ReportJournal
+from tiercel.trainer_agent.report_sieve import Goal
 from tiercel.trainer_agent.run_log import RunLog
 from tiercel.trainer_agent.run_order import RunOrder
 from tiercel.trainer_agent.run_records import RunRecord, RunRecords
@@ -27,6 +31,8 @@ from tiercel.trainer_agent.supervision import Signal, Supervisor
 from tiercel.v1 import nodes_pb2
 
 _log = logging.getLogger(__name__)
+
+_NO_GOAL: Final = Goal("", smaller_is_better=False, targets=())
 
 # How often runs that share an accelerator are paced anew; each says once a second what it used.
 _REPACE_SECONDS: Final = 0.9
@@ -73,6 +79,14 @@ class RunPlaces:
         """What is remembered of runs."""
         return self.state_dir / "runs"
 
+    def reports(self, run_id: str) -> Path:
+        """A run's last reports."""
+        return self.records / f"{run_id}.reports"
+
+    def mark(self, run_id: str) -> Path:
+        """How much of a run's output is in its log."""
+        return self.records / f"{run_id}.output"
+
 
 class RunTable:
     """Owns the node's runs.
@@ -117,6 +131,7 @@ class RunTable:
         self._ended: dict[str, RunRecord] = {}
         self._logs: dict[str, RunLog] = {}
         self._reports: dict[str, KeptReports] = {}
+        self._journals: dict[str, ReportJournal] = {}
         self._with_successor: set[str] = set()
         self._ended_jobs = ended_jobs
         # Runs whose jobs may go on elsewhere, and those that ended for good while this agent looked on.
@@ -135,25 +150,67 @@ class RunTable:
         )
 
     async def take_over(self) -> None:
-        """End what an earlier life of the agent left behind, and remember how all its runs ended.
+        """Go on with what an earlier life of the agent left behind, and remember how all that is over ended.
 
         Raises:
-            SetupError: Something cannot be ended.
+            SetupError: Something that nobody goes on with cannot be ended.
         """
         self._carrier.clear()
-        records = self._records.load()
-        for name, runtime in self._runtimes.items():
-            mine = [record.handle for record in records if record.runtime == name and not record.ended]
-            await runtime.remove_leftovers([handle for handle in mine if handle])
-        for record in records:
+        for record in self._records.load():
+            order = _order_of(record)
+            self._open_files(record.run_id, order.goal() if order is not None else _NO_GOAL)
+            run = None if record.ended or order is None else await self._adopt(record, order)
+            if run is not None:
+                self._live[record.run_id] = run
+                continue
             ended = record
             if not record.ended:
-                ended = replace(record, ended=True, lost=True, reason="its agent was restarted")
-                _log.warning("run %s was lost because its agent was restarted", record.run_id)
+                ended = replace(record, ended=True, lost=True, reason="it was gone when its agent came back")
+                _log.warning("run %s was lost: it is gone", record.run_id)
                 self._records.save(ended)
             self._ended[record.run_id] = ended
             self._note_successor(ended.job_id, expected=ended.lost or ended.moved)
-            self._logs[record.run_id] = RunLog(self._places.log(record.run_id))
+        for runtime in self._runtimes.values():
+            await runtime.remove_leftovers(self._live.keys())
+        for run in self._live.values():
+            self._tasks.start(f"run {run.run_id}", self._see_to(run))
+
+    async def _adopt(self, record: RunRecord, order: RunOrder) -> Run | None:
+        """A run that an earlier life of the agent started, if it can be found."""
+        runtime = self._runtimes.get(record.runtime)
+        if runtime is None:
+            return None
+        try:
+            handle = await runtime.adopt(order.launch(self._places.job(record.job_id)))
+        except (RunFailedError, ValueError) as error:
+            _log.error("run %s cannot be taken over: %s", record.run_id, error)
+            return None
+        if handle is None:
+            return None
+        reports = list(self._reports[record.run_id])
+        return self._run(order, runtime, EarlierLife(record.token, handle, reports[-1] if reports else None))
+
+    def _open_files(self, run_id: str, goal: Goal) -> None:
+        """Open what is kept of a run's output and reports, or begin it."""
+        self._logs[run_id] = RunLog(self._places.log(run_id))
+        journal = self._journals[run_id] = ReportJournal(self._places.reports(run_id))
+        kept = self._reports[run_id] = KeptReports(goal)
+        for report in journal.reports():
+            kept.add(report)
+
+    def _run(self, order: RunOrder, runtime: Runtime, earlier: EarlierLife | None = None) -> Run:
+        return Run(
+            order,
+            folder=self._places.job(order.job_id),
+            log=self._logs[order.run_id],
+            mark=OutputMark(self._places.mark(order.run_id)),
+            runtime=runtime,
+            events=self._events,
+            patience=self._patience,
+            carrier=self._carrier,
+            scripts=self._scripts,
+            earlier=earlier,
+        )
 
     def actual(self) -> dict[str, ActualRun]:
         """What the reconciler has to know."""
@@ -217,24 +274,13 @@ class RunTable:
             return
         try:
             self._ended_jobs.note_begun(order.job_id)
-            log = self._logs[order.run_id] = RunLog(self._places.log(order.run_id))
+            self._open_files(order.run_id, order.goal())
+            run = self._run(order, runtime)
         except OSError as error:
-            reason = f"The file for its output cannot be made: {error}."
+            reason = f"The files for what it writes and reports cannot be made: {error}."
             self._enter_ended(RunRecord(order.run_id, order.job_id, runtime.name, ended=True, reason=reason))
             return
-        folder = self._places.job(order.job_id)
-        run = Run(
-            order,
-            folder=folder,
-            log=log,
-            runtime=runtime,
-            events=self._events,
-            patience=self._patience,
-            carrier=self._carrier,
-            scripts=self._scripts,
-        )
         self._live[order.run_id] = run
-        self._reports[order.run_id] = KeptReports(order.goal())
         self._reporter.run_changed(run.status())
         self.changed.fire()
         self._tasks.start(f"run {order.run_id}", self._see_to(run))
@@ -266,6 +312,10 @@ class RunTable:
         self._over.discard(run_id)
         self._may_go_on.discard(run_id)
         self._reports.pop(run_id, None)
+        journal = self._journals.pop(run_id, None)
+        if journal is not None:
+            journal.remove()
+        self._places.mark(run_id).unlink(missing_ok=True)
         self._records.remove(run_id)
         log = self._logs.pop(run_id, None)
         if log is not None:
@@ -326,7 +376,9 @@ class RunTable:
             self._with_successor.discard(job_id)
 
     def _keep_progress(self, progress: nodes_pb2.Progress) -> None:
-        self._reports[progress.run_id].add(progress)
+        kept = self._reports[progress.run_id]
+        kept.add(progress)
+        self._journals[progress.run_id].append(progress, kept)
         self._reporter.progress_made(progress.run_id)
         self.changed.fire()
 
@@ -344,3 +396,14 @@ class RunTable:
         devices = self._device_paces.paces({run.run_id: run.share.accelerators for run in running})
         for run_id, run in self._live.items():
             run.gateway.pace(cores.get(run_id, 0.0), devices.get(run_id, 0.0))
+
+
+def _order_of(record: RunRecord) -> RunOrder | None:
+    """What was asked for, as far as it was written down."""
+    if not record.order:
+        return None
+    try:
+        return RunOrder.from_json(record.run_id, record.job_id, record.order)
+    except ValueError as error:
+        _log.error("run %s cannot be taken over: %s", record.run_id, error)
+        return None

@@ -16,15 +16,17 @@ from typing import Final, TypeVar
 from tiercel.trainer_agent.accelerator_use import AcceleratorMeter
 from tiercel.trainer_agent.checkpoint_carrier import CheckpointCarrier
 from tiercel.trainer_agent.devices.contract import Reading
+from tiercel.trainer_agent.earlier_life import EarlierLife
 from tiercel.trainer_agent.errors import AgentError, RunFailedError, TransferError
 from tiercel.trainer_agent.job_folder import JobFolder, ScriptFile
 from tiercel.trainer_agent.limits.contract import Share, Usage
 from tiercel.trainer_agent.names import check_run
+from tiercel.trainer_agent.output_mark import OutputMark
 from tiercel.trainer_agent.reconciler import ActualRun, Phase
 from tiercel.trainer_agent.run_log import RunLog
 from tiercel.trainer_agent.run_order import RunOrder
 from tiercel.trainer_agent.run_records import RunRecord
-from tiercel.trainer_agent.runtimes.contract import Exit, Launch, RunHandle, Runtime
+from tiercel.trainer_agent.runtimes.contract import Exit, RunHandle, Runtime
 from tiercel.trainer_agent.scripts import ScriptFetcher
 from tiercel.trainer_agent.supervision import Supervisor
 from tiercel.trainer_agent.token_bucket import TokenBucket
@@ -37,8 +39,10 @@ _T = TypeVar("_T")
 
 _USAGE_SECONDS: Final = 1.0
 _FRESH_USAGE_SECONDS: Final = 0.02
-_LAST_OUTPUT_SECONDS: Final = 2.0
-# A script that prints without end waits for us.
+_LAST_OUTPUT_SECONDS: Final = 10.0
+_LAST_REPORTS_SECONDS: Final = 2.0
+# A script that prints without end is read no faster. Its minder has it wait for us; of a container's output the engine
+# keeps the newest, and what it is ahead is left out.
 _OUTPUT_BYTES_PER_SECOND: Final = 2.0 * 1024**2
 _OUTPUT_BYTES_AT_ONCE: Final = 32.0 * 1024**2
 
@@ -83,14 +87,16 @@ class Run:
     """One run of a job.
 
     Args:
-        order: What to start.
+        order: What to start, or what was started.
         folder: The job's folder.
         log: Where its output goes.
+        mark: How much of it went there.
         runtime: What it is started with.
         events: Whom to tell.
         patience: How long stopping may take.
         carrier: Carries checkpoints from and to other nodes.
         scripts: Fetches the script.
+        earlier: What there is of it already, or None for one to be started.
     """
 
     def __init__(
@@ -99,38 +105,52 @@ class Run:
         *,
         folder: Path,
         log: RunLog,
+        mark: OutputMark,
         runtime: Runtime,
         events: RunEvents,
         patience: StopPatience,
         carrier: CheckpointCarrier,
         scripts: ScriptFetcher,
+        earlier: EarlierLife | None = None,
     ) -> None:
         self.order = order
         self.share = order.share
-        self.usage = Usage()
-        self.accelerators = AcceleratorMeter()
+        last = None if earlier is None else earlier.last_report
+        self.usage = Usage() if last is None else Usage(last.cpu_seconds)
+        self.accelerators = AcceleratorMeter(0.0 if last is None else last.accelerator_seconds)
         self.log = log
+        self._mark = mark
         self._folder = JobFolder(folder)
         self._runtime = runtime
         self._events = events
         self._patience = patience
         self._carrier = carrier
         self._scripts = scripts
-        self._token = secrets.token_urlsafe(32)
+        self._token = secrets.token_urlsafe(32) if earlier is None else earlier.token
         self.gateway = TrainerGateway(
-            order.welcome(), order.goal(), self._token, self._take_in, self._take_use, self._tell
+            order.welcome(),
+            order.goal(),
+            self._token,
+            self._take_in,
+            self._take_use,
+            self._tell,
+            last_sequence=0 if last is None else last.sequence,
         )
-        self._handle: RunHandle | None = None
+        self._handle = None if earlier is None else earlier.handle
         self._from_beginning = False
         self._exit_code: int | None = None
         self._gone = False
+        # What its limits were set to last, an earlier life of the agent knew.
+        self._share_holds = earlier is None
+        # A trainer that an earlier life of the agent knew dials again within moments.
+        self._expects_trainer = last is not None
         self._share_changed = asyncio.Event()
         self._stop_asked = asyncio.Event()
         self._stop_reason = ""
         self._misdeed = ""
         self._hurried = asyncio.Event()
         self._end_at = math.inf
-        self._record = RunRecord(order.run_id, order.job_id, runtime.name)
+        self._record = RunRecord(order.run_id, order.job_id, runtime.name, order.to_json(), self._token)
 
     @property
     def run_id(self) -> str:
@@ -149,7 +169,8 @@ class Run:
 
     def actual(self) -> ActualRun:
         """What the reconciler has to know of it."""
-        return ActualRun(Phase.STOPPING if self._stop_asked.is_set() else Phase.ALIVE, self.share)
+        phase = Phase.STOPPING if self._stop_asked.is_set() else Phase.ALIVE
+        return ActualRun(phase, self.share if self._share_holds else None)
 
     def status(self) -> nodes_pb2.RunStatus:
         """What the broker is told of it while it has not ended."""
@@ -186,6 +207,7 @@ class Run:
     def set_share(self, share: Share) -> None:
         """Let it have another share, as soon as possible."""
         self.share = share
+        self._share_holds = True
         self._share_changed.set()
 
     @property
@@ -226,9 +248,15 @@ class Run:
         self.ask_to_stop("the node was without its broker for so long that the job may go on elsewhere", lost=True)
 
     async def supervise(self) -> RunRecord:
-        """Start it, see it through, and return how it ended; everything it held is free then."""
+        """Start it, see it through, and return how it ended; everything it held is free then.
+
+        Cancelling this lets go of it: it goes on, and the agent's next life takes it over.
+        """
         try:
             record = await self._run()
+        except asyncio.CancelledError:
+            await self.gateway.close(0.0)
+            raise
         except RunFailedError as error:
             record = replace(self._record, ended=True, reason=error.message, log_tail=self.log.tail())
         except OSError as error:
@@ -239,8 +267,7 @@ class Run:
             _log.exception("run %s was given up", self.run_id)
             reason = f"The agent failed to look after it: {error!r}. Please report this as a defect of Tiercel."
             record = replace(self._record, ended=True, reason=reason, log_tail=self.log.tail())
-        finally:
-            await self._let_go()
+        await self._let_go()
         if record.moved:
             interrupted = "its agent was restarted while it sent the checkpoint"
             self._remember(replace(record, carry_error=interrupted))
@@ -261,6 +288,18 @@ class Run:
             _log.error("the end of run %s cannot be written down: %s", self.run_id, error)
 
     async def _run(self) -> RunRecord:
+        if self._handle is None:
+            handle = self._handle = await self._start()
+            _log.info("run %s is %s", self.run_id, handle.description)
+        else:
+            handle = self._handle
+            _log.info("run %s is taken over: %s", self.run_id, handle.description)
+            await self._listen()
+        self._events.changed(self)
+        self._events.limits_changed()
+        return self._ended(await self._see_through(handle))
+
+    async def _start(self) -> RunHandle:
         order = self.order
         check_run(order.run_id, order.job_id, order.spec.script.name)
         if self._stop_asked.is_set():  # while it waited for its turn
@@ -272,21 +311,21 @@ class Run:
         if order.carried:
             await self._fetched(self._carrier.fetch(self.run_id, self._folder, owner))
         self._from_beginning = not await asyncio.to_thread(self._folder.has_checkpoint)
-        try:
-            await self.gateway.open(self._folder.path)
-            self._folder.give_socket(owner)
-        except (OSError, RuntimeError) as error:
-            raise RunFailedError(f"The socket for the run cannot be made: {error}.") from error
-        launch = self._launch()
-        handle = self._handle = await self._runtime.start(launch)
-        _log.info("run %s is %s", self.run_id, handle.description)
-        self._record = replace(self._record, handle=handle.record)
-        self._events.recorded(self._record)
-        self._events.changed(self)
-        self._events.limits_changed()
+        await self._listen()
+        launch = replace(order.launch(self._folder.path), share=self.share.cpu)
+        handle = await self._runtime.start(launch)
         if self.share.cpu != launch.share:
             self._share_changed.set()
-        return self._ended(await self._see_through(handle))
+        return handle
+
+    async def _listen(self) -> None:
+        """Be there for its trainer."""
+        try:
+            self._folder.remove_socket()
+            await self.gateway.open(self._folder.path)
+            self._folder.give_socket(self._runtime.owner)
+        except (OSError, RuntimeError) as error:
+            raise RunFailedError(f"The socket for the run cannot be made: {error}.") from error
 
     async def _carry(self, record: RunRecord) -> RunRecord:
         """Send its checkpoint to the broker, now that nothing writes to it any more."""
@@ -310,19 +349,6 @@ class Run:
             raise RunFailedError(self._stop_reason)
         return fetched
 
-    def _launch(self) -> Launch:
-        resources = self.order.spec.resources
-        return Launch(
-            run_id=self.run_id,
-            job_folder=self._folder.path,
-            program=self.order.program(),
-            image=self.order.spec.image,
-            cpu_cores=resources.cpu_cores,
-            memory_bytes=resources.memory_bytes,
-            share=self.share.cpu,
-            accelerators=self.share.accelerators,
-        )
-
     async def _see_through(self, handle: RunHandle) -> Exit:
         async with Supervisor() as tasks:
             output = tasks.start("output", self._keep_output(handle))
@@ -332,11 +358,11 @@ class Run:
             tasks.start("stop", self._stop_when_asked(handle))
             how = await handle.wait()
             self._exit_code = how.code
-            with contextlib.suppress(TimeoutError):  # something outside of the run may hold the pipe open
+            with contextlib.suppress(TimeoutError):  # an engine may be slow to hand it out
                 async with asyncio.timeout(_LAST_OUTPUT_SECONDS):
                     await asyncio.wait([output])
-            await self.gateway.close(_LAST_OUTPUT_SECONDS)
-            self.usage = await handle.usage()
+            await self.gateway.close(_LAST_REPORTS_SECONDS)
+            await self._measure(handle)
             tasks.cancel_all()
         return how
 
@@ -353,6 +379,7 @@ class Run:
 
     async def _let_go(self) -> None:
         await self.gateway.close(0.0)
+        self._mark.close()
         if self._handle is not None:
             await self._handle.close()
             self._gone = True
@@ -360,16 +387,22 @@ class Run:
 
     async def _keep_output(self, handle: RunHandle) -> None:
         room = TokenBucket(_OUTPUT_BYTES_PER_SECOND, _OUTPUT_BYTES_AT_ONCE, time.monotonic())
-        async for chunk in handle.output():
+        async for chunk in handle.output(self._mark.taken_bytes):
             self.log.append(chunk)
+            self._mark.advance(len(chunk))
             self._events.wrote()
             room.take(len(chunk), time.monotonic())
             await asyncio.sleep(room.seconds_until_room(time.monotonic()))
 
     async def _watch_usage(self, handle: RunHandle) -> None:
         while True:
-            self.usage = await handle.usage()
+            await self._measure(handle)
             await asyncio.sleep(_USAGE_SECONDS)
+
+    async def _measure(self, handle: RunHandle) -> None:
+        """See what it uses; what is counted never falls, also where the counters are gone with its processes."""
+        now = await handle.usage()
+        self.usage = replace(now, cpu_seconds=max(now.cpu_seconds, self.usage.cpu_seconds))
 
     async def _apply_shares(self, handle: RunHandle) -> None:
         while True:
@@ -384,7 +417,7 @@ class Run:
     async def _stop_when_asked(self, handle: RunHandle) -> None:
         await self._stop_asked.wait()
         _log.info("run %s is being stopped: %s", self.run_id, self._stop_reason)
-        if self.gateway.is_attached and not self._misdeed:
+        if (self.gateway.is_attached or self._expects_trainer) and not self._misdeed:
             self.gateway.stop(self._stop_reason)
             patience = self._patience.moving if self._record.moved else self._patience.trainer
             await self._wait_patiently(patience)  # cut short by the end of the run
@@ -409,7 +442,7 @@ class Run:
         if self._handle is not None:
             with contextlib.suppress(TimeoutError):  # news of a tier must not wait for a slow engine
                 async with asyncio.timeout(_FRESH_USAGE_SECONDS):
-                    self.usage = await self._handle.usage()
+                    await self._measure(self._handle)
         progress = nodes_pb2.Progress(
             run_id=self.run_id,
             sequence=report.sequence,

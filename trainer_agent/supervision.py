@@ -110,8 +110,12 @@ class LockedError(SetupError):
 
 
 @contextmanager
-def lock(path: Path) -> Iterator[None]:
+def lock(path: Path, name: str = "") -> Iterator[None]:
     """Hold a lock file for as long as the block lasts, with our pid inside; the kernel drops it when we die.
+
+    Args:
+        path: The file.
+        name: One word that is written behind the pid, for whoever finds us there.
 
     Raises:
         LockedError: Somebody else holds it.
@@ -123,7 +127,7 @@ def lock(path: Path) -> Iterator[None]:
         except BlockingIOError:
             raise LockedError(path, _pid_in(descriptor)) from None
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        os.pwrite(descriptor, f"{os.getpid()} {name}".rstrip().encode() + b"\n", 0)
         yield
     finally:
         os.close(descriptor)
@@ -145,5 +149,5 @@ def is_locked(path: Path) -> bool:
 
 
 def _pid_in(descriptor: int) -> int:
-    text = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
-    return int(text) if text.isdigit() else 0
+    words = os.pread(descriptor, 256, 0).decode(errors="replace").split()
+    return int(words[0]) if words and words[0].isdigit() else 0

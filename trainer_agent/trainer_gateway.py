@@ -76,6 +76,7 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
         take_in: What to do with each report that goes on; the trainer's next message waits for it.
         take_use: What to do with what it says that it used of accelerators; may not block.
         tell: Takes lines for the job's log: what was refused, and why.
+        last_sequence: Number of the newest report that an earlier life of the agent took in.
     """
 
     def __init__(
@@ -86,13 +87,14 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
         take_in: Report,
         take_use: Use = lambda _: None,
         tell: Callable[[str], None] = lambda _: None,
+        last_sequence: int = 0,
     ) -> None:
         self._welcome = welcome
         self._token = token
         self._take_in = take_in
         self._take_use = take_use
         self._attachment: _Attachment | None = None
-        self._last_sequence = 0
+        self._last_sequence = last_sequence
         now = time.monotonic()
         self._messages = TokenBucket(_MESSAGES_PER_SECOND, _MESSAGES_AT_ONCE, now)
         self._names = MetricNames(goal.metric)

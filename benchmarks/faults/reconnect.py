@@ -34,6 +34,7 @@ ROOT = Path(__file__).parents[2]
 DEADLINE_SECONDS = 120.0
 LEAVE_SECONDS = 10.0
 POLL_SECONDS = 0.02
+NODES_ADDRESS = "nodes-address"
 GOAL = Goal("accuracy", smaller_is_better=False, targets=())
 
 
@@ -171,7 +172,11 @@ async def attack(
     reporter = Reporter()
     node = ReportingNode(reporter, most)
     connection = BrokerConnection(
-        address=lambda: f"127.0.0.1:{port}", token=lambda: node_token(folder), node=node, reporter=reporter, facts=node
+        address=(folder / NODES_ADDRESS).read_text,
+        token=lambda: node_token(folder),
+        node=node,
+        reporter=reporter,
+        facts=node,
     )
     back: list[float] = []
     async with Supervisor() as tasks:
@@ -276,7 +281,7 @@ def _free_port() -> int:
 
 @contextlib.asynccontextmanager
 async def _broker(folder: Path, port: int) -> AsyncIterator[None]:
-    """A broker in a process of its own, killed at the end."""
+    """A broker in a process of its own, killed at the end; where agents reach it is in a file."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -289,7 +294,8 @@ async def _broker(folder: Path, port: int) -> AsyncIterator[None]:
     try:
         if process.stdout is not None:
             async with asyncio.timeout(DEADLINE_SECONDS):
-                await process.stdout.readline()
+                _, nodes = (await process.stdout.readline()).decode().split()
+            (folder / NODES_ADDRESS).write_text(nodes)
         yield
     finally:
         with contextlib.suppress(ProcessLookupError):

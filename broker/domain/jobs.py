@@ -285,6 +285,7 @@ class Job:
         silence: Of its present run, or None before it is heard in this life of the broker; not stored.
         idempotency_key: The client's key, or empty.
         lost_runs: How many of its runs were lost through no fault of its own; being moved is not being lost.
+        lost_at: When its runs were lost, of those that still count; the oldest first.
         move: Where it is being moved, or None.
         carried_run: Run whose checkpoint the broker holds for the present run, or for the next one; else empty.
         checkpoint_node: While it waits: node that has its newest checkpoint, or empty.
@@ -330,6 +331,7 @@ class Job:
     silence: Silence | None = field(default=None, metadata=NOT_STORED)
     idempotency_key: str = ""
     lost_runs: int = 0
+    lost_at: tuple[float, ...] = ()
     move: Move | None = None
     carried_run: str = ""
     checkpoint_node: str = ""

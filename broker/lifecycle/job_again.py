@@ -64,6 +64,7 @@ def resume_requested(job: Job, max_epochs: int) -> Step:
         log_tail="",
         retries=0,
         lost_runs=0,
+        lost_at=(),
         # What the broker held of it went when it ended.
         carried_run="",
     )

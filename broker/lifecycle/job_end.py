@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from tiercel.broker.domain.moments import Moment
     from tiercel.broker.lifecycle.job_events import DeliveryEnded, RunExited
 
-# Runs of a job that may be lost before it fails.
+# A job fails when so many of its runs were lost in so short a time: something about it, or where it runs, is wrong.
 MAX_LOST_RUNS = 5
+LOST_RUNS_SECONDS = 3600.0
 MAX_LOG_TAIL_CHARACTERS = 8_000
 _FROM_CHECKPOINT = "it starts again from its last checkpoint"
 
@@ -119,9 +120,10 @@ def requeue(job: Job, reason: str, now: Moment, *, checkpoint_node: str = "") ->
         now: The time.
         checkpoint_node: Node that has its newest checkpoint, or empty if that is gone too.
     """
-    job = replace(job, run_active=False, lost_runs=job.lost_runs + 1)
-    if job.lost_runs >= MAX_LOST_RUNS:
-        words = f"its run was lost {job.lost_runs} times, the last time because {reason}"
+    lost_at = (*(at for at in job.lost_at if now.at - at < LOST_RUNS_SECONDS), now.at)
+    job = replace(job, run_active=False, lost_runs=job.lost_runs + 1, lost_at=lost_at)
+    if len(lost_at) >= MAX_LOST_RUNS:
+        words = f"its run was lost {len(lost_at)} times within an hour, the last time because {reason}"
         abandoned = abandon_deliveries(job, words)
         job, effects = _settle(replace(job, move=None), JobState.FAILED, words, now)
         return job, (*effects, *abandoned, Reschedule("exit"))

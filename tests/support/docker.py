@@ -96,7 +96,7 @@ async def docker_runtime(
     try:
         yield runtime
     finally:
-        await runtime.remove_leftovers([])
+        await runtime.remove_leftovers(())
         await runtime.close()
 
 

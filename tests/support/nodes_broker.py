@@ -20,6 +20,7 @@ import grpc
 from grpc import aio
 
 from tests.support.until import until
+from tiercel.trainer_agent.runtimes.minding import end_leftovers
 from tiercel.v1 import common_pb2, nodes_pb2, nodes_pb2_grpc
 
 NODE_TOKEN = "node-token"
@@ -320,8 +321,18 @@ class AgentProcess:
     """An agent as ``tiercel up`` starts it."""
 
     state_dir: Path
-    process: subprocess.Popen[bytes]
+    command: Sequence[str]
     log: Path
+    process: subprocess.Popen[bytes] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """The first start."""
+        self.start()
+
+    def start(self) -> None:
+        """Start it, again too once it has ended."""
+        with self.log.open("ab") as output:
+            self.process = subprocess.Popen(self.command, stdout=output, stderr=output, start_new_session=True)
 
     async def wait(self) -> int:
         """Wait until it has ended."""
@@ -348,7 +359,7 @@ def agent_process(
     node_id: str = "testing",
     node_token: str = NODE_TOKEN,
 ) -> Iterator[AgentProcess]:
-    """A running agent; whatever is left of it at the end is killed, its inference server too."""
+    """A running agent; whatever is left of it at the end is killed, its inference server and its runs too."""
     state_dir.mkdir(parents=True, exist_ok=True)
     addresses, token, log = state_dir / "addresses.json", state_dir / "token", state_dir / "agent.log"
     addresses.write_text(json.dumps({"nodes": broker}))
@@ -356,19 +367,20 @@ def agent_process(
     command = [sys.executable, "-m", "tiercel.trainer_agent", "--addresses-file", str(addresses)]
     command += ["--state-dir", str(state_dir / "agent"), "--token-file", str(token), "--node-id", node_id]
     command += ["--runtimes", runtimes, "--http-port", "0", "--grpc-port", "0", *flags]
-    with log.open("ab") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+    agent = AgentProcess(state_dir, command, log)
     try:
-        yield AgentProcess(state_dir, process, log)
+        yield agent
     finally:
-        if process.poll() is None:
-            process.terminate()
+        if agent.process.poll() is None:
+            agent.process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(DEADLINE)
-        if process.poll() is None:
-            process.kill()
-            process.wait()
+                agent.process.wait(DEADLINE)
+        if agent.process.poll() is None:
+            agent.process.kill()
+            agent.process.wait()
         _end_serving(state_dir / "agent" / "serving.json")
+        for folder in (state_dir / "agent" / "minders").glob("[!.]*"):
+            end_leftovers(folder)
 
 
 def _end_serving(state_file: Path) -> None:

@@ -52,6 +52,7 @@ class ScriptedAgent:
     Args:
         token: The nodes' token.
         node_id: The node.
+        serving: Where it says that its inference server answers, over HTTP and gRPC.
         starts_runs: Whether it starts what is wanted; else runs stay wanted.
         delivers: Whether it carries deliveries out; else they stay wanted.
 
@@ -63,6 +64,7 @@ class ScriptedAgent:
         self,
         token: str,
         node_id: str = "n1",
+        serving: tuple[str, str] = ("127.0.0.1:8080", "127.0.0.1:8081"),
         *,
         starts_runs: bool = True,
         delivers: bool = True,
@@ -71,6 +73,7 @@ class ScriptedAgent:
         self.token = token
         self.node_id = node_id
         self.instance = secrets.token_hex(16)
+        self.serving = serving
         self.starts_runs = starts_runs
         self.delivers = delivers
         self.runs: dict[str, ScriptedRun] = {}
@@ -197,7 +200,7 @@ class ScriptedAgent:
             limits="cooperative",
             runs=[run.status() for run in self.runs.values()],
             deliveries=list(self.outcomes.values()),
-            serving=nodes_pb2.ServingStatus(http="127.0.0.1:8080", grpc="127.0.0.1:8081"),
+            serving=nodes_pb2.ServingStatus(http=self.serving[0], grpc=self.serving[1]),
             protocol=PROTOCOL,
             instance=self.instance,
             fenced=True,

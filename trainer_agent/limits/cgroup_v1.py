@@ -13,7 +13,7 @@ applications on behalf of the inference server.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -77,10 +77,15 @@ class CgroupV1:
     def open_run(self, run_id: str, *, cpu_cores: float, memory_bytes: int, share: CpuShare) -> CgroupV1Run:
         """See :class:`~tiercel.trainer_agent.limits.contract.Limits`; the kernel needs no number of cores."""
         del cpu_cores
-        name = groups.RUN_PREFIX + run_id
-        run = CgroupV1Run({key: base / self._runs / name for key, base in self._bases.items()}, self._folders)
+        run = CgroupV1Run(self._folders_of(run_id), self._folders)
         run.prepare(memory_bytes, share)
         return run
+
+    def reopen_run(self, run_id: str, *, cpu_cores: float, share: CpuShare) -> CgroupV1Run | None:
+        """See :class:`~tiercel.trainer_agent.limits.contract.Limits`."""
+        del cpu_cores, share
+        of_run = self._folders_of(run_id)
+        return CgroupV1Run(of_run, self._folders) if all(folder.is_dir() for folder in of_run.values()) else None
 
     def protect(self, pid: int) -> None:
         """See :class:`~tiercel.trainer_agent.limits.contract.Limits`; memory is not limited there."""
@@ -91,12 +96,10 @@ class CgroupV1:
         """See :class:`~tiercel.trainer_agent.limits.contract.Limits`; always empty."""
         return {}
 
-    def remove_leftovers(self) -> None:
+    def remove_leftovers(self, kept: Collection[str]) -> None:
         """See :class:`~tiercel.trainer_agent.limits.contract.Limits`."""
         for base in self._unique():
-            for folder in (base / self._runs).glob(groups.RUN_PREFIX + "*"):
-                groups.kill_all(folder)
-                self._folders.remove(folder)
+            groups.remove_runs(base / self._runs, kept, self._folders)
 
     def close(self) -> None:
         """See :class:`~tiercel.trainer_agent.limits.contract.Limits`; processes under protection go back."""
@@ -108,6 +111,9 @@ class CgroupV1:
         everywhere.update(self._root.glob(f"*/{self._runs}"))
         for folder in everywhere:
             _remove_if_possible(self._folders, folder)
+
+    def _folders_of(self, run_id: str) -> dict[str, Path]:
+        return {key: base / self._runs / (groups.RUN_PREFIX + run_id) for key, base in self._bases.items()}
 
     def _unique(self) -> set[Path]:
         return set(self._bases.values())

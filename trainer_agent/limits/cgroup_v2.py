@@ -7,7 +7,7 @@ its top, or below the agent's own group where only that is delegated to it and n
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -70,6 +70,12 @@ class CgroupV2:
         run.prepare(memory_bytes if self._has_memory else 0, share)
         return run
 
+    def reopen_run(self, run_id: str, *, cpu_cores: float, share: CpuShare) -> CgroupV2Run | None:
+        """See :class:`~tiercel.trainer_agent.limits.contract.Limits`."""
+        del cpu_cores, share
+        folder = self._runs / (groups.RUN_PREFIX + run_id)
+        return CgroupV2Run(folder, self._folders) if folder.is_dir() else None
+
     def protect(self, pid: int) -> None:
         """See :class:`~tiercel.trainer_agent.limits.contract.Limits`."""
         _write(self._control / "cgroup.procs", str(pid))
@@ -78,11 +84,9 @@ class CgroupV2:
         """See :class:`~tiercel.trainer_agent.limits.contract.Limits`; always empty."""
         return {}
 
-    def remove_leftovers(self) -> None:
+    def remove_leftovers(self, kept: Collection[str]) -> None:
         """See :class:`~tiercel.trainer_agent.limits.contract.Limits`."""
-        for folder in self._runs.glob(groups.RUN_PREFIX + "*"):
-            groups.kill_all(folder)
-            self._folders.remove(folder)
+        groups.remove_runs(self._runs, kept, self._folders)
 
     def close(self) -> None:
         """See :class:`~tiercel.trainer_agent.limits.contract.Limits`; processes under protection go back."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -115,14 +115,30 @@ class Limits(Protocol):
             share: Its first share.
         """
 
+    def reopen_run(self, run_id: str, *, cpu_cores: float, share: CpuShare) -> RunLimits | None:
+        """The confines of a run that an earlier life of this agent started; what holds there is left as it is.
+
+        Args:
+            run_id: Name of the run.
+            cpu_cores: Cores it can use at the same time; its thread count.
+            share: Its first share, for where nothing remembers the last one.
+
+        Returns:
+            None where it has none.
+        """
+
     def protect(self, pid: int) -> None:
         """Move a process to where training cannot starve it: the agent itself, the inference server."""
 
     def paces(self) -> Mapping[str, float]:
         """Cores that each run should pace itself to, 0 for no limit; empty where the kernel enforces shares."""
 
-    def remove_leftovers(self) -> None:
-        """Kill and remove what an earlier life of this node's agent left behind."""
+    def remove_leftovers(self, kept: Collection[str]) -> None:
+        """Kill and remove what an earlier life of this node's agent left behind.
+
+        Args:
+            kept: Ids of runs to leave alone.
+        """
 
     def close(self) -> None:
         """Give back everything; call it when no run is left."""

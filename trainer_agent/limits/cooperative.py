@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import psutil
@@ -37,6 +37,10 @@ class Cooperative:
         self._runs[run_id] = CooperativeRun(run_id, cpu_cores, share, self._runs)
         return self._runs[run_id]
 
+    def reopen_run(self, run_id: str, *, cpu_cores: float, share: CpuShare) -> CooperativeRun:
+        """See :class:`~tiercel.trainer_agent.limits.contract.Limits`."""
+        return self.open_run(run_id, cpu_cores=cpu_cores, memory_bytes=0, share=share)
+
     def protect(self, pid: int) -> None:
         """See :class:`~tiercel.trainer_agent.limits.contract.Limits`; there is nothing to protect it with."""
 
@@ -46,7 +50,7 @@ class Cooperative:
         allocation = fill(claims, self._node_cores)
         return {run_id: 0.0 if cores >= self._runs[run_id].cpu_cores else cores for run_id, cores in allocation.items()}
 
-    def remove_leftovers(self) -> None:
+    def remove_leftovers(self, kept: Collection[str]) -> None:
         """See :class:`~tiercel.trainer_agent.limits.contract.Limits`; nothing of it outlives the agent."""
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -99,6 +100,20 @@ def kill_all(folder: Path) -> None:
             except ProcessLookupError:
                 continue
         time.sleep(_EMPTYING_PAUSE_SECONDS)
+
+
+def remove_runs(folder: Path, kept: Collection[str], folders: GroupFolders) -> None:
+    """Kill what is in the groups of runs, and remove them; blocks for a moment.
+
+    Args:
+        folder: The group that they are in.
+        kept: Ids of runs to leave alone.
+        folders: Removes groups.
+    """
+    for group in folder.glob(RUN_PREFIX + "*"):
+        if group.name.removeprefix(RUN_PREFIX) not in kept:
+            kill_all(group)
+            folders.remove(group)
 
 
 def read_counter(path: Path, key: str) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -52,6 +54,15 @@ class RunTurns:
         """
         set_time_slice(pid, self._turns.slice_seconds)
         self.apply(lambda: family(pid), share)
+
+    def resume(self, pid: int) -> None:
+        """Its first process was started by an earlier life of the agent.
+
+        Args:
+            pid: The process, as this machine numbers it.
+        """
+        with contextlib.suppress(ProcessLookupError):
+            self._gives_way = os.sched_getscheduler(pid) == os.SCHED_IDLE
 
     def apply(self, pids: Callable[[], Sequence[int]], share: CpuShare) -> None:
         """Let it give way, or no longer, where its share makes a difference.

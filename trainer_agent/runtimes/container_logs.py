@@ -39,15 +39,23 @@ class ContainerLog:
         self._is_running = is_running
         self._since = "0"
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """Standard output and error in the order in which they came, until the container has ended."""
-        running = True
+    async def chunks(self, offset: int = 0) -> AsyncIterator[bytes]:
+        """Standard output and error in the order in which they came, until the container has ended.
+
+        Args:
+            offset: Bytes to leave out at the beginning.
+        """
+        running, left_out = True, 0
         while running:
             running = await self._is_running()
             try:
                 async with contextlib.aclosing(self._frames(follow=running)) as frames:
                     async for frame in frames:
-                        yield self._without_timestamp(frame)
+                        output = self._without_timestamp(frame)
+                        rest = output[max(0, offset - left_out) :]
+                        left_out += len(output) - len(rest)
+                        if rest:
+                            yield rest
             except (DockerError, aiohttp.ClientError, TimeoutError) as error:
                 if isinstance(error, DockerError) and error.status == 404:
                     return

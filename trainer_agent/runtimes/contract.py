@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -106,12 +106,12 @@ class RunHandle(Protocol):
     def description(self) -> str:
         """What it is, for logs: ``process 123`` or ``container abc``."""
 
-    @property
-    def record(self) -> dict[str, str | int | float]:
-        """What a later life of the agent needs to find it again."""
+    def output(self, offset: int = 0) -> AsyncIterator[bytes]:
+        """Its standard output and error as they come, until it has ended. To be read once, and to be read always.
 
-    def output(self) -> AsyncIterator[bytes]:
-        """Its standard output and error as they come, until it has ended. To be read once, and to be read always."""
+        Args:
+            offset: Bytes to leave out, since an earlier life of the agent has read them.
+        """
 
     async def wait(self) -> Exit:
         """Wait until it has ended, with everything it started."""
@@ -156,14 +156,32 @@ class Runtime(Protocol):
             RunFailedError: It cannot be started; says why and what to do.
         """
 
+    async def adopt(self, launch: Launch) -> RunHandle | None:
+        """Take over a run that an earlier life of the agent started, be it over or not.
+
+        Its limits stay what they were set to last, wherever they can be found again.
+
+        Args:
+            launch: What it was started with.
+
+        Returns:
+            None if there is none to be found.
+
+        Raises:
+            RunFailedError: There is one that cannot be taken over; says why.
+        """
+
     async def images(self) -> Sequence[str]:
         """Container images at hand, by name with tag; empty where there is no such thing."""
 
-    async def remove_leftovers(self, records: Sequence[dict[str, str | int | float]]) -> None:
-        """End what an earlier life of the agent started and could not end.
+    async def remove_leftovers(self, kept: Collection[str]) -> None:
+        """End what an earlier life of the agent started and nobody takes over.
 
         Args:
-            records: Of runs that had not ended as far as the agent knew.
+            kept: Ids of runs to leave alone.
+
+        Raises:
+            SetupError: Something cannot be ended; says what to do.
         """
 
     async def close(self) -> None:

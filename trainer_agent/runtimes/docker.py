@@ -8,7 +8,7 @@ import json
 import logging
 import math
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Any, Final, Self
 
 import aiohttp
@@ -21,6 +21,7 @@ from tiercel.trainer_agent.limits.contract import CpuShare, Usage
 from tiercel.trainer_agent.limits.turns import AS_THE_KERNEL_DOES, RunTurns, Turns
 from tiercel.trainer_agent.runtimes.container_config import (
     LABEL_INSTANCE,
+    LABEL_RUN,
     ContainerDefaults,
     container_config,
     share_config,
@@ -39,6 +40,7 @@ _FIRST_SIGNAL_CODE: Final = 128
 _LAST_SIGNAL: Final = 64
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
+_NEVER_STARTED: Final = "created"
 # What engines say that have no NVIDIA runtime, or one that has no driver: Moby's own words, those of the device
 # interface that newer ones try first, and those of NVIDIA's hook.
 _NO_ACCELERATORS: Final = (
@@ -135,6 +137,19 @@ class DockerRuntime:
             turns.begin(pid, launch.share)
         return DockerRun(self._docker, container, counters, turns)
 
+    async def adopt(self, launch: Launch) -> DockerRun | None:
+        """See :class:`~tiercel.trainer_agent.runtimes.contract.Runtime`."""
+        for container in await self._containers_of_earlier_lives(f"{LABEL_RUN}={launch.run_id}"):
+            if container["State"] == _NEVER_STARTED:
+                continue
+            pid = await _find_pid(container)
+            counters = find_counters(pid) if pid else None
+            turns = RunTurns(self._turns, launch.cpu_cores)
+            if counters is not None:
+                turns.resume(pid)
+            return DockerRun(self._docker, container, counters, turns)
+        return None
+
     async def images(self) -> Sequence[str]:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.Runtime`."""
         try:
@@ -144,23 +159,27 @@ class DockerRuntime:
             return ()
         return sorted(tag for image in images for tag in image.get("RepoTags") or () if tag != "<none>:<none>")
 
-    async def remove_leftovers(self, records: Sequence[dict[str, str | int | float]]) -> None:
-        """See :class:`~tiercel.trainer_agent.runtimes.contract.Runtime`; the labels say more than the records."""
-        del records
-        label = f"{LABEL_INSTANCE}={self._defaults.instance}"
-        try:
-            for container in await self._docker.containers.list(all=True, filters=json.dumps({"label": [label]})):
-                _log.warning("removing container %s, left over from an earlier life of this agent", container.id[:12])
+    async def remove_leftovers(self, kept: Collection[str]) -> None:
+        """See :class:`~tiercel.trainer_agent.runtimes.contract.Runtime`."""
+        for container in await self._containers_of_earlier_lives():
+            if container["Labels"].get(LABEL_RUN) in kept:
+                continue
+            _log.warning("removing container %s, left over from an earlier life of this agent", container.id[:12])
+            try:
                 await _remove(container)
-        except EngineError as error:
-            raise SetupError(
-                f"Containers of an earlier life of this agent cannot be removed ({_sentence(error)}). Look after the "
-                "Docker engine, then start the agent again."
-            ) from error
+            except EngineError as error:
+                raise _leftovers_stay(error) from error
 
     async def close(self) -> None:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.Runtime`."""
         await self._docker.close()
+
+    async def _containers_of_earlier_lives(self, *labels: str) -> list[DockerContainer]:
+        wanted = [f"{LABEL_INSTANCE}={self._defaults.instance}", *labels]
+        try:
+            return await self._docker.containers.list(all=True, filters=json.dumps({"label": wanted}))
+        except EngineError as error:
+            raise _leftovers_stay(error) from error
 
     def _why_not_created(self, launch: Launch, error: BaseException) -> str:
         image = launch.image or self._defaults.image
@@ -197,14 +216,12 @@ class DockerRun:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`."""
         return f"container {self._container.id[:12]}"
 
-    @property
-    def record(self) -> dict[str, str | int | float]:
-        """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`."""
-        return {"container": self._container.id}
+    def output(self, offset: int = 0) -> AsyncIterator[bytes]:
+        """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`.
 
-    def output(self) -> AsyncIterator[bytes]:
-        """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`."""
-        return ContainerLog(self._docker, self._container.id, self._is_running).chunks()
+        The engine keeps the newest of it only, so that what was written between may be missing for an ``offset``.
+        """
+        return ContainerLog(self._docker, self._container.id, self._is_running).chunks(offset)
 
     async def wait(self) -> Exit:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`; an engine that is away is waited for."""
@@ -291,6 +308,13 @@ class DockerRun:
             return bool((await self._container.show())["State"]["Running"])
         except EngineError as error:
             return not (isinstance(error, DockerError) and error.status == _NOT_FOUND)
+
+
+def _leftovers_stay(error: BaseException) -> SetupError:
+    return SetupError(
+        f"Containers of an earlier life of this agent cannot be looked after ({_sentence(error)}). Look after the "
+        "Docker engine, then start the agent again."
+    )
 
 
 def _exit_of(state: dict[str, Any]) -> Exit:

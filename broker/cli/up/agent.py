@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tiercel.broker.cli.up.addresses import read_earlier
-from tiercel.broker.cli.up.locks import is_held, open_holder
+from tiercel.broker.cli.up.locks import is_held, open_holder, read_name
 from tiercel.broker.cli.up.options import Places, UpOptions
 from tiercel.broker.cli.up.ports import choose_port
 from tiercel.broker.cli.up.processes import stop_holder, stop_process, wait_exit
@@ -50,6 +50,9 @@ class AgentKeeper:
         command: How to start an agent; its options are appended.
         patience: How one that ends is dealt with.
         earlier: Where things listened the last time, for getting the same ports again.
+
+    Attributes:
+        node_id: The agent's node; that of an agent that is taken over is what it was started with.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class AgentKeeper:
         self._command = command
         self._patience = patience or AgentPatience()
         self._earlier = dict(earlier or {})
+        self.node_id = options.node_id
         # pidfd of the agent that we started, while it lives.
         self._started: int | None = None
 
@@ -104,6 +108,7 @@ class AgentKeeper:
         return await (self._wait_started() if holder is None else self._wait_adopted(*holder))
 
     async def _wait_adopted(self, pid: int, pidfd: int) -> tuple[None, str]:
+        self.node_id = read_name(self._places.agent_lock) or self._options.node_id
         self._tell(f"Taking over the agent that runs already (process {pid}), with the options it was started with.")
         try:
             await wait_exit(pidfd)
@@ -112,6 +117,7 @@ class AgentKeeper:
         return None, f"(process {pid}) ended"
 
     async def _wait_started(self) -> tuple[int, str]:
+        self.node_id = self._options.node_id
         process = self._start()
         self._started = os.pidfd_open(process.pid)
         try:

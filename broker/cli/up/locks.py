@@ -81,6 +81,12 @@ def open_holder(path: Path) -> tuple[int, int] | None:
     return None
 
 
+def read_name(path: Path) -> str:
+    """What the last holder of a lock calls itself, or empty where it does not say."""
+    words = path.read_text(encoding="utf-8", errors="replace").split()
+    return words[1] if len(words) > 1 else ""
+
+
 def _read_pid(path: Path) -> int | None:
     words = path.read_text(encoding="utf-8", errors="replace").split()
     return int(words[0]) if words and words[0].isdigit() else None

@@ -70,7 +70,7 @@ async def _supervise(
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(keeper.keep(), name="agent keeper"),
-                group.create_task(_announce(broker, places), name="announcement"),
+                group.create_task(_announce(broker, keeper, places), name="announcement"),
                 group.create_task(broker.wait_failed(), name="broker"),
             ]
             await stopping.wait()
@@ -90,11 +90,11 @@ def _sentence(error: Exception, places: Places) -> TiercelError:
     )
 
 
-async def _announce(broker: Broker, places: Places) -> None:
-    """Write where the inference server answers, whenever that changes; say once that all is up."""
+async def _announce(broker: Broker, keeper: AgentKeeper, places: Places) -> None:
+    """Write where the inference server of our own agent answers, whenever that changes; say once that all is up."""
     known: dict[str, str] = {}
     while True:
-        http, grpc = await broker.wait_serving()
+        http, grpc = await broker.wait_serving(lambda: keeper.node_id)
         addresses = {**_broker_addresses(broker), "serving_http": http, "serving_grpc": grpc}
         if addresses != known and _can_write(places.addresses, addresses):
             if not known:

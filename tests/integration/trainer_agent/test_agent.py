@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tests.support.nodes_broker import (
     DEADLINE,
@@ -20,8 +21,10 @@ from tests.support.nodes_broker import (
     wanted_run,
 )
 from tests.support.until import until
+from tiercel.core.kept_output import HEAD_BYTES, TAIL_BYTES
 from tiercel.trainer_agent.metric_names import BAD_NAME
 from tiercel.trainer_agent.report_sieve import BYTES_AT_ONCE, BYTES_PER_SECOND
+from tiercel.trainer_agent.run_log import RunLog
 from tiercel.v1 import nodes_pb2
 
 SLEEPER = "import os, time\nos.write(1, b'pid %d\\n' % os.getpid())\ntime.sleep(600)"
@@ -41,6 +44,36 @@ async def exit_of(broker: ScriptedBroker, run_id: str) -> nodes_pb2.RunStatus:
 def is_gone(process: psutil.Process) -> bool:
     """Whether a process has ended; whoever inherited it may not have noticed yet."""
     return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+def by_sequence(report: nodes_pb2.Progress) -> int:
+    """Their order."""
+    return report.sequence
+
+
+def reports_since(broker: ScriptedBroker, seen: int) -> bool:
+    """Whether a script has reported since so many messages were heard."""
+    return any(message.HasField("progress") for message in broker.heard.messages[seen:])
+
+
+async def greeted(broker: ScriptedBroker, times: int) -> None:
+    """Wait until agents have said hello so many times."""
+    await until(lambda: len(broker.heard.hellos) == times, seconds=DEADLINE)
+
+
+async def serving_of(
+    broker: ScriptedBroker, agent: AgentProcess
+) -> tuple[psutil.Process, nodes_pb2.ServingStatus | None]:
+    """The inference server, and where the broker was told that it is."""
+    await until(broker.heard.serving, seconds=DEADLINE)
+    state = json.loads((agent.state_dir / "agent" / "serving.json").read_text())
+    return psutil.Process(state["pid"]), broker.heard.serving()
+
+
+def script_pid(agent: AgentProcess, run_id: str) -> int:
+    """The process of a run."""
+    _, (_, pid, _) = json.loads((agent.state_dir / "agent" / "minders" / run_id / "processes").read_text())
+    return int(pid)
 
 
 async def running_pid(broker: ScriptedBroker, run_id: str) -> int:
@@ -184,11 +217,11 @@ async def test_an_agent_with_a_fence_ends_its_runs_in_time_and_goes_on_serving(
     await broker.stop()  # as far as the agent can tell, it may be the network, and the broker alive
     await until(lambda: not psutil.pid_exists(deaf), seconds=DEADLINE)
     records = agent.state_dir / "agent" / "runs"
-    await until(lambda: all(json.loads(path.read_text())["ended"] for path in records.iterdir()), seconds=DEADLINE)
+    await until(lambda: all(json.loads(path.read_text())["ended"] for path in records.glob("*.json")), seconds=DEADLINE)
     assert list((agent.state_dir / "agent" / "jobs" / "job" / "checkpoints").iterdir()), "first it saved a checkpoint"
     assert serving.is_running()
     await broker.start()
-    (agent.state_dir / "addresses.json").write_text(json.dumps({"broker": broker.address}))
+    (agent.state_dir / "addresses.json").write_text(json.dumps({"nodes": broker.address}))
     for run_id in ("job-1", "deaf-1"):
         status = await exit_of(broker, run_id)
         assert status.lost
@@ -197,34 +230,100 @@ async def test_an_agent_with_a_fence_ends_its_runs_in_time_and_goes_on_serving(
     assert (await exit_of(broker, "job-2")).exit_code == 0
 
 
-async def test_a_killed_agent_leaves_nothing_that_its_next_life_does_not_clear_away(
+async def test_an_agent_that_comes_back_behind_its_fence_ends_what_it_takes_over(
     broker: ScriptedBroker, tmp_path: Path
 ) -> None:
+    """The broker answers at once, but may have started the job elsewhere while there was no agent."""
+    broker.fence = nodes_pb2.Fence(stop_after_seconds=600.0, end_after_seconds=700.0)
+    with agent_process(tmp_path / "state", broker.address) as agent:
+        await broker.want(wanted_run("job-1", SLEEPER))
+        pid = await running_pid(broker, "job-1")
+        fence = agent.state_dir / "agent" / "fence.json"
+        await until(fence.exists, seconds=DEADLINE)
+        await agent.kill()
+        assert psutil.pid_exists(pid)
+        known = json.loads(fence.read_text())
+        fence.write_text(json.dumps(known | {"contact_at": known["contact_at"] - 650.0}))
+        agent.start()
+        status = await exit_of(broker, "job-1")
+        assert status.lost
+        assert "without its broker for so long that the job may go on elsewhere" in status.reason
+        assert not psutil.pid_exists(pid)
+
+
+@pytest.mark.timeout(300)  # eleven starts of an agent
+async def test_runs_survive_ten_deaths_of_their_agent_in_a_row(
+    broker: ScriptedBroker, tmp_path: Path, linear: str
+) -> None:
+    """A real training goes on in the same process, and so does what it says: nothing lost, nothing twice."""
+    counting = (
+        "import os, time\nprint('pid', os.getpid(), flush=True)\nnumber = 0\n"
+        "while not os.path.exists('agent-is-away'):\n    number += 1; print(number, flush=True); time.sleep(0.01)\n"
+        "raise SystemExit(4)"
+    )
+    runs = (wanted_run("job-1", linear, arguments=TRAIN), wanted_run("short-1", counting))
+    state = tmp_path / "state"
+    with agent_process(state, broker.address) as agent:
+        await broker.want(*runs)
+        await until(lambda: broker.heard.progress("job-1") and broker.heard.output("short-1"), seconds=DEADLINE)
+        serving, address = await serving_of(broker, agent)
+        pids = {run_id: script_pid(agent, run_id) for run_id in ("job-1", "short-1")}
+        for life in range(2, 12):
+            await agent.kill()
+            agent.start()
+            await greeted(broker, life)
+        seen = len(broker.heard.messages)
+        await until(lambda: reports_since(broker, seen), seconds=DEADLINE)
+        assert all(run.state == nodes_pb2.RUN_STATE_RUNNING for hello in broker.heard.hellos for run in hello.runs)
+        assert psutil.pid_exists(pids["job-1"])
+        assert psutil.pid_exists(pids["short-1"])
+        assert (await serving_of(broker, agent)) == (serving, address)
+        # One ends while there is no agent.
+        await agent.kill()
+        (state / "agent" / "jobs" / "short" / "work" / "agent-is-away").touch()
+        await until(lambda: not psutil.pid_exists(pids["short-1"]))
+        agent.start()
+        status = await exit_of(broker, "short-1")
+        assert (status.exit_code, status.lost) == (4, False)
+        lines = broker.heard.output("short-1").decode().splitlines()
+        assert lines == [f"pid {pids['short-1']}", *map(str, range(1, len(lines)))]
+        await broker.want(wanted_run("job-1", linear, arguments=TRAIN, stop=True), runs[1])
+        status = await exit_of(broker, "job-1")
+        assert (status.exit_code, status.reason, status.lost) == (0, "the broker asked it to stop", False)
+        sequences = {report.sequence for report in broker.heard.progress("job-1")}
+        assert sequences == set(range(1, max(sequences) + 1))
+        cpu_seconds = [report.cpu_seconds for report in sorted(broker.heard.progress("job-1"), key=by_sequence)]
+        assert cpu_seconds == sorted(cpu_seconds)
+        assert list((state / "agent" / "minders").iterdir()) == []
+        await agent.leave()
+    # Not our child: it lets go of its lock, which is what the agent waits for, a moment before it is gone.
+    await until(lambda: is_gone(serving))
+
+
+async def test_a_run_that_is_gone_when_its_agent_comes_back_is_lost(broker: ScriptedBroker, tmp_path: Path) -> None:
     script = f"import os\nif os.fork() == 0: os.setsid()\n{SLEEPER}"
     with agent_process(tmp_path / "state", broker.address) as agent:
         await broker.want(wanted_run("job-1", script))
         await until(lambda: broker.heard.output("job-1").count(b"\n") == 2, seconds=DEADLINE)
         pids = [int(line.split()[1]) for line in broker.heard.output("job-1").splitlines()]
-        await until(broker.heard.serving, seconds=DEADLINE)
-        serving = psutil.Process(json.loads((agent.state_dir / "agent" / "serving.json").read_text())["pid"])
-        address = broker.heard.serving()
         await agent.kill()
-        assert all(psutil.pid_exists(pid) for pid in pids)
-        assert serving.is_running()
-        with agent_process(tmp_path / "state", broker.address) as again:
-            await until(lambda: len(broker.heard.hellos) == 2, seconds=DEADLINE)
-            (status,) = broker.heard.hellos[1].runs
-            assert status.state == nodes_pb2.RUN_STATE_EXITED
-            assert (status.reason, status.lost) == ("its agent was restarted", True)
+        # As after the machine was started again: what the minder wrote down is of another boot.
+        processes = agent.state_dir / "agent" / "minders" / "job-1" / "processes"
+        known = json.loads(processes.read_text())
+        processes.write_text(json.dumps([["another-boot", *rest] for _, *rest in known]))
+        agent.start()
+        await until(lambda: len(broker.heard.hellos) == 2, seconds=DEADLINE)
+        (status,) = broker.heard.hellos[1].runs
+        assert status.state == nodes_pb2.RUN_STATE_EXITED
+        assert (status.reason, status.lost) == ("it was gone when its agent came back", True)
+        if broker.heard.hellos[0].limits == "cooperative":  # those of another boot are nobody of ours
+            assert all(psutil.pid_exists(pid) for pid in pids)
+        else:  # who is in a group of ours is ours
             await until(lambda: not any(psutil.pid_exists(pid) for pid in pids))
-            await until(lambda: any(m.HasField("serving") and m.serving.http for m in broker.heard.messages))
-            assert broker.heard.serving() == address  # the same server, adopted
-            assert serving.is_running()
-            await broker.want(wanted_run("job-2", "print('next attempt')"))
-            assert (await exit_of(broker, "job-2")).exit_code == 0
-            await again.leave()
-        # Not our child: it lets go of its lock, which is what the agent waits for, a moment before it is gone.
-        await until(lambda: is_gone(serving))
+        await broker.want(wanted_run("job-2", "print('next attempt')"))
+        assert (await exit_of(broker, "job-2")).exit_code == 0
+    for pid in filter(psutil.pid_exists, pids):
+        os.kill(pid, 9)
 
 
 async def test_leaving_stops_runs_through_no_fault_of_theirs(
@@ -288,12 +387,20 @@ async def test_an_inference_server_that_dies_comes_back_on_the_same_ports(
     assert json.loads(state_file.read_text())["pid"] != pid
 
 
-async def test_output_without_end_is_cut(broker: ScriptedBroker, agent: AgentProcess) -> None:
-    await broker.want(wanted_run("job-1", "for _ in range(20): print('x' * (1 << 20))\nraise SystemExit(3)"))
-    assert (await exit_of(broker, "job-1")).exit_code == 3
-    output = broker.heard.output("job-1")
-    assert len(output) < 17 * 1024**2
-    assert output.endswith(b"the rest is not kept]\n")
+async def test_of_output_without_end_the_node_keeps_the_beginning_and_the_end(
+    broker: ScriptedBroker, agent: AgentProcess
+) -> None:
+    script = "for number in range(24): print(number, 'x' * (1 << 20))\nprint('the end')\nraise SystemExit(3)"
+    await broker.want(wanted_run("job-1", script))
+    status = await exit_of(broker, "job-1")
+    assert status.exit_code == 3
+    assert status.log_tail.endswith("the end")
+    await until(lambda: broker.heard.output("job-1").endswith(b"the end\n"), seconds=DEADLINE)
+    log = RunLog(agent.state_dir / "agent" / "logs" / "job-1.log")
+    assert log.read(0, 2) == (0, b"0 ")
+    assert log.size == sum(len(f"{number} ") + (1 << 20) + 1 for number in range(24)) + len("the end\n")
+    files = [path for path in (agent.state_dir / "agent" / "logs").rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) <= HEAD_BYTES + TAIL_BYTES * 5 // 4
 
 
 async def test_a_script_that_reports_without_bounds_costs_the_broker_a_few_and_loses_no_tier(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from grpc import aio
 
 from tests.support.until import until
 from tiercel.trainer_agent import run_records
@@ -18,27 +19,32 @@ from tiercel.trainer_agent.files import write_atomically
 from tiercel.trainer_agent.job_retention import EndedJobs, Retention
 from tiercel.trainer_agent.limits.contract import CpuShare, Limits, Share, Usage
 from tiercel.trainer_agent.outbox import Reporter
-from tiercel.trainer_agent.reconciler import Phase
+from tiercel.trainer_agent.reconciler import ActualRun, Phase
+from tiercel.trainer_agent.report_journal import ReportJournal
 from tiercel.trainer_agent.run_order import RunOrder
 from tiercel.trainer_agent.run_table import RunPlaces, RunTable
 from tiercel.trainer_agent.runs import StopPatience
 from tiercel.trainer_agent.runtimes.contract import Exit, Launch
 from tiercel.trainer_agent.scripts import ScriptFetcher
 from tiercel.trainer_agent.supervision import Supervisor
-from tiercel.v1 import common_pb2
+from tiercel.v1 import PROTOCOL, common_pb2, nodes_pb2, trainer_pb2, trainer_pb2_grpc
 
 
 class FakeRun:
     """A run that ends when it is told to."""
 
     description = "nothing"
-    record: Mapping[str, str | int | float] = {}
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
         self.over = asyncio.Event()
+        self.written = asyncio.Event()
 
-    async def output(self) -> AsyncIterator[bytes]:
+    async def output(self, offset: int = 0) -> AsyncIterator[bytes]:
+        self.read_from = offset
+        await until(lambda: self.written.is_set() or self.over.is_set(), seconds=60.0)
+        if self.written.is_set() and not offset:
+            yield b"8 bytes\n"
         await self.over.wait()
         yield b"done\n"
 
@@ -80,8 +86,11 @@ class FakeRuntime:
     async def images(self) -> Sequence[str]:
         return ()
 
-    async def remove_leftovers(self, records: Sequence[Mapping[str, str | int | float]]) -> None:
-        """There are none."""
+    async def adopt(self, launch: Launch) -> FakeRun | None:
+        return self.runs.get(launch.run_id)
+
+    async def remove_leftovers(self, kept: Collection[str]) -> None:
+        self.kept = set(kept)
 
     async def close(self) -> None:
         """There is nothing to let go of."""
@@ -103,7 +112,7 @@ def table_in(folder: Path, runtime: FakeRuntime, tasks: Supervisor) -> RunTable:
         cast("Limits", FakeLimits()),
         Reporter(),
         tasks,
-        StopPatience(),
+        StopPatience(trainer=600.0),
         CheckpointCarrier(calls, folder / "carried"),
         ScriptFetcher(calls),
         EndedJobs(places.jobs, folder / "ended-jobs", Retention()),
@@ -157,6 +166,73 @@ async def test_a_run_that_is_stopped_while_it_waits_is_never_started(tmp_path: P
         assert list(runtime.runs) == ["job-1"]
         (ended,) = (status for status in table.statuses() if status.run_id == "job-2")
         assert ended.reason == "the broker asked it to stop"
+        tasks.cancel_all()
+
+
+async def test_the_agents_next_life_goes_on_with_what_lives_and_tells_what_is_gone(tmp_path: Path) -> None:
+    runtime = FakeRuntime()
+    async with Supervisor() as tasks:
+        table = table_in(tmp_path, runtime, tasks)
+        for run_id in ("job-1", "gone-1"):
+            table.start(order(run_id))
+        await until(lambda: len(runtime.runs) == 2)
+        runtime.runs["job-1"].written.set()
+        log = table.log("job-1")
+        assert log is not None
+        await until(lambda: log.size == 8)
+        log.append(b"a line of the agent's own\n")
+        tasks.cancel_all()
+    assert not runtime.runs["job-1"].over.is_set()  # whoever lets go of a run does not end it
+    token = (tmp_path / "jobs" / "job" / "token").read_text()
+    del runtime.runs["gone-1"]
+
+    async with Supervisor() as tasks:
+        table = table_in(tmp_path, runtime, tasks)
+        await table.take_over()
+        assert runtime.kept == {"job-1"}
+        assert (tmp_path / "jobs" / "job" / "token").read_text() == token
+        # What its limits were set to last is not known, so that whatever is wanted is applied.
+        assert table.actual()["job-1"] == ActualRun(Phase.ALIVE, share=None)
+        table.set_share("job-1", Share(CpuShare(0.5)))
+        assert table.actual()["job-1"].share == Share(CpuShare(0.5))
+        runtime.runs["job-1"].over.set()
+        await until(lambda: phase(table, "job-1") is Phase.ENDED)
+        assert runtime.runs["job-1"].read_from == 8
+        statuses = {status.run_id: status for status in table.statuses()}
+        assert (statuses["job-1"].exit_code, statuses["job-1"].lost) == (0, False)
+        assert (statuses["gone-1"].reason, statuses["gone-1"].lost) == ("it was gone when its agent came back", True)
+        tasks.cancel_all()
+
+
+async def test_a_trainer_that_has_not_dialled_again_yet_is_asked_to_stop_before_it_is_sent_a_signal(
+    tmp_path: Path,
+) -> None:
+    runtime = FakeRuntime()
+    async with Supervisor() as tasks:
+        table = table_in(tmp_path, runtime, tasks)
+        table.start(order("job-1"))
+        await until(lambda: "job-1" in runtime.runs)
+        ReportJournal(RunPlaces(tmp_path).reports("job-1")).append(nodes_pb2.Progress(run_id="job-1", sequence=1), ())
+        tasks.cancel_all()
+
+    async with Supervisor() as tasks:
+        table = table_in(tmp_path, runtime, tasks)
+        await table.take_over()
+        table.stop("job-1", "the broker asked it to stop")
+        token = (tmp_path / "jobs" / "job" / "token").read_text().strip()
+        hello = trainer_pb2.TrainerHello(token=token, protocol=PROTOCOL)
+        async with aio.insecure_channel(f"unix:{tmp_path}/jobs/job/agent.sock") as channel:
+            call = trainer_pb2_grpc.TrainerServiceStub(channel).Attach(wait_for_ready=True)
+            await call.write(trainer_pb2.AttachRequest(hello=hello))
+            told = None
+            async with asyncio.timeout(60):
+                while told is None or told.WhichOneof("message") != "stop":
+                    told = cast("trainer_pb2.AttachResponse", await call.read())
+            assert told.stop.reason == "the broker asked it to stop"
+            assert not runtime.runs["job-1"].asked.is_set()
+            call.cancel()
+        runtime.runs["job-1"].over.set()
+        await until(lambda: phase(table, "job-1") is Phase.ENDED)
         tasks.cancel_all()
 
 

@@ -15,6 +15,7 @@ from aiodocker import Docker
 
 from tests.support.cpu import assert_cores, assert_ratio, cores_used
 from tests.support.docker import DockerEngine, docker_runtime
+from tests.support.needs import need
 from tests.support.nodes_broker import (
     DEADLINE,
     NODE_TOKEN,
@@ -52,18 +53,15 @@ RUNTIMES = ["process", pytest.param("docker", marks=pytest.mark.docker)]
 @pytest.fixture
 def limits() -> Iterator[Limits]:
     limits = detect(f"shares-{os.getpid()}", ALL_OF_THE_MACHINE)
-    if limits.name == "cooperative":
-        if os.environ.get("CI"):
-            pytest.fail("CI needs control groups that may be written, to test that the kernel enforces shares")
-        pytest.skip("no control groups that may be written")
+    need(limits.name != "cooperative", "control groups that may be written, for the kernel to enforce shares")
     yield limits
     limits.close()
 
 
 @pytest.fixture(params=RUNTIMES)
-async def runtime(request: pytest.FixtureRequest, limits: Limits) -> AsyncIterator[Runtime]:
+async def runtime(request: pytest.FixtureRequest, limits: Limits, tmp_path: Path) -> AsyncIterator[Runtime]:
     if request.param == "process":
-        yield ProcessRuntime(limits)
+        yield ProcessRuntime(tmp_path / "minders", limits)
         return
     engine: DockerEngine = request.getfixturevalue("engine")
     async with docker_runtime(engine, "shares", cgroup_parent=limits.container_parent) as docker:
@@ -127,9 +125,8 @@ async def test_caps_hold_a_run_back_until_they_are_lifted(runtime: Runtime, tmp_
 async def test_processes_and_containers_compete_on_equal_terms(
     limits: Limits, engine: DockerEngine, tmp_path: Path
 ) -> None:
-    if limits.container_parent is None:
-        pytest.skip("the agent's control groups are not where the engine could find them")
-    processes = ProcessRuntime(limits)
+    need(limits.container_parent, "the agent's control groups to be where the engine finds them")
+    processes = ProcessRuntime(tmp_path / "minders", limits)
     async with (
         docker_runtime(engine, "mixed", cgroup_parent=limits.container_parent) as containers,
         busy_run(processes, tmp_path, CpuShare(0.25)) as process,
@@ -193,22 +190,27 @@ async def _container_usage(engine: DockerEngine, run_id: str) -> AsyncIterator[C
 
 
 @pytest.mark.docker
-async def test_a_killed_agent_leaves_no_container_behind(
+async def test_a_container_survives_its_agent_and_not_its_end(
     broker: ScriptedBroker, engine: DockerEngine, tmp_path: Path
 ) -> None:
     flags = ["--docker-host", engine.host, "--docker-image", engine.image]
     script = "import time\nprint('ready', flush=True)\ntime.sleep(600)"
-    find = ("ps", "--all", "--quiet", "--filter", "label=tiercel.run=lost-1")
+    find = ("ps", "--all", "--quiet", "--filter", "label=tiercel.run=kept-1")
     with agent_process(tmp_path / "state", broker.address, *flags, runtimes="docker") as agent:
-        await broker.want(wanted_run("lost-1", script, runtime="docker"))
-        await until(lambda: broker.heard.output("lost-1"), seconds=DEADLINE)
+        await broker.want(wanted_run("kept-1", script, runtime="docker"))
+        await until(lambda: broker.heard.output("kept-1"), seconds=DEADLINE)
+        container = engine.command(*find)
+        assert container.strip()
         await agent.kill()
-    assert engine.command(*find).strip()
-    with agent_process(tmp_path / "state", broker.address, *flags, runtimes="docker"):
+        agent.start()
         await until(lambda: len(broker.heard.hellos) == 2, seconds=DEADLINE)
         (status,) = broker.heard.hellos[1].runs
-        assert (status.state, status.lost) == (nodes_pb2.RUN_STATE_EXITED, True)
-        assert not engine.command(*find).strip()
+        assert status.state == nodes_pb2.RUN_STATE_RUNNING
+        assert engine.command(*find) == container
+        await broker.want()
+        await until(lambda: broker.heard.exit("kept-1"), seconds=DEADLINE)
+        assert broker.heard.output("kept-1") == b"ready\n"
+        await until(lambda: not engine.command(*find).strip(), seconds=DEADLINE)
 
 
 async def test_an_engine_that_is_asked_for_and_absent_is_named(broker: ScriptedBroker, tmp_path: Path) -> None:
@@ -230,7 +232,7 @@ async def test_without_control_groups_a_trainer_paces_itself(
         state_dir=tmp_path,
         capacity=Capacity(2.0, GIBIBYTE),
         limits=cooperative,
-        runtimes={"process": ProcessRuntime(cooperative)},
+        runtimes={"process": ProcessRuntime(tmp_path / "minders", cooperative)},
         broker_address=lambda: broker.address,
         token=lambda: NODE_TOKEN,
     )

@@ -84,3 +84,12 @@ def test_what_is_not_known_is_not_told() -> None:
     assert not unknown.HasField("utilisation")
     assert not unknown.HasField("memory_utilisation")
     assert unknown.problem == "lost"
+
+
+def test_what_an_earlier_life_of_the_agent_knew_of_is_counted_on() -> None:
+    meter = AcceleratorMeter(5.0)
+    assert meter.seconds == 5.0
+    meter.tell(2.0, 100)  # of a report that was on its way
+    assert meter.seconds == 5.0
+    meter.tell(6.0, 100)  # the library counts from the beginning of its process
+    assert meter.seconds == 6.0

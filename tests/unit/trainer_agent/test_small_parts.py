@@ -100,7 +100,7 @@ def test_the_tail_is_the_last_lines(tmp_path: Path) -> None:
 
 def test_records_survive(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     records = RunRecords(tmp_path / "runs")
-    alive = RunRecord("a-1", "a", "process", handle={"pid": 7, "started_at": 1.5})
+    alive = RunRecord("a-1", "a", "process", order={"spec": {"metric": "accuracy"}}, token="secret")
     ended = RunRecord("b-1", "b", "docker", ended=True, exit_code=-9, reason="why", lost=True, cpu_seconds=2.0)
     for record in (alive, ended):
         records.save(record)

@@ -108,8 +108,10 @@ def test_a_lock_is_held_by_one_and_says_by_whom(tmp_path: Path) -> None:
             pass
         assert caught.value.pid == os.getpid()
     assert not is_locked(path)
-    with lock(path):
-        pass
+    with lock(path, "node-7"):
+        assert path.read_text() == f"{os.getpid()} node-7\n"
+        with pytest.raises(LockedError, match=f"pid {os.getpid()} "), lock(path):
+            pass
 
 
 def test_a_lock_ends_with_its_holder_and_is_not_inherited(tmp_path: Path) -> None:

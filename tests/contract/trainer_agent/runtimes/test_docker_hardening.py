@@ -155,10 +155,10 @@ async def test_leftovers_of_this_agent_are_removed_and_those_of_another_are_not(
 ) -> None:
     run = await start("import time; time.sleep(600)")
     other = await DockerRuntime.connect(engine.host, node_id="hardening", instance="another", image=engine.image)
-    await other.remove_leftovers([])
+    await other.remove_leftovers(())
     await other.close()
     assert engine.command("ps", "--quiet", "--filter", f"label=tiercel.instance={INSTANCE}").strip()
-    await runtime.remove_leftovers([])
+    await runtime.remove_leftovers(())
     assert not engine.command("ps", "--all", "--quiet", "--filter", f"label=tiercel.instance={INSTANCE}").strip()
     how = await run.wait()
     assert how.code == -9

@@ -3,92 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import aclosing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.support.docker import DockerEngine, docker_runtime
+from tests.support.needs import need
+from tests.support.run_handles import Start, command_of, finish, finish_bytes, read, ready
 from tests.support.until import until
 from tiercel.trainer_agent.errors import RunFailedError
-from tiercel.trainer_agent.job_folder import JobFolder, ScriptFile
 from tiercel.trainer_agent.limits.contract import AcceleratorShare, CpuShare, Limits
-from tiercel.trainer_agent.limits.detect import detect
 from tiercel.trainer_agent.limits.thread_scheduling import may_take_back
-from tiercel.trainer_agent.limits.turns import Turns
-from tiercel.trainer_agent.runtimes.contract import Launch, Program, RunHandle, Runtime
+from tiercel.trainer_agent.runtimes.contract import Launch, Program, Runtime
 from tiercel.trainer_agent.runtimes.process import ProcessRuntime
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]  # the first session makes the image
-
-GIBIBYTE = 1024**3
-TURNS = Turns(slice_seconds=0.02, node_cores=2.0)
-_numbers = itertools.count(1)
-
-
-@pytest.fixture
-def limits() -> Iterator[Limits]:
-    limits = detect(f"contract-{os.getpid()}", 2.0)
-    yield limits
-    limits.close()
-
-
-@pytest.fixture(params=["process", "docker"])
-async def runtime(
-    request: pytest.FixtureRequest, limits: Limits, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Runtime]:
-    monkeypatch.setenv("A_SECRET", "of the agent")
-    if request.param == "process":
-        yield ProcessRuntime(limits, TURNS)
-        return
-    engine: DockerEngine = request.getfixturevalue("engine")
-    async with docker_runtime(engine, "contract", cgroup_parent=limits.container_parent, turns=TURNS) as docker:
-        yield docker
-
-
-@pytest.fixture
-def start(runtime: Runtime, tmp_path: Path) -> Callable[..., object]:
-    async def _start(script: str, **changes: object) -> RunHandle:
-        folder = JobFolder(tmp_path / "jobs" / "job")
-        folder.prepare(token="t", script=ScriptFile("train.py", script.encode()), owner=runtime.owner)
-        launch = Launch(
-            run_id=f"job-{next(_numbers)}",
-            job_folder=folder.path,
-            program=Program(script="train.py"),
-            memory_bytes=GIBIBYTE,
-        )
-        return await runtime.start(replace(launch, **changes))  # type: ignore[arg-type]  # fields by name
-
-    return _start
-
-
-Start = Callable[..., "asyncio.Future[RunHandle]"]
-
-
-async def read(run: RunHandle) -> bytes:
-    """All output of a run."""
-    async with aclosing(run.output()) as output:  # type: ignore[type-var]  # both are generators
-        return b"".join([chunk async for chunk in output])
-
-
-async def finish_bytes(run: RunHandle) -> tuple[int, bytes]:
-    """Exit code and output of a run that ends by itself."""
-    async with asyncio.timeout(60):
-        output, how = await asyncio.gather(read(run), run.wait())
-    await run.close()
-    return how.code, output
-
-
-async def finish(run: RunHandle) -> tuple[int, str]:
-    """The same, where the output is text."""
-    code, output = await finish_bytes(run)
-    return code, output.decode()
 
 
 async def test_runs_a_script_and_keeps_its_output(start: Start) -> None:
@@ -130,7 +61,7 @@ async def test_stop_lets_a_script_leave_by_itself(start: Start) -> None:
         "print('ready', flush=True)\n"
         "time.sleep(600)"
     )
-    lines, reading = await _ready(run)
+    lines, reading = await ready(run)
     async with asyncio.timeout(30):
         await run.stop(20)
         assert (await run.wait()).code == 5
@@ -147,7 +78,7 @@ async def test_stop_ends_a_script_that_ignores_it_with_all_its_children(start: S
         "print('ready', flush=True)\n"
         "time.sleep(600)"
     )
-    _, reading = await _ready(run)
+    _, reading = await ready(run)
     async with asyncio.timeout(30):
         await run.stop(0.3)
         assert (await run.wait()).code == -9
@@ -155,18 +86,6 @@ async def test_stop_ends_a_script_that_ignores_it_with_all_its_children(start: S
         await reading  # the pipe is closed: the child in a session of its own is gone too
     await run.close()
     await run.close()
-
-
-async def _ready(run: RunHandle) -> tuple[list[bytes], asyncio.Task[None]]:
-    lines: list[bytes] = []
-
-    async def pump() -> None:
-        async for chunk in run.output():
-            lines.append(chunk)  # noqa: PERF401 - a comprehension would show nothing before the end
-
-    reading = asyncio.create_task(pump())
-    await until(lambda: b"ready" in b"".join(lines))
-    return lines, reading
 
 
 async def test_the_environment_is_minimal(start: Start) -> None:
@@ -225,7 +144,7 @@ print((run / "token").read_text())
 
 async def test_usage_grows(start: Start) -> None:
     run = await start("x = bytearray(50_000_000)\nprint('ready', flush=True)\nwhile True: pass")
-    _, reading = await _ready(run)
+    _, reading = await ready(run)
     before = await run.usage()
     async with asyncio.timeout(30):
         now = before
@@ -248,8 +167,8 @@ async def test_a_share_can_be_changed_after_the_end_too(start: Start) -> None:
     await run.apply_share(CpuShare(0.25))
 
 
-@pytest.mark.skipif(not may_take_back(), reason="the kernel would not let a run come to the front again")
 async def test_who_is_left_a_floor_gives_way_until_it_gets_more(start: Start) -> None:
+    need(may_take_back(), "to be allowed to let a run come to the front again (the capability CAP_SYS_NICE)")
     script = "import os, time\nos.fork()\nprint('ready', os.getpid(), flush=True)\ntime.sleep(600)"
     run = await start(script, share=CpuShare(0.001))
 
@@ -269,7 +188,7 @@ async def test_who_is_left_a_floor_gives_way_until_it_gets_more(start: Start) ->
 
 async def test_closing_ends_what_runs(start: Start) -> None:
     run = await start("print('ready', flush=True)\nimport time; time.sleep(600)")
-    _, reading = await _ready(run)
+    _, reading = await ready(run)
     async with asyncio.timeout(30):
         await run.close()
         await reading
@@ -284,8 +203,9 @@ async def test_a_program_that_is_not_there_says_so(start: Start) -> None:
 
 
 async def test_the_memory_limit_kills(start: Start, runtime: Runtime, limits: Limits) -> None:
-    if runtime.name == "process" and limits.name == "cooperative":
-        pytest.skip("cooperative limits do not limit memory, and say so")
+    need(
+        runtime.name == "docker" or limits.name != "cooperative", "control groups that may be written, to limit memory"
+    )
     run = await start("x = []\nwhile True: x.append(bytearray(10_000_000))", memory_bytes=100 * 1024**2)
     async with asyncio.timeout(60):
         _, how = await asyncio.gather(read(run), run.wait())
@@ -305,7 +225,7 @@ async def test_images(runtime: Runtime, request: pytest.FixtureRequest) -> None:
 async def test_process_needs_a_program(limits: Limits, tmp_path: Path) -> None:
     launch = Launch(run_id="job-1", job_folder=tmp_path, program=Program())
     with pytest.raises(RunFailedError, match="give the job a script or a module"):
-        await ProcessRuntime(limits).start(launch)
+        await ProcessRuntime(tmp_path / "minders", limits).start(launch)
 
 
 async def test_its_processes_are_known_as_the_machine_numbers_them(start: Start) -> None:
@@ -315,18 +235,11 @@ subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 time.sleep(600)
 """
     run = await start(script)
-    await until(lambda: _is_whole([_command(pid) for pid in run.pids()]), seconds=60)
+    await until(lambda: _is_whole([command_of(pid) for pid in run.pids()]), seconds=60)
     assert os.getpid() not in run.pids()
     await run.stop(0.0)
     assert run.pids() == []
     await run.close()
-
-
-def _command(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
 
 
 def _is_whole(commands: list[str]) -> bool:

@@ -26,6 +26,7 @@ from tiercel.broker.cli.up.options import Places, UpOptions
 from tiercel.broker.cli.up.ports import choose_port
 from tiercel.broker.cli.up.processes import stop_holder
 from tiercel.broker.cli.up.stop import run_down
+from tiercel.trainer_agent.supervision import lock
 
 AGENT = (sys.executable, "-m", "tests.support.stand_in_agent")
 
@@ -167,6 +168,19 @@ async def test_the_agent_outlives_its_keeper_and_is_adopted(options: UpOptions) 
 
     assert second != first
     assert not is_held(Places(options.state_dir).agent_lock)
+
+
+async def test_an_adopted_agent_keeps_the_name_of_its_node(options: UpOptions) -> None:
+    places = Places(options.state_dir)
+    places.agent_dir.mkdir(parents=True)
+    with lock(places.agent_lock, "other-name"):
+        keeper = AgentKeeper(options, lambda _: None, AGENT)
+        assert keeper.node_id == "n1"
+        task = asyncio.create_task(keeper.keep())
+        await until(lambda: keeper.node_id == "other-name")
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
 
 
 async def test_an_adopted_agent_is_stopped_too(options: UpOptions) -> None:

@@ -291,7 +291,7 @@ class JobAndEndpoint(RuleBasedStateMachine):
 
     @invariant()
     def attempts_are_bounded(self) -> None:
-        assert self.job.lost_runs <= MAX_LOST_RUNS
+        assert len(self.job.lost_at) <= MAX_LOST_RUNS
         assert self.job.retries <= self.job.spec.retries
 
     @invariant()

@@ -117,10 +117,10 @@ def test_a_job_that_waits_for_its_retry_can_be_cancelled() -> None:
 
 @pytest.mark.parametrize("outcome", [JobState.FAILED, JobState.CANCELLED, JobState.MISSED])
 def test_a_job_that_ended_goes_on_from_its_checkpoint_when_it_is_resumed(outcome: JobState) -> None:
-    ended = replace(final_job(outcome), lost_runs=MAX_LOST_RUNS, retries=2)
+    ended = replace(final_job(outcome), lost_runs=MAX_LOST_RUNS, lost_at=(AT,) * MAX_LOST_RUNS, retries=2)
     job, effects = told(ended, ResumeRequested())
     assert (job.state, job.checkpoint_node, job.finished_at, job.stop_outcome) == (JobState.PENDING, "n1", None, None)
-    assert (job.retries, job.lost_runs, job.log_tail) == (0, 0, "")
+    assert (job.retries, job.lost_runs, job.lost_at, job.log_tail) == (0, 0, (), "")
     assert job.concerns_scheduler
     assert states(effects) == [JobState.PENDING]
     assert effects[-1] == Reschedule("exit")

@@ -23,7 +23,7 @@ from tests.support.jobs import (
 from tiercel.broker.domain.jobs import Job, JobState, TierState
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.lifecycle import job as machine
-from tiercel.broker.lifecycle.job_end import MAX_LOST_RUNS
+from tiercel.broker.lifecycle.job_end import LOST_RUNS_SECONDS, MAX_LOST_RUNS
 from tiercel.broker.lifecycle.job_events import (
     AbandonDelivery,
     Announce,
@@ -141,6 +141,20 @@ def test_runs_are_lost_a_bounded_number_of_times() -> None:
     assert f"lost {MAX_LOST_RUNS} times" in job.reason
     assert [effect for effect in effects if isinstance(effect, AbandonDelivery)]
     assert effects[-1] == Reschedule("exit")
+
+
+def test_runs_that_were_lost_long_ago_do_not_count() -> None:
+    """A long job outlives any number of restarts of its machines; only many in a short time say that it is to blame."""
+    job, attempt, now = running_job(), 0, AT
+    for attempt in range(1, 5 * MAX_LOST_RUNS):
+        now += LOST_RUNS_SECONDS / (MAX_LOST_RUNS - 1)
+        job = after(job, RunExited(f"j1-{attempt}", None, lost=True), assigned(attempt=attempt + 1), now=now)
+        assert len(job.lost_at) < MAX_LOST_RUNS
+    assert job.lost_runs == attempt
+    for _ in range(2):
+        attempt += 1
+        job = after(job, RunExited(f"j1-{attempt}", None, lost=True), assigned(attempt=attempt + 1), now=now + 1)
+    assert job.state is JobState.FAILED
 
 
 def test_a_run_lost_while_it_was_stopped_ends_as_it_was_meant_to() -> None:

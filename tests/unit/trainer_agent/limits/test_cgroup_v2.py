@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -43,6 +48,17 @@ def root(tmp_path: Path) -> Path:
     FakeGroups().make(tmp_path)
     (tmp_path / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
     return tmp_path
+
+
+@contextmanager
+def sleeping_process() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that does nothing for as long as the block lasts."""
+    process = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"])
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
 def make(root: Path, own: str = "/user.slice/session.scope") -> CgroupV2:
@@ -97,11 +113,32 @@ def test_protection_and_leaving(root: Path) -> None:
     assert not (root / "tiercel-node").exists()
 
 
-def test_leftovers_are_removed(root: Path) -> None:
-    make(root).open_run("old-1", cpu_cores=1.0, memory_bytes=0, share=CpuShare(1.0))
+def test_leftovers_are_killed_and_removed_except_for_runs_that_are_kept(root: Path) -> None:
+    earlier = make(root)
+    procs = {}
+    for run_id in ("old-1", "kept-1"):
+        earlier.open_run(run_id, cpu_cores=1.0, memory_bytes=0, share=CpuShare(0.25))
+        procs[run_id] = root / "tiercel-node" / f"run-{run_id}" / "cgroup.procs"
+    with sleeping_process() as old, sleeping_process() as kept:
+        procs["old-1"].write_text(f"{old.pid}\n")
+        procs["kept-1"].write_text(f"{kept.pid}\n")
+        again = make(root)
+        again.remove_leftovers({"kept-1"})
+        assert old.wait(10) == -signal.SIGKILL
+        assert kept.poll() is None
+    assert [folder.name for folder in (root / "tiercel-node").glob("run-*")] == ["run-kept-1"]
+
+
+def test_a_run_is_opened_again_as_it_was_left(root: Path) -> None:
+    make(root).open_run("job-1", cpu_cores=1.0, memory_bytes=0, share=CpuShare(1.0)).apply(CpuShare(0.25, 0.5))
+    folder = root / "tiercel-node" / "run-job-1"
+    (folder / "cpu.stat").write_text("usage_usec 2500000\n")
     again = make(root)
-    again.remove_leftovers()
-    assert list((root / "tiercel-node").glob("run-*")) == []
+    run = again.reopen_run("job-1", cpu_cores=1.0, share=CpuShare(1.0))
+    assert run is not None
+    assert ((folder / "cpu.weight").read_text(), (folder / "cpu.max").read_text()) == ("2500", "50000 100000")
+    assert run.usage().cpu_seconds == 2.5
+    assert again.reopen_run("job-2", cpu_cores=1.0, share=CpuShare(1.0)) is None
 
 
 def test_only_the_own_group_is_delegated(root: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.needs import need
 from tiercel.trainer_agent.limits.thread_scheduling import (
     LONGEST_SECONDS,
     family,
@@ -21,10 +22,12 @@ from tiercel.trainer_agent.limits.thread_scheduling import (
     set_time_slice,
 )
 
-pytestmark = pytest.mark.skipif(
-    platform.machine() != "x86_64" or tuple(map(int, platform.release().split(".")[:2])) < (6, 12),
-    reason="the kernel knows no slices of one's own, or the number of the call is another one",
-)
+
+@pytest.fixture(autouse=True)
+def _kernel() -> None:
+    known = platform.machine() == "x86_64" and tuple(map(int, platform.release().split(".")[:2])) >= (6, 12)
+    need(known, "Linux 6.12 or newer on x86_64, which lets a thread have slices of its own")
+
 
 _SCHED_GETATTR = 315
 # A child and a thread, as a training process has them once it is up.

@@ -1,0 +1,100 @@
+"""What every runtime has to do with runs that an earlier life of the agent started."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.support.run_handles import Start, command_of, finish, ready
+from tests.support.until import until
+from tiercel.trainer_agent.limits.contract import CpuShare
+from tiercel.trainer_agent.runtimes.contract import Launch, Program, RunHandle, Runtime
+
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]  # the first session makes the image
+
+
+def launch_of(run_id: str, folder: Path) -> Launch:
+    return Launch(run_id=run_id, job_folder=folder, program=Program(script="train.py"), memory_bytes=1 << 30)
+
+
+async def test_a_later_life_of_the_agent_goes_on_with_a_run(start: Start, next_life: Runtime, tmp_path: Path) -> None:
+    script = """
+import os, time
+os.write(1, b'ready\\n')
+while not os.path.exists('on'): sum(range(10_000))
+print('more', flush=True)
+while not os.path.exists('go'): time.sleep(0.01)
+print('done', flush=True)
+raise SystemExit(7)
+"""
+    run = await start(script, run_id="adopted")
+    lines, reading = await ready(run)
+    reading.cancel()
+    work = tmp_path / "jobs" / "job" / "work"
+    await run.apply_share(CpuShare(0.25, 0.5))
+    before, pids = await run.usage(), run.pids()
+    again = await next_life.adopt(launch_of("adopted", tmp_path / "jobs" / "job"))
+    assert again is not None
+    await next_life.remove_leftovers({"adopted"})
+    assert set(again.pids()) == set(pids)
+    assert (await again.usage()).cpu_seconds >= before.cpu_seconds
+    (work / "on").touch()
+    rest = asyncio.create_task(_read_from(again, len(b"".join(lines))))
+    await again.apply_share(CpuShare(1.0))
+    (work / "go").touch()
+    async with asyncio.timeout(60):
+        assert (await again.wait()).code == 7
+        assert await rest == b"more\ndone\n"
+    await again.close()
+    assert await next_life.adopt(launch_of("adopted", tmp_path / "jobs" / "job")) is None
+
+
+async def _read_from(run: RunHandle, offset: int) -> bytes:
+    return b"".join([chunk async for chunk in run.output(offset)])
+
+
+async def test_a_run_that_ended_while_no_agent_was_there_tells_its_exit_code(
+    start: Start, next_life: Runtime, tmp_path: Path
+) -> None:
+    run = await start("print('last words', flush=True)\nraise SystemExit(5)", run_id="over")
+    await run.wait()
+    again = await next_life.adopt(launch_of("over", tmp_path / "jobs" / "job"))
+    assert again is not None
+    assert await finish(again) == (5, "last words\n")
+
+
+async def test_a_later_life_stops_a_run_with_all_its_children(start: Start, next_life: Runtime, tmp_path: Path) -> None:
+    script = """
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0: os.setsid()
+os.write(1, b'ready\\n')
+time.sleep(600)
+"""
+    run = await start(script, run_id="stopped")
+    _, reading = await ready(run)
+    reading.cancel()
+    await until(lambda: len(run.pids()) >= 2)
+    pids = run.pids()
+    again = await next_life.adopt(launch_of("stopped", tmp_path / "jobs" / "job"))
+    assert again is not None
+    async with asyncio.timeout(30):
+        await again.stop(0.3)
+        assert (await again.wait()).code == -9
+    await again.close()
+    await until(lambda: not any(command_of(pid) for pid in pids))
+
+
+async def test_what_nobody_goes_on_with_is_ended(start: Start, next_life: Runtime, tmp_path: Path) -> None:
+    run = await start("print('ready', flush=True)\nimport time; time.sleep(600)", run_id="leftover")
+    _, reading = await ready(run)
+    pids = run.pids()
+    await next_life.remove_leftovers(())
+    async with asyncio.timeout(30):
+        await reading
+        assert (await run.wait()).code == -9
+    assert await next_life.adopt(launch_of("leftover", tmp_path / "jobs" / "job")) is None
+    assert not any(command_of(pid) for pid in pids)
+    await run.close()

@@ -1,0 +1,23 @@
+"""What a killed agent leaves to its next life."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tiercel.trainer_agent.runtimes.contract import RunHandle
+from tiercel.v1 import nodes_pb2
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierLife:
+    """What an earlier life of the agent has left of a run that goes on.
+
+    Attributes:
+        token: Its secret.
+        handle: The run itself.
+        last_report: The newest report that was taken in, if any was.
+    """
+
+    token: str
+    handle: RunHandle
+    last_report: nodes_pb2.Progress | None = None
