@@ -179,6 +179,7 @@ async def attack(
         facts=node,
     )
     back: list[float] = []
+    lives = 1
     async with Supervisor() as tasks:
         async with _broker(folder, port), _tenant(folder, port) as tenant:
             tasks.start("broker", connection.run())
@@ -189,11 +190,13 @@ async def attack(
         for _ in range(kills):  # leaving the block has killed it
             await asyncio.sleep(away_seconds)
             async with _broker(folder, port), _tenant(folder, port) as tenant:
-                began, due = time.monotonic(), dict(node.made)
+                began, due, lives = time.monotonic(), dict(node.made), lives + 1
+                await _until(lambda: node.connections >= lives)  # noqa: B023 - waited for here
                 await _wait_told(tenant, due)
                 back.append(round(time.monotonic() - began, 2))
         await asyncio.sleep(away_seconds)
         async with _broker(folder, port), _tenant(folder, port) as tenant:
+            await _until(lambda: node.connections > lives)
             began = time.monotonic()
             await _cancel(tenant, jobs[0].id)
             cancel_seconds = round(time.monotonic() - began, 2)
