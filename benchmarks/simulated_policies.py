@@ -206,13 +206,12 @@ TIMES = {"time_to_tier_1": "mean time to tier 1", "time_to_answer_1": "mean time
 
 
 def bars_of(figures: Json) -> list[Bar]:
-    """What ``utility`` has to show on each kind of work."""
-    return [
-        bar for kind, rows in figures["tables"].items() for bar in _bars_of(kind, rows, figures["comparisons"][kind])
-    ]
+    """What ``utility`` has to show on each kind of work; what an older file does not compare was not measured."""
+    compared = figures.get("comparisons", {})
+    return [bar for kind, rows in figures["tables"].items() for bar in _bars_of(kind, rows, compared.get(kind))]
 
 
-def _bars_of(kind: str, rows: Json, compared: Json) -> Iterable[Bar]:
+def _bars_of(kind: str, rows: Json, compared: Json | None) -> Iterable[Bar]:
     ours = rows["utility"]
     for measure, name in TIMES.items():
         yield from _bars_of_time(kind, rows, compared, measure, name)
@@ -222,26 +221,28 @@ def _bars_of(kind: str, rows: Json, compared: Json) -> Iterable[Bar]:
         yield Bar("hopeless: worst finish against fair, of all jobs", ours["worst_finish"]["median"], "<= 1.5")
     yield Bar(f"{kind}: mean finish against fair", ours["mean_finish"]["median"], "<= 1.0")
     yield Bar(f"{kind}: makespan against fair", ours["makespan"]["median"], "<= 1.0")
-    specon = compared["utility"]["specon"]["makespan"]["median"]
+    specon = compared["utility"]["specon"]["makespan"]["median"] if compared else None
     yield Bar(f"{kind}: makespan against specon", specon, "<= 1.0")
-    cost = compared["utility"]["utility, unguarded"]["time_to_tier_1"]["median"]
+    cost = compared["utility"]["utility, unguarded"]["time_to_tier_1"]["median"] if compared else None
     yield Bar(f"{kind}: what the guard costs in time to tier 1, a factor", cost, "<= 1.15")
 
 
-def _bars_of_time(kind: str, rows: Json, compared: Json, measure: str, name: str) -> Iterable[Bar]:
+def _bars_of_time(kind: str, rows: Json, compared: Json | None, measure: str, name: str) -> Iterable[Bar]:
     """How ``utility`` does by one of the times that a tenant waits for."""
     for arm in OURS:
-        against = compared[arm]["srpt-oracle"][measure]["median"]
+        against = compared[arm]["srpt-oracle"][measure]["median"] if compared else None
         yield Bar(f"{kind}: {arm}: {name} against the clairvoyant order", against, "<= 1.10")
         if kind == "alike":
-            ratio = compared[arm]["fifo"][measure]
-            yield Bar(f"alike: {arm}: {name} below tier-aware fifo's", 100 * (1 - ratio["mean"]), ">= 5", "%")
-            least = 100 * (1 - ratio["interval"][1])
+            ratio = compared[arm]["fifo"][measure] if compared else None
+            below = 100 * (1 - ratio["mean"]) if ratio else None
+            yield Bar(f"alike: {arm}: {name} below tier-aware fifo's", below, ">= 5", "%")
+            least = 100 * (1 - ratio["interval"][1]) if ratio else None
             yield Bar(f"alike: {arm}: {name}: lower end of the interval of that", least, "> 0", "%")
     if kind in {"mixed", "heavy-tailed"}:
-        best = min(RIVALS, key=lambda rival: float(rows[rival][measure]["mean"]))
-        below = 1 - rows["utility"][measure]["mean"] / rows[best][measure]["mean"]
-        yield Bar(f"{kind}: utility: {name} below the best of {', '.join(RIVALS)} ({best})", 100 * below, ">= 20", "%")
+        rivals = [rival for rival in RIVALS if rival in rows]
+        best = min(rivals, key=lambda rival: float(rows[rival][measure]["mean"]))
+        below = 100 * (1 - rows["utility"][measure]["mean"] / rows[best][measure]["mean"])
+        yield Bar(f"{kind}: utility: {name} below the best of {', '.join(rivals)} ({best})", below, ">= 20", "%")
 
 
 def main() -> None:

@@ -73,6 +73,7 @@ def policies_section(figures: Json) -> str:
     firsts = [
         [words, *(f"{tables[kind][arm]['time_to_tier_1']['mean']:.3f}" for kind in KINDS)]
         for arm, words in POLICIES.items()
+        if arm in tables["alike"]
     ]
     costs = [[POLICIES[arm], *(_cost(tables[kind][arm]) for kind in KINDS)] for arm in WHOSE_COST_IS_SHOWN]
     heads = list(KINDS.values())
