@@ -9,7 +9,7 @@ import orjson
 from benchmarks.fuzz.calls import DATA, END_STREAM, GOAWAY, HEADERS, RST_STREAM
 from tiercel.serving.http2.hpack import Decoder
 
-STATUSES = frozenset({200, 400, 403, 404, 405, 408, 411, 413, 414, 415, 417, 422, 429, 431, 501, 503, 504, 505})
+STATUSES = frozenset({200, 400, 403, 404, 405, 408, 411, 413, 414, 415, 417, 421, 422, 429, 431, 501, 503, 504, 505})
 """500 is not among them: it says that the server is at fault."""
 
 MAX_FRAME = 16384
