@@ -188,17 +188,37 @@ def _sentence(error: Exception) -> str:
     return f"The stream to the broker broke: {error}"
 
 
-def address_from_file(path: Path) -> str:
-    """Where the broker listens for agents, from a file of addresses, ``{"nodes": "host:port"}``.
+class LocalBroker:
+    """A broker that says in a file where it listens: ``{"nodes": "host:port", "broker_pid": "17"}``.
 
-    Raises:
-        DialError: The file does not say.
+    Args:
+        path: The file; read again before every dial.
+        protect: Moves a process, by its pid, to where training cannot starve it. A starved broker decides late.
     """
-    try:
-        address = json.loads(path.read_bytes())["nodes"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DialError(f"The file {path} does not say where the broker is ({error}).") from error
-    return str(address)
+
+    def __init__(self, path: Path, protect: Callable[[int], None]) -> None:
+        self._path = path
+        self._protect = protect
+        self._protected = 0
+
+    def address(self) -> str:
+        """Where it listens for agents.
+
+        Raises:
+            DialError: The file does not say.
+        """
+        try:
+            content = json.loads(self._path.read_bytes())
+            address, pid = str(content["nodes"]), int(content.get("broker_pid", 0))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DialError(f"The file {self._path} does not say where the broker is ({error}).") from error
+        if pid > 0 and pid != self._protected:
+            self._protected = pid
+            try:
+                self._protect(pid)
+            except OSError as error:
+                _log.warning("the broker, process %d, is not protected from being starved: %s", pid, error)
+        return address
 
 
 def token_from_file(path: Path) -> str:

@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -18,7 +18,7 @@ import aiohttp
 from pydantic import ValidationError
 
 from tiercel.trainer_agent.agent import Agent, AgentParts
-from tiercel.trainer_agent.connection import address_from_file, token_from_file
+from tiercel.trainer_agent.connection import LocalBroker, token_from_file
 from tiercel.trainer_agent.devices import cpu
 from tiercel.trainer_agent.devices import detect as accelerators
 from tiercel.trainer_agent.devices.watch import AcceleratorWatch
@@ -129,7 +129,7 @@ async def run_agent(settings: AgentSettings) -> None:
             capacity=capacity,
             limits=limits,
             runtimes=runtimes,
-            broker_address=lambda: _address(settings),
+            broker_address=_broker_address(settings, limits),
             token=lambda: token_from_file(settings.token_file),
             ports=ServingPorts(settings.http_port, settings.grpc_port),
             retention=Retention(settings.keep_ended_jobs, settings.keep_ended_seconds),
@@ -159,7 +159,7 @@ async def _run_to_the_end(parts: AgentParts, session: aiohttp.ClientSession, lea
 
 @asynccontextmanager
 async def _limits(settings: AgentSettings, cpu_cores: float) -> AsyncIterator[Limits]:
-    limits = await asyncio.to_thread(detect.detect, settings.instance, cpu_cores)
+    limits = await asyncio.to_thread(detect.detect, settings.instance, cpu_cores, settings.training_weight)
     try:
         try:
             limits.protect(os.getpid())
@@ -222,8 +222,10 @@ async def _docker(settings: AgentSettings, limits: Limits, turns: Turns) -> Dock
     )
 
 
-def _address(settings: AgentSettings) -> str:
-    return address_from_file(settings.addresses_file) if settings.addresses_file is not None else settings.broker
+def _broker_address(settings: AgentSettings, limits: Limits) -> Callable[[], str]:
+    if settings.addresses_file is None:
+        return lambda: settings.broker
+    return LocalBroker(settings.addresses_file, limits.protect).address
 
 
 def _flag(location: tuple[int | str, ...]) -> str:

@@ -2,9 +2,9 @@
 
 Groups, in each hierarchy in use, below the group that the agent was started in::
 
-    tiercel-NODE            all runs together; takes what the rest of the machine leaves
+    tiercel-NODE            all runs together
     └── run-RUN             one for each run
-    tiercel-NODE-control    the agent and the inference server
+    tiercel-NODE-control    what answers: the agent, the inference server, the broker of this machine
 
 The two stand side by side, since weights compare only within one group: below a common one, training would compete with
 applications on behalf of the inference server.
@@ -19,11 +19,10 @@ from typing import Final
 
 from tiercel.trainer_agent.limits import groups, mapping
 from tiercel.trainer_agent.limits.contract import CpuShare, Usage
-from tiercel.trainer_agent.limits.groups import GroupFolders, KernelGroups, LimitsUnavailableError
+from tiercel.trainer_agent.limits.groups import GroupFolders, GroupWeights, KernelGroups, LimitsUnavailableError
 
 _log = logging.getLogger(__name__)
 
-_ORDINARY_SHARES: Final = 1024
 _NEEDED: Final = {"cpu": "cpu.shares", "cpuacct": "cpuacct.usage"}
 _WELCOME: Final = {"memory": "memory.limit_in_bytes"}
 
@@ -33,7 +32,7 @@ class CgroupV1:
 
     Args:
         node_id: Names the groups.
-        cpu_cores: Cores of the node.
+        weights: What the groups weigh, where an ordinary process has 1.
         own_groups: Paths of the agent's own groups by controller.
         root: Where the hierarchies are mounted.
         folders: Makes and removes groups.
@@ -47,7 +46,7 @@ class CgroupV1:
     def __init__(
         self,
         node_id: str,
-        cpu_cores: float,
+        weights: GroupWeights,
         own_groups: Mapping[str, str],
         root: Path = Path("/sys/fs/cgroup"),
         folders: GroupFolders | None = None,
@@ -62,9 +61,8 @@ class CgroupV1:
                 for folder in (self._control, self._runs):
                     self._folders.make(base / folder)
             cpu = self._bases["cpu"]
-            runs_shares = round(_ORDINARY_SHARES * groups.RUNS_WEIGHT_PER_CORE * cpu_cores)
-            _write(cpu / self._runs / "cpu.shares", max(2, runs_shares))
-            _write(cpu / self._control / "cpu.shares", round(_ORDINARY_SHARES * groups.CONTROL_WEIGHT))
+            for folder, weight in ((self._runs, weights.runs), (self._control, weights.control)):
+                _write(cpu / folder / "cpu.shares", mapping.v1_group_shares(weight))
         except OSError as error:
             raise LimitsUnavailableError(f"cgroup v1 refuses a group of our own: {error}") from error
 

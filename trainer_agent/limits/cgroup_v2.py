@@ -9,15 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Final
 
 from tiercel.trainer_agent.limits import groups, mapping
 from tiercel.trainer_agent.limits.contract import CpuShare, Usage
-from tiercel.trainer_agent.limits.groups import GroupFolders, KernelGroups, LimitsUnavailableError
+from tiercel.trainer_agent.limits.groups import GroupFolders, GroupWeights, KernelGroups, LimitsUnavailableError
 
 _log = logging.getLogger(__name__)
-
-_ORDINARY_WEIGHT: Final = 100
 
 
 class CgroupV2:
@@ -25,7 +22,7 @@ class CgroupV2:
 
     Args:
         node_id: Names the groups.
-        cpu_cores: Cores of the node.
+        weights: What the groups weigh, where an ordinary process has 1.
         own_groups: Paths of the agent's own groups by controller; the empty name is that of version 2.
         root: Where the hierarchy is mounted.
         folders: Makes and removes groups.
@@ -39,7 +36,7 @@ class CgroupV2:
     def __init__(
         self,
         node_id: str,
-        cpu_cores: float,
+        weights: GroupWeights,
         own_groups: Mapping[str, str],
         root: Path = Path("/sys/fs/cgroup"),
         folders: GroupFolders | None = None,
@@ -51,9 +48,8 @@ class CgroupV2:
         self._control = self._runs.with_name(self._runs_name + groups.CONTROL_SUFFIX)
         try:
             self._folders.make(self._control)
-            runs_weight = round(_ORDINARY_WEIGHT * groups.RUNS_WEIGHT_PER_CORE * cpu_cores)
-            _write(self._runs / "cpu.weight", str(min(10_000, max(1, runs_weight))))
-            _write(self._control / "cpu.weight", str(round(_ORDINARY_WEIGHT * groups.CONTROL_WEIGHT)))
+            for folder, weight in ((self._runs, weights.runs), (self._control, weights.control)):
+                _write(folder / "cpu.weight", str(mapping.v2_group_weight(weight)))
         except OSError as error:
             self.close()
             raise LimitsUnavailableError(f"cgroup v2 refuses groups beside {self._runs}: {error}") from error

@@ -17,7 +17,12 @@ _log = logging.getLogger(__name__)
 _PROBE = "probe"
 
 
-def detect(node_id: str, cpu_cores: float, root: Path = Path("/sys/fs/cgroup")) -> Limits:
+def detect(
+    node_id: str,
+    cpu_cores: float,
+    training_weight: float = groups.ORDINARY_TRAINING_WEIGHT,
+    root: Path = Path("/sys/fs/cgroup"),
+) -> Limits:
     """The strongest way that really works: cgroup v2, else v1, else cooperative pacing.
 
     Works means that a group was made, limited and removed just now.
@@ -25,13 +30,15 @@ def detect(node_id: str, cpu_cores: float, root: Path = Path("/sys/fs/cgroup")) 
     Args:
         node_id: Names the groups.
         cpu_cores: Cores of the node.
+        training_weight: What all training weighs for each core, where an ordinary process has 1.
         root: Where control groups are mounted.
     """
     mine = groups_of()
+    weights = groups.group_weights(cpu_cores, training_weight)
     for kind in (CgroupV2, CgroupV1):
         limits: Limits | None = None
         try:
-            limits = kind(node_id, cpu_cores, mine, root)
+            limits = kind(node_id, weights, mine, root)
             limits.open_run(_PROBE, cpu_cores=1.0, memory_bytes=1 << 30, share=CpuShare(0.5, 0.5)).close()
         except (OSError, groups.LimitsUnavailableError) as error:
             _log.info("%s is not used: %s", kind.name, error)

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -14,16 +15,12 @@ NODE_PREFIX: Final = "tiercel-"
 CONTROL_SUFFIX: Final = "-control"
 RUN_PREFIX: Final = "run-"
 
-CONTROL_WEIGHT: Final = 4.0
-"""The weight of agent and inference server, where an ordinary process has 1."""
+ORDINARY_TRAINING_WEIGHT: Final = 1.0
+"""The weight of all runs together, for each core of the node, where an ordinary process has 1."""
 
-RUNS_WEIGHT_PER_CORE: Final = 0.1
-"""The weight of all runs together, for each core of the node, where an ordinary process has 1.
-
-Training takes whatever others leave, but somebody answers to everything else on the machine: applications, the broker,
-the inference server. At the weight of an ordinary process, one that needs a core now and then waits for it ten times as
-long, and a starved controller reacts 30 times slower.
-"""
+_CONTROL_PER_TRAINING: Final = 40.0
+# Somebody answers to agent, inference server and broker. At training's own weight, one that needs a core now and then
+# waits for it ten times as long, and a starved controller reacts 30 times slower.
 
 _EMPTYING_SECONDS: Final = 2.0
 _EMPTYING_PAUSE_SECONDS: Final = 0.005
@@ -31,6 +28,29 @@ _EMPTYING_PAUSE_SECONDS: Final = 0.005
 
 class LimitsUnavailableError(Exception):
     """This way of enforcing shares does not work here; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupWeights:
+    """What the two groups of a node weigh, where an ordinary process has 1.
+
+    Attributes:
+        runs: All training together.
+        control: What answers: the agent, the inference server, and the broker where it runs on the same machine.
+    """
+
+    runs: float
+    control: float
+
+
+def group_weights(cpu_cores: float, training_weight: float) -> GroupWeights:
+    """The weights of a node's groups: training gives way to what answers, however it competes with everybody else.
+
+    Args:
+        cpu_cores: Cores of the node.
+        training_weight: Of all training, for each core.
+    """
+    return GroupWeights(training_weight * cpu_cores, training_weight * _CONTROL_PER_TRAINING)
 
 
 class GroupFolders(Protocol):

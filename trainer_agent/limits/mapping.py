@@ -22,6 +22,16 @@ def v2_weight(weight: float) -> int:
     return _clip(round(weight * _V2_WEIGHT[1]), _V2_WEIGHT)
 
 
+def v1_group_shares(weight: float) -> int:
+    """``cpu.shares`` of a group that weighs ``weight`` ordinary processes."""
+    return _clip(round(weight * 1024), _V1_SHARES)
+
+
+def v2_group_weight(weight: float) -> int:
+    """``cpu.weight`` of a group that weighs ``weight`` ordinary processes."""
+    return _clip(round(weight * 100), _V2_WEIGHT)
+
+
 def quota_microseconds(cap_cores: float | None) -> int | None:
     """CPU microseconds in a period of :data:`PERIOD_MICROSECONDS` for a cap in cores, or None for no cap."""
     if cap_cores is None:

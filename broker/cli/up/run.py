@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import logging.handlers
+import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -123,7 +124,12 @@ def _can_write(path: Path, addresses: dict[str, str]) -> bool:
 
 
 def _broker_addresses(broker: Broker) -> dict[str, str]:
-    return {"broker": broker.broker_address, "nodes": broker.nodes_address, "mqtt": broker.mqtt_address}
+    return {
+        "broker": broker.broker_address,
+        "nodes": broker.nodes_address,
+        "mqtt": broker.mqtt_address,
+        "broker_pid": str(os.getpid()),
+    }
 
 
 def _broker_settings(options: UpOptions, earlier: dict[str, str]) -> BrokerSettings:

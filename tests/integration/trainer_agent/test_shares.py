@@ -6,10 +6,14 @@ import asyncio
 import contextlib
 import itertools
 import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
+import psutil
 import pytest
 from aiodocker import Docker
 
@@ -39,8 +43,8 @@ from tiercel.v1 import nodes_pb2
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(600)]  # the first session makes the image
 
 GIBIBYTE = 1024**3
-# All runs together weigh a tenth of a process for each core of the node: with so many, other work on the machine does
-# not disturb what is measured.
+# All runs together weigh one process for each core of the node: with so many, other work on the machine does not
+# disturb what is measured.
 ALL_OF_THE_MACHINE = 2000.0
 BUSY = (
     "import os\nos.sched_setaffinity(0, {max(os.sched_getaffinity(0))})\nprint('ready', flush=True)\nwhile True: pass"
@@ -120,6 +124,46 @@ async def test_caps_hold_a_run_back_until_they_are_lifted(runtime: Runtime, tmp_
         await assert_cores(cpu_seconds(run), 0.8)
         await run.apply_share(CpuShare(1.0))
         await assert_cores(cpu_seconds(run), 1.0)
+
+
+async def test_training_weighs_like_anybody_and_gives_way_to_what_answers(tmp_path: Path) -> None:
+    limits = detect(f"weights-{os.getpid()}", 1.0)
+    need(limits.name != "cooperative", "control groups that may be written, for the kernel to enforce shares")
+    try:
+        async with busy_run(ProcessRuntime(tmp_path / "minders", limits), tmp_path, CpuShare(1.0)) as run:
+            with _busy_process() as ordinary:
+                await assert_ratio({"ordinary": ordinary.cpu_seconds, "training": cpu_seconds(run)}, 1.0)
+                limits.protect(ordinary.pid)
+                answering, training = await asyncio.gather(
+                    cores_used(ordinary.cpu_seconds, 3.0), cores_used(cpu_seconds(run), 3.0)
+                )
+    finally:
+        limits.close()
+    assert answering > 10 * training
+
+
+@dataclass(frozen=True, slots=True)
+class _Ordinary:
+    """A process that is nobody's run."""
+
+    pid: int
+
+    async def cpu_seconds(self) -> float:
+        """What it has used."""
+        times = psutil.Process(self.pid).cpu_times()
+        return times.user + times.system
+
+
+@contextlib.contextmanager
+def _busy_process() -> Iterator[_Ordinary]:
+    """It keeps the core of :func:`busy_run` busy."""
+    with subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            yield _Ordinary(process.pid)
+        finally:
+            process.kill()
 
 
 async def test_processes_and_containers_compete_on_equal_terms(

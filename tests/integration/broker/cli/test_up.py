@@ -68,7 +68,7 @@ async def test_it_says_where_everything_is_and_stops_everything(places: Places) 
         code = await process.wait()
 
     assert line.startswith("Tiercel is up: ")
-    assert set(addresses) == {"broker", "nodes", "mqtt", "serving_http", "serving_grpc"}
+    assert set(addresses) == {"broker", "nodes", "mqtt", "serving_http", "serving_grpc", "broker_pid"}
     assert all(address in line for address in addresses.values())
     assert (addresses["serving_http"], addresses["serving_grpc"]) == SERVING
     assert (node.id, node.online) == ("n1", True)

@@ -15,7 +15,7 @@ import pytest
 
 from tiercel.trainer_agent.limits.cgroup_v2 import CgroupV2
 from tiercel.trainer_agent.limits.contract import CpuShare, Usage
-from tiercel.trainer_agent.limits.groups import LimitsUnavailableError
+from tiercel.trainer_agent.limits.groups import LimitsUnavailableError, group_weights
 
 GIBIBYTE = 1024**3
 
@@ -61,17 +61,25 @@ def sleeping_process() -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-def make(root: Path, own: str = "/user.slice/session.scope") -> CgroupV2:
-    return CgroupV2("node", 2.0, {"": own}, root, FakeGroups())
+def make(root: Path, own: str = "/user.slice/session.scope", weight: float = 1.0) -> CgroupV2:
+    return CgroupV2("node", group_weights(2.0, weight), {"": own}, root, FakeGroups())
 
 
-def test_groups_and_their_weights(root: Path) -> None:
-    limits = make(root)
+@pytest.mark.parametrize(
+    ("weight", "of_runs_and_control"),
+    [
+        (1.0, [200, 4000]),  # training competes like one ordinary process a core, and never with what answers
+        (0.1, [20, 400]),
+        (2.5, [500, 10_000]),  # the most that the kernel takes
+    ],
+)
+def test_groups_and_their_weights(root: Path, weight: float, of_runs_and_control: list[int]) -> None:
+    limits = make(root, weight=weight)
     runs, control = root / "tiercel-node", root / "tiercel-node-control"
     assert (root / "cgroup.subtree_control").read_text() == "+cpu +memory"
     assert (runs / "cgroup.subtree_control").read_text() == "+cpu +memory"
-    # An ordinary group has 100: training takes what others leave, and nobody keeps the inference server waiting.
-    assert [int((folder / "cpu.weight").read_text()) for folder in (runs, control)] == [20, 400]
+    # An ordinary group has 100.
+    assert [int((folder / "cpu.weight").read_text()) for folder in (runs, control)] == of_runs_and_control
     assert limits.container_parent == "/tiercel-node"
     assert limits.paces() == {}
 
