@@ -25,13 +25,16 @@ install: $(STAMP) ## Make .venv with everything in it
 demo: $(STAMP) ## Train, ship, hot-swap and serve real models on this machine, with a live view
 	@$(BIN)/python -m benchmarks.demo $(DEMO_FLAGS)
 
+WORKERS = $(shell echo $$((2 * $$(nproc))))
+
 .PHONY: test
 test: $(STAMP) ## Run every test (TEST_FLAGS="tests/unit -k tradl" for some)
 ifdef TEST_FLAGS
 	@$(BIN)/python -m pytest $(TEST_FLAGS)
 else
+	@# two workers a core, since tests wait more than they compute;
 	@# in the order of folders: the end-to-end tests are few and long, and would otherwise come last, on one worker
-	@$(BIN)/python -m pytest --numprocesses logical --dist loadfile --no-loadscope-reorder -m "not alone"
+	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not alone"
 	@$(BIN)/python -m pytest -m alone
 endif
 

@@ -20,6 +20,7 @@ from tiercel.trainer_agent.broker_calls import BrokerCalls
 from tiercel.trainer_agent.checkpoint_carrier import CheckpointCarrier
 from tiercel.trainer_agent.connection import BrokerConnection
 from tiercel.trainer_agent.deliveries import EXPORT_SECONDS, Deliveries
+from tiercel.trainer_agent.devices import cpu
 from tiercel.trainer_agent.devices.cpu import Capacity
 from tiercel.trainer_agent.devices.watch import AcceleratorWatch
 from tiercel.trainer_agent.disk_watch import DiskLimits, DiskWatch
@@ -50,6 +51,8 @@ _log = logging.getLogger(__name__)
 _IMAGES_SECONDS: Final = 10.0
 _LAST_WORDS_SECONDS: Final = 1.0
 _FENCE_SECONDS: Final = 0.1
+# Of the machine's memory, for the inference server and what it starts to verify; by itself it stays within less.
+_SERVING_MEMORY: Final = 0.9
 
 _MessageT = TypeVar("_MessageT", bound=Message)
 
@@ -136,7 +139,7 @@ class Agent:
             serving_places,
             parts.ports,
             client,
-            protect=parts.limits.protect,
+            confines=lambda: parts.limits.serving_entry(round(_SERVING_MEMORY * cpu.detect().memory_bytes)),
             changed=self._serving_changed,
             environment=parts.serving_reserve.environment(),
         )

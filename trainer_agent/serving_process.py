@@ -11,11 +11,12 @@ import secrets
 import signal
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tiercel.trainer_agent.limits.entering import entering
 from tiercel.trainer_agent.supervision import is_locked
 
 _log = logging.getLogger(__name__)
@@ -103,7 +104,7 @@ def state_of(places: ServingPlaces, pid: int) -> ServingState | None:
 
 
 async def start(
-    places: ServingPlaces, ports: tuple[int, int], environment: Mapping[str, str]
+    places: ServingPlaces, ports: tuple[int, int], environment: Mapping[str, str], entry: Sequence[Path] = ()
 ) -> asyncio.subprocess.Process:
     """Start a server in a session of its own, so that it outlives the agent.
 
@@ -111,6 +112,7 @@ async def start(
         places: Its files.
         ports: Of REST and gRPC; 0 for any free one.
         environment: Variables that it gets beside the agent's own.
+        entry: Files that it writes its pid to before anything else.
 
     Raises:
         OSError: It cannot be started.
@@ -124,7 +126,7 @@ async def start(
     command += ["--state-file", str(places.state_file), "--lock-file", str(places.lock_file)]
     with places.log_file.open("ab") as log:
         return await asyncio.create_subprocess_exec(
-            *command,
+            *entering(entry, command),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=log,
             stderr=log,

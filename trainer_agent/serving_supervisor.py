@@ -7,6 +7,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -53,7 +54,7 @@ class ServingSupervisor:
         places: The server's files.
         ports: Ports that the user asked for.
         client: Asks it how it is.
-        protect: Moves a process to where training cannot starve it.
+        confines: Makes those of the server and returns the files that it writes its pid to in order to enter.
         changed: Told when the status is another one; may not block.
         environment: Variables that a server which is started gets beside the agent's own.
     """
@@ -64,7 +65,7 @@ class ServingSupervisor:
         ports: ServingPorts,
         client: ServingClient,
         *,
-        protect: Callable[[int], None],
+        confines: Callable[[], tuple[Path, ...]],
         changed: Callable[[], None],
         environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
@@ -73,7 +74,7 @@ class ServingSupervisor:
         self._wanted_ports = (ports.http, ports.grpc)
         self._ports = self._wanted_ports
         self._client = client
-        self._protect = protect
+        self._confines = confines
         self._changed = changed
         self._state: ServingState | None = None
         self._served: tuple[ServedModel, ...] = ()
@@ -146,7 +147,9 @@ class ServingSupervisor:
 
     async def _start(self) -> ServingState | None:
         try:
-            child = self._child = await serving_process.start(self._places, self._ports, self._environment)
+            child = self._child = await serving_process.start(
+                self._places, self._ports, self._environment, self._entry()
+            )
         except OSError as error:
             _log.error("the inference server cannot be started: %s", error)
             return None
@@ -259,11 +262,19 @@ class ServingSupervisor:
         self._declared_terms = None
         self._meter.begin_anew()
         self._ports = state.ports
-        try:
-            self._protect(state.pid)
-        except OSError as error:
-            _log.warning("the inference server is not protected from being starved: %s", error)
+        for file in self._entry():  # one that we did not start may be somewhere else
+            try:
+                file.write_text(str(state.pid))
+            except OSError as error:
+                _log.warning("the inference server does not enter %s: %s", file, error)
         self._changed()
+
+    def _entry(self) -> tuple[Path, ...]:
+        try:
+            return self._confines()
+        except OSError as error:
+            _log.warning("the inference server has no memory of its own and may be starved: %s", error)
+            return ()
 
     def _leave(self) -> None:
         if self._state is not None:

@@ -213,7 +213,7 @@ def _make_image(host: str) -> str:
         environment["BASE"] = BASE_IMAGE
     older = _client(host, "images", "--format", "{{.Repository}}:{{.Tag}}", IMAGE_NAME).split()
     _run([str(REPOSITORY / "tools" / "build_image.sh"), image], environment)
-    for name in older:
+    for name in set(older) - {image}:
         # One may be in use by a session that runs at the same time; the next session removes it.
         subprocess.run(["docker", "--host", host, "rmi", name], check=False, capture_output=True)
     return image

@@ -5,6 +5,7 @@ Groups, in each hierarchy in use, below the group that the agent was started in:
     tiercel-NODE            all runs together
     └── run-RUN             one for each run
     tiercel-NODE-control    what answers: the agent, the inference server, the broker of this machine
+    tiercel-NODE-serving    the inference server, in the memory hierarchy only
 
 The two stand side by side, since weights compare only within one group: below a common one, training would compete with
 applications on behalf of the inference server.
@@ -55,6 +56,7 @@ class CgroupV1:
         self._root = root
         self._runs = groups.NODE_PREFIX + node_id
         self._control = self._runs + groups.CONTROL_SUFFIX
+        self._serving = self._runs + groups.SERVING_SUFFIX
         self._bases = _bases(root, own_groups)
         try:
             for base in self._unique():
@@ -90,6 +92,16 @@ class CgroupV1:
         for key in _NEEDED:
             _write(self._bases[key] / self._control / "cgroup.procs", pid)
 
+    def serving_entry(self, memory_bytes: int) -> tuple[Path, ...]:
+        """See :class:`~tiercel.trainer_agent.limits.contract.Limits`."""
+        entry = [self._bases[key] / self._control / "cgroup.procs" for key in _NEEDED]
+        if "memory" in self._bases:
+            group = self._bases["memory"] / self._serving
+            self._folders.make(group)
+            _write(group / "memory.limit_in_bytes", memory_bytes)
+            entry.append(group / "cgroup.procs")
+        return tuple(entry)
+
     def paces(self) -> Mapping[str, float]:
         """See :class:`~tiercel.trainer_agent.limits.contract.Limits`; always empty."""
         return {}
@@ -102,9 +114,10 @@ class CgroupV1:
     def close(self) -> None:
         """See :class:`~tiercel.trainer_agent.limits.contract.Limits`; processes under protection go back."""
         for key, base in self._bases.items():
-            for pid in groups.pids(base / self._control):
+            for pid in (*groups.pids(base / self._control), *groups.pids(base / self._serving)):
                 _move_back(base, pid, key)
-        everywhere = {base / folder for base in self._unique() for folder in (self._control, self._runs)}
+        names = (self._control, self._runs, self._serving)
+        everywhere = {base / folder for base in self._unique() for folder in names}
         # A container engine makes its parent group in every hierarchy there is.
         everywhere.update(self._root.glob(f"*/{self._runs}"))
         for folder in everywhere:

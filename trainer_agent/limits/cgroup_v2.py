@@ -46,9 +46,11 @@ class CgroupV2:
         self._runs_name = groups.NODE_PREFIX + node_id
         self._runs, self._has_memory = self._make_runs_group(own_groups)
         self._control = self._runs.with_name(self._runs_name + groups.CONTROL_SUFFIX)
+        self._serving = self._runs.with_name(self._runs_name + groups.SERVING_SUFFIX)
         try:
             self._folders.make(self._control)
-            for folder, weight in ((self._runs, weights.runs), (self._control, weights.control)):
+            self._folders.make(self._serving)
+            for folder, weight in zip(self._all(), (weights.runs, weights.control, weights.control), strict=True):
                 _write(folder / "cpu.weight", str(mapping.v2_group_weight(weight)))
         except OSError as error:
             self.close()
@@ -76,6 +78,12 @@ class CgroupV2:
         """See :class:`~tiercel.trainer_agent.limits.contract.Limits`."""
         _write(self._control / "cgroup.procs", str(pid))
 
+    def serving_entry(self, memory_bytes: int) -> tuple[Path, ...]:
+        """See :class:`~tiercel.trainer_agent.limits.contract.Limits`."""
+        if self._has_memory:
+            _write(self._serving / "memory.max", str(memory_bytes))
+        return (self._serving / "cgroup.procs",)
+
     def paces(self) -> Mapping[str, float]:
         """See :class:`~tiercel.trainer_agent.limits.contract.Limits`; always empty."""
         return {}
@@ -86,16 +94,19 @@ class CgroupV2:
 
     def close(self) -> None:
         """See :class:`~tiercel.trainer_agent.limits.contract.Limits`; processes under protection go back."""
-        for pid in groups.pids(self._control):
+        for pid in (*groups.pids(self._control), *groups.pids(self._serving)):
             try:
                 _write(self._runs.parent / "cgroup.procs", str(pid))
             except OSError as error:
                 _log.debug("process %d does not leave the control group: %s", pid, error)
-        for folder in (self._control, self._runs):
+        for folder in self._all():
             try:
                 self._folders.remove(folder)
             except OSError as error:
                 _log.warning("the control group %s stays behind: %s", folder, error)
+
+    def _all(self) -> tuple[Path, Path, Path]:
+        return self._runs, self._control, self._serving
 
     def _make_runs_group(self, own_groups: Mapping[str, str]) -> tuple[Path, bool]:
         own = self._root / groups.without_own(own_groups.get("", ""))

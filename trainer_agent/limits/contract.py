@@ -128,7 +128,20 @@ class Limits(Protocol):
         """
 
     def protect(self, pid: int) -> None:
-        """Move a process to where training cannot starve it: the agent itself, the inference server."""
+        """Move a process to where training cannot starve it: the agent itself, a broker on this machine."""
+
+    def serving_entry(self, memory_bytes: int) -> tuple[Path, ...]:
+        """Make the confines of the inference server: not starved by training, with memory of its own.
+
+        Args:
+            memory_bytes: What it may have in all, with the processes that it starts.
+
+        Returns:
+            Files a process writes its own pid to in order to enter.
+
+        Raises:
+            OSError: They cannot be made.
+        """
 
     def paces(self) -> Mapping[str, float]:
         """Cores that each run should pace itself to, 0 for no limit; empty where the kernel enforces shares."""

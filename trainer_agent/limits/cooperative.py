@@ -44,6 +44,11 @@ class Cooperative:
     def protect(self, pid: int) -> None:
         """See :class:`~tiercel.trainer_agent.limits.contract.Limits`; there is nothing to protect it with."""
 
+    def serving_entry(self, memory_bytes: int) -> tuple[Path, ...]:
+        """See :class:`~tiercel.trainer_agent.limits.contract.Limits`; there is nothing to enter."""
+        del memory_bytes
+        return ()
+
     def paces(self) -> Mapping[str, float]:
         """See :class:`~tiercel.trainer_agent.limits.contract.Limits`."""
         claims = {run_id: Claim(run.share.weight, run.bound_cores) for run_id, run in self._runs.items()}

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 NODE_PREFIX: Final = "tiercel-"
 CONTROL_SUFFIX: Final = "-control"
+SERVING_SUFFIX: Final = "-serving"
 RUN_PREFIX: Final = "run-"
 
 ORDINARY_TRAINING_WEIGHT: Final = 1.0

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from tiercel.trainer_agent.limits import mapping
 from tiercel.trainer_agent.limits.contract import CpuShare
+from tiercel.trainer_agent.limits.entering import ENDED_FIRST
 from tiercel.trainer_agent.runtimes.contract import Launch
 
 JOB_FOLDER: Final = "/tiercel"
@@ -97,6 +98,7 @@ def _host_config(launch: Launch, defaults: ContainerDefaults) -> dict[str, Any]:
         "CapDrop": ["ALL"],
         "SecurityOpt": ["no-new-privileges"],
         "PidsLimit": PIDS_LIMIT,
+        "OomScoreAdj": ENDED_FIRST,
         "Init": True,  # forwards SIGTERM, which a first process ignores by default, and reaps orphans
         "Tmpfs": {"/tmp": f"rw,noexec,nosuid,nodev,mode=1777,size={_SCRATCH_BYTES}"},  # noqa: S108 - in the container
         "Mounts": [{"Type": "bind", "Source": str(launch.job_folder), "Target": JOB_FOLDER}],

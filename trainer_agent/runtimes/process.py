@@ -14,6 +14,7 @@ from typing import Final
 
 from tiercel.trainer_agent.errors import RunFailedError, SetupError
 from tiercel.trainer_agent.limits.contract import CpuShare, Limits, RunLimits, Usage
+from tiercel.trainer_agent.limits.entering import ENDED_FIRST, entering
 from tiercel.trainer_agent.limits.mps import Mps
 from tiercel.trainer_agent.limits.thread_scheduling import family
 from tiercel.trainer_agent.limits.turns import AS_THE_KERNEL_DOES, RunTurns, Turns
@@ -24,9 +25,6 @@ _log = logging.getLogger(__name__)
 
 _INHERITED: Final = ("PATH", "LD_LIBRARY_PATH", "OPENBLAS_CORETYPE", "TZ")
 """Variables of the agent that a run gets too: where programs are found, and how number crunching fits the CPU."""
-
-# Enters the control groups before anything of the job runs, so that no child of it can be left outside.
-_ENTER: Final = 'n=$1; shift; while [ "$n" -gt 0 ]; do echo $$ > "$1" || exit 126; shift; n=$((n-1)); done; exec "$@"'
 
 _NOBODY_KNOWS: Final = Exit(-9, "Somebody ended the process that keeps its output and its exit code.")
 
@@ -122,11 +120,10 @@ class ProcessRuntime:
         folder = str(launch.job_folder)
         inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         through_mps = self._mps.environment(launch.accelerators) if self._mps is not None else {}
-        entry = [str(path) for path in limits.entry_files]
-        enter = ["/bin/sh", "-c", _ENTER, "tiercel-run", str(len(entry)), *entry]
+        program = launch.program.command(sys.executable, folder)
         return await Minded.start(
             self._folder / launch.run_id,
-            [*enter, *launch.program.command(sys.executable, folder)],
+            entering(limits.entry_files, program, ended_first=ENDED_FIRST),
             launch.job_folder / "work",
             inherited | launch.environment(folder) | through_mps,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import json
 import os
 import subprocess
 import sys
@@ -140,6 +141,21 @@ async def test_training_weighs_like_anybody_and_gives_way_to_what_answers(tmp_pa
     finally:
         limits.close()
     assert answering > 10 * training
+
+
+async def test_the_inference_server_has_a_memory_group_of_its_own(
+    broker: ScriptedBroker, limits: Limits, tmp_path: Path
+) -> None:
+    need(limits.name != "cooperative", "control groups that may be written")
+    server = tmp_path / "state" / "agent" / "serving.json"
+    with agent_process(tmp_path / "state", broker.address):
+        await until(server.exists, seconds=DEADLINE)
+        pid = json.loads(server.read_text())["pid"]
+        lines = [line.split(":") for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()]
+    # "4:memory:/tiercel-...-serving" with version 1, "0::/tiercel-...-serving" with version 2.
+    (group,) = [path for _, names, path in lines if names == ("memory" if limits.name == "cgroup-v1" else "")]
+    assert Path(group).name.startswith("tiercel-testing-")
+    assert Path(group).name.endswith("-serving")
 
 
 @dataclass(frozen=True, slots=True)

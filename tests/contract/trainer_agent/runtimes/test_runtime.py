@@ -15,6 +15,7 @@ from tests.support.run_handles import Start, command_of, finish, finish_bytes, r
 from tests.support.until import until
 from tiercel.trainer_agent.errors import RunFailedError
 from tiercel.trainer_agent.limits.contract import AcceleratorShare, CpuShare, Limits
+from tiercel.trainer_agent.limits.entering import ENDED_FIRST
 from tiercel.trainer_agent.limits.thread_scheduling import may_take_back
 from tiercel.trainer_agent.runtimes.contract import Launch, Program, Runtime
 from tiercel.trainer_agent.runtimes.process import ProcessRuntime
@@ -212,6 +213,11 @@ async def test_the_memory_limit_kills(start: Start, runtime: Runtime, limits: Li
     await run.close()
     assert how.code != 0
     assert how.reason == "The run used more memory than its limit and was ended by the kernel."
+
+
+async def test_training_is_ended_before_others_when_the_machine_is_out_of_memory(start: Start) -> None:
+    script = "print(open('/proc/self/oom_score_adj').read())"
+    assert (await finish(await start(script)))[1].strip() == str(ENDED_FIRST)
 
 
 async def test_images(runtime: Runtime, request: pytest.FixtureRequest) -> None:

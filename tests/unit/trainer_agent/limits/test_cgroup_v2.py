@@ -121,6 +121,18 @@ def test_protection_and_leaving(root: Path) -> None:
     assert not (root / "tiercel-node").exists()
 
 
+def test_the_server_has_memory_of_its_own_and_the_weight_of_what_answers(root: Path) -> None:
+    limits = make(root)
+    serving = root / "tiercel-node-serving"
+    assert limits.serving_entry(GIBIBYTE) == (serving / "cgroup.procs",)
+    assert (serving / "memory.max").read_text() == str(GIBIBYTE)
+    assert (serving / "cpu.weight").read_text() == "4000"
+    (serving / "cgroup.procs").write_text(str(os.getpid()))
+    limits.close()
+    assert (root / "cgroup.procs").read_text() == str(os.getpid())
+    assert not serving.exists()
+
+
 def test_leftovers_are_killed_and_removed_except_for_runs_that_are_kept(root: Path) -> None:
     earlier = make(root)
     procs = {}
