@@ -34,6 +34,14 @@ async def test_a_full_disk_refuses_what_is_saved_and_is_read_all_the_same(tmp_pa
             assert [job.id for job in await store.load_jobs()] == ["a", "b"]
 
 
+async def test_what_was_saved_survives_a_loss_of_power(tmp_path: Path) -> None:
+    engine = SqlStore(sqlite_url(tmp_path / "broker.sqlite")).make_engine()
+    async with engine.connect() as connection:
+        answer = await connection.exec_driver_sql("PRAGMA synchronous")
+        assert answer.scalar() == 2, "the disk is waited for at each commit: FULL"
+    await engine.dispose()
+
+
 async def test_a_garbled_file_says_what_to_do_and_never_to_try_again(database: Path) -> None:
     async with SqlStore(sqlite_url(database)) as store:
         await store.save(jobs=[stored_job(f"j{number}", script=os.urandom(20_000)) for number in range(20)])
