@@ -316,9 +316,14 @@ class Agent:
 
     def _serving_status(self) -> nodes_pb2.ServingStatus:
         status = self._serving.status()
+        problems = {
+            place: f"Version {version} does not answer: {reason}."
+            for place, version in self._served.answering.items()
+            if (reason := self._serving.why_not(place.model, version))
+        }
         status.problems.extend(
             nodes_pb2.ModelProblem(endpoint=place.endpoint, variant=place.variant, reason=reason)
-            for place, reason in self._served.problems.items()
+            for place, reason in {**problems, **self._served.problems}.items()
         )
         return status
 

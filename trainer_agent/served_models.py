@@ -89,6 +89,11 @@ class ServedModels:
         """Why what is wanted is not in force, in plain words, where that is so."""
         return self._problems
 
+    @property
+    def answering(self) -> Mapping[Place, int]:
+        """Versions that were put in force in this life of the agent, whatever became of them in the server's hands."""
+        return self._answering
+
     def want(self, wanted: Mapping[Place, WantedVersions], arriving: Collection[Place]) -> None:
         """Begin to put in force what is wanted.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ _RETRY_SECONDS: Final = 0.1
 _TRY_AGAIN: Final = frozenset({503, 504})
 _OK: Final = 200
 _NOT_FOUND: Final = 404
+_REASON_LENGTH: Final = 300
 
 
 class ServingUnreachableError(Exception):
@@ -31,15 +32,27 @@ class ServingUnreachableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """A version that answers.
+    """A version that answers, or one that does not and why.
 
     Attributes:
         model: Its model's name.
         version: Its number.
+        why_not: Why it does not answer, in the server's words; empty of one that does.
     """
 
     model: str
     version: int
+    why_not: str = ""
+
+
+def _served(entry: Mapping[str, Any]) -> ServedModel | None:
+    name, version, reason = str(entry["name"]), str(entry["version"]), str(entry.get("reason", ""))
+    if not version:  # a model of which nothing was ever loaded
+        return None
+    if entry.get("state") == "READY":
+        return ServedModel(name, int(version))
+    is_refused = entry.get("state") == "UNAVAILABLE" and reason
+    return ServedModel(name, int(version), reason[:_REASON_LENGTH]) if is_refused else None
 
 
 class ServingClient:
@@ -118,18 +131,18 @@ class ServingClient:
             return False
 
     async def served(self, address: str) -> tuple[ServedModel, ...]:
-        """Versions that answer, sorted.
+        """Versions that answer, and those of which the server says why they do not, sorted.
 
         Raises:
             ServingUnreachableError: Nothing answers, or something that is not an inference server.
         """
         url = f"http://{address}/v2/repository/index"
         try:
-            async with self._session.post(url, json={"ready": True}, timeout=_INDEX) as response:
+            async with self._session.post(url, json={}, timeout=_INDEX) as response:
                 if response.status != _OK:
                     raise ServingUnreachableError(f"{url} answered {response.status}")
                 models = await response.json(content_type=None)
-            found = [ServedModel(str(m["name"]), int(m["version"])) for m in models if m.get("state") == "READY"]
+            found = [each for each in map(_served, models) if each is not None]
         except (aiohttp.ClientError, TimeoutError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise ServingUnreachableError(str(error) or type(error).__name__) from error
         return tuple(sorted(found, key=lambda each: (each.model, each.version)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -94,8 +94,12 @@ class ServingSupervisor:
         """What the broker is told."""
         if self._state is None:
             return nodes_pb2.ServingStatus()
-        versions = _versions(self._served)
+        versions = _versions([one for one in self._served if not one.why_not])
         return nodes_pb2.ServingStatus(http=self._state.http, grpc=self._state.grpc, versions=versions)
+
+    def why_not(self, model: str, version: int) -> str:
+        """Why a version does not answer, in the server's words; empty where it does, or the server does not say."""
+        return next((one.why_not for one in self._served if (one.model, one.version) == (model, version)), "")
 
     def want_terms(self, terms: EndpointTerms) -> None:
         """Endpoints may use this much, on whatever server there is; those not named are not limited."""
@@ -287,7 +291,7 @@ class ServingSupervisor:
             self._changed()
 
 
-def _versions(served: tuple[ServedModel, ...]) -> list[nodes_pb2.ServedVersion]:
+def _versions(served: Sequence[ServedModel]) -> list[nodes_pb2.ServedVersion]:
     """What answers, as the broker calls it; what only stands for variants has no version of its own."""
     places = [(place_of(one.model), one.version) for one in served]
     with_variants = {place.endpoint for place, _ in places if place.variant}

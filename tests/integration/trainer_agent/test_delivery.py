@@ -21,6 +21,7 @@ from tests.support.nodes_broker import (
     wanted_run,
 )
 from tests.support.until import until
+from tiercel.serving.models import suspects
 from tiercel.v1 import nodes_pb2
 
 TRAIN = ("--metric", "score", "--epochs", "100000", "--step-sleep-seconds", "0.01")
@@ -143,6 +144,22 @@ async def test_what_is_kept_answers_when_it_is_wanted_and_what_is_wanted_outlive
         await broker.want(models=[wanted_model(0)])  # it has moved
         await until(lambda: not served(broker) and not serving(broker).problems, seconds=DEADLINE)
         await until(lambda: not (agent.state_dir / "agent" / "models" / "line").exists())
+
+
+async def test_a_version_that_the_server_does_not_bring_back_is_told_with_the_reason(
+    broker: ScriptedBroker, agent: AgentProcess, linear: str
+) -> None:
+    run, delivery = wanted_run("job-1", linear, arguments=TRAIN), wanted_delivery("job-1")
+    await broker.want(run, deliveries=[delivery])
+    assert (await outcome(broker, "job-tier-1")).stage == DELIVERED
+    models = agent.state_dir / "agent" / "models"
+    (models / "line" / "1" / suspects.FILE).write_text('{"times": [], "held_back": true}')
+    os.kill(json.loads((agent.state_dir / "agent" / "serving.json").read_text())["pid"], 9)
+    await until(lambda: serving(broker).problems, seconds=DEADLINE)
+    (problem,) = serving(broker).problems
+    assert problem.endpoint == "line"
+    assert problem.reason.startswith("Version 1 does not answer: held back: the server was killed more than once")
+    await until(lambda: not served(broker), seconds=DEADLINE)
 
 
 async def test_a_model_that_an_operator_has_put_there_is_not_taken_for_the_jobs(

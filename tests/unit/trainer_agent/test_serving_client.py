@@ -110,10 +110,17 @@ async def test_what_is_served(serving: FakeServing, session: aiohttp.ClientSessi
     serving.answers = [
         web.Response(
             body=b'[{"name": "b", "version": "2", "state": "READY"}, {"name": "a", "version": "1", "state": "READY"},'
-            b' {"name": "b", "version": "1", "state": "UNAVAILABLE"}]'
+            b' {"name": "b", "version": "1", "state": "UNAVAILABLE"},'
+            b' {"name": "c", "version": "", "state": "UNAVAILABLE"},'
+            b' {"name": "b", "version": "3", "state": "UNAVAILABLE", "reason": "held back: it kills"},'
+            b' {"name": "b", "version": "4", "state": "LOADING", "reason": "soon"}]'
         )
     ]
-    assert await client.served(serving.address) == (ServedModel("a", 1), ServedModel("b", 2))
+    assert await client.served(serving.address) == (
+        ServedModel("a", 1),
+        ServedModel("b", 2),
+        ServedModel("b", 3, "held back: it kills"),
+    )
     for wrong in (
         web.Response(status=500),
         web.Response(body=b"{"),
