@@ -7,8 +7,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# The weight of the inference server, and that of all runs together for each core of the node, where an ordinary process
-# has 1: what the agent gives its two groups.
+# The weight of the inference server, and that of all runs together for each core of the node. Only their ratio matters,
+# which is the one that the agent gives its groups.
 SERVING_WEIGHT = 4.0
 RUNS_WEIGHT_PER_CORE = 0.1
 
