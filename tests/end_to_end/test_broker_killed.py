@@ -42,23 +42,25 @@ async def test_a_job_goes_on_and_each_tier_is_delivered_once(product: Product, t
         async with client_of(product) as alice:
             job = await alice.job(handle.id).wait(JOB_SECONDS)
             assert job.state is JobState.COMPLETED, f"{job.reason}\n{job.log_tail}"
-            assert [tier.version for tier in job.tiers] == [1, 2]
+            # Where training got to the second tier while nobody was the broker, one model is delivered for both.
+            assert [tier.version for tier in job.tiers] in ([1, 2], [1, 1])
+            last = job.tiers[-1].version
             tiers = [event.tier async for event in alice.job(handle.id).events() if isinstance(event, TierEvent)]
             (endpoint,) = await alice.list_endpoints()
         following.cancel()
         await asyncio.wait([following])
         record = await application.stop()
     assert Counter(tier.number for tier in tiers if tier.state is TierState.DELIVERED) == {1: 1, 2: 1}
-    assert [(version.version, version.tier) for version in endpoint.versions] == [(1, 1), (2, 2)]
-    assert {version for name, version in await serving_index(product) if name == "digits"} <= {"1", "2"}
-    assert (await serving_index(product))["digits", "2"] == "READY"
+    assert [version.version for version in endpoint.versions] == [1, 2][:last]
+    assert endpoint.versions[-1].value >= 0.93
+    assert {version for name, version in await serving_index(product) if name == "digits"} <= {"1", str(last)}
+    assert (await serving_index(product))["digits", str(last)] == "READY"
     assert product.addresses["serving_http"] == serving
     assert [read_pid(lock) for lock in locks] == pids
     assert job.attempts == 1
     assert record.failed == 0, record.failures
     answered = {request.version for request in record.requests}
-    assert 2 in answered
-    # Earlier, both tiers may have been reached while the broker was away, and follow each other in no time.
+    assert last in answered
     assert 1 in answered or moment != "between tiers"
 
 

@@ -261,7 +261,9 @@ async def test_runs_survive_ten_deaths_of_their_agent_in_a_row(
         "while not os.path.exists('agent-is-away'):\n    number += 1; print(number, flush=True); time.sleep(0.01)\n"
         "raise SystemExit(4)"
     )
-    runs = (wanted_run("job-1", linear, arguments=TRAIN), wanted_run("short-1", counting))
+    # Seldom enough that no report gives way to a better and a later one.
+    seldom = (*TRAIN, "--step-sleep-seconds", "0.1")
+    runs = (wanted_run("job-1", linear, arguments=seldom), wanted_run("short-1", counting))
     state = tmp_path / "state"
     with agent_process(state, broker.address) as agent:
         await broker.want(*runs)
@@ -287,7 +289,7 @@ async def test_runs_survive_ten_deaths_of_their_agent_in_a_row(
         assert (status.exit_code, status.lost) == (4, False)
         lines = broker.heard.output("short-1").decode().splitlines()
         assert lines == [f"pid {pids['short-1']}", *map(str, range(1, len(lines)))]
-        await broker.want(wanted_run("job-1", linear, arguments=TRAIN, stop=True), runs[1])
+        await broker.want(wanted_run("job-1", linear, arguments=seldom, stop=True), runs[1])
         status = await exit_of(broker, "job-1")
         assert (status.exit_code, status.reason, status.lost) == (0, "the broker asked it to stop", False)
         sequences = {report.sequence for report in broker.heard.progress("job-1")}

@@ -69,6 +69,7 @@ async def test_it_says_where_everything_is_and_stops_everything(places: Places) 
 
     assert line.startswith("Tiercel is up: ")
     assert set(addresses) == {"broker", "nodes", "mqtt", "serving_http", "serving_grpc", "broker_pid"}
+    assert int(addresses.pop("broker_pid")) == process.pid
     assert all(address in line for address in addresses.values())
     assert (addresses["serving_http"], addresses["serving_grpc"]) == SERVING
     assert (node.id, node.online) == ("n1", True)
@@ -87,7 +88,7 @@ async def test_killed_it_leaves_the_agent_and_is_taken_up_again_where_it_was(pla
 
     async with up(places) as process:
         await wait_up(process)
-        assert json.loads(places.addresses.read_text()) == before
+        assert json.loads(places.addresses.read_text()) == before | {"broker_pid": str(process.pid)}
         assert places.agent_lock.read_text() == agent
         process.terminate()
         assert await process.wait() == 0
