@@ -26,7 +26,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tiercel.broker.client.state_dir import read_token
 from tiercel.broker.server import Broker
 from tiercel.broker.settings import BrokerSettings
-from tiercel.v1 import jobs_pb2, jobs_pb2_grpc, nodes_pb2, nodes_pb2_grpc
+from tiercel.v1 import PROTOCOL, jobs_pb2, jobs_pb2_grpc, nodes_pb2, nodes_pb2_grpc
 
 MIB = 1024 * 1024
 WATCHES = 1_010
@@ -35,6 +35,7 @@ MQTT_CONNECTIONS = 600
 MQTT_LARGE, MQTT_LARGE_BYTES = 40, 8 * MIB
 THROUGH_SECONDS = 20.0
 MOST_GROWTH_MIB = 100.0
+AGENT_INSTANCE = "5" * 32
 Addresses = dict[str, str]
 
 
@@ -132,7 +133,9 @@ async def _ask_as_tenant(addresses: Addresses, state_dir: Path) -> None:
 
 async def _join_as_agent(addresses: Addresses, state_dir: Path) -> None:
     metadata = (("authorization", f"Bearer {(state_dir / 'node.token').read_text().strip()}"),)
-    hello = nodes_pb2.NodeHello(node_id="n1", cpu_cores=1.0, memory_bytes=1 << 30)
+    hello = nodes_pb2.NodeHello(
+        node_id="n1", cpu_cores=1.0, memory_bytes=1 << 30, protocol=PROTOCOL, instance=AGENT_INSTANCE
+    )
     async with _channel(addresses["nodes"]) as channel:
         call = nodes_pb2_grpc.NodesServiceStub(channel).Connect(metadata=metadata, timeout=THROUGH_SECONDS)
         await call.write(nodes_pb2.ConnectRequest(hello=hello))
@@ -158,13 +161,15 @@ WHO_MUST_GET_THROUGH: dict[str, Callable[[Addresses, Path], Awaitable[None]]] = 
 }
 
 
-async def _seconds_through(how: Callable[[Addresses, Path], Awaitable[None]], *arguments: Any) -> float | None:
-    """How long it took to get through; None if it did not."""
+async def _seconds_through(who: str, addresses: Addresses, state_dir: Path, outcomes: Counter[str]) -> float | None:
+    """How long it took to get through; None if it did not, with the reason among the outcomes."""
     began = time.monotonic()
     try:
         async with asyncio.timeout(THROUGH_SECONDS):
-            await how(*arguments)
-    except (grpc.aio.AioRpcError, aiomqtt.MqttError, OSError, TimeoutError, asyncio.InvalidStateError):
+            await WHO_MUST_GET_THROUGH[who](addresses, state_dir)
+    except (grpc.aio.AioRpcError, aiomqtt.MqttError, OSError, TimeoutError, asyncio.InvalidStateError) as error:
+        why = error.details() if isinstance(error, grpc.aio.AioRpcError) else str(error)
+        outcomes[f"{who} kept out: {type(error).__name__}: {str(why)[:100]}"] += 1
         return None
     return round(time.monotonic() - began, 3)
 
@@ -182,8 +187,8 @@ async def measure(flood_seconds: float) -> dict[str, Any]:
             ]
             end = time.monotonic() + flood_seconds
             while time.monotonic() < end or not all(through.values()):
-                for who, how in WHO_MUST_GET_THROUGH.items():
-                    through[who].append(await _seconds_through(how, addresses, state_dir))
+                for who, tries in through.items():
+                    tries.append(await _seconds_through(who, addresses, state_dir, outcomes))
                     peak = max(peak, process.memory_info().rss)
                 await asyncio.sleep(0.1)
             for flood in floods:
