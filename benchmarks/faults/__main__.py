@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
-from benchmarks.bars import keep_result
+from benchmarks.bars import keep_result, shown_goal, shown_value
 from benchmarks.faults.bars import bars_of
-from benchmarks.results import KEEP_HELP
+from benchmarks.results import KEEP_HELP, ROOT, Bar
+from benchmarks.sections import table, write_section
 
 ATTACKS = ("reconnect", "script-flood", "anonymous-flood", "full-disk")
 DEADLINE_SECONDS = 600.0
+DOCUMENT = ROOT / "docs" / "faults.md"
 
 Json = dict[str, Any]
 
@@ -26,8 +29,17 @@ def main(
     """Attack, tell, and write faults.json; exits with 1 where a bar does not hold."""
     figures = {name: found for name in only or ATTACKS if (found := _attack(name)) is not None}
     keep_result("faults", command="make bench-faults", figures=figures, keep=keep)
-    if not figures or not all(bar.holds for bar in bars_of(figures)):
+    bars = bars_of(figures)
+    if keep:
+        write_section(DOCUMENT, "faults", section_of(bars))
+    if not figures or not all(bar.holds for bar in bars):
         raise typer.Exit(1)
+
+
+def section_of(bars: Sequence[Bar]) -> str:
+    """What documents show of the result."""
+    rows = [(bar.name, shown_value(bar), shown_goal(bar), "yes" if bar.holds else "**no**") for bar in bars]
+    return table(("attack", "value", "goal", "holds"), rows)
 
 
 def _attack(name: str) -> Json | None:
