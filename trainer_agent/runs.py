@@ -387,11 +387,11 @@ class Run:
 
     async def _keep_output(self, handle: RunHandle) -> None:
         room = TokenBucket(_OUTPUT_BYTES_PER_SECOND, _OUTPUT_BYTES_AT_ONCE, time.monotonic())
-        async for chunk in handle.output(self._mark.taken_bytes):
-            self.log.append(chunk)
-            self._mark.advance(len(chunk))
+        async for chunk in handle.output(self._mark.position):
+            self.log.append(chunk.data)
+            self._mark.advance(chunk.position)
             self._events.wrote()
-            room.take(len(chunk), time.monotonic())
+            room.take(len(chunk.data), time.monotonic())
             await asyncio.sleep(room.seconds_until_room(time.monotonic()))
 
     async def _watch_usage(self, handle: RunHandle) -> None:

@@ -16,7 +16,7 @@ Start = Callable[..., "asyncio.Future[RunHandle]"]
 async def read(run: RunHandle) -> bytes:
     """All output of a run."""
     async with aclosing(run.output()) as output:  # type: ignore[type-var]  # both are generators
-        return b"".join([chunk async for chunk in output])
+        return b"".join([chunk.data async for chunk in output])
 
 
 async def finish_bytes(run: RunHandle) -> tuple[int, bytes]:
@@ -38,7 +38,7 @@ async def ready(run: RunHandle) -> tuple[list[bytes], asyncio.Task[None]]:
 
     async def pump() -> None:
         async for chunk in run.output():
-            lines.append(chunk)  # noqa: PERF401 - a comprehension would show nothing before the end
+            lines.append(chunk.data)  # noqa: PERF401 - a comprehension would show nothing before the end
 
     reading = asyncio.create_task(pump())
     await until(lambda: b"ready" in b"".join(lines))

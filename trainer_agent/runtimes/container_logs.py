@@ -16,6 +16,8 @@ from typing import Final
 import aiohttp
 from aiodocker import Docker, DockerError
 
+from tiercel.trainer_agent.runtimes.contract import Output
+
 _log = logging.getLogger(__name__)
 
 _HEADER_BYTES: Final = 8
@@ -25,37 +27,33 @@ _TIMESTAMP: Final = re.compile(rb"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\
 
 
 class ContainerLog:
-    """The output of one container from its beginning.
+    """The output of one container, from its beginning or from a position on.
 
     Args:
         docker: The engine.
         container_id: The container.
         is_running: Whether it still runs; the output of one that does not is read to its end once more.
+        position: Of the last output that was had before; empty for none.
     """
 
-    def __init__(self, docker: Docker, container_id: str, is_running: Callable[[], Awaitable[bool]]) -> None:
+    def __init__(
+        self, docker: Docker, container_id: str, is_running: Callable[[], Awaitable[bool]], position: str = ""
+    ) -> None:
         self._docker = docker
         self._path = f"containers/{container_id}/logs"
         self._is_running = is_running
-        self._since = "0"
+        self._since = position or "0"
 
-    async def chunks(self, offset: int = 0) -> AsyncIterator[bytes]:
-        """Standard output and error in the order in which they came, until the container has ended.
-
-        Args:
-            offset: Bytes to leave out at the beginning.
-        """
-        running, left_out = True, 0
+    async def chunks(self) -> AsyncIterator[Output]:
+        """Standard output and error in the order in which they came, until the container has ended."""
+        running = True
         while running:
             running = await self._is_running()
             try:
                 async with contextlib.aclosing(self._frames(follow=running)) as frames:
                     async for frame in frames:
-                        output = self._without_timestamp(frame)
-                        rest = output[max(0, offset - left_out) :]
-                        left_out += len(output) - len(rest)
-                        if rest:
-                            yield rest
+                        if data := self._without_timestamp(frame):
+                            yield Output(data, self._since)
             except (DockerError, aiohttp.ClientError, TimeoutError) as error:
                 if isinstance(error, DockerError) and error.status == 404:
                     return

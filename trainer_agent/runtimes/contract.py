@@ -99,6 +99,19 @@ class Exit:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Some of a run's standard output and error.
+
+    Attributes:
+        data: The bytes.
+        position: Where it ends, as the runtime calls it; what comes behind it can be had by it.
+    """
+
+    data: bytes
+    position: str
+
+
 class RunHandle(Protocol):
     """A run that was started."""
 
@@ -106,11 +119,12 @@ class RunHandle(Protocol):
     def description(self) -> str:
         """What it is, for logs: ``process 123`` or ``container abc``."""
 
-    def output(self, offset: int = 0) -> AsyncIterator[bytes]:
+    def output(self, position: str = "") -> AsyncIterator[Output]:
         """Its standard output and error as they come, until it has ended. To be read once, and to be read always.
 
         Args:
-            offset: Bytes to leave out, since an earlier life of the agent has read them.
+            position: Of the last that an earlier life of the agent has read, to have what comes behind it; empty for
+                all.
         """
 
     async def wait(self) -> Exit:

@@ -27,7 +27,7 @@ from tiercel.trainer_agent.runtimes.container_config import (
     share_config,
 )
 from tiercel.trainer_agent.runtimes.container_logs import ContainerLog
-from tiercel.trainer_agent.runtimes.contract import Exit, Launch
+from tiercel.trainer_agent.runtimes.contract import Exit, Launch, Output
 
 _log = logging.getLogger(__name__)
 
@@ -216,12 +216,12 @@ class DockerRun:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`."""
         return f"container {self._container.id[:12]}"
 
-    def output(self, offset: int = 0) -> AsyncIterator[bytes]:
-        """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`.
+    def output(self, position: str = "") -> AsyncIterator[Output]:
+        """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`; a position is a time of the engine's.
 
-        The engine keeps the newest of it only, so that what was written between may be missing for an ``offset``.
+        The engine keeps the newest only: of what was written while nobody read it, some may be missing.
         """
-        return ContainerLog(self._docker, self._container.id, self._is_running).chunks(offset)
+        return ContainerLog(self._docker, self._container.id, self._is_running, position).chunks()
 
     async def wait(self) -> Exit:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`; an engine that is away is waited for."""

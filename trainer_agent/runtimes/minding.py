@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
@@ -115,7 +115,7 @@ class Minded:
         await self._ended.wait()
         return _read_exit(self._folder)
 
-    async def output(self, offset: int) -> AsyncIterator[bytes]:
+    async def output(self, offset: int) -> AsyncGenerator[bytes]:
         """Output from a byte on, as it comes, until the end. What was taken is removed; to be read once."""
         spooled = SpooledOutput(self._folder, offset)
         pipe = os.open(self._folder / minder.GREW, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

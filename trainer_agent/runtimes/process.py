@@ -18,7 +18,7 @@ from tiercel.trainer_agent.limits.entering import ENDED_FIRST, entering
 from tiercel.trainer_agent.limits.mps import Mps
 from tiercel.trainer_agent.limits.thread_scheduling import family
 from tiercel.trainer_agent.limits.turns import AS_THE_KERNEL_DOES, RunTurns, Turns
-from tiercel.trainer_agent.runtimes.contract import Exit, Launch
+from tiercel.trainer_agent.runtimes.contract import Exit, Launch, Output
 from tiercel.trainer_agent.runtimes.minding import Minded, end_leftovers
 
 _log = logging.getLogger(__name__)
@@ -151,9 +151,13 @@ class ProcessRun:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`."""
         return f"process {self._minded.script.pid}"
 
-    def output(self, offset: int = 0) -> AsyncIterator[bytes]:
-        """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`."""
-        return self._minded.output(offset)
+    async def output(self, position: str = "") -> AsyncIterator[Output]:
+        """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`; a position is a number of bytes."""
+        offset = int(position or 0)
+        async with contextlib.aclosing(self._minded.output(offset)) as chunks:
+            async for data in chunks:
+                offset += len(data)
+                yield Output(data, str(offset))
 
     async def wait(self) -> Exit:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`."""

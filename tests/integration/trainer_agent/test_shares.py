@@ -85,7 +85,7 @@ async def busy_run(runtime: Runtime, folder: Path, share: CpuShare) -> AsyncIter
 
     async def read() -> None:
         async for chunk in run.output():
-            output.append(chunk)  # noqa: PERF401 - a comprehension would show nothing before the end
+            output.append(chunk.data)  # noqa: PERF401 - a comprehension would show nothing before the end
 
     async with Supervisor() as tasks:
         tasks.start("output", read())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -30,8 +31,7 @@ print('done', flush=True)
 raise SystemExit(7)
 """
     run = await start(script, run_id="adopted")
-    lines, reading = await ready(run)
-    reading.cancel()
+    position = await _read_until(run, b"ready")
     work = tmp_path / "jobs" / "job" / "work"
     await run.apply_share(CpuShare(0.25, 0.5))
     before, pids = await run.usage(), run.pids()
@@ -41,7 +41,7 @@ raise SystemExit(7)
     assert set(again.pids()) == set(pids)
     assert (await again.usage()).cpu_seconds >= before.cpu_seconds
     (work / "on").touch()
-    rest = asyncio.create_task(_read_from(again, len(b"".join(lines))))
+    rest = asyncio.create_task(_read_from(again, position))
     await again.apply_share(CpuShare(1.0))
     (work / "go").touch()
     async with asyncio.timeout(60):
@@ -51,8 +51,40 @@ raise SystemExit(7)
     assert await next_life.adopt(launch_of("adopted", tmp_path / "jobs" / "job")) is None
 
 
-async def _read_from(run: RunHandle, offset: int) -> bytes:
-    return b"".join([chunk async for chunk in run.output(offset)])
+async def test_output_goes_on_where_it_was_however_much_of_it_there_was(
+    start: Start, next_life: Runtime, tmp_path: Path
+) -> None:
+    """More than an engine keeps."""
+    script = """
+import os, sys, time
+for number in range(24): sys.stdout.write(f'{number:01023}\\n' * 1024)
+print('ready', flush=True)
+while not os.path.exists('go'): time.sleep(0.01)
+print('more', flush=True)
+"""
+    run = await start(script, run_id="talks")
+    position = await _read_until(run, b"ready")
+    again = await next_life.adopt(launch_of("talks", tmp_path / "jobs" / "job"))
+    assert again is not None
+    rest = asyncio.create_task(_read_from(again, position))
+    (tmp_path / "jobs" / "job" / "work" / "go").touch()
+    async with asyncio.timeout(60):
+        assert (await again.wait()).code == 0
+        assert await rest == b"more\n"
+    await again.close()
+
+
+async def _read_until(run: RunHandle, words: bytes) -> str:
+    """Read what comes before some words and the line that they are in; the position behind it."""
+    async with asyncio.timeout(60), aclosing(run.output()) as output:  # type: ignore[type-var]  # it is a generator
+        async for chunk in output:
+            if words in chunk.data:
+                return chunk.position
+    raise AssertionError(f"the run ended before it said {words!r}")
+
+
+async def _read_from(run: RunHandle, position: str) -> bytes:
+    return b"".join([chunk.data async for chunk in run.output(position)])
 
 
 async def test_a_run_that_ended_while_no_agent_was_there_tells_its_exit_code(

@@ -46,7 +46,7 @@ def start(runtime: DockerRuntime, tmp_path: Path) -> Start:
 async def says(run: DockerRun) -> str:
     """The output of a run that has to succeed."""
     async with asyncio.timeout(60), aclosing(run.output()) as chunks:  # type: ignore[type-var]  # it is a generator
-        output = b"".join([chunk async for chunk in chunks]).decode()
+        output = b"".join([chunk.data async for chunk in chunks]).decode()
         how = await run.wait()
     await run.close()
     assert how.code == 0, output
