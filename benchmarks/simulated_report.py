@@ -42,7 +42,6 @@ POLICIES = {
     "srpt": "`srpt`, earlier runs known",
     "srpt-oracle": "`srpt-oracle`, clairvoyant",
 }
-WHOSE_COST_IS_SHOWN = (FAIR_SLICES, "fifo", "tradl", "specon", "utility", "utility, nothing known")
 MEASURES = {
     "best_finish": "completion of the job that gains most",
     "best_tier_1": "time to tier 1 of the job that gains most",
@@ -70,12 +69,12 @@ ENDPOINTS = "40 on 4, varied, burst"
 def policies_section(figures: Json) -> str:
     """Time to tier 1, and what that costs others, under every policy; from ``simulated-policies``."""
     tables = figures["tables"]
+    arms = {arm: words for arm, words in POLICIES.items() if arm in tables["alike"]}
     firsts = [
         [words, *(f"{tables[kind][arm]['time_to_tier_1']['mean']:.3f}" for kind in KINDS)]
-        for arm, words in POLICIES.items()
-        if arm in tables["alike"]
+        for arm, words in arms.items()
     ]
-    costs = [[POLICIES[arm], *(_cost(tables[kind][arm]) for kind in KINDS)] for arm in WHOSE_COST_IS_SHOWN]
+    costs = [[words, *(_cost(tables[kind][arm]) for kind in KINDS)] for arm, words in arms.items()]
     heads = list(KINDS.values())
     return "\n\n".join(
         (table(["time to tier 1", *heads], firsts), table(["worst finish of a job, makespan", *heads], costs))
