@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -83,8 +84,17 @@ class RunPlaces:
         """A run's last reports."""
         return self.records / f"{run_id}.reports"
 
+    @property
+    def sockets(self) -> Path:
+        """Folders of sockets that runs do not reach."""
+        return self.state_dir / "sockets"
+
+    def socket(self, run_id: str) -> Path:
+        """The folder of a run's."""
+        return self.sockets / run_id
+
     def mark(self, run_id: str) -> Path:
-        """How much of a run's output is in its log."""
+        """Up to where a run's output is in its log."""
         return self.records / f"{run_id}.output"
 
 
@@ -156,6 +166,7 @@ class RunTable:
             SetupError: Something that nobody goes on with cannot be ended.
         """
         self._carrier.clear()
+        shutil.rmtree(self._places.sockets, ignore_errors=True)
         for record in self._records.load():
             order = _order_of(record)
             self._open_files(record.run_id, order.goal() if order is not None else _NO_GOAL)
@@ -202,6 +213,7 @@ class RunTable:
         return Run(
             order,
             folder=self._places.job(order.job_id),
+            inner_socket=self._places.socket(order.run_id),
             log=self._logs[order.run_id],
             mark=OutputMark(self._places.mark(order.run_id)),
             runtime=runtime,

@@ -89,8 +89,9 @@ class Run:
     Args:
         order: What to start, or what was started.
         folder: The job's folder.
+        inner_socket: Folder for a socket that the job does not reach.
         log: Where its output goes.
-        mark: How much of it went there.
+        mark: Up to where it went there.
         runtime: What it is started with.
         events: Whom to tell.
         patience: How long stopping may take.
@@ -104,6 +105,7 @@ class Run:
         order: RunOrder,
         *,
         folder: Path,
+        inner_socket: Path,
         log: RunLog,
         mark: OutputMark,
         runtime: Runtime,
@@ -121,6 +123,7 @@ class Run:
         self.log = log
         self._mark = mark
         self._folder = JobFolder(folder)
+        self._inner_socket = inner_socket
         self._runtime = runtime
         self._events = events
         self._patience = patience
@@ -322,7 +325,7 @@ class Run:
         """Be there for its trainer."""
         try:
             self._folder.remove_socket()
-            await self.gateway.open(self._folder.path)
+            await self.gateway.open(self._folder.path, self._inner_socket)
             self._folder.give_socket(self._runtime.owner)
         except (OSError, RuntimeError) as error:
             raise RunFailedError(f"The socket for the run cannot be made: {error}.") from error

@@ -116,14 +116,24 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
         """Whether a trainer is connected now."""
         return self._attachment is not None
 
-    async def open(self, folder: Path) -> None:
+    async def open(self, folder: Path, inner_folder: Path) -> None:
         """Make the socket in ``folder``; who connects waits for :meth:`serve`.
+
+        Args:
+            folder: The job's.
+            inner_folder: For a socket of our own that the job cannot reach, where its path is short enough. A later
+                life finds it there and uses it anew; it is removed in the end.
 
         Raises:
             OSError: The socket cannot be made there.
             RuntimeError: Likewise.
         """
-        self._inner_folder = tempfile.mkdtemp(prefix="tiercel-")
+        if _fits(inner_folder):
+            shutil.rmtree(inner_folder, ignore_errors=True)
+            inner_folder.mkdir(mode=0o700, parents=True)
+            self._inner_folder = os.fspath(inner_folder.absolute())
+        else:
+            self._inner_folder = tempfile.mkdtemp(prefix="tiercel-")
         inner = f"{self._inner_folder}/{SOCKET}"
         # One more than a trainer that attaches again needs; each waits for a hello.
         self._server = aio.server(options=_OPTIONS, maximum_concurrent_rpcs=_STREAMS)
@@ -372,12 +382,16 @@ def socket_path(folder: Path) -> Iterator[str]:
 
     One that is too long goes through a descriptor of the folder, and holds only as long as the block lasts.
     """
-    path = os.fspath(folder.absolute() / SOCKET)
-    if len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH:
-        yield path
+    if _fits(folder):
+        yield os.fspath(folder.absolute() / SOCKET)
         return
     descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{descriptor}/{SOCKET}"
     finally:
         os.close(descriptor)
+
+
+def _fits(folder: Path) -> bool:
+    """Whether the kernel takes the path of the socket in a folder."""
+    return len(os.fsencode(folder.absolute() / SOCKET)) <= _LONGEST_SOCKET_PATH

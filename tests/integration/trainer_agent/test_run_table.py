@@ -24,7 +24,7 @@ from tiercel.trainer_agent.report_journal import ReportJournal
 from tiercel.trainer_agent.run_order import RunOrder
 from tiercel.trainer_agent.run_table import RunPlaces, RunTable
 from tiercel.trainer_agent.runs import StopPatience
-from tiercel.trainer_agent.runtimes.contract import Exit, Launch
+from tiercel.trainer_agent.runtimes.contract import Exit, Launch, Output
 from tiercel.trainer_agent.scripts import ScriptFetcher
 from tiercel.trainer_agent.supervision import Supervisor
 from tiercel.v1 import PROTOCOL, common_pb2, nodes_pb2, trainer_pb2, trainer_pb2_grpc
@@ -40,13 +40,13 @@ class FakeRun:
         self.over = asyncio.Event()
         self.written = asyncio.Event()
 
-    async def output(self, offset: int = 0) -> AsyncIterator[bytes]:
-        self.read_from = offset
+    async def output(self, position: str = "") -> AsyncIterator[Output]:
+        self.read_from = position
         await until(lambda: self.written.is_set() or self.over.is_set(), seconds=60.0)
-        if self.written.is_set() and not offset:
-            yield b"8 bytes\n"
+        if self.written.is_set() and not position:
+            yield Output(b"8 bytes\n", "8")
         await self.over.wait()
-        yield b"done\n"
+        yield Output(b"done\n", "13")
 
     async def wait(self) -> Exit:
         await self.over.wait()
@@ -197,7 +197,7 @@ async def test_the_agents_next_life_goes_on_with_what_lives_and_tells_what_is_go
         assert table.actual()["job-1"].share == Share(CpuShare(0.5))
         runtime.runs["job-1"].over.set()
         await until(lambda: phase(table, "job-1") is Phase.ENDED)
-        assert runtime.runs["job-1"].read_from == 8
+        assert runtime.runs["job-1"].read_from == "8"
         statuses = {status.run_id: status for status in table.statuses()}
         assert (statuses["job-1"].exit_code, statuses["job-1"].lost) == (0, False)
         assert (statuses["gone-1"].reason, statuses["gone-1"].lost) == ("it was gone when its agent came back", True)

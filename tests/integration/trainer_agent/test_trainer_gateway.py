@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import stat
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +18,7 @@ from grpc import aio
 
 from tests.support.until import until
 from tiercel.trainer_agent.errors import DeliveryFailedError, FallsShortError
+from tiercel.trainer_agent.job_folder import SOCKET
 from tiercel.trainer_agent.metric_names import BAD_NAME, MAX_METRICS, TOO_MANY_METRICS
 from tiercel.trainer_agent.report_sieve import Goal
 from tiercel.trainer_agent.supervision import Supervisor
@@ -81,7 +84,7 @@ async def served(tmp_path: Path) -> AsyncIterator[Gateway]:
 @asynccontextmanager
 async def serving(folder: Path) -> AsyncIterator[Gateway]:
     served = Gateway(folder)
-    await served.gateway.open(folder)
+    await served.gateway.open(folder, folder / "inner")
     async with Supervisor() as tasks:
         tasks.start("socket", served.gateway.serve())
         yield served
@@ -314,3 +317,19 @@ async def test_a_path_that_is_too_long_for_a_socket(tmp_path: Path) -> None:
         assert (deep / "agent.sock").is_socket()
         async with attached(served) as trainer:
             assert (await trainer.receive()).welcome == WELCOME
+
+
+async def test_a_gateway_that_was_killed_leaves_nothing_that_the_next_does_not_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    with socket.socket(socket.AF_UNIX) as left_behind:
+        left_behind.bind(str(inner / SOCKET))
+    async with serving(tmp_path) as served, attached(served) as trainer:
+        await trainer.receive()
+        assert stat.S_IMODE(inner.stat().st_mode) == 0o700
+    assert not inner.exists()
+    assert not list((tmp_path / "temporary").iterdir())
