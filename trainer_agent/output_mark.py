@@ -7,27 +7,34 @@ import os
 from pathlib import Path
 from typing import Final
 
-_LENGTH: Final = 40
+_LENGTH: Final = 128
+_NOWHERE: Final = "-"
 
 
 class OutputMark:
     """The position of the last output that a run's log has, as its runtime calls it.
 
-    The log's own size does not tell: the agent writes lines of its own there, and the disk may be full.
+    It is written down before the log has the output, with the size that the log will have then: so that an agent that
+    dies in between is known to have done so, and nothing is in the log twice.
 
     Args:
         path: The file; one that exists is continued.
+        log_size: Bytes of the log now.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, log_size: int) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        self.position = os.pread(self._descriptor, _LENGTH, 0).decode("ascii", "replace").strip()
+        words = os.pread(self._descriptor, _LENGTH, 0).decode("ascii", "replace").split()
+        before, after, size = words if len(words) == 3 and words[2].isdecimal() else (_NOWHERE, _NOWHERE, "0")
+        position = after if log_size >= int(size) else before
+        self.position = "" if position == _NOWHERE else position
 
-    def advance(self, position: str) -> None:
-        """The log has what comes before this position."""
+    def move(self, position: str, log_size: int) -> None:
+        """The log gets what comes before this position next, and is so large then."""
+        words = f"{self.position or _NOWHERE} {position} {log_size}"
         self.position = position
         with contextlib.suppress(OSError):
-            os.pwrite(self._descriptor, position.encode("ascii").ljust(_LENGTH), 0)
+            os.pwrite(self._descriptor, words.encode("ascii").ljust(_LENGTH), 0)
 
     def close(self) -> None:
         """Let go of the file."""

@@ -215,7 +215,7 @@ class RunTable:
             folder=self._places.job(order.job_id),
             inner_socket=self._places.socket(order.run_id),
             log=self._logs[order.run_id],
-            mark=OutputMark(self._places.mark(order.run_id)),
+            mark=OutputMark(self._places.mark(order.run_id), self._logs[order.run_id].size),
             runtime=runtime,
             events=self._events,
             patience=self._patience,

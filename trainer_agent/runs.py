@@ -391,8 +391,8 @@ class Run:
     async def _keep_output(self, handle: RunHandle) -> None:
         room = TokenBucket(_OUTPUT_BYTES_PER_SECOND, _OUTPUT_BYTES_AT_ONCE, time.monotonic())
         async for chunk in handle.output(self._mark.position):
+            self._mark.move(chunk.position, self.log.size + len(chunk.data))
             self.log.append(chunk.data)
-            self._mark.advance(chunk.position)
             self._events.wrote()
             room.take(len(chunk.data), time.monotonic())
             await asyncio.sleep(room.seconds_until_room(time.monotonic()))
