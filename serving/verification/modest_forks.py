@@ -55,10 +55,11 @@ class ModestForks:
     def __init__(self) -> None:
         self._waiting = 0
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        parent = os.getpid()
         with theirs:
             self.pid = os.fork()
             if self.pid == 0:
-                _fork_for(theirs)
+                _fork_for(theirs, parent)
         self.socket.setblocking(False)
 
     def order(self, number: int, request: dict[str, Any], model: int, answer_to: int) -> bool:
@@ -100,10 +101,11 @@ class ModestForks:
         self.socket.close()
 
 
-def _fork_for(orders: socket.socket) -> NoReturn:
+def _fork_for(orders: socket.socket, parent: int) -> NoReturn:
     """Fork a reader for each order, until nobody gives any."""
     try:
-        reader.end_with_parent()
+        reader.end_with_parent(parent)
+        me = os.getpid()
         reader.leave_all_but(orders.fileno())
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps them
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
@@ -114,7 +116,7 @@ def _fork_for(orders: socket.socket) -> NoReturn:
             order = json.loads(message)
             pid = os.fork()
             if pid == 0:
-                reader.read_and_end(order["request"], *descriptors)
+                reader.read_and_end(order["request"], *descriptors, parent=me)
             for descriptor in descriptors:
                 os.close(descriptor)
             _say_begun(orders, order["order"], pid)

@@ -22,17 +22,18 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _PER_BYTE = 4
 
 
-def read_and_end(request: dict[str, Any], model: int, answer_to: int) -> NoReturn:
+def read_and_end(request: dict[str, Any], model: int, answer_to: int, *, parent: int) -> NoReturn:
     """Check an artefact, write what was found as JSON, and end this process.
 
     Args:
         request: What the server asked, see :meth:`.Verifier.verify`.
         model: Descriptor of the ONNX file.
         answer_to: Descriptor to write the verdict to, or why there is none.
+        parent: Pid of the process that forked this one.
     """
     status = 1
     try:
-        end_with_parent()  # nobody is left over when it dies
+        end_with_parent(parent)  # nobody is left over when it dies
         leave_all_but(model, answer_to)
         for descriptor in (1, 2):
             os.dup2(0, descriptor)
@@ -53,10 +54,16 @@ def leave_all_but(*kept: int) -> None:
                 os.close(descriptor)
 
 
-def end_with_parent() -> None:
-    """Have the kernel kill this process when the one that forked it ends."""
+def end_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when the one that forked it ends; end it where that has ended already.
+
+    Args:
+        parent: Its pid.
+    """
     with contextlib.suppress(AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def _check(request: dict[str, Any], model: int) -> dict[str, Any]:

@@ -184,10 +184,11 @@ class Checks:
         return self._modest_forks is not None and self._modest_forks.order(number, request, model, answer_to)
 
     def _fork(self, request: dict[str, Any], model: int, answer_to: int) -> int:
+        parent = os.getpid()
         child = os.fork()
         if child == 0:
             os.nice(_NICENESS)
-            reader.read_and_end(request, model, answer_to)
+            reader.read_and_end(request, model, answer_to, parent=parent)
         return child
 
     def _have_modest_forks(self) -> bool:

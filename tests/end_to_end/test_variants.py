@@ -90,9 +90,10 @@ async def test_two_jobs_are_variants_of_one_endpoint_and_outlive_a_killed_broker
     async with client_of(product) as alice:
         small, large = [completed(await alice.job(handle.id).wait(JOB_SECONDS)) for handle in handles]
         versions = {job.spec.variant: [tier.version for tier in job.tiers] for job in (small, large)}
-        # Two tiers that one model reaches are one version, as happens while the broker is away.
-        numbers = {version or 0 for each in versions.values() for version in each}
-        assert numbers == set(range(1, len(numbers) + 1))
+        # Two tiers that one model reaches are one version, as happens while the broker is away; the number of a version
+        # that was on its way then is not used again.
+        assert {version or 0 for each in versions.values() for version in each} <= {1, 2, 3, 4}
+        assert not set(versions["small"]) & set(versions["large"])
         accuracies = {job.spec.variant: job.tiers[-1].delivered_value for job in (small, large)}
         best = max(accuracies, key=lambda variant: accuracies[variant] or 0.0)
         async with asked(product):
