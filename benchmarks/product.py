@@ -174,7 +174,8 @@ class Product:
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
-        await asyncio.to_thread(kill_all, processes_of(self.state_dir))
+        for _ in range(3):  # one that is killed may just have started another
+            await asyncio.to_thread(kill_all, processes_of(self.state_dir))
 
 
 def processes_of(state_dir: Path) -> list[psutil.Process]:
