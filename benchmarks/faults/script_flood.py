@@ -61,7 +61,7 @@ def crowd():
         one.setblocking(False)
         one.connect_ex("agent.sock")
         held = [*held, one][-200:]
-        time.sleep(0.001)
+        time.sleep(0.001)  # the attack is the number of connections, not this process's own CPU
 
 def talk():
     while True:
@@ -75,7 +75,7 @@ for names in kinds * 3:
     threading.Thread(target=attach, args=(names,), daemon=True).start()
 for work in (crowd, talk):
     threading.Thread(target=work, daemon=True).start()
-time.sleep(600)
+time.sleep(600)  # the threads attack until the run is ended
 """
 
 

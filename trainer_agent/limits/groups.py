@@ -19,9 +19,9 @@ RUN_PREFIX: Final = "run-"
 ORDINARY_TRAINING_WEIGHT: Final = 1.0
 """The weight of all runs together, for each core of the node, where an ordinary process has 1."""
 
+# Somebody waits for what agent, inference server and broker answer. At training's own weight, one that needs a core now
+# and then waits for it ten times as long, and a starved controller reacts 30 times slower.
 _CONTROL_PER_TRAINING: Final = 40.0
-# Somebody answers to agent, inference server and broker. At training's own weight, one that needs a core now and then
-# waits for it ten times as long, and a starved controller reacts 30 times slower.
 
 _EMPTYING_SECONDS: Final = 2.0
 _EMPTYING_PAUSE_SECONDS: Final = 0.005
@@ -33,11 +33,12 @@ class LimitsUnavailableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class GroupWeights:
-    """What the two groups of a node weigh, where an ordinary process has 1.
+    """What the groups of a node weigh, where an ordinary process has 1.
 
     Attributes:
         runs: All training together.
-        control: What answers: the agent, the inference server, and the broker where it runs on the same machine.
+        control: Each group of what answers: the agent, the inference server, and the broker where it runs on the same
+            machine.
     """
 
     runs: float
