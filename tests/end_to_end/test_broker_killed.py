@@ -27,9 +27,12 @@ async def test_a_job_goes_on_and_each_tier_is_delivered_once(product: Product, t
     locks = [product.state_dir / "agent" / name for name in ("agent.lock", "serving.lock")]
     pids = [read_pid(lock) for lock in locks]
     serving = product.addresses["serving_http"]
-    async with ApplicationProcess(serving, [("digits", "digits")], RATE, tmp_path) as application:
-        news: list[object] = []
-        following = asyncio.create_task(application.follow(news.append))
+    news: list[object] = []
+    async with (
+        ApplicationProcess(serving, [("digits", "digits")], RATE, tmp_path) as application,
+        asyncio.TaskGroup() as group,
+    ):
+        following = group.create_task(application.follow(news.append))
         async with client_of(product) as alice:
             handle = await alice.submit(digits_job(targets=(0.70, 0.93), arguments=SLOW))
             async with asyncio.timeout(JOB_SECONDS):
@@ -42,25 +45,27 @@ async def test_a_job_goes_on_and_each_tier_is_delivered_once(product: Product, t
         async with client_of(product) as alice:
             job = await alice.job(handle.id).wait(JOB_SECONDS)
             assert job.state is JobState.COMPLETED, f"{job.reason}\n{job.log_tail}"
-            # Where training got to the second tier while nobody was the broker, one model is delivered for both.
-            assert [tier.version for tier in job.tiers] in ([1, 2], [1, 1])
-            last = job.tiers[-1].version
+            versions = [tier.version or 0 for tier in job.tiers]
             tiers = [event.tier async for event in alice.job(handle.id).events() if isinstance(event, TierEvent)]
             (endpoint,) = await alice.list_endpoints()
         following.cancel()
         await asyncio.wait([following])
         record = await application.stop()
     assert Counter(tier.number for tier in tiers if tier.state is TierState.DELIVERED) == {1: 1, 2: 1}
-    assert [version.version for version in endpoint.versions] == [1, 2][:last]
+    # Where training got to the second tier while nobody was the broker, one model is delivered for both: as the version
+    # of whichever was loaded first. The number of the other one is then nobody's.
+    assert versions in ([1, 2], [1, 1], [2, 2])
+    assert [version.version for version in endpoint.versions] == sorted(set(versions))
     assert endpoint.versions[-1].value >= 0.93
-    assert {version for name, version in await serving_index(product) if name == "digits"} <= {"1", str(last)}
-    assert (await serving_index(product))["digits", str(last)] == "READY"
+    index = await serving_index(product)
+    assert {version for name, version in index if name == "digits"} <= {str(version) for version in versions}
+    assert index["digits", str(versions[-1])] == "READY"
     assert product.addresses["serving_http"] == serving
     assert [read_pid(lock) for lock in locks] == pids
     assert job.attempts == 1
     assert record.failed == 0, record.failures
     answered = {request.version for request in record.requests}
-    assert last in answered
+    assert versions[-1] in answered
     assert 1 in answered or moment != "between tiers"
 
 

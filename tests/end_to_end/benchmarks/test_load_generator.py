@@ -133,8 +133,11 @@ async def test_a_server_that_is_gone_is_a_failure_for_each_request(server: Servi
 async def test_the_application_process_records_what_it_saw(server: ServingProcess, tmp_path: Path) -> None:
     await deliver(server, 1, mlp((64, 32, 10)), "digits")
     news: list[Mapping[str, Any]] = []
-    async with ApplicationProcess(server.http, [("digits", "digits")], RATE, tmp_path) as application:
-        following = asyncio.create_task(application.follow(news.append))
+    async with (
+        ApplicationProcess(server.http, [("digits", "digits")], RATE, tmp_path) as application,
+        asyncio.TaskGroup() as group,
+    ):
+        following = group.create_task(application.follow(news.append))
         await until(lambda: any(each.get("requests", 0) > 50 for each in news), seconds=WAIT_SECONDS)
         following.cancel()
         await asyncio.wait([following])
