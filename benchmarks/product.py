@@ -15,6 +15,8 @@ from typing import Self
 
 import psutil
 
+from tiercel.trainer_agent.limits.entering import NAME as ENTERING
+
 ADDRESSES = ("broker", "nodes", "serving_http", "serving_grpc", "mqtt")
 PORT_OPTIONS = ("--broker-port", "--nodes-port", "--http-port", "--grpc-port", "--mqtt-port")
 START_SECONDS = 120.0
@@ -187,8 +189,8 @@ def processes_of(state_dir: Path) -> list[psutil.Process]:
 
 def _mentions(process: psutil.Process, path: str) -> bool:
     command = _command_line(process)
-    # All of ours are Python; somebody's pager on a log file is none of ours.
-    if not command or not Path(command[0]).name.startswith("python"):
+    # All of ours are Python, or about to become it; somebody's pager on a log file is none of ours.
+    if not command or not (Path(command[0]).name.startswith("python") or ENTERING in command):
         return False
     words = [*command, *_environment(process)]
     return any(word == path or f"{path}/" in word or word.endswith(path) for word in words)

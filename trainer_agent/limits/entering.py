@@ -9,6 +9,9 @@ from typing import Final
 ENDED_FIRST: Final = 800
 """Of a run, to the kernel that is out of memory for the whole machine: before anybody who has asked for nothing."""
 
+NAME: Final = "tiercel-run"
+"""What a command that has not entered yet is called."""
+
 _ENTER: Final = (
     '[ "$1" = 0 ] || echo "$1" 2>/dev/null > /proc/$$/oom_score_adj; '
     'n=$2; shift 2; while [ "$n" -gt 0 ]; do echo $$ > "$1" || exit 126; shift; n=$((n-1)); done; exec "$@"'
@@ -24,4 +27,4 @@ def entering(files: Sequence[Path], command: Sequence[str], *, ended_first: int 
         ended_first: How much earlier than others the kernel ends it when memory runs out, up to 1000.
     """
     names = [str(file) for file in files]
-    return ["/bin/sh", "-c", _ENTER, "tiercel-run", str(ended_first), str(len(names)), *names, *command]
+    return ["/bin/sh", "-c", _ENTER, NAME, str(ended_first), str(len(names)), *names, *command]

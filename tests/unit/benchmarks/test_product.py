@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ import psutil
 import pytest
 
 from benchmarks.product import kill_all, processes_of
+from tiercel.trainer_agent.limits.entering import entering
 
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
 
@@ -44,6 +46,17 @@ def test_processes_are_found_by_arguments_and_environment(
     start(started, "-c", SLEEP, f"{tmp_path}-other/state")
     start(started, "-c", SLEEP, str(tmp_path.parent))
     assert {process.pid for process in processes_of(tmp_path)} == mine
+
+
+def test_a_process_that_is_still_entering_its_control_group_is_found(
+    tmp_path: Path, started: list[subprocess.Popen[bytes]]
+) -> None:
+    group = tmp_path.parent / f"{tmp_path.name}-group"
+    os.mkfifo(group)  # the shell waits here for a reader, as it may wait for the kernel
+    command = entering([group], [sys.executable, "-c", SLEEP, str(tmp_path)])
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    started.append(process)
+    assert [each.pid for each in processes_of(tmp_path)] == [process.pid]
 
 
 def test_programs_that_merely_look_at_a_file_are_left_alone(
