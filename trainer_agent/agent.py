@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import aiohttp
 from google.protobuf.message import Message
 
-from tiercel.trainer_agent import reconciler
+from tiercel.trainer_agent import fence_keeper, reconciler
 from tiercel.trainer_agent.accelerator_reports import devices_to_wire, readings_to_wire
 from tiercel.trainer_agent.broker_calls import BrokerCalls
 from tiercel.trainer_agent.checkpoint_carrier import CheckpointCarrier
@@ -25,7 +25,7 @@ from tiercel.trainer_agent.devices.cpu import Capacity
 from tiercel.trainer_agent.devices.watch import AcceleratorWatch
 from tiercel.trainer_agent.disk_watch import DiskLimits, DiskWatch
 from tiercel.trainer_agent.endpoint_shares import EndpointTerms, beside_training
-from tiercel.trainer_agent.fence import Fence
+from tiercel.trainer_agent.fence import FENCE_FILE, Fence
 from tiercel.trainer_agent.job_retention import EndedJobs, Retention
 from tiercel.trainer_agent.ledger import Ledger
 from tiercel.trainer_agent.limits.contract import AcceleratorShare, CpuShare, Limits, Share
@@ -76,6 +76,7 @@ class AgentParts:
         disk: What jobs may do to the disk.
         accelerators: Sees them, and has looked once.
         serving_reserve: What of them is the inference server's.
+        engine: Where the container engine listens, and what containers of this agent are labelled with; None without.
     """
 
     node_id: str
@@ -92,6 +93,7 @@ class AgentParts:
     disk: DiskLimits = field(default_factory=DiskLimits)
     accelerators: AcceleratorWatch = field(default_factory=AcceleratorWatch)
     serving_reserve: ServingReserve = field(default_factory=ServingReserve)
+    engine: tuple[str, str] | None = None
 
 
 class Agent:
@@ -115,7 +117,7 @@ class Agent:
         places = RunPlaces(parts.state_dir)
         self._instance = secrets.token_hex(16)
         self._heartbeats = 0
-        self._fence = Fence(parts.state_dir / "fence.json")
+        self._fence = Fence(parts.state_dir / FENCE_FILE)
         calls = BrokerCalls(parts.node_id, self._instance, parts.broker_address, parts.token)
         carrier = CheckpointCarrier(calls, parts.state_dir / "carried")
         self._ended_jobs = EndedJobs(places.jobs, parts.state_dir / "ended-jobs", parts.retention)
@@ -307,12 +309,18 @@ class Agent:
         )
 
     async def _keep_fence(self) -> None:
-        """Stop all runs in time when the broker may start them elsewhere; serving goes on."""
-        while True:
-            # First of all for what was taken over: once the broker answers, the time without it is forgotten.
-            if self._fence.has_fallen:
-                self._runs.end_all_within(self._fence.seconds_left)
-            await asyncio.sleep(_FENCE_SECONDS)
+        """Stop all runs in time when the broker may start them elsewhere, also behind our death; serving goes on."""
+        keeper = fence_keeper.Starter(self._parts.state_dir, self._parts.engine)
+        try:
+            while True:
+                # First of all for what was taken over: once the broker answers, the time without it is forgotten.
+                if self._fence.has_fallen:
+                    self._runs.end_all_within(self._fence.seconds_left)
+                if self._fence.is_kept:
+                    keeper.ensure()
+                await asyncio.sleep(_FENCE_SECONDS)
+        finally:
+            keeper.stop()
 
     def _serving_status(self) -> nodes_pb2.ServingStatus:
         status = self._serving.status()

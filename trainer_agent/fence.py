@@ -9,13 +9,19 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tiercel.trainer_agent.files import write_atomically
-from tiercel.v1 import nodes_pb2
+
+if TYPE_CHECKING:
+    from tiercel.v1 import nodes_pb2
 
 _log = logging.getLogger(__name__)
+
+FENCE_FILE: Final = "fence.json"
+"""Below the agent's state directory."""
 
 _REMEMBERED_HEARTBEATS: Final = 64
 # A later life may hold the contact for older than it was by this much, which errs on the safe side.
@@ -25,6 +31,36 @@ _SAVE_SECONDS: Final = 5.0
 def since_boot() -> float:
     """Seconds by a clock that nobody sets and that also counts while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What an agent has promised its broker, as it was written down last.
+
+    Attributes:
+        contact_at: When the last message was sent that the broker answered; see :func:`since_boot`.
+        stop_after: Seconds after that, from which runs are to be stopped.
+        end_after: Seconds after that, from which no run may live.
+    """
+
+    contact_at: float
+    stop_after: float
+    end_after: float
+
+
+def read_promise(path: Path, now: float) -> Promise | None:
+    """What is written down; None for nothing, also for what was written before the machine was started.
+
+    Args:
+        path: Where.
+        now: See :func:`since_boot`.
+    """
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        known = json.loads(path.read_bytes())
+        limits = (float(known["stop_after_seconds"]), float(known["end_after_seconds"]))
+        promise = Promise(float(known["contact_at"]), *limits)
+        return promise if promise.contact_at <= now else None
+    return None
 
 
 class Fence:
@@ -87,14 +123,9 @@ class Fence:
         return self._clock() - self._contact_at
 
     def _load(self) -> None:
-        if self._path is None:
-            return
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            known = json.loads(self._path.read_bytes())
-            limits = (float(known["stop_after_seconds"]), float(known["end_after_seconds"]))
-            contact_at = float(known["contact_at"])
-            if contact_at <= self._contact_at:  # else the machine was started again, and nothing has lived on
-                self._limits, self._contact_at = limits, contact_at
+        promise = read_promise(self._path, self._contact_at) if self._path is not None else None
+        if promise is not None:
+            self._limits, self._contact_at = (promise.stop_after, promise.end_after), promise.contact_at
 
     def _save(self) -> None:
         self._saved_at = self._clock()

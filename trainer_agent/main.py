@@ -138,6 +138,7 @@ async def run_agent(settings: AgentSettings) -> None:
             serving_reserve=reserve(
                 watch.devices, settings.serving_accelerator_memory, can_serve=can_serve_on_accelerators()
             ),
+            engine=(settings.docker_host, settings.instance) if DockerRuntime.name in runtimes else None,
         )
         _log.info("node %s runs jobs with %s and enforces shares by %s", settings.node_id, [*runtimes], limits.name)
         async with aiohttp.ClientSession() as session:

@@ -168,6 +168,15 @@ def _write_processes(folder: Path, *processes: ProcessIdentity | None) -> None:
     temporary.rename(folder / PROCESSES)
 
 
+def read_processes(folder: Path) -> tuple[ProcessIdentity, ProcessIdentity] | None:
+    """The minder of a folder and its script; None where they are not known yet, or not any more."""
+    try:
+        minding, script = json.loads((folder / PROCESSES).read_bytes())
+        return ProcessIdentity(*minding), ProcessIdentity(*script)
+    except (FileNotFoundError, ValueError, TypeError):
+        return None
+
+
 def _let_go_of_starter() -> None:
     """Hold nothing of the agent that might keep something of it alive."""
     nowhere = os.open(os.devnull, os.O_RDWR)

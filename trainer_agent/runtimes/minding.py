@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -87,7 +86,7 @@ class Minded:
         finally:
             os.close(writer)
         words = await _read_words(said)
-        if words == minder.STARTED and (known := _read_processes(folder)) is not None:
+        if words == minder.STARTED and (known := minder.read_processes(folder)) is not None:
             return cls(folder, *known, child)
         child.kill()
         await asyncio.to_thread(child.wait)
@@ -100,7 +99,7 @@ class Minded:
 
         A script whose minder was killed, or that had not begun when the agent died, cannot be found.
         """
-        known = _read_processes(folder)
+        known = minder.read_processes(folder)
         if known is None or (_read_exit(folder) is None and not known[0].is_alive()):
             return None
         return cls(folder, *known)
@@ -200,7 +199,7 @@ def end_leftovers(folder: Path) -> None:
     doomed = folder.with_name(f".{folder.name}")
     shutil.rmtree(doomed, ignore_errors=True)
     folder.rename(doomed)
-    for process in reversed(_read_processes(doomed) or ()):
+    for process in reversed(minder.read_processes(doomed) or ()):
         if process.is_alive():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -217,15 +216,6 @@ def _open(process: ProcessIdentity) -> int | None:
         return descriptor
     os.close(descriptor)
     return None
-
-
-def _read_processes(folder: Path) -> tuple[ProcessIdentity, ProcessIdentity] | None:
-    """Minder and script."""
-    try:
-        minding, script = json.loads((folder / minder.PROCESSES).read_bytes())
-        return ProcessIdentity(*minding), ProcessIdentity(*script)
-    except (FileNotFoundError, ValueError, TypeError):
-        return None
 
 
 def _read_exit(folder: Path) -> int | None:

@@ -230,6 +230,44 @@ async def test_an_agent_with_a_fence_ends_its_runs_in_time_and_goes_on_serving(
     assert (await exit_of(broker, "job-2")).exit_code == 0
 
 
+async def test_the_runs_of_an_agent_that_died_end_in_time_also_if_it_does_not_come_back(
+    broker: ScriptedBroker, tmp_path: Path
+) -> None:
+    broker.fence = nodes_pb2.Fence(stop_after_seconds=600.0, end_after_seconds=700.0)
+    with agent_process(tmp_path / "state", broker.address) as agent:
+        await broker.want(wanted_run("job-1", DEAF))
+        pid = await running_pid(broker, "job-1")
+        fence = agent.state_dir / "agent" / "fence.json"
+        await until(fence.exists, seconds=DEADLINE)
+        (keeper,) = await keepers_of(agent)
+        keeper.kill()  # as whoever finds it in a list might
+        await until(lambda: not keeper.is_running(), seconds=DEADLINE)
+        (keeper,) = await keepers_of(agent)
+        await agent.kill()
+        known = json.loads(fence.read_text())
+        fence.write_text(json.dumps(known | {"contact_at": known["contact_at"] - 698.0}))
+        await until(lambda: not psutil.pid_exists(pid), seconds=DEADLINE)
+        await until(lambda: not keeper.is_running(), seconds=DEADLINE)
+        agent.start()
+        assert (await exit_of(broker, "job-1")).exit_code == -9
+        (keeper,) = await keepers_of(agent)
+        await agent.leave()
+        assert not keeper.is_running()
+
+
+async def keepers_of(agent: AgentProcess) -> list[psutil.Process]:
+    """Processes that wait for the death of an agent."""
+    found: list[psutil.Process] = []
+
+    def look() -> bool:
+        children = psutil.Process(agent.process.pid).children()
+        found[:] = [child for child in children if "tiercel.trainer_agent.fence_keeper" in child.cmdline()]
+        return bool(found)
+
+    await until(look, seconds=DEADLINE)
+    return found
+
+
 async def test_an_agent_that_comes_back_behind_its_fence_ends_what_it_takes_over(
     broker: ScriptedBroker, tmp_path: Path
 ) -> None:

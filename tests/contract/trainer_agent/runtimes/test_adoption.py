@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 from contextlib import aclosing
 from pathlib import Path
 
@@ -10,6 +12,8 @@ import pytest
 
 from tests.support.run_handles import Start, command_of, finish, ready
 from tests.support.until import until
+from tiercel.trainer_agent.fence import since_boot
+from tiercel.trainer_agent.fence_keeper import Containers, Runs, Scripts, keep
 from tiercel.trainer_agent.limits.contract import CpuShare
 from tiercel.trainer_agent.runtimes.contract import Launch, Program, RunHandle, Runtime
 
@@ -117,6 +121,36 @@ time.sleep(600)
         assert (await again.wait()).code == -9
     await again.close()
     await until(lambda: not any(command_of(pid) for pid in pids))
+
+
+async def test_what_a_dead_agent_left_is_ended_in_its_place_when_its_fence_falls(
+    start: Start, runtime: Runtime, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    script = """
+import os, signal, time
+signal.signal(signal.SIGTERM, lambda *_: os.write(1, b'asked\\n'))
+if os.fork() == 0: os.setsid()
+os.write(1, b'ready\\n')
+while True: time.sleep(600)
+"""
+    run = await start(script, run_id="orphan")
+    words, reading = await ready(run)
+    await until(lambda: len(run.pids()) >= 2)
+    pids = run.pids()
+    (tmp_path / "agent.lock").write_text("1 contract\n")
+    promise = {"stop_after_seconds": 0.0, "end_after_seconds": 2.0, "contact_at": since_boot()}
+    (tmp_path / "fence.json").write_text(json.dumps(promise))
+    if runtime.name == "process":
+        left: Runs = Scripts(tmp_path / "minders")
+    else:
+        left = Containers(request.getfixturevalue("engine").host, f"contract-{os.getpid()}")
+    await asyncio.to_thread(keep, tmp_path, 1, [left])
+    async with asyncio.timeout(30):
+        assert (await run.wait()).code == -9
+        await reading
+    assert b"asked" in b"".join(words)
+    await until(lambda: not any(command_of(pid) for pid in pids))
+    await run.close()
 
 
 async def test_what_nobody_goes_on_with_is_ended(start: Start, next_life: Runtime, tmp_path: Path) -> None:
