@@ -3,44 +3,12 @@
 from __future__ import annotations
 
 import enum
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 # The weight of the inference server, and that of all runs together for each core of the node. Only their ratio matters,
 # which is the one that the agent gives its groups.
 SERVING_WEIGHT = 4.0
 RUNS_WEIGHT_PER_CORE = 0.1
-
-
-def water_fill(weights: Sequence[float], ceilings: Sequence[float], cores: float) -> list[float]:
-    """Divide cores by weight, but give nobody more than it can use; what that leaves flows to the others.
-
-    Weighted max-min fairness by progressive filling (Bertsekas and Gallager, Data Networks, 6.5.2). Work-conserving:
-    either the cores are used up or everybody has its ceiling.
-
-    Args:
-        weights: Each one's part under contention, > 0; only ratios matter.
-        ceilings: Cores that each can use at most, >= 0: its threads, its hard cap, or what it has to do.
-        cores: What there is.
-
-    Returns:
-        Cores of each.
-    """
-    count = len(weights)
-    if math.fsum(ceilings) <= cores:
-        return list(ceilings)
-    given = [0.0] * count
-    order = sorted(range(count), key=lambda index: ceilings[index] / weights[index])
-    left, weight_left = cores, math.fsum(weights)
-    for position, index in enumerate(order):
-        weight = weights[index]
-        # The last one takes what is left: subtracted weights need not add up to nothing.
-        part = left if position == count - 1 else left * min(1.0, weight / weight_left)
-        given[index] = min(ceilings[index], part)
-        left = max(left - given[index], 0.0)
-        weight_left = max(weight_left - weight, weight * 1e-12)
-    return given
 
 
 class PenaltyModel(enum.Enum):

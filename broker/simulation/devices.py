@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tiercel.broker.domain.shares import AcceleratorShare
-from tiercel.broker.simulation.cluster import water_fill
+from tiercel.core.filling import fill
 
 # Less than this is a rounding error and nobody's bottleneck.
 _NOTHING = 1e-9
@@ -50,7 +50,7 @@ def limited_by_devices(
     """
     limits = list(ceilings)
     for _ in range(_TURNS + len(users)):
-        given = water_fill(weights, limits, cores)
+        given = fill(weights, limits, cores)
         fallen = False
         for user, rate in zip(users, _device_rates(users, given), strict=True):
             most = rate / user.intensity
@@ -60,7 +60,7 @@ def limited_by_devices(
         if not fallen:
             return limits
     # Turns get shorter without end where many devices hold each other up: nobody goes faster than it does by now.
-    given = water_fill(weights, limits, cores)
+    given = fill(weights, limits, cores)
     for user, rate in zip(users, _device_rates(users, given), strict=True):
         limits[user.index] = min(given[user.index], rate / user.intensity)
     return limits
@@ -75,7 +75,7 @@ def _device_rates(users: Sequence[DeviceUser], given: Sequence[float]) -> list[f
             on_device.setdefault(share.id, []).append((number, max(share.fraction, _LEAST_FRACTION)))
     rates = list(wanted)
     for holders in on_device.values():
-        parts = water_fill([fraction for _, fraction in holders], [wanted[number] for number, _ in holders], 1.0)
+        parts = fill([fraction for _, fraction in holders], [wanted[number] for number, _ in holders], 1.0)
         for (number, _), part in zip(holders, parts, strict=True):
             rates[number] = min(rates[number], part)
     return rates

@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass, field
 
 from tiercel.broker.scheduling.interface import NodeView
-from tiercel.broker.simulation.cluster import Colocation, cores_for_runs, water_fill
+from tiercel.broker.simulation.cluster import Colocation, cores_for_runs
 from tiercel.broker.simulation.devices import DeviceUser, limited_by_devices
 from tiercel.broker.simulation.endpoints import SimulatedEndpoint
 from tiercel.broker.simulation.running import SimulatedJob, Usage
+from tiercel.core.filling import fill
 
 # A run that was not given a share yet, or whose weight is nothing in floating point, still is a process.
 _LEAST_WEIGHT = 1e-9
@@ -89,7 +90,7 @@ class SimulatedNode:
             threads += sum(math.ceil(endpoint.wanted_cores) for endpoint in limited if endpoint.load.clients)
         if users := self._device_users():
             ceilings = limited_by_devices(users, weights, ceilings, cores)
-        given = water_fill(weights, ceilings, cores)
+        given = fill(weights, ceilings, cores)
         if limited:
             _grant(limited, weights, ceilings, cores, len(runs))
         held_up = {user.index for user in users}
@@ -133,5 +134,5 @@ def _grant(
     """
     for index, endpoint in enumerate(endpoints, start=first):
         wishes = [*ceilings[:index], endpoint.ceiling, *ceilings[index + 1 :]]
-        endpoint.cores = water_fill(weights, wishes, cores)[index]
+        endpoint.cores = fill(weights, wishes, cores)[index]
     return math.fsum(endpoint.used_cores for endpoint in endpoints)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import psutil
 
+from tiercel.core.filling import fill
 from tiercel.trainer_agent.limits.contract import CpuShare, Usage
-from tiercel.trainer_agent.limits.water_filling import Claim, fill
 
 
 class Cooperative:
@@ -51,9 +51,12 @@ class Cooperative:
 
     def paces(self) -> Mapping[str, float]:
         """See :class:`~tiercel.trainer_agent.limits.contract.Limits`."""
-        claims = {run_id: Claim(run.share.weight, run.bound_cores) for run_id, run in self._runs.items()}
-        allocation = fill(claims, self._node_cores)
-        return {run_id: 0.0 if cores >= self._runs[run_id].cpu_cores else cores for run_id, cores in allocation.items()}
+        runs = self._runs.values()
+        given = fill([run.share.weight for run in runs], [run.bound_cores for run in runs], self._node_cores)
+        return {
+            run_id: 0.0 if cores >= run.cpu_cores else cores
+            for (run_id, run), cores in zip(self._runs.items(), given, strict=True)
+        }
 
     def remove_leftovers(self, kept: Collection[str]) -> None:
         """See :class:`~tiercel.trainer_agent.limits.contract.Limits`; nothing of it outlives the agent."""

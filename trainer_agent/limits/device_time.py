@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tiercel.trainer_agent.limits.water_filling import Claim, fill
+from tiercel.core.filling import fill
 
 WANTS_ALL: Final = 1.0
 """Demand of a run that takes whatever it is given, or of which nothing is known yet."""
@@ -71,9 +71,13 @@ def divide(claims: Mapping[str, DeviceClaim]) -> dict[str, float]:
     """
     if not claims:
         return {}
-    given = fill({name: Claim(claim.fraction, claim.demand) for name, claim in claims.items()}, 1.0)
-    left, weight = max(1.0 - sum(given.values()), 0.0), sum(claim.fraction for claim in claims.values())
-    return {name: min(given[name] + left * claims[name].fraction / weight, 1.0) for name in claims}
+    fractions = [claim.fraction for claim in claims.values()]
+    given = fill(fractions, [claim.demand for claim in claims.values()], 1.0)
+    left, weight = max(1.0 - sum(given), 0.0), sum(fractions)
+    return {
+        name: min(part + left * fraction / weight, 1.0)
+        for name, part, fraction in zip(claims, given, fractions, strict=True)
+    }
 
 
 def turns_of(others: Iterable[float]) -> float:

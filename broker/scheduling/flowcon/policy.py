@@ -40,6 +40,7 @@ from tiercel.broker.scheduling.flowcon.lists import (
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot
 from tiercel.broker.scheduling.node_memory import NodeMemories, NodeMemory, recall
 from tiercel.broker.scheduling.placement import jobs_by_node, place
+from tiercel.core.filling import fill
 
 # Clocks are read to within this part of an interval.
 _SLACK = 1e-3
@@ -228,14 +229,14 @@ class FlowconPolicy:
             ]
         return [
             Share(weight, reason=f"{_finding(record)}; {weight * 100:.0f} % of the node")
-            for record, weight in zip(known, fill(limits), strict=True)
+            for record, weight in zip(known, weights_under(limits), strict=True)
         ]
 
 
 _NEW = FlowconRecord()
 
 
-def fill(limits: Sequence[float]) -> list[float]:
+def weights_under(limits: Sequence[float]) -> list[float]:
     """What jobs of equal weight get of a node under hard limits, and with it what the limits would leave idle.
 
     Args:
@@ -244,17 +245,8 @@ def fill(limits: Sequence[float]) -> list[float]:
     Returns:
         Weights that add up to 1.
     """
-    left, level = 1.0, 0.0
-    rising = sorted(limits)
-    for index, limit in enumerate(rising):
-        level = left / (len(rising) - index)
-        if limit >= level:
-            break
-        left -= limit
-    else:
-        level = math.inf
-    given = [min(limit, level) for limit in limits]
-    total = sum(given)
+    given = fill([1.0] * len(limits), limits, 1.0)
+    total = math.fsum(given)
     return [weight / total for weight in given]
 
 

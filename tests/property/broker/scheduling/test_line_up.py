@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiercel.broker.scheduling.flowcon.policy import fill
+from tiercel.broker.scheduling.flowcon.policy import weights_under
 from tiercel.broker.scheduling.line_up import line_up
 
 core_counts = st.lists(st.floats(0.01, 64), min_size=1, max_size=30)
@@ -37,7 +37,7 @@ def test_a_line_uses_the_capacity_and_leaves_nobody_without(
 
 @given(limits=st.lists(st.floats(0.001, 1.0), min_size=1, max_size=30))
 def test_limits_become_weights_that_waste_nothing_and_keep_the_order(limits: list[float]) -> None:
-    weights = fill(limits)
+    weights = weights_under(limits)
     assert sum(weights) == pytest.approx(1.0)
     assert all(weight > 0 for weight in weights)
     ranked = sorted(zip(limits, weights, strict=True))

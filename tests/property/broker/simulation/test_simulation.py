@@ -18,13 +18,14 @@ from tiercel.broker.simulation import DrawnJobs, MachineSettings, Result, Scenar
 from tiercel.broker.simulation.accelerated import with_devices
 from tiercel.broker.simulation.arrivals import AllAtOnce, Arrivals, Poisson, Uniform
 from tiercel.broker.simulation.bounds import Task, pooled_mean, srpt_mean, tier_tasks
-from tiercel.broker.simulation.cluster import Colocation, PenaltyModel, water_fill
+from tiercel.broker.simulation.cluster import Colocation, PenaltyModel
 from tiercel.broker.simulation.curves import Family, FamilyCurve
 from tiercel.broker.simulation.devices import DeviceUser, limited_by_devices
 from tiercel.broker.simulation.endpoints import EndpointLoad, SimulatedEndpoint
 from tiercel.broker.simulation.nodes import SimulatedNode
 from tiercel.broker.simulation.presets import mixed_jobs, with_endpoints
 from tiercel.broker.simulation.requests import ConstantRate
+from tiercel.core.filling import fill
 
 GIB = 1024**3
 CORES = 2.0
@@ -132,21 +133,6 @@ def test_the_pooled_bound_is_one(planned: Scenario, seed: int) -> None:
 
 
 @given(
-    claims=st.lists(st.tuples(st.floats(1e-6, 1.0), st.floats(0.0, 4.0)), max_size=8),
-    cores=st.floats(0.1, 16.0),
-)
-def test_cores_are_used_up_or_everybody_has_enough(claims: list[tuple[float, float]], cores: float) -> None:
-    weights, ceilings = [weight for weight, _ in claims], [ceiling for _, ceiling in claims]
-    given_cores = water_fill(weights, ceilings, cores)
-    assert math.fsum(given_cores) == pytest.approx(min(cores, math.fsum(ceilings)), abs=1e-9)
-    assert all(0 <= part <= ceiling + 1e-12 for part, ceiling in zip(given_cores, ceilings, strict=True))
-    # Whoever is short has at least as much for its weight as anybody else.
-    levels = [part / weight for part, weight in zip(given_cores, weights, strict=True)]
-    short = [level for level, part, ceiling in zip(levels, given_cores, ceilings, strict=True) if part < ceiling - 1e-9]
-    assert all(level >= max(levels) * (1 - 1e-6) - 1e-9 for level in short)
-
-
-@given(
     demands=st.lists(st.tuples(st.floats(0.0, 30.0), st.sampled_from([None, 0.1, 0.4])), min_size=1, max_size=5),
     cores=st.sampled_from([1.0, 2.0]),
 )
@@ -224,7 +210,7 @@ def test_no_device_is_given_out_twice(users: list[DeviceUser], cores: float, cei
     limits = limited_by_devices(users, weights, ceilings, cores)
     assert all(0 <= limit <= ceiling for limit in limits)
     assert limits[-1] == ceiling
-    given_cores = water_fill(weights, limits, cores)
+    given_cores = fill(weights, limits, cores)
     for device in "abc":
         on_it = [user for user in users if device in {share.id for share in user.devices}]
         assert math.fsum(given_cores[user.index] * user.intensity for user in on_it) <= 1 + 1e-6

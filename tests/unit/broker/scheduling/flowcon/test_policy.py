@@ -9,7 +9,13 @@ from tests.support.scheduling import job, node, snapshot
 from tiercel.broker.domain.jobs import Observation
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.flowcon.lists import FlowconList
-from tiercel.broker.scheduling.flowcon.policy import FlowconMode, FlowconPolicy, FlowconSettings, FlowconState, fill
+from tiercel.broker.scheduling.flowcon.policy import (
+    FlowconMode,
+    FlowconPolicy,
+    FlowconSettings,
+    FlowconState,
+    weights_under,
+)
 from tiercel.broker.scheduling.interface import JobView, NodeView, Plan
 
 ALPHA, INTERVAL = 0.03, 10.0
@@ -165,7 +171,7 @@ def test_a_newcomer_is_not_limited() -> None:
     ],
 )
 def test_weights_are_what_limits_give_and_what_they_would_waste(limits: list[float], given: list[float]) -> None:
-    assert fill(limits) == pytest.approx(given)
+    assert weights_under(limits) == pytest.approx(given)
 
 
 @pytest.mark.parametrize(
