@@ -23,7 +23,7 @@ from tiercel.broker.progress.publisher import MqttPublisher
 from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.scheduling.registry import create_policy
 from tiercel.broker.state_folder import prepare_state_dir
-from tiercel.broker.state_lock import state_lock
+from tiercel.broker.state_lock import broker_lock
 from tiercel.broker.store.checkpoints import CheckpointStore
 from tiercel.broker.store.logs import RunLogs
 from tiercel.broker.store.sql import SqlStore, sqlite_url
@@ -106,7 +106,7 @@ class Broker:
         _require_loopback(settings.host)
         policy = create_policy(settings.policy, settings.policy_options)
         prepare_state_dir(settings.state_dir)
-        stack.enter_context(state_lock(settings.state_dir))
+        stack.enter_context(broker_lock(settings.state_dir))
         tenancy = open_tenancy(settings.state_dir, settings.tenants)
         tenants = listeners.make_server(listeners.TENANTS, TenantsGate(tenancy))
         nodes = listeners.make_server(listeners.NODES, NodesGate(tenancy))

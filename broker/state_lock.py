@@ -1,23 +1,22 @@
-"""One broker at a time on a state directory."""
+"""One broker at a time on a state directory, and one ``tiercel up``."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 from typing import TYPE_CHECKING
 
 from tiercel.broker.domain.errors import UnavailableError
-from tiercel.broker.state_folder import refuse_state_dir
+from tiercel.broker.state_folder import prepare_state_dir, refuse_state_dir
+from tiercel.core.locks import LockHeldError, take
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
 @contextlib.contextmanager
-def state_lock(state_dir: Path) -> Iterator[None]:
-    """Hold ``broker.lock`` inside; the kernel lets go of it however the process ends.
+def broker_lock(state_dir: Path) -> Iterator[None]:
+    """Hold the lock of a broker.
 
     Args:
         state_dir: The broker's state directory; exists.
@@ -26,22 +25,42 @@ def state_lock(state_dir: Path) -> Iterator[None]:
         InvalidSpecError: The directory cannot be written to.
         UnavailableError: Another broker holds it.
     """
-    # Never deleted: another process may be waiting on this very file.
+    with _held(
+        state_dir / "broker.lock",
+        lambda pid: f"another broker (pid {pid}) runs on {state_dir}; stop it, or choose another state directory",
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def up_lock(path: Path) -> Iterator[None]:
+    """Hold the lock of ``tiercel up``.
+
+    Args:
+        path: The lock file; its folder is made, and closed to others.
+
+    Raises:
+        InvalidSpecError: The folder cannot be used.
+        UnavailableError: Another process holds it; names its pid.
+    """
+    prepare_state_dir(path.parent)
+    with _held(
+        path,
+        lambda pid: (
+            f"Tiercel is up already in {path.parent} (process {pid}); stop it with "
+            f"'tiercel down --state-dir {path.parent}', or choose another --state-dir."
+        ),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def _held(path: Path, sentence: Callable[[int | str], str]) -> Iterator[None]:
     try:
-        file = (state_dir / "broker.lock").open("a+", encoding="ascii")
+        lock = take(path)
+    except LockHeldError as error:
+        raise UnavailableError(sentence(error.pid or "unknown")) from None
     except OSError as error:
-        raise refuse_state_dir(state_dir, error.strerror or str(error)) from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            holder = file.read().strip() or "unknown"
-            raise UnavailableError(
-                f"another broker (pid {holder}) runs on {state_dir}; stop it, or choose another state directory"
-            ) from None
-        file.seek(0)
-        file.truncate()
-        file.write(f"{os.getpid()}\n")
-        file.flush()
+        raise refuse_state_dir(path.parent, error.strerror or str(error)) from error
+    with lock:
         yield

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 import uvloop
 from pydantic import ValidationError
 
+from tiercel.core.locks import Lock
 from tiercel.serving.errors import StartupError
 from tiercel.serving.process import handover, memory
 from tiercel.serving.process.handover import Predecessor
-from tiercel.serving.process.state import held_lock, inherited_lock
+from tiercel.serving.process.state import take_lock
 from tiercel.serving.settings import Settings
 
 _FLAGS = {
@@ -87,11 +88,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         memory.settle()
         predecessor = handover.predecessor()
         if predecessor is None:
-            with held_lock(settings.lock_file) as lock:
+            with take_lock(settings.lock_file) as lock:
                 settings.state_file.unlink(missing_ok=True)  # of a server that was killed
                 _serve(settings, lock, None)
         else:
-            with inherited_lock(predecessor.inheritance.lock) as lock:
+            with Lock(predecessor.inheritance.lock) as lock:
                 _serve(settings, lock, predecessor)
     except StartupError as error:
         sys.stderr.write(f"{error}\n")
@@ -99,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _serve(settings: Settings, lock: int, predecessor: Predecessor | None) -> None:
+def _serve(settings: Settings, lock: Lock, predecessor: Predecessor | None) -> None:
     from tiercel.serving.server import Server  # takes a second; whoever may not have the lock is told before
 
     server = Server(settings, lock, predecessor)

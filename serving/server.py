@@ -12,6 +12,7 @@ from functools import partial
 
 import onnxruntime as ort
 
+from tiercel.core.locks import Lock
 from tiercel.serving.accounting.metrics import Metrics
 from tiercel.serving.batching.batcher import Batcher
 from tiercel.serving.canary.plan import CanaryPlan
@@ -32,7 +33,7 @@ from tiercel.serving.process.handover import Inheritance, Predecessor
 from tiercel.serving.process.listening import open_listener, port_of
 from tiercel.serving.process.renewal import Renewal, take_over
 from tiercel.serving.process.running import RunningMarks, left_behind
-from tiercel.serving.process.state import name_holder, write_state
+from tiercel.serving.process.state import write_state
 from tiercel.serving.rest.compression import Inflater
 from tiercel.serving.rest.extensions import add_descriptions, add_handover, add_metrics
 from tiercel.serving.rest.hosts import Hosts
@@ -55,14 +56,14 @@ class Server:
 
     Args:
         settings: How it is set.
-        lock: Descriptor of the lock file, held.
+        lock: That of the server, held.
         predecessor: The process that hands over to this one, or None.
 
     Attributes:
         owns_state_file: Whether the state file is about this process.
     """
 
-    def __init__(self, settings: Settings, lock: int, predecessor: Predecessor | None = None) -> None:
+    def __init__(self, settings: Settings, lock: Lock, predecessor: Predecessor | None = None) -> None:
         self._settings = settings
         self._lock = lock
         self._predecessor = predecessor
@@ -207,13 +208,13 @@ class Server:
                     f"End what listens there, or give another --{flag}-port (0 is any free one)."
                 ) from error
         http, grpc = listeners
-        return Inheritance(http, grpc, self._lock)
+        return Inheritance(http, grpc, self._lock.descriptor)
 
     async def _begin(self, sockets: Inheritance, http: HttpServer, grpc: GrpcServer) -> None:
         """Accept connections, and say where."""
         await http.start(sockets.http)
         await grpc.start(sockets.grpc)
-        name_holder(self._lock)
+        self._lock.sign()
         self._announce()
         _logger.info("HTTP on %s, gRPC on %s", *self._addresses)
 

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import grpc
 from grpc import aio
 
-from tiercel.trainer_agent.backoff import Backoff
+from tiercel.core.backoff import Attempts, Backoff
 from tiercel.trainer_agent.connection import DialError
 from tiercel.trainer_agent.errors import TransferError
 from tiercel.v1 import nodes_pb2_grpc
@@ -60,7 +60,7 @@ class BrokerCalls:
         Raises:
             TransferError: The broker refuses, or does not answer in time.
         """
-        backoff = Backoff(0.1, 3.0)
+        attempts = Attempts(Backoff(0.1, 3.0))
         try:
             async with asyncio.timeout(patience_seconds):
                 while True:
@@ -72,6 +72,6 @@ class BrokerCalls:
                             raise TransferError(f"the broker refuses: {error.details()}") from error
                     except (DialError, asyncio.InvalidStateError) as error:  # not yet there, or just gone
                         _log.debug("%s has to wait: %s", what, error)
-                    await asyncio.sleep(backoff.next_seconds())
+                    await asyncio.sleep(attempts.next_seconds())
         except TimeoutError:
             raise TransferError(f"the broker did not take or give {what} within {patience_seconds:g} s") from None

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 import grpc
 from grpc import aio
 
-from tiercel.trainer_agent.backoff import Backoff
+from tiercel.core.backoff import Attempts, Backoff
 from tiercel.trainer_agent.errors import AgentError
 from tiercel.trainer_agent.outbox import Outbox, Reporter, RunFacts
 from tiercel.trainer_agent.supervision import run_until_first_ends
@@ -20,6 +20,7 @@ from tiercel.v1 import nodes_pb2, nodes_pb2_grpc
 
 _log = logging.getLogger(__name__)
 
+BACKOFF: Final = Backoff(0.1, 3.0)
 _WELCOME_SECONDS: Final = 10.0
 _DEFAULT_HEARTBEAT_SECONDS: Final = 1.0
 # What is wanted of a node comes in one message, scripts left out.
@@ -81,14 +82,14 @@ class BrokerConnection:
         node: Node,
         reporter: Reporter,
         facts: RunFacts,
-        backoff: Backoff | None = None,
+        backoff: Backoff = BACKOFF,
     ) -> None:
         self._address = address
         self._token = token
         self._node = node
         self._reporter = reporter
         self._facts = facts
-        self._backoff = backoff or Backoff(0.1, 3.0)
+        self._attempts = Attempts(backoff)
         self._last_complaint = ""
 
     async def run(self) -> None:
@@ -98,7 +99,7 @@ class BrokerConnection:
                 await self._stream()
             except (AgentError, aio.AioRpcError, asyncio.InvalidStateError, OSError) as error:
                 self._complain_once(error)
-            await asyncio.sleep(self._backoff.next_seconds())
+            await asyncio.sleep(self._attempts.next_seconds())
 
     async def _stream(self) -> None:
         address = self._address()
@@ -117,7 +118,7 @@ class BrokerConnection:
         await call.write(nodes_pb2.ConnectRequest(hello=self._node.hello()))
         welcome = await _read_welcome(call)
         _log.info("connected to the broker at %s, lease epoch %d", address, welcome.lease_epoch)
-        self._backoff.reset()
+        self._attempts.reset()
         self._last_complaint = ""
         self._node.note_welcome(welcome)
         outbox.begin(welcome.reports, self._node.ended())

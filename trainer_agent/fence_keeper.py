@@ -21,11 +21,15 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+from tiercel.core.locks import read_pid
 from tiercel.trainer_agent.fence import FENCE_FILE, read_promise, since_boot
 from tiercel.trainer_agent.limits.thread_scheduling import family
 from tiercel.trainer_agent.runtimes import minder
 
 _log = logging.getLogger(__name__)
+
+AGENT_LOCK: Final = "agent.lock"
+"""Held by an agent, below its state directory."""
 
 _POLL_SECONDS: Final = 0.2
 _RESTART_SECONDS: Final = 5.0
@@ -144,11 +148,7 @@ def keep(
 
 def _nobody_else_looks_after(state_dir: Path, agent_pid: int) -> bool:
     """Whether the last agent of the state directory is the one that died; each life writes its pid into its lock."""
-    try:
-        words = (state_dir / "agent.lock").read_text(errors="replace").split()
-    except OSError:
-        return False
-    return words[:1] == [str(agent_pid)]
+    return read_pid(state_dir / AGENT_LOCK) == agent_pid
 
 
 class Starter:

@@ -17,6 +17,7 @@ from typing import Any
 import aiohttp
 from pydantic import ValidationError
 
+from tiercel.core.locks import Lock, LockHeldError, take
 from tiercel.trainer_agent.agent import Agent, AgentParts
 from tiercel.trainer_agent.connection import LocalBroker, token_from_file
 from tiercel.trainer_agent.devices import cpu
@@ -24,6 +25,7 @@ from tiercel.trainer_agent.devices import detect as accelerators
 from tiercel.trainer_agent.devices.watch import AcceleratorWatch
 from tiercel.trainer_agent.disk_watch import DiskLimits
 from tiercel.trainer_agent.errors import SetupError
+from tiercel.trainer_agent.fence_keeper import AGENT_LOCK
 from tiercel.trainer_agent.job_retention import Retention
 from tiercel.trainer_agent.limits import detect
 from tiercel.trainer_agent.limits.contract import Limits
@@ -37,7 +39,7 @@ from tiercel.trainer_agent.runtimes.process import ProcessRuntime
 from tiercel.trainer_agent.serving_reserve import can_serve_on_accelerators, reserve
 from tiercel.trainer_agent.serving_supervisor import ServingPorts
 from tiercel.trainer_agent.settings import AgentSettings
-from tiercel.trainer_agent.supervision import Supervisor, lock
+from tiercel.trainer_agent.supervision import Supervisor
 
 _log = logging.getLogger(__name__)
 
@@ -92,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = settings_from(sys.argv[1:] if arguments is None else arguments)
         cpu.stay_on(settings.cpus)
         settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with lock(settings.state_dir / "agent.lock", settings.node_id):
+        with _lock(settings):
             asyncio.run(run_agent(settings))
     except SetupError as error:
         sys.stderr.write(f"{error.message}\n")
@@ -101,6 +103,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"The agent cannot use its state directory: {error}.\n")
         return 2
     return 0
+
+
+def _lock(settings: AgentSettings) -> Lock:
+    try:
+        return take(settings.state_dir / AGENT_LOCK, settings.node_id)
+    except LockHeldError as error:
+        raise SetupError(
+            f"An agent with pid {error.pid or 'unknown'} is running on {settings.state_dir} already (it holds "
+            f"{AGENT_LOCK}). Stop it first, or choose another --state-dir."
+        ) from None
 
 
 async def run_agent(settings: AgentSettings) -> None:

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tiercel.core.locks import is_held
 from tiercel.trainer_agent.limits.entering import entering
-from tiercel.trainer_agent.supervision import is_locked
 
 _log = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class ServingState:
 
 def find_living(places: ServingPlaces) -> ServingState | None:
     """What a living server says of itself; None while none lives or it does not listen yet."""
-    return _read_state(places) if is_locked(places.lock_file) else None
+    return _read_state(places) if is_held(places.lock_file) else None
 
 
 def state_of(places: ServingPlaces, pid: int) -> ServingState | None:
@@ -144,14 +144,14 @@ async def end(places: ServingPlaces, pid: int, grace_seconds: float) -> None:
         grace_seconds: How long it may take to drain.
     """
     for number, patience in ((signal.SIGTERM, grace_seconds), (signal.SIGKILL, 5.0)):
-        if not is_locked(places.lock_file):
+        if not is_held(places.lock_file):
             return
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience):
                 await wait_gone(places)
-    if is_locked(places.lock_file):
+    if is_held(places.lock_file):
         _log.error("the inference server with pid %d cannot be ended", pid)
 
 
@@ -169,7 +169,7 @@ async def end_child(child: asyncio.subprocess.Process, grace_seconds: float) -> 
 
 async def wait_gone(places: ServingPlaces) -> None:
     """Wait until no server lives."""
-    while is_locked(places.lock_file):  # noqa: ASYNC110 - a lock of another process tells nobody that it is free
+    while is_held(places.lock_file):  # noqa: ASYNC110 - a lock of another process tells nobody that it is free
         await asyncio.sleep(_POLL_SECONDS)
 
 

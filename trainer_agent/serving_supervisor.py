@@ -11,13 +11,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from tiercel.core.backoff import Attempts, Backoff
+from tiercel.core.locks import is_held
 from tiercel.trainer_agent import serving_process
-from tiercel.trainer_agent.backoff import Backoff
 from tiercel.trainer_agent.endpoint_shares import EndpointTerms
 from tiercel.trainer_agent.endpoint_usage import UsageMeter
 from tiercel.trainer_agent.serving_client import ServedModel, ServingClient, ServingUnreachableError
 from tiercel.trainer_agent.serving_process import ServingPlaces, ServingState
-from tiercel.trainer_agent.supervision import is_locked
 from tiercel.trainer_agent.variants import place_of
 from tiercel.v1 import nodes_pb2
 
@@ -79,7 +79,7 @@ class ServingSupervisor:
         self._state: ServingState | None = None
         self._served: tuple[ServedModel, ...] = ()
         self._child: asyncio.subprocess.Process | None = None
-        self._backoff = Backoff(0.2, 5.0)
+        self._attempts = Attempts(Backoff(0.2, 5.0))
         self._meter = UsageMeter()
         self._last_complaint = ""
         # None: nobody has said what is wanted, or what this server was told.
@@ -123,7 +123,7 @@ class ServingSupervisor:
                 await self._watch(state)
                 self._leave()
             await self._reap()
-            await asyncio.sleep(self._backoff.next_seconds())
+            await asyncio.sleep(self._attempts.next_seconds())
 
     async def stop(self) -> None:
         """End the server; call it when :meth:`run` was cancelled."""
@@ -137,7 +137,7 @@ class ServingSupervisor:
 
     async def _adopt(self) -> ServingState | None:
         """A server that lives already, once it is ready; one that never gets ready is ended."""
-        if not is_locked(self._places.lock_file):
+        if not is_held(self._places.lock_file):
             return None
         state = await self._wait_ready(self._living)
         if state is not None:
@@ -174,7 +174,7 @@ class ServingSupervisor:
         Raises:
             ServingGoneError: It is gone.
         """
-        if not is_locked(self._places.lock_file):
+        if not is_held(self._places.lock_file):
             raise ServingGoneError
         return serving_process.find_living(self._places)
 
@@ -203,7 +203,7 @@ class ServingSupervisor:
         """Return when the server is gone."""
         clock = asyncio.get_running_loop().time
         began = last_heard = clock()
-        while is_locked(self._places.lock_file):
+        while is_held(self._places.lock_file):
             state = self._follow(state)
             try:
                 served = await self._client.served(state.http)
@@ -217,7 +217,7 @@ class ServingSupervisor:
                 await self._look_after_shares(state)
             await self._wait_a_moment()
         if clock() - began > _SILENCE_SECONDS:
-            self._backoff.reset()
+            self._attempts.reset()
         _log.warning("the inference server with pid %d is gone and is started again", state.pid)
 
     def _follow(self, state: ServingState) -> ServingState:

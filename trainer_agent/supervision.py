@@ -1,18 +1,12 @@
-"""The only place in the agent that starts tasks, and the lock that keeps it the only agent of its state directory."""
+"""The only place in the agent that starts tasks."""
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
-import os
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Self
-
-from tiercel.trainer_agent.errors import SetupError
 
 _log = logging.getLogger(__name__)
 
@@ -91,63 +85,3 @@ async def run_until_first_ends(**work: Coroutine[Any, Any, None]) -> None:
     for result in results:
         if isinstance(result, Exception):
             raise result
-
-
-class LockedError(SetupError):
-    """Another process holds the lock.
-
-    Args:
-        path: The lock file.
-        pid: Who holds it, or 0 where the file does not say.
-    """
-
-    def __init__(self, path: Path, pid: int) -> None:
-        super().__init__(
-            f"An agent with pid {pid or 'unknown'} is running on {path.parent} already (it holds {path.name}). "
-            "Stop it first, or choose another --state-dir."
-        )
-        self.pid = pid
-
-
-@contextmanager
-def lock(path: Path, name: str = "") -> Iterator[None]:
-    """Hold a lock file for as long as the block lasts, with our pid inside; the kernel drops it when we die.
-
-    Args:
-        path: The file.
-        name: One word that is written behind the pid, for whoever finds us there.
-
-    Raises:
-        LockedError: Somebody else holds it.
-    """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise LockedError(path, _pid_in(descriptor)) from None
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()} {name}".rstrip().encode() + b"\n", 0)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def is_locked(path: Path) -> bool:
-    """Whether a living process holds the lock file; a file that is missing is not locked."""
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
-
-
-def _pid_in(descriptor: int) -> int:
-    words = os.pread(descriptor, 256, 0).decode(errors="replace").split()
-    return int(words[0]) if words and words[0].isdigit() else 0

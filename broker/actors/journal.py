@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.broker.domain.errors import CannotWriteError, StoreDamagedError, UnavailableError
 from tiercel.broker.domain.events import Decision, Event, JobChange, JobEvent
+from tiercel.core.backoff import Backoff
 
 if TYPE_CHECKING:
     from tiercel.broker.actors.clock import Clock
@@ -25,8 +26,7 @@ CAPACITY = 1_000
 BATCH = 100
 # Pauses between attempts to write to a store that takes nothing, in seconds: the first, and the longest; each is twice
 # the one before.
-FIRST_PAUSE_SECONDS = 0.1
-LONGEST_PAUSE_SECONDS = 5.0
+BACKOFF = Backoff(first_seconds=0.1, longest_seconds=5.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ class Journal:
 
     async def _pause(self, error: UnavailableError, batch: list[_Pending]) -> None:
         """Wait before the next attempt; what comes meanwhile and may be refused is refused."""
-        pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(self._failures, 32), LONGEST_PAUSE_SECONDS)
+        pause = BACKOFF.seconds(self._failures + 1)
         logger.log(
             logging.INFO if self._failures else logging.WARNING, "%s Trying again in %g s.", error.message, pause
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
+from tiercel.core.backoff import Backoff
+
 _SERVICE = "tiercel.v1.JobsService"
 # Doing one of these twice is doing it once; SubmitJob because the client sends a key with it.
 _IDEMPOTENT = ("SubmitJob", "GetJob", "ListJobs", "CancelJob", "ResumeJob", "ExplainJob", "ListNodes", "ListEndpoints")
@@ -28,8 +30,7 @@ class RetryPolicy:
 
     def pause_seconds(self, failures: int, jitter: float) -> float:
         """Pause after so many failures in a row (from 1); ``jitter`` in [0, 1) takes away up to half of it."""
-        pause = min(self.longest_pause_seconds, self.first_pause_seconds * 2.0 ** min(failures - 1, 32))
-        return pause * (1 - jitter / 2)
+        return Backoff(self.first_pause_seconds, self.longest_pause_seconds).seconds(failures, jitter)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from tiercel.broker.domain.jobs import Job, JobState, TierState, TierStatus
 from tiercel.broker.lifecycle.job_events import JobEffect, Reschedule
 from tiercel.broker.lifecycle.job_steps import Step, enter, request_deliveries, with_run_counted
+from tiercel.core.backoff import Backoff
 
 if TYPE_CHECKING:
     from tiercel.broker.domain.moments import Moment
     from tiercel.broker.lifecycle.job_events import RunExited
 
-FIRST_PAUSE_SECONDS = 1.0
-LONGEST_PAUSE_SECONDS = 60.0
+BACKOFF = Backoff(first_seconds=1.0, longest_seconds=60.0)
 
 
 def may_retry(job: Job, event: RunExited) -> bool:
@@ -31,7 +31,7 @@ def retry(job: Job, how: str, now: Moment) -> Step:
         how: How its script failed.
         now: The time.
     """
-    pause = min(FIRST_PAUSE_SECONDS * 2**job.retries, LONGEST_PAUSE_SECONDS)
+    pause = BACKOFF.seconds(job.retries + 1)
     number = job.retries + 1
     job = replace(job, retries=number, retry_at=now.alive + pause)
     words = f"{how}; it starts again from its last checkpoint in {pause:g} s, retry {number} of {job.spec.retries}"

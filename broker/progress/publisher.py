@@ -18,31 +18,15 @@ from tiercel.broker.domain.errors import InvalidSpecError
 from tiercel.broker.domain.events import Event
 from tiercel.broker.progress.buffer import Buffer, Limits
 from tiercel.broker.progress.topics import Message, broker_presence, message_of
+from tiercel.core.backoff import Backoff
 
 _LOGGER = logging.getLogger(__name__)
 # The library tells each broken connection as an error; it is told here, once.
 _LIBRARY_LOGGER = _LOGGER.getChild("library")
 _LIBRARY_LOGGER.setLevel(logging.CRITICAL)
 _TIMEOUT_SECONDS = 5.0
+BACKOFF = Backoff(0.2, 10.0)
 _DEFAULT_PORTS = {"mqtt": 1883, "mqtts": 8883}
-
-
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """How long to wait before connecting again: doubling, with jitter, up to a limit.
-
-    Attributes:
-        first_seconds: Before the second attempt.
-        limit_seconds: At most.
-    """
-
-    first_seconds: float = 0.2
-    limit_seconds: float = 10.0
-
-    def seconds(self, failures: int, jitter: float) -> float:
-        """The pause after so many failures in a row (from 1); ``jitter`` in [0, 1) takes away up to half of it."""
-        pause = min(self.limit_seconds, self.first_seconds * 2.0 ** min(failures - 1, 32))
-        return pause * (1 - jitter / 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +86,7 @@ class MqttPublisher:
         username: str = "",
         password: str = "",
         client_id: str = "",
-        backoff: Backoff | None = None,
+        backoff: Backoff = BACKOFF,
         limits: Limits | None = None,
         keepalive_seconds: int = 15,
         now: Callable[[], float] = time.time,
@@ -111,7 +95,7 @@ class MqttPublisher:
         self._username = username
         self._password = password
         self._client_id = client_id or f"tiercel-{secrets.token_hex(4)}"
-        self._backoff = backoff or Backoff()
+        self._backoff = backoff
         self._keepalive_seconds = keepalive_seconds
         self._now = now
         self._buffer = Buffer(limits)

@@ -19,8 +19,9 @@ from tests.support.free_ports import free_port
 from tiercel.broker.domain.events import Event
 from tiercel.broker.domain.tenants import Tenant
 from tiercel.broker.progress.embedded import EmbeddedMqttBroker
-from tiercel.broker.progress.publisher import Backoff, MqttPublisher
+from tiercel.broker.progress.publisher import MqttPublisher
 from tiercel.broker.tenancy import Tenancy
+from tiercel.core.backoff import Backoff
 
 WAIT_SECONDS = 20.0
 """Generous: it only decides how long a broken test takes."""
@@ -29,7 +30,7 @@ WAIT_SECONDS = 20.0
 TENANCY = Tenancy(
     {name: Tenant(name, f"the-token-of-{name}") for name in ("default", "bob")}, node_token="the-token-of-nodes"
 )
-QUICK = Backoff(first_seconds=0.02, limit_seconds=0.1)
+QUICK = Backoff(first_seconds=0.02, longest_seconds=0.1)
 
 
 class News(Protocol):

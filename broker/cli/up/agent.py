@@ -7,14 +7,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tiercel.broker.cli.up.addresses import read_earlier
-from tiercel.broker.cli.up.locks import is_held, open_holder, read_name
 from tiercel.broker.cli.up.options import Places, UpOptions
 from tiercel.broker.cli.up.ports import choose_port
-from tiercel.broker.cli.up.processes import stop_holder, stop_process, wait_exit
+from tiercel.broker.cli.up.processes import find_holder, stop_holder, stop_process, wait_exit
 from tiercel.broker.domain.errors import UnavailableError
+from tiercel.core.backoff import Backoff
+from tiercel.core.locks import is_held, read_name
 
 AGENT_COMMAND = (sys.executable, "-m", "tiercel.trainer_agent")
 # The agent runs other people's code: what is not for it is not in its environment.
@@ -29,14 +30,12 @@ class AgentPatience:
     """How an agent that ends is dealt with.
 
     Attributes:
-        first_pause_seconds: Before it is started again; doubles with each failure in a row.
-        longest_pause_seconds: At most.
+        backoff: Pauses before it is started again.
         steady_seconds: An agent that lived this long did not fail in a row with the one before.
         stop_seconds: How long it may take to stop its runs and the inference server.
     """
 
-    first_pause_seconds: float = 0.5
-    longest_pause_seconds: float = 30.0
+    backoff: Backoff = field(default_factory=lambda: Backoff(0.5, 30.0))
     steady_seconds: float = 30.0
     stop_seconds: float = 45.0
 
@@ -87,9 +86,7 @@ class AgentKeeper:
             if failures == 0 and code == _CANNOT_START and not is_held(self._places.agent_lock):
                 raise UnavailableError(f"The agent cannot start: {self._last_words()}")
             failures = 1 if clock() - began > self._patience.steady_seconds else failures + 1
-            pause = min(
-                self._patience.longest_pause_seconds, self._patience.first_pause_seconds * 2.0 ** min(failures - 1, 16)
-            )
+            pause = self._patience.backoff.seconds(failures)
             self._tell(f"The agent {ending}; it is started again in {pause:.1f} s. See {self._places.agent_log}.")
             await asyncio.sleep(pause)
 
@@ -104,7 +101,7 @@ class AgentKeeper:
 
     async def _wait_one(self) -> tuple[int | None, str]:
         """Adopt or start an agent and wait for its end; returns its exit code, if it is ours, and how it ended."""
-        holder = open_holder(self._places.agent_lock)
+        holder = find_holder(self._places.agent_lock)
         return await (self._wait_started() if holder is None else self._wait_adopted(*holder))
 
     async def _wait_adopted(self, pid: int, pidfd: int) -> tuple[None, str]:

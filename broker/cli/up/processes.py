@@ -8,7 +8,8 @@ import os
 import signal
 from pathlib import Path
 
-from tiercel.broker.cli.up.locks import open_holder
+from tiercel.broker.domain.errors import UnavailableError
+from tiercel.core.locks import LockHeldError, open_holder
 
 
 async def wait_exit(pidfd: int) -> None:
@@ -22,6 +23,18 @@ async def wait_exit(pidfd: int) -> None:
         loop.remove_reader(pidfd)
 
 
+def find_holder(lock: Path) -> tuple[int, int] | None:
+    """The process that holds a lock as (pid, pidfd), or None when nobody does; the caller closes the pidfd.
+
+    Raises:
+        UnavailableError: Somebody holds it, but the file does not say who.
+    """
+    try:
+        return open_holder(lock)
+    except LockHeldError:
+        raise UnavailableError(f"A process holds {lock} without saying which; see who with 'fuser {lock}'.") from None
+
+
 async def stop_holder(lock: Path, patience_seconds: float) -> bool:
     """Ask the process that holds a lock to end, and end it if it does not in time.
 
@@ -32,7 +45,7 @@ async def stop_holder(lock: Path, patience_seconds: float) -> bool:
     Returns:
         Whether there was one.
     """
-    holder = open_holder(lock)
+    holder = find_holder(lock)
     if holder is None:
         return False
     _, pidfd = holder

@@ -15,7 +15,6 @@ from pydantic import ValidationError
 
 from tiercel.broker.cli.up.addresses import read_earlier, write_addresses
 from tiercel.broker.cli.up.agent import AGENT_COMMAND, AgentKeeper
-from tiercel.broker.cli.up.locks import hold_lock, is_held
 from tiercel.broker.cli.up.options import Places, UpOptions
 from tiercel.broker.cli.up.packages import check_packages
 from tiercel.broker.cli.up.ports import choose_port
@@ -23,6 +22,8 @@ from tiercel.broker.domain.errors import InvalidSpecError, TiercelError, Unavail
 from tiercel.broker.server import Broker
 from tiercel.broker.settings import BrokerSettings
 from tiercel.broker.state_folder import refuse_state_dir
+from tiercel.broker.state_lock import up_lock
+from tiercel.core.locks import is_held
 
 _LOGGER = logging.getLogger(__name__)
 _LOG_BYTES = 10 * 1024 * 1024
@@ -47,7 +48,7 @@ async def run_up(options: UpOptions, agent_command: tuple[str, ...] = AGENT_COMM
     """
     places = Places(options.state_dir)
     check_packages(options.runtimes, _tell)
-    with hold_lock(places.up_lock):
+    with up_lock(places.up_lock):
         _configure_logging(places, console=console)
         earlier = read_earlier(places.addresses)
         settings = _broker_settings(options, earlier)

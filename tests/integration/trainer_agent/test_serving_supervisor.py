@@ -7,11 +7,11 @@ import aiohttp
 import psutil
 
 from tests.support.until import until
+from tiercel.core.locks import is_held
 from tiercel.trainer_agent import serving_process
 from tiercel.trainer_agent.serving_client import ServingClient
 from tiercel.trainer_agent.serving_process import ServingPlaces
 from tiercel.trainer_agent.serving_supervisor import ServingPorts, ServingSupervisor
-from tiercel.trainer_agent.supervision import is_locked
 
 
 async def test_a_server_that_hands_over_is_followed_to_its_new_process_and_ended_there(tmp_path: Path) -> None:
@@ -36,5 +36,5 @@ async def test_a_server_that_hands_over_is_followed_to_its_new_process_and_ended
         run.cancel()
         await asyncio.gather(run, return_exceptions=True)
         await supervisor.stop()
-    assert not is_locked(places.lock_file)
+    assert not is_held(places.lock_file)
     assert serving_process.find_living(places) is None

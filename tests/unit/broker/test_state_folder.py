@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.small_disk import small_disk
-from tiercel.broker.cli.up.locks import hold_lock, is_held
 from tiercel.broker.domain.errors import InvalidSpecError
 from tiercel.broker.state_folder import prepare_state_dir
-from tiercel.broker.state_lock import state_lock
+from tiercel.broker.state_lock import broker_lock, up_lock
+from tiercel.core.locks import is_held
 
 
 def mode(path: Path) -> int:
@@ -57,7 +57,7 @@ def test_a_plain_file_is_refused_in_a_sentence(tmp_path: Path) -> None:
     for path in (plain, plain / "inside"):
         with (
             pytest.raises(InvalidSpecError, match=r"cannot be used \(it is not a folder\)"),
-            hold_lock(path / "up.lock"),
+            up_lock(path / "up.lock"),
         ):
             pass
         assert not is_held(path / "up.lock"), "nor does 'down' stumble over it"
@@ -68,8 +68,8 @@ def test_a_folder_that_cannot_be_written_to_is_refused_in_a_sentence(tmp_path: P
         (disk / "only").touch()
         with (
             pytest.raises(InvalidSpecError, match=r"cannot be used \(No space left on device\)"),
-            hold_lock(disk / "l"),
+            up_lock(disk / "l"),
         ):
             pass
-        with pytest.raises(InvalidSpecError, match=r"cannot be used \(No space left on device\)"), state_lock(disk):
+        with pytest.raises(InvalidSpecError, match=r"cannot be used \(No space left on device\)"), broker_lock(disk):
             pass

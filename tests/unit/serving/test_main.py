@@ -7,7 +7,7 @@ import pytest
 
 from tiercel.serving.errors import StartupError
 from tiercel.serving.main import main, settings_from
-from tiercel.serving.process.state import held_lock, write_state
+from tiercel.serving.process.state import take_lock, write_state
 
 
 def flags(tmp_path: Path, *more: str) -> list[str]:
@@ -63,16 +63,16 @@ def test_remote_needs_a_flag(tmp_path: Path) -> None:
 
 def test_a_lock_is_held_once_and_free_again_afterwards(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    with held_lock(path):
-        with pytest.raises(StartupError, match=r"Another inference server \(pid \d+\) holds"), held_lock(path):
+    with take_lock(path):
+        with pytest.raises(StartupError, match=r"Another inference server \(pid \d+\) holds"), take_lock(path):
             raise AssertionError("it was held")
         assert int(path.read_text()) > 0
-    with held_lock(path):
+    with take_lock(path):
         pass
 
 
 def test_a_lock_that_cannot_be_made_says_so(tmp_path: Path) -> None:
-    with pytest.raises(StartupError, match="cannot be opened"), held_lock(tmp_path / "no" / "lock"):
+    with pytest.raises(StartupError, match="cannot be opened"), take_lock(tmp_path / "no" / "lock"):
         raise AssertionError("there is no such folder")
 
 

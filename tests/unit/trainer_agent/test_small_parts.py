@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tiercel.trainer_agent.backoff import Backoff
 from tiercel.trainer_agent.connection import DialError, LocalBroker, token_from_file
 from tiercel.trainer_agent.errors import DeliveryFailedError, RunFailedError, SetupError
 from tiercel.trainer_agent.main import settings_from
@@ -38,15 +37,6 @@ def test_plain_names() -> None:
         check_run("3f2a-1", "3f2a", "../train.py")
     with pytest.raises(DeliveryFailedError, match="lower-case"):
         check_delivery("3f2a-tier-1", "Digits")
-
-
-def test_waits_double_up_to_a_limit_and_begin_anew() -> None:
-    longest = Backoff(0.1, 3.0, chance=lambda: 1.0)
-    assert [longest.next_seconds() for _ in range(7)] == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.0, 3.0])
-    longest.reset()
-    assert longest.next_seconds() == pytest.approx(0.1)
-    shortest = Backoff(0.1, 3.0, chance=lambda: 0.0)
-    assert shortest.next_seconds() == pytest.approx(0.05)
 
 
 def test_a_log_keeps_its_beginning_and_its_end(tmp_path: Path) -> None:

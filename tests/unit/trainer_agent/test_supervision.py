@@ -1,14 +1,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-from tiercel.trainer_agent.supervision import LockedError, Signal, Supervisor, is_locked, lock, run_until_first_ends
+from tiercel.trainer_agent.supervision import Signal, Supervisor, run_until_first_ends
 
 
 async def test_an_error_in_one_task_ends_all() -> None:
@@ -96,41 +92,3 @@ async def test_a_signal_wakes_everybody_once() -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):
             await signal.wait()
-
-
-def test_a_lock_is_held_by_one_and_says_by_whom(tmp_path: Path) -> None:
-    path = tmp_path / "agent.lock"
-    assert not is_locked(path)
-    with lock(path):
-        assert is_locked(path)
-        assert path.read_text() == f"{os.getpid()}\n"
-        with pytest.raises(LockedError, match=rf"pid {os.getpid()} .*--state-dir") as caught, lock(path):
-            pass
-        assert caught.value.pid == os.getpid()
-    assert not is_locked(path)
-    with lock(path, "node-7"):
-        assert path.read_text() == f"{os.getpid()} node-7\n"
-        with pytest.raises(LockedError, match=f"pid {os.getpid()} "), lock(path):
-            pass
-
-
-def test_a_lock_ends_with_its_holder_and_is_not_inherited(tmp_path: Path) -> None:
-    path = tmp_path / "agent.lock"
-    script = (
-        "import subprocess, sys, pathlib\n"
-        "from tiercel.trainer_agent.supervision import lock\n"
-        f"with lock(pathlib.Path({str(path)!r})):\n"
-        "    child = subprocess.Popen(['sleep', '60'], close_fds=False, stdout=-3, stdin=-3)\n"
-        "    print(child.pid, flush=True)\n"
-        "    sys.stdin.read()\n"
-    )
-    holder = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert holder.stdout is not None
-    child = int(holder.stdout.readline())
-    assert is_locked(path)
-    holder.kill()
-    holder.communicate()
-    try:
-        assert not is_locked(path)
-    finally:
-        os.kill(child, 9)

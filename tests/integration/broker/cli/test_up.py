@@ -20,11 +20,12 @@ from tests.support.stand_in_agent import SERVING
 from tests.support.until import until
 from tiercel import Client, InvalidSpecError, UnavailableError
 from tiercel.broker.cli.up.detached import _to_text, options_from, start_detached
-from tiercel.broker.cli.up.locks import hold_lock, is_held
 from tiercel.broker.cli.up.options import Places, UpOptions
 from tiercel.broker.cli.up.processes import wait_exit
 from tiercel.broker.cli.up.stop import run_down
 from tiercel.broker.client.state_dir import read_token
+from tiercel.broker.state_lock import up_lock
+from tiercel.core.locks import is_held
 
 
 @pytest.fixture
@@ -150,7 +151,7 @@ async def test_a_state_directory_that_is_a_plain_file_is_a_sentence(tmp_path: Pa
     for unusable in (folder / "below", Path("/proc/nobody")):
         with (
             pytest.raises(InvalidSpecError, match="choose a folder of your own that you may write to"),
-            hold_lock(unusable / "lock"),
+            up_lock(unusable / "lock"),
         ):
             pass
         assert await run_down(unusable) == []

@@ -21,12 +21,13 @@ from tests.support.until import until
 from tiercel import UnavailableError
 from tiercel.broker.cli.up.addresses import read_earlier, write_addresses
 from tiercel.broker.cli.up.agent import AgentKeeper, AgentPatience
-from tiercel.broker.cli.up.locks import hold_lock, is_held, open_holder
 from tiercel.broker.cli.up.options import Places, UpOptions
 from tiercel.broker.cli.up.ports import choose_port
 from tiercel.broker.cli.up.processes import stop_holder
 from tiercel.broker.cli.up.stop import run_down
-from tiercel.trainer_agent.supervision import lock
+from tiercel.broker.state_lock import up_lock
+from tiercel.core.backoff import Backoff
+from tiercel.core.locks import is_held, open_holder, take
 
 AGENT = (sys.executable, "-m", "tests.support.stand_in_agent")
 
@@ -62,9 +63,9 @@ def test_a_lock_names_its_holder(tmp_path: Path) -> None:
     lock = tmp_path / "state" / "up.lock"
     assert not is_held(lock)
 
-    with hold_lock(lock):
+    with up_lock(lock):
         assert is_held(lock)
-        with pytest.raises(UnavailableError, match=f"process {os.getpid()}.*tiercel down"), hold_lock(lock):
+        with pytest.raises(UnavailableError, match=f"process {os.getpid()}.*tiercel down"), up_lock(lock):
             pass
         holder = open_holder(lock)
         assert holder is not None
@@ -106,7 +107,7 @@ def test_addresses_are_written_whole(tmp_path: Path) -> None:
 @contextlib.asynccontextmanager
 async def keeping(options: UpOptions, said: list[str], *, stop: bool = True) -> AsyncIterator[None]:
     options.state_dir.mkdir(exist_ok=True)
-    keeper = AgentKeeper(options, said.append, AGENT, AgentPatience(first_pause_seconds=0.01))
+    keeper = AgentKeeper(options, said.append, AGENT, AgentPatience(backoff=Backoff(0.01, 30.0)))
     task = asyncio.create_task(keeper.keep())
     try:
         yield
@@ -173,7 +174,7 @@ async def test_the_agent_outlives_its_keeper_and_is_adopted(options: UpOptions) 
 async def test_an_adopted_agent_keeps_the_name_of_its_node(options: UpOptions) -> None:
     places = Places(options.state_dir)
     places.agent_dir.mkdir(parents=True)
-    with lock(places.agent_lock, "other-name"):
+    with take(places.agent_lock, "other-name"):
         keeper = AgentKeeper(options, lambda _: None, AGENT)
         assert keeper.node_id == "n1"
         task = asyncio.create_task(keeper.keep())

@@ -13,7 +13,7 @@ from tests.support.clock import ManualClock
 from tests.support.jobs import make_spec
 from tests.support.until import until
 from tiercel.broker.actors.clock import SystemClock
-from tiercel.broker.actors.journal import LONGEST_PAUSE_SECONDS
+from tiercel.broker.actors.journal import BACKOFF
 from tiercel.broker.actors.mailbox import MAX_FAILURES_IN_A_ROW
 from tiercel.broker.actors.system import TICK_SECONDS
 from tiercel.broker.domain.errors import CannotWriteError
@@ -47,7 +47,7 @@ async def actors(store: FullStore) -> AsyncIterator[Actors]:
 
 async def make_room(actors: Actors, store: FullStore) -> None:
     store.full = False
-    actors.clock.advance(LONGEST_PAUSE_SECONDS)
+    actors.clock.advance(BACKOFF.longest_seconds)
     await until(lambda: actors.journal.is_writable)
 
 

@@ -14,7 +14,7 @@ from tests.support.clock import ManualClock
 from tests.support.jobs import new_job
 from tests.support.until import until
 from tiercel.broker.actors import journal as journal_module
-from tiercel.broker.actors.journal import BATCH, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Commit, Journal
+from tiercel.broker.actors.journal import BACKOFF, BATCH, Commit, Journal
 from tiercel.broker.domain.errors import CannotWriteError, StoreDamagedError, UnavailableError
 from tiercel.broker.domain.events import Event, JobEvent, NodeEvent, StateChanged
 from tiercel.broker.domain.jobs import Job, JobState
@@ -137,7 +137,7 @@ async def test_a_store_that_takes_nothing_is_tried_for_ever_with_bounded_pauses(
     async with running(journal):
         commit = asyncio.ensure_future(journal.commit(Commit(job=job("a"), changes=[CHANGE])))
         for attempt in range(store.away):
-            await pass_pause(clock, min(FIRST_PAUSE_SECONDS * 2.0**attempt, LONGEST_PAUSE_SECONDS))
+            await pass_pause(clock, BACKOFF.seconds(attempt + 1))
             assert not commit.done()
         await commit
         assert writable == [True] + 30 * [False], "nor is it while it is tried again"
@@ -163,7 +163,7 @@ async def test_what_may_be_refused_is_refused_at_once_while_the_store_takes_noth
             await journal.commit_or_refuse(Commit(job=job("late")))
         assert (store.saves, must.done()) == (attempts, False)
         store.away = 0
-        clock.advance(LONGEST_PAUSE_SECONDS)
+        clock.advance(BACKOFF.longest_seconds)
         await must
     assert [known.id for known in await store.load_jobs()] == ["must"], "what was refused is nowhere"
 
@@ -179,7 +179,7 @@ async def test_what_was_perhaps_written_is_not_refused_but_written_again(store: 
         with pytest.raises(CannotWriteError, match="no answer"):
             await journal.commit_or_refuse(Commit(job=job("b")))
         assert not unsure.done()
-        clock.advance(LONGEST_PAUSE_SECONDS)
+        clock.advance(BACKOFF.longest_seconds)
         await unsure
     assert [known.id for known in await store.load_jobs()] == ["a"]
 

@@ -22,7 +22,7 @@ from tests.support.jobs import (
 )
 from tiercel.broker.domain.endpoints import delivery_id
 from tiercel.broker.domain.jobs import Job, JobState, TierState
-from tiercel.broker.lifecycle.job_again import LONGEST_PAUSE_SECONDS
+from tiercel.broker.lifecycle.job_again import BACKOFF
 from tiercel.broker.lifecycle.job_end import MAX_LOST_RUNS
 from tiercel.broker.lifecycle.job_events import (
     AbandonDelivery,
@@ -83,7 +83,7 @@ def test_pauses_between_retries_double_up_to_a_bound() -> None:
         job = crashed(job, 1)
         assert job.retry_at is not None
         pauses.append(job.retry_at - (AT + 1e6))
-    assert pauses == [1, 2, 4, 8, 16, 32, *[LONGEST_PAUSE_SECONDS] * 4]
+    assert pauses == [1, 2, 4, 8, 16, 32, *[BACKOFF.longest_seconds] * 4]
 
 
 def test_what_nobody_wanted_or_a_retry_cannot_mend_is_not_retried() -> None:

@@ -15,7 +15,7 @@ from tiercel.broker.domain.errors import InvalidSpecError
 from tiercel.broker.domain.jobs import JobState
 from tiercel.broker.progress.buffer import Limits
 from tiercel.broker.progress.embedded import EmbeddedMqttBroker
-from tiercel.broker.progress.publisher import Backoff, MqttPublisher
+from tiercel.broker.progress.publisher import MqttPublisher
 
 
 @pytest.mark.parametrize("url", ["", "127.0.0.1:1883", "http://h:1", "mqtt://", "mqtt://h:port", "mqtt://h/path"])
@@ -29,13 +29,6 @@ async def test_a_password_in_the_url_is_refused_and_not_repeated() -> None:
     with pytest.raises(InvalidSpecError, match="TIERCEL_MQTT_PASSWORD") as caught:
         MqttPublisher("mqtt://somebody:secret@host")
     assert "secret" not in caught.value.message
-
-
-def test_pauses_double_up_to_the_limit() -> None:
-    backoff = Backoff(first_seconds=1, limit_seconds=5)
-
-    assert [backoff.seconds(failures, jitter=0) for failures in (1, 2, 3, 4, 2000)] == [1, 2, 4, 5, 5]
-    assert backoff.seconds(1, jitter=0.5) == 0.75
 
 
 async def test_statistics_count_what_waits_and_what_gave_way() -> None:
