@@ -130,7 +130,7 @@ def _each_once(programs: tuple[Workload, ...], within_seconds: float) -> JobSour
 
 
 def flowcon_schedules() -> tuple[Schedule, ...]:
-    """Three jobs 40 s apart, five different ones within 200 s, ten and fifteen within 200 s (papers §1.6)."""
+    """Three jobs 40 s apart, five different ones within 200 s, ten and fifteen within 200 s (Zheng et al., 2019)."""
     programs = untiered_programs()
     return (
         Schedule("3 jobs, 40 s apart", _one_after_the_other(programs[:3], 40.0), programs),
@@ -141,7 +141,7 @@ def flowcon_schedules() -> tuple[Schedule, ...]:
 
 
 def tradl_schedules() -> tuple[Schedule, ...]:
-    """Four jobs 50 s apart, five, ten and fifteen within 200 s (papers §2.3, where it is a reconstruction)."""
+    """Four jobs 50 s apart, five, ten and fifteen within 200 s (TRADL; a reconstruction)."""
     programs = tiered_programs()
     return (
         Schedule("4 jobs, 50 s apart", _one_after_the_other(programs[:4], 50.0), programs),
@@ -152,7 +152,7 @@ def tradl_schedules() -> tuple[Schedule, ...]:
 
 
 def specon_schedules() -> tuple[Schedule, ...]:
-    """Fifty jobs within 500 s on four nodes, from nodes drawn by lot; a migration takes 12 s (papers §3.1, §3.3)."""
+    """Fifty jobs within 500 s on four nodes, from nodes drawn by lot; a migration takes 12 s (Mao et al., 2021)."""
     startup_seconds = STARTUP_CPU_SECONDS / CORES
     machines = MachineSettings(checkpoint_seconds=SPECON_MIGRATION_SECONDS - startup_seconds)
     programs = untiered_programs()

@@ -1,6 +1,6 @@
 """How many endpoints meet their delay objectives under each policy, in the simulator.
 
-``python -m benchmarks.simulated_endpoints [--seeds 20]``: the experiments of DQoES (papers §4.3, §4.4) with services of
+``python -m benchmarks.simulated_endpoints [--seeds 20]``: the experiments of DQoES (Mao et al., 2020) with services of
 equal work that answer one batch after the other: 10 on one node and 40 on four, which come at once, every 50 s, or at
 random within 300 s. Satisfied is who answers within 10 % of its objective, neither slower nor faster; in time is who is
 no slower than that. Every figure is a mean over the last 40 % of a run, for as many seeds as are asked for; objectives,

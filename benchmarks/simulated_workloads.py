@@ -28,7 +28,7 @@ _WAYS = (0.88, 0.95)
 _START, _PLATEAU, _NOISE = 0.1, 0.95, 0.003
 _REPORTS_TO_FIRST_TIER = 12
 
-# CPU seconds of training to tier 1 and how much runs differ, of the seven programs of the live trial (live §1).
+# CPU seconds of training to tier 1 and how much runs differ, of the seven programs of the live trial.
 _LIVE_PROGRAMS = (
     ("logreg", Family.HYPERBOLIC, 0.54, 0.01),
     ("dmlp", Family.EXPONENTIAL, 1.3, 0.06),

@@ -121,8 +121,8 @@ def _dominant(observations: Sequence[Observation]) -> list[float]:
 def growth(curve: Curve, window: int) -> float | None:
     """Improvement per CPU second between two neighbouring windows of reports.
 
-    The growth efficiency of FlowCon (papers §1.1): the difference of two interval means over the resource used. Its
-    intervals are counted in reports instead of seconds, since jobs here may be done within one interval of 30 s.
+    The growth efficiency of FlowCon (Zheng et al., 2019): the difference of two interval means over the resource used.
+    Its intervals are counted in reports instead of seconds, since jobs here may be done within one interval of 30 s.
 
     Args:
         curve: The reports.

@@ -2,7 +2,7 @@
 
 As many jobs of a node run at a time as it has cores, those short of their tier 1 first, in the order of submission;
 the others keep a small floor. In a live trial this alone took most of what a tier-aware scheduler gains over equal
-shares (live §1, §3). It looks at no report.
+shares. It looks at no report.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Least attained service first, in a few queues: Tiresias-style.
+"""Least attained service first, in a few queues: Tiresias-style (Gu et al., 2019).
 
 Who has used the least CPU time goes first, for nothing need be known of a job to favour the short ones that way.
 Attained service is discretised into few queues, since jobs that are nearly alike would else take turns at every
-decision; within a queue the order is that of submission (papers §7, Tiresias-L). Published for GPUs x time and two
-queues; the CPU seconds, the thresholds and that fewer tiers go first are ours. Nobody starves here for having used a
-lot, for the floor is kept, so there is no promotion between queues.
+decision; within a queue the order is that of submission. Published for GPUs x time and two queues; the CPU seconds, the
+thresholds and that fewer tiers go first are ours. Nobody starves here for having used a lot, for the floor is kept, so
+there is no promotion between queues.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A forecast is a handful of weighted possibilities for the CPU seconds from a run
 that it never gets there. It comes from, the best first,
 
 * earlier runs of the same program, scaled to how this run has begun: a live trial found that they predict the work to
-  a tier to 1-21 % (live §1), far better than any fit to the beginning of a curve;
+  a tier to 1-21 %, far better than any fit to the beginning of a curve;
 * fits of the run's own reports: exponential, hyperbolic (as SLAQ and Optimus do) and inverse square root curves over a
   grid of rates, level and drop by weighted least squares (variable projection), each with the weight that its error
   leaves it;
@@ -35,11 +35,11 @@ _POSSIBILITIES = 12
 _GRAIN = 0.05
 # A fit that puts the target farther away than so many times the work so far says "never".
 _FAR = 30.0
-# Reports this far back, as a fraction of the work so far, count 1/e (live §1).
+# Reports this far back, as a fraction of the work so far, count 1/e.
 _MEMORY = 0.5
 # However many reports there are: the exponent of the ratio of errors by which a fit loses weight against the best one.
 _MOST_EVIDENCE = 8.0
-# Fits to the beginning of a curve are off by such factors even where they agree with each other (live §5.5).
+# Fits to the beginning of a curve are off by such factors even where they agree with each other.
 _WIDENED = ((0.6, 0.25), (1.0, 0.45), (1.8, 0.3))
 # A run differs from an earlier one by so many standard deviations, with these weights.
 _SPREAD = ((-1.2, 0.3), (0.0, 0.4), (1.2, 0.3))
@@ -309,7 +309,7 @@ def _beyond_its_end(curve: PastCurve, target: float) -> Forecast | None:
 
 
 def _relative_spread(totals: Sequence[float]) -> float:
-    """How much the totals of different runs differ; a single one is taken for 15 % uncertain (live §1)."""
+    """How much the totals of different runs differ; a single one is taken for 15 % uncertain."""
     mean = sum(totals) / len(totals)
     variance = sum((total - mean) ** 2 for total in totals) / len(totals) / mean**2
     return min(max((math.sqrt(variance) * len(totals) + 0.15) / (len(totals) + 1), 0.03), 0.6)

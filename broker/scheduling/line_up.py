@@ -1,7 +1,7 @@
 """A few at a time, the others at a small floor: the allocation of every policy that puts jobs in an order.
 
 A live trial showed that most of what a tier-aware scheduler gains over equal shares comes from running no more jobs at
-a time than there are cores, in whatever order (live §3). So this part is the same for all policies that have an order,
+a time than there are cores, in whatever order. So this part is the same for all policies that have an order,
 and they differ by the order alone. Weights, never caps: what those in front leave unused flows to the others.
 
 Pure: an order in, weights or assignments with reasons out. Linear in the number of jobs.

@@ -1,7 +1,7 @@
 """A few at a time in an order drawn by lot: what any order at all is worth.
 
 Like ``fifo`` but for the order, which a hash of the seed and the job's id draws. So it needs no state, does not change
-while a job lives, and is the same in every run with the same ids (live §4: no worse than by submission).
+while a job lives, and is the same in every run with the same ids (measured live: no worse than by submission).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Whether a job's next tier is still within reach.
 
 None of the papers has a rule for a target that a job will never meet, and without one a hopeless job, always first in
-line, would starve everybody (papers §2.2). So a job is judged, only ever on reports it has not been judged on before:
+line, would starve everybody. So a job is judged, only ever on reports it has not been judged on before:
 a job that is starved or has just started says nothing new, and is left alone. Several verdicts in a row, each on fresh
 reports, put the tier out of reach. It comes back as soon as a report is better than was held possible, or when as many
 verdicts in a row find nothing against it.
@@ -28,7 +28,7 @@ class ReachSettings:
 
     Attributes:
         alpha: A job has stalled when it improves per CPU second by less than this fraction of its own average so far
-            (the scale-free form of FlowCon's threshold, papers §1.5).
+            (the scale-free form of FlowCon's threshold; Zheng et al., 2019).
         min_reports: A job with fewer reports is never judged.
         fresh_reports: A verdict needs so many reports that no earlier verdict has seen.
         verdicts: So many verdicts in a row change what is held of a tier.

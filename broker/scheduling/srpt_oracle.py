@@ -1,7 +1,7 @@
 """Shortest remaining work to the next tier first, known and not predicted: a bound, not a scheduler.
 
 Clairvoyant: it reads :attr:`.JobView.true_work`, which only the simulator fills in, or for replays of recorded runs on
-real nodes the works given as an option. What it gains over ``fifo`` is all that any prediction could (live §2, §6).
+real nodes the works given as an option. What it gains over ``fifo`` is all that any prediction could.
 Shortest remaining processing time minimises the mean time to a tier where jobs can use any number of cores; with jobs
 of one thread it is a good reference and no strict bound.
 """

@@ -43,7 +43,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Uniform:
-    """Times drawn uniformly from 0 to ``within_seconds`` and sorted (papers §1.6)."""
+    """Times drawn uniformly from 0 to ``within_seconds`` and sorted (Zheng et al., 2019)."""
 
     within_seconds: float
 

@@ -23,8 +23,8 @@ class Colocation:
     """The co-location penalty: what a CPU second is worth while more threads want to run than there are cores.
 
     * ``linear``: ``1 - penalty * (1 - s)``, s = share of one core that a thread gets. Fitted to real training processes
-      (live §5.3) with 0.28; with scheduler slices of 100 ms it is about 0.06.
-    * ``harmonic``: ``1 / (1 + penalty * (k - 1))``, k = threads per core (papers §1.7); live.md found it to fit worse.
+      with 0.28; with scheduler slices of 100 ms it is about 0.06.
+    * ``harmonic``: ``1 / (1 + penalty * (k - 1))``, k = threads per core; it fitted real processes worse.
 
     Attributes:
         penalty: The parameter, >= 0 (linear: < 1).
@@ -57,7 +57,7 @@ class Colocation:
 
 NO_PENALTY = Colocation(0.0)
 SLICED = Colocation(0.06)
-"""With scheduler slices of 100 ms (live §5.3)."""
+"""With scheduler slices of 100 ms."""
 
 
 def cores_for_runs(node_cores: float, serving_cores: float) -> float:

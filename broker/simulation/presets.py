@@ -20,7 +20,7 @@ from tiercel.broker.simulation.requests import BurstyRate, ConstantRate, Sinusoi
 from tiercel.broker.simulation.scenario import MachineSettings, Scenario, equal_nodes
 from tiercel.broker.simulation.workload import DrawnJobs, Workload
 
-# Parts of the way from start to plateau at which the tiers are (live §1).
+# Parts of the way from start to plateau at which the tiers are.
 TIER_GAINS = (0.88, 0.985)
 _START, _PLATEAU = 0.1, 0.98
 _REPORTS = 16
@@ -89,7 +89,7 @@ def _exponent_for(ratio: float) -> float:
 
 
 def measured_kinds(*, hopeless: int = 0, trains_on: bool = False) -> tuple[Workload, ...]:
-    """Seven kinds with the works to both tiers and the spreads measured live (live §1, means of three seeds).
+    """Seven kinds with the works to both tiers and the spreads measured live (means of three seeds).
 
     Args:
         hopeless: So many of them come a second time with a tier 2 beyond their plateau.
@@ -168,7 +168,7 @@ def training(
         cores: Of each node.
         load: CPU time that arrives, as a part of what the nodes have; for the default arrivals.
         arrivals: When they come; None: a Poisson process with that load.
-        penalty: Of co-location (live §5.3: 0.28; with scheduler slices of 100 ms about 0.06).
+        penalty: Of co-location (measured live: 0.28; with scheduler slices of 100 ms about 0.06).
         name: Of the scenario.
     """
     rate = load * nodes * cores / mean_work(workloads)
@@ -234,7 +234,7 @@ def with_endpoints(scenario: Scenario, *, load: float = 0.3, duration_seconds: f
 def closed_endpoints(
     objectives: Sequence[float], *, nodes: int = 1, alone_seconds: float = 3.0, opens_every: float = 0.0
 ) -> Scenario:
-    """The experiment of DQoES (papers §4.3, 4.4): models of equal work that answer one batch after the other.
+    """The experiment of DQoES (Mao et al., 2020): models of equal work that answer one batch after the other.
 
     Args:
         objectives: Seconds that a batch of each may take; spread over the nodes in turn.

@@ -94,7 +94,7 @@ class JobOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ClassCount:
-    """Endpoints by DQoES class at a moment (papers §4.2, with a tolerance of 10 %).
+    """Endpoints by DQoES class at a moment (Mao et al., 2020; with a tolerance of 10 %).
 
     Attributes:
         at: Seconds from the start of the simulation.
@@ -228,7 +228,7 @@ class Result:
         return math.fsum(endpoint.served_quality for endpoint in self.endpoints)
 
     def mean_satisfied(self, *, from_part: float = 0.6) -> float:
-        """Endpoints in class S in the mean over the last part of the time (papers §4.4: the last 40 %)."""
+        """Endpoints in class S in the mean over the last part of the time (Mao et al., 2020: the last 40 %)."""
         counts = self.class_counts[int(len(self.class_counts) * from_part) :]
         return mean(count.satisfied for count in counts)
 

@@ -63,7 +63,7 @@ class Scenario:
         loop: How often the policy is asked.
         duration_seconds: Simulate at least so long; 0: until the last job is over. With endpoints it must be given.
         random_placement: Meant nodes of arriving jobs are drawn, and policies that place with ``placement.place`` go
-            by that while it has room: an initial placement that is the same for all of them (papers §3.3).
+            by that while it has room: an initial placement that is the same for all of them.
         reports_every: Only every so manyth report is told, besides those that reach a tier and the last one. Times to
             tiers stay exact; policies see less.
         step_seconds: How often loads and delays of endpoints are looked up.

@@ -16,7 +16,7 @@ from tiercel.broker.simulation.result import ClassCount, EndpointOutcome
 from tiercel.broker.simulation.scenario import Scenario
 
 CLASS_TOLERANCE = 0.1
-"""Part of the objective by which a delay may differ from it in class S (papers §4.2)."""
+"""Part of the objective by which a delay may differ from it in class S (Mao et al., 2020)."""
 
 
 class Serving:

@@ -50,7 +50,7 @@ class Workload:
         continue_after_last_tier: Whether it trains on until ``max_epochs``.
         noise: Standard deviation of what is added to each reported value.
         speed_spread: How much a job's need of CPU differs from run to run: standard deviation of its logarithm, which
-            for small values is the coefficient of variation (live §1: 0.01 to 0.21).
+            for small values is the coefficient of variation (measured live: 0.01 to 0.21).
         resources: What it may use at most; it has as many threads as cores, rounded up.
         report_timeout_seconds: Silence after which a run counts as hung.
         accelerator_intensity: Seconds of each of its accelerators that a CPU second of work takes, start-up and exports

@@ -1,7 +1,7 @@
 """DQoES-style scheduling: endpoints that answer faster than they need to give CPU to those that are too slow.
 
 A reconstruction, not a re-implementation: of DQoES only the abstract can be read, which gives the aim (as many services
-as possible within their own delay objective) and that limits follow feedback; the rule is papers §4.2, and
+as possible within their own delay objective) and that limits follow feedback; the rule is a reconstruction, and
 :func:`.limits` says which of it is ours. Each node decides for itself.
 
 * Every endpoint with an objective is faster (G), satisfied (S) or slower (B); G gives, B gets, S keeps its limit.

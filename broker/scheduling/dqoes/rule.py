@@ -1,4 +1,4 @@
-"""The rule of DQoES on one node: classes by quality, and the limits of the next interval (papers §4.2).
+"""The rule of DQoES on one node: classes by quality, and the limits of the next interval (Mao et al., 2020).
 
 All CPU here is in fractions of the node. Pure numbers; :mod:`.dqoes` makes plans of them.
 """
@@ -139,7 +139,7 @@ def limits(services: Sequence[Service], settings: RuleSettings, capacity: float 
     """The limits for the next interval, as fractions of the node, by name; they fit into ``capacity``.
 
     Limits start from real use, not from the old limit: one that never bound anything would blind the rule for many
-    passes (papers §4.2). Ours, and left out with ``LITERAL``: idle CPU is given out, nobody is moved past its
+    passes (Mao et al., 2020). Ours, and left out with ``LITERAL``: idle CPU is given out, nobody is moved past its
     objective, and a service that does not use up its limit is steered by the headroom above its use.
     """
     groups = {kind: [s for s in services if classify(s, settings.alpha) is kind] for kind in QoeClass}

@@ -1,4 +1,4 @@
-"""FlowCon's growth efficiency: how much a job's metric moves for the CPU that it uses (papers §1.1)."""
+"""FlowCon's growth efficiency: how much a job's metric moves for the CPU that it uses (Zheng et al., 2019)."""
 
 from __future__ import annotations
 

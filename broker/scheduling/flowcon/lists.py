@@ -1,7 +1,7 @@
-"""One pass of FlowCon over the jobs of a node: the New, Watching and Completing lists, and the limits (papers §1.2).
+"""One pass of FlowCon over the jobs of a node: the New, Watching and Completing lists, and the limits.
 
-Restated from the authors' code, whose one-pass lag is kept: all limits are lifted in the pass *after* the one in which
-the last job became Completing, since the lists are read before they are changed.
+Restated from the authors' code (Zheng et al., 2019), whose one-pass lag is kept: all limits are lifted in the pass
+*after* the one in which the last job became Completing, since the lists are read before they are changed.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""FlowCon: CPU follows growth efficiency (ICPP 2019).
+"""FlowCon: CPU follows growth efficiency (Zheng et al., ICPP 2019).
 
-A re-implementation of the mechanism as read in the authors' code (papers §1): one pass each interval measures every
+A re-implementation of the mechanism as read in the authors' code: one pass each interval measures every
 job's growth efficiency, moves jobs between the New, Watching and Completing lists, and limits each job's CPU to its
 part of all growth; Completing jobs keep a floor of ``1 / (n + 1)``. Each node has passes and a back-off of its own: the
 interval doubles while all its jobs are Completing, and starts over as soon as one comes or goes. Tiers mean nothing.
 
-Of what is peculiar in the authors' code (papers §1.5),
+Of what is peculiar in the authors' code,
 
 * kept: the one-pass lag before limits are lifted; means over intervals that stay as long while the passes back off; an
   alpha with a unit, to be published together with the interval and with what the metric is divided by (its largest

@@ -1,7 +1,7 @@
-"""Cores to where they are predicted to gain the most quality: SLAQ-style.
+"""Cores to where they are predicted to gain the most quality: SLAQ-style (Zhang et al., 2017).
 
 Each core of a node goes, one after another, to the job whose quality it is predicted to raise most within the next
-seconds, relative to all that the job has gained so far, so that jobs with different metrics compare (papers §7, SLAQ).
+seconds, relative to all that the job has gained so far, so that jobs with different metrics compare.
 The greedy choice is right because predicted gains fall with each further core. Read of SLAQ is the idea; the fit
 (exponential and inverse curves over CPU seconds, recent reports first), the unit of gain and the floor for those
 without a core are ours, and so is that jobs with fewer tiers go first, which ``tier_first=false`` undoes. A job about

@@ -1,4 +1,4 @@
-"""SpeCon's master: which job to send to another node, if any (a reconstruction, papers §3.2).
+"""SpeCon's master: which job to send to another node, if any (a reconstruction; Mao et al., 2021).
 
 Moving a converged job from a node with many fast learners to one with few relieves the former. The authors' trace shows
 a decision every 30 s, at most one move each, and no job moved twice; the rule that picks job and node is ours.

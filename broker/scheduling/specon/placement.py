@@ -1,7 +1,7 @@
 """Where a new job goes under SpeCon-style scheduling.
 
-SpeCon itself takes whatever node the cluster gives. Both arms of a comparison must begin with the same placement
-(papers §3.1), hence ``random`` and ``given``, which depend on nothing but the job's name. ``procon`` is ProCon-style:
+SpeCon itself takes whatever node the cluster gives. Both arms of a comparison must begin with the same placement,
+hence ``random`` and ``given``, which depend on nothing but the job's name. ``procon`` is ProCon-style:
 of that scheduler the code could be read, but what its nodes measure is not what ours do, so it is a reconstruction.
 """
 

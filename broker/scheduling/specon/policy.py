@@ -1,6 +1,6 @@
-"""SpeCon-style scheduling: jobs that hardly improve make room, on another node.
+"""SpeCon-style scheduling: jobs that hardly improve make room, on another node (Mao et al., 2021).
 
-A reconstruction, not a re-implementation: of SpeCon (papers §3) the parameters, the categories, a trace of migrations
+A reconstruction, not a re-implementation: of SpeCon the parameters, the categories, a trace of migrations
 and results are known, but neither how the threshold is applied nor which job is moved where. Three parts: the monitor
 (:mod:`.specon.readings`), the master (:mod:`.specon.moves`), and the initial placement (:mod:`.specon.placement`). On
 each node shares are equal, which is Docker's default and all that SpeCon leaves to the node.

@@ -1,4 +1,4 @@
-"""SpeCon's worker monitor: how fast a job learns, and whether it still progresses (papers §3.1, §3.2).
+"""SpeCon's worker monitor: how fast a job learns, and whether it still progresses (Mao et al., 2021).
 
 Published are the growth ``|E(now) - E(before)| / (now - before)``, the three categories and the parameters 0.1 and
 10 s. How 0.1 is applied to a growth is not; measuring a job against its own best is ours, as it makes one threshold

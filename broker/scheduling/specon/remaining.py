@@ -1,6 +1,6 @@
 """How long a job will take yet, in seconds at its present pace, as far as its reports tell.
 
-ProCon places by epochs that are left (papers §3.2); SpeCon moves nothing that is nearly done.
+ProCon places by epochs that are left (Fu et al., 2019); SpeCon moves nothing that is nearly done.
 """
 
 from __future__ import annotations

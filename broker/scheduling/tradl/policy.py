@@ -1,7 +1,7 @@
 """TRADL-style scheduling: the first tier first, then keep improving.
 
 A reconstruction, not a re-implementation: of TRADL (HPEC 2019) only the abstract can be read, which gives the two-tier
-target and the aim; the rule below is ours (papers §2.2), made general from two tiers to N:
+target and the aim; the rule below is ours, made general from two tiers to N:
 
 * First in line ("lead") are the jobs of a node that have reached the fewest tiers; while any is short of its tier 1,
   that is tier 1. All others keep a floor of half of FlowCon's, so that they go on improving.

@@ -4,8 +4,9 @@ Beside the real cluster a virtual one is kept, with the same nodes, in which eac
 fewest jobs per core and all jobs of a node share it equally: what would happen if nobody scheduled anything. It says
 when each job would be over there (as the virtual time of fair queueing does; Friedman and Henderson's fair sojourn
 protocol orders jobs by it). A job must be over within ``ratio`` times that, counted from its submission (Themis' finish
-time fairness, papers §7). While everybody can still make it, the order is left to what is worth most; once the jobs
-that are due by some moment need all the time until then, they go before those that are due later, and again by worth.
+time fairness; Mahajan et al., 2020). While everybody can still make it, the order is left to what is worth most; once
+the jobs that are due by some moment need all the time until then, they go before those that are due later, and again
+by worth.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class FairClock:
     sharing_penalty: float = 0.0
 
     def work(self, cpu_seconds: float, part: float) -> float:
-        """CPU seconds alone that those beside neighbours are worth (measured with real training processes, live §5.3).
+        """CPU seconds alone that those beside neighbours are worth (measured with real training processes).
 
         Args:
             cpu_seconds: What a job gets.

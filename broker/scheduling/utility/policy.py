@@ -1,4 +1,4 @@
-"""Our own policy: CPU goes where it buys the most utility per second (DESIGN §5).
+"""Our own policy: CPU goes where it buys the most utility per second.
 
 One currency prices everything. A job is worth ``value of its next tier x tenant's weight`` times the chance per CPU
 second that it gets there: the Gittins index of a forecast that comes from earlier runs of the same program, from its
@@ -9,7 +9,7 @@ better one. What applications that ask an endpoint already have of a better vers
 and being over counts a little (:mod:`.utility.worth`).
 
 Who is worth most runs, as many at a time as there are cores, and everybody else keeps a small floor: a live trial
-showed that this is where most of the gain lies, whatever the order (live §3). Around that:
+showed that this is where most of the gain lies, whatever the order. Around that:
 
 * the order changes only for a clear difference (``hysteresis``);
 * new jobs keep a larger floor until they have shown something (``exploration``);

@@ -22,7 +22,7 @@ class UtilitySettings:
         urgency: What a deadline adds to a tier's worth when there is just enough time left, a factor >= 0.
         guard_ratio: Nobody shall need longer than this times what equal sharing would take; 0 switches that off.
         sharing_penalty: What part of its CPU time a job is taken to lose to neighbours under equal sharing, as it gets
-            ever less of a core, in [0, 1). Measured live: 0.06 with long time slices, 0.28 without (live §5.3).
+            ever less of a core, in [0, 1). Measured live: 0.06 with long time slices, 0.28 without.
         guard_margin: A job counts as late when it has less than this part of all its time to spare (or less than a
             second), >= 0.
         delivery_cpu_seconds: What handing over the model of a tier may take, CPU seconds, > 0; small models need a

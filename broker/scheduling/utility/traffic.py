@@ -1,4 +1,4 @@
-"""What a better version of an asked endpoint is worth to the applications that ask it (DESIGN §5).
+"""What a better version of an asked endpoint is worth to the applications that ask it.
 
 A tier is worth what its tenant says, whether anybody asks or not. Where an endpoint is asked already, every answer in
 time from a better version is worth more by what the version is better, from the moment on at which it is there. That

@@ -1,4 +1,4 @@
-"""DQoES-style scheduling against services whose delay is their work over the CPU they get (papers §4.4)."""
+"""DQoES-style scheduling against services whose delay is their work over the CPU they get (Mao et al., 2020)."""
 
 from __future__ import annotations
 

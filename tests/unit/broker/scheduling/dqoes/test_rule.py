@@ -12,7 +12,7 @@ from tiercel.broker.scheduling.dqoes.rule import (
     limits,
 )
 
-# papers §4.2: objectives 10, 20, 40 s, measured 5, 20.5, 60 s, with 0.5, 0.3 and 0.2 of the host in use.
+# Mao et al., 2020: objectives 10, 20, 40 s, measured 5, 20.5, 60 s, with 0.5, 0.3 and 0.2 of the host in use.
 VECTOR = [
     Service("fast", 10.0, 5.0, 0.5),
     Service("right", 20.0, 20.5, 0.3),

@@ -28,7 +28,7 @@ def limits(records: list[FlowconRecord]) -> list[float]:
 
 
 def test_the_papers_vector() -> None:
-    # papers §1.2: S = 0.15, floor 1/4; caps 0.80, unchanged, max(0.0667, 0.25)
+    # Zheng et al., 2019: S = 0.15, floor 1/4; caps 0.80, unchanged, max(0.0667, 0.25)
     after = one_pass([at(NEW, 0.12), at(NEW, 0.02, limit=0.6), at(WATCHING, 0.01)], alpha=0.05)
     assert lists(after) == [NEW, WATCHING, COMPLETING]
     assert limits(after) == pytest.approx([0.80, 0.6, 0.25])
