@@ -9,10 +9,10 @@ import logging
 from typing import TYPE_CHECKING, NoReturn, Self
 
 from tiercel.broker.actors.clock import SystemClock
-from tiercel.broker.actors.directory import Directory
 from tiercel.broker.actors.journal import Journal
+from tiercel.broker.actors.registry import ActorRegistry
+from tiercel.broker.actors.service import BrokerService
 from tiercel.broker.actors.supervisor import Supervisor
-from tiercel.broker.actors.system import System
 from tiercel.broker.api import listeners
 from tiercel.broker.api.gate import NodesGate, TenantsGate
 from tiercel.broker.api.jobs import JobsService
@@ -62,7 +62,7 @@ class Broker:
         self._clock = SystemClock()
         self._stack = contextlib.AsyncExitStack()
         self._supervisor = Supervisor()
-        self._system: System | None = None
+        self._service: BrokerService | None = None
         self.broker_address = ""
         self.nodes_address = ""
         self.mqtt_address = ""
@@ -99,7 +99,7 @@ class Broker:
         raise await self._supervisor.wait_failed()
 
     def _nodes(self) -> list[Node]:
-        return list(self._system.nodes()) if self._system is not None else []
+        return list(self._service.nodes()) if self._service is not None else []
 
     async def _start(self, stack: contextlib.AsyncExitStack) -> None:
         settings = self._settings
@@ -122,25 +122,25 @@ class Broker:
         news = await self._open_mqtt(stack, tenancy)
         supervisor = await stack.enter_async_context(self._supervisor)
         journal = Journal(store, self._clock, await store.last_sequence(), [news.publish_nowait])
-        system = self._system = self._make_system(policy, store, journal, tenancy, carried)
+        service = self._service = self._make_service(policy, store, journal, tenancy, carried)
         if isinstance(news, MqttPublisher):
             supervisor.start(news.run(), name="MQTT publisher")
         supervisor.start(journal.run(), name="journal")
-        await system.start()
-        await listeners.add_tenants_services(tenants, JobsService(system, journal, store, logs, tenancy))
-        service = NodesService(system, logs, tenancy, settings, carried)
-        nodes_pb2_grpc.add_NodesServiceServicer_to_server(service, nodes)
+        await service.start()
+        await listeners.add_tenants_services(tenants, JobsService(service, journal, store, logs, tenancy))
+        nodes_service = NodesService(service, logs, tenancy, settings, carried)
+        nodes_pb2_grpc.add_NodesServiceServicer_to_server(nodes_service, nodes)
         for server in servers:
             # On the way out streams end first, before what they stand on.
             stack.push_async_callback(server.stop, STOP_GRACE_SECONDS)
             await server.start()
         self.broker_address, self.nodes_address = broker_address, nodes_address
 
-    def _make_system(
+    def _make_service(
         self, policy: AnyPolicy, store: Store, journal: Journal, tenancy: Tenancy, carried: CheckpointStore
-    ) -> System:
+    ) -> BrokerService:
         settings = self._settings
-        directory = Directory(
+        registry = ActorRegistry(
             journal,
             policy,
             LoopSettings(interval_seconds=settings.interval_seconds),
@@ -150,7 +150,7 @@ class Broker:
             {tenant.name: tenant.weight for tenant in tenancy.tenants.values()},
             carried,
         )
-        return System(store, journal, directory, self._supervisor, self._clock, carried)
+        return BrokerService(store, journal, registry, self._supervisor, self._clock, carried)
 
     async def _open_mqtt(
         self, stack: contextlib.AsyncExitStack, tenancy: Tenancy

@@ -20,6 +20,7 @@ from tiercel.trainer_agent.broker_calls import BrokerCalls
 from tiercel.trainer_agent.checkpoint_carrier import CheckpointCarrier
 from tiercel.trainer_agent.connection import BrokerConnection
 from tiercel.trainer_agent.deliveries import EXPORT_SECONDS, Deliveries
+from tiercel.trainer_agent.delivery_log import DeliveryLog
 from tiercel.trainer_agent.devices import cpu
 from tiercel.trainer_agent.devices.cpu import Capacity
 from tiercel.trainer_agent.devices.watch import AcceleratorWatch
@@ -27,7 +28,6 @@ from tiercel.trainer_agent.disk_watch import DiskLimits, DiskWatch
 from tiercel.trainer_agent.endpoint_shares import EndpointTerms, beside_training
 from tiercel.trainer_agent.fence import FENCE_FILE, Fence
 from tiercel.trainer_agent.job_retention import EndedJobs, Retention
-from tiercel.trainer_agent.ledger import Ledger
 from tiercel.trainer_agent.limits.contract import AcceleratorShare, CpuShare, Limits, Share
 from tiercel.trainer_agent.model_repository import ModelRepository
 from tiercel.trainer_agent.names import is_place, is_plain
@@ -148,7 +148,7 @@ class Agent:
         repository = ModelRepository(serving_places.repository)
         self._served = ServedModels(repository, client, tasks, self._serving_changed)
         self._deliveries = Deliveries(
-            ledger=Ledger(parts.state_dir / "deliveries.json"),
+            delivery_log=DeliveryLog(parts.state_dir / "deliveries.json"),
             repository=repository,
             runs=self._runs,
             served=self._served,
@@ -237,7 +237,7 @@ class Agent:
         if taken.heartbeat:
             self._fence.note_answered(taken.heartbeat, taken.fence if taken.HasField("fence") else None)
 
-    def take_in(self, wanted: nodes_pb2.WantedState) -> None:
+    def ingest(self, wanted: nodes_pb2.WantedState) -> None:
         """Begin to make the node what is wanted.
 
         A node that is being left begins nothing, nor does one that was without its broker for so long that what it is

@@ -58,7 +58,7 @@ class Node(Protocol):
     def note_taken(self, taken: nodes_pb2.Taken) -> None:
         """The broker answered a heartbeat, or says what it has."""
 
-    def take_in(self, wanted: nodes_pb2.WantedState) -> None:
+    def ingest(self, wanted: nodes_pb2.WantedState) -> None:
         """Begin to make the node what is wanted."""
 
 
@@ -133,7 +133,7 @@ class BrokerConnection:
         while isinstance(response := await call.read(), nodes_pb2.ConnectResponse):
             match response.WhichOneof("message"):
                 case "wanted":
-                    self._node.take_in(response.wanted)
+                    self._node.ingest(response.wanted)
                     for run in response.wanted.runs:
                         outbox.know_output(run.run_id, run.log_offset_bytes)
                     outbox.forget_others(run.run_id for run in response.wanted.runs)

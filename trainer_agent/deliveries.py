@@ -1,8 +1,8 @@
 """Deliveries: from the wish for a model to a version that answers or is kept, once each.
 
-The ledger decides. Before the files are put in place an entry says what they are, and the broker, told of it, says
-whether they are to answer; after that they do, or are kept, or cannot, and an entry says so. Whatever dies in between,
-the next attempt goes on from the entry.
+The delivery log decides. Before the files are put in place an entry says what they are, and the broker, told of it,
+says whether they are to answer; after that they do, or are kept, or cannot, and an entry says so. Whatever dies in
+between, the next attempt goes on from the entry.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from tiercel.trainer_agent.delivery_log import DELIVERED, FAILED, STAGED, DeliveryLog, DeliveryLogEntry
 from tiercel.trainer_agent.errors import DeliveryFailedError, FallsShortError
-from tiercel.trainer_agent.ledger import DELIVERED, FAILED, STAGED, Ledger, LedgerEntry
 from tiercel.trainer_agent.model_repository import ModelRepository
 from tiercel.trainer_agent.names import check_delivery
 from tiercel.trainer_agent.run_table import RunTable
@@ -39,7 +39,7 @@ class Deliveries:
     """Owns the node's deliveries.
 
     Args:
-        ledger: What became of them.
+        delivery_log: What became of them.
         repository: Where versions go.
         runs: Where models come from.
         served: Makes them answer.
@@ -51,7 +51,7 @@ class Deliveries:
     def __init__(
         self,
         *,
-        ledger: Ledger,
+        delivery_log: DeliveryLog,
         repository: ModelRepository,
         runs: RunTable,
         served: ServedModels,
@@ -59,7 +59,7 @@ class Deliveries:
         tasks: Supervisor,
         export_seconds: float = EXPORT_SECONDS,
     ) -> None:
-        self._ledger = ledger
+        self._delivery_log = delivery_log
         self._repository = repository
         self._runs = runs
         self._served = served
@@ -70,7 +70,7 @@ class Deliveries:
         self._wanted: Mapping[str, nodes_pb2.WantedDelivery] = {}
         self._wanted_changed = Signal()
         self._undecided: set[str] = set()
-        repository.remove_staged_except({entry.delivery_id for entry in ledger.entries() if not entry.is_final})
+        repository.remove_staged_except({entry.delivery_id for entry in delivery_log.entries() if not entry.is_final})
 
     def under_way(self) -> list[str]:
         """Ids of deliveries that are being worked on."""
@@ -78,16 +78,16 @@ class Deliveries:
 
     def ended(self) -> list[str]:
         """Ids of deliveries whose outcome is known."""
-        return [entry.delivery_id for entry in self._ledger.entries() if entry.is_final]
+        return [entry.delivery_id for entry in self._delivery_log.entries() if entry.is_final]
 
     def is_delivered(self, delivery_id: str) -> bool:
-        """Whether the ledger says that a delivery has arrived."""
-        entry = self._ledger.entry(delivery_id)
+        """Whether the delivery log says that a delivery has arrived."""
+        entry = self._delivery_log.entry(delivery_id)
         return entry is not None and entry.stage == DELIVERED
 
     def statuses(self) -> list[nodes_pb2.DeliveryStatus]:
         """Everything about deliveries that a newly connected broker has to know."""
-        known = {entry.delivery_id: entry.status() for entry in self._ledger.entries()}
+        known = {entry.delivery_id: entry.status() for entry in self._delivery_log.entries()}
         for delivery_id in self._under_way:
             known.setdefault(delivery_id, _exporting(delivery_id))
         return list(known.values())
@@ -96,7 +96,7 @@ class Deliveries:
         """What is wanted now, by id: a delivery under way may wait to hear whether its model is to answer."""
         self._wanted = wanted
         self._wanted_changed.fire()
-        for entry in self._ledger.entries():
+        for entry in self._delivery_log.entries():
             if not entry.is_final and entry.delivery_id not in {*wanted, *self._under_way}:  # an earlier life's
                 self._drop(entry.delivery_id)
 
@@ -111,7 +111,7 @@ class Deliveries:
 
     def report(self, delivery_id: str) -> None:
         """Say again what became of a delivery."""
-        entry = self._ledger.entry(delivery_id)
+        entry = self._delivery_log.entry(delivery_id)
         if entry is not None:
             self._report(entry.status())
 
@@ -119,7 +119,7 @@ class Deliveries:
         """Stop to wait for a model, or to hear of it; one that is being put in place goes on and is forgotten later."""
         if delivery_id not in self._under_way:
             return
-        if self._ledger.entry(delivery_id) is None:
+        if self._delivery_log.entry(delivery_id) is None:
             self._under_way.pop(delivery_id).cancel()
         elif delivery_id in self._undecided:
             self._undecided.discard(delivery_id)
@@ -128,10 +128,10 @@ class Deliveries:
 
     def forget(self, delivery_id: str) -> None:
         """Drop the outcome of a delivery that the broker knows."""
-        self._ledger.forget(delivery_id)
+        self._delivery_log.forget(delivery_id)
 
     def _drop(self, delivery_id: str) -> None:
-        self._ledger.forget(delivery_id)
+        self._delivery_log.forget(delivery_id)
         self._repository.remove_staged(delivery_id)
 
     async def _deliver(self, wanted: nodes_pb2.WantedDelivery) -> None:
@@ -147,7 +147,7 @@ class Deliveries:
 
     async def _carry_out(self, wanted: nodes_pb2.WantedDelivery) -> None:
         check_delivery(wanted.delivery_id, wanted.endpoint, wanted.variant)
-        entry = self._ledger.entry(wanted.delivery_id)
+        entry = self._delivery_log.entry(wanted.delivery_id)
         if entry is None:
             self._report(_exporting(wanted.delivery_id))
             entry = await self._fetch(wanted)
@@ -170,7 +170,7 @@ class Deliveries:
             self._undecided.discard(wanted.delivery_id)
         return newest
 
-    async def _fetch(self, wanted: nodes_pb2.WantedDelivery) -> LedgerEntry:
+    async def _fetch(self, wanted: nodes_pb2.WantedDelivery) -> DeliveryLogEntry:
         """Get the files of the model into the agent's hands."""
         run, done = await self._export(wanted)
         exported_ns = time.time_ns()
@@ -182,10 +182,10 @@ class Deliveries:
             )
         await asyncio.to_thread(self._repository.stage, run.folder.path, wanted.delivery_id, done.sha256, accuracy)
         signature = await asyncio.to_thread(self._repository.signature_of_staged, wanted.delivery_id)
-        entry = LedgerEntry(
+        entry = DeliveryLogEntry(
             wanted.delivery_id, STAGED, done.value, done.sha256, exported_ns, signature=_as_text(signature)
         )
-        await asyncio.to_thread(self._ledger.enter, entry)
+        await asyncio.to_thread(self._delivery_log.enter, entry)
         with contextlib.suppress(OSError):  # of no use any more; the next attempt of the job does not mind them
             await asyncio.to_thread(run.folder.remove_export, wanted.delivery_id)
         return entry
@@ -246,19 +246,19 @@ class Deliveries:
 
     async def _fail(self, wanted: nodes_pb2.WantedDelivery, reason: str) -> None:
         _log.warning("delivery %s failed: %s", wanted.delivery_id, reason)
-        entry = self._ledger.entry(wanted.delivery_id)
+        entry = self._delivery_log.entry(wanted.delivery_id)
         if entry is not None:  # the names were found good, so that they may be used in a path
             newest = self._wanted.get(wanted.delivery_id, wanted)
             await self._served.withdraw(wanted.delivery_id, _place(wanted), newest.version)
-        await self._enter_outcome(LedgerEntry(wanted.delivery_id, FAILED, reason=reason))
+        await self._enter_outcome(DeliveryLogEntry(wanted.delivery_id, FAILED, reason=reason))
 
-    async def _enter_outcome(self, entry: LedgerEntry) -> None:
+    async def _enter_outcome(self, entry: DeliveryLogEntry) -> None:
         """Remember how a delivery ended, and say so.
 
         A full disk changes nothing about that: at worst the agent's next life does the work again, under the same id.
         """
         try:
-            await asyncio.to_thread(self._ledger.enter, entry)
+            await asyncio.to_thread(self._delivery_log.enter, entry)
         except OSError as error:
             _log.error("delivery %s is %s, which cannot be written down: %s", entry.delivery_id, entry.stage, error)
         self._report(entry.status())

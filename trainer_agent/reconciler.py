@@ -169,7 +169,7 @@ def reconcile_deliveries(wanted: Iterable[str], under_way: Iterable[str], ended:
     Args:
         wanted: Ids that the broker wants.
         under_way: Ids that are being worked on.
-        ended: Ids whose outcome is in the ledger.
+        ended: Ids whose outcome is in the delivery log.
     """
     wanted_ids, busy, over = dict.fromkeys(wanted), set(under_way), dict.fromkeys(ended)
     actions: list[Action] = []

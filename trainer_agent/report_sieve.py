@@ -85,7 +85,7 @@ class ReportSieve:
         """How many reports gave way to a better and a later one."""
         return self._taken_in - self._passed_on - len(self._waiting())
 
-    def take_in(self, report: trainer_pb2.TrainerReport, now: float) -> list[trainer_pb2.TrainerReport]:
+    def ingest(self, report: trainer_pb2.TrainerReport, now: float) -> list[trainer_pb2.TrainerReport]:
         """Take in a report, and say which ones go on now."""
         self._taken_in += 1
         self._latest = report

@@ -134,7 +134,7 @@ class Run:
             order.welcome(),
             order.goal(),
             self._token,
-            self._take_in,
+            self._ingest,
             self._take_use,
             self._tell,
             last_sequence=0 if last is None else last.sequence,
@@ -300,7 +300,7 @@ class Run:
             await self._listen()
         self._events.changed(self)
         self._events.limits_changed()
-        return self._ended(await self._see_through(handle))
+        return self._ended(await self._wait_end(handle))
 
     async def _start(self) -> RunHandle:
         order = self.order
@@ -352,7 +352,7 @@ class Run:
             raise RunFailedError(self._stop_reason)
         return fetched
 
-    async def _see_through(self, handle: RunHandle) -> Exit:
+    async def _wait_end(self, handle: RunHandle) -> Exit:
         async with Supervisor() as tasks:
             output = tasks.start("output", self._keep_output(handle))
             tasks.start("socket", self.gateway.serve())
@@ -441,7 +441,7 @@ class Run:
     def _seconds_left(self) -> float:
         return max(0.0, self._end_at - time.monotonic())
 
-    async def _take_in(self, report: trainer_pb2.TrainerReport) -> None:
+    async def _ingest(self, report: trainer_pb2.TrainerReport) -> None:
         if self._handle is not None:
             with contextlib.suppress(TimeoutError):  # news of a tier must not wait for a slow engine
                 async with asyncio.timeout(_FRESH_USAGE_SECONDS):

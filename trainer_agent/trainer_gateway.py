@@ -73,7 +73,7 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
         welcome: What a trainer is told first.
         goal: What its reports are about.
         token: The run's secret.
-        take_in: What to do with each report that goes on; the trainer's next message waits for it.
+        ingest: What to do with each report that goes on; the trainer's next message waits for it.
         take_use: What to do with what it says that it used of accelerators; may not block.
         tell: Takes lines for the job's log: what was refused, and why.
         last_sequence: Number of the newest report that an earlier life of the agent took in.
@@ -84,14 +84,14 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
         welcome: trainer_pb2.TrainerWelcome,
         goal: Goal,
         token: str,
-        take_in: Report,
+        ingest: Report,
         take_use: Use = lambda _: None,
         tell: Callable[[str], None] = lambda _: None,
         last_sequence: int = 0,
     ) -> None:
         self._welcome = welcome
         self._token = token
-        self._take_in = take_in
+        self._ingest = ingest
         self._take_use = take_use
         self._attachment: _Attachment | None = None
         self._last_sequence = last_sequence
@@ -285,7 +285,7 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
                 self._refusals.note(reason, count)
             carried = trainer_pb2.TrainerReport(sequence=report.sequence, epoch=report.epoch, metrics=metrics)
             merged = self._sieve.left_out
-            self._due.extend(self._sieve.take_in(carried, time.monotonic()))
+            self._due.extend(self._sieve.ingest(carried, time.monotonic()))
             if self._sieve.left_out > merged:
                 self._refusals.note(_MERGED, self._sieve.left_out - merged)
             self._sieve_changed.fire()
@@ -307,7 +307,7 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
     async def _pass_on(self) -> None:
         async with self._passing_on:  # in the order of their numbers: the broker takes none that comes late
             while self._due:
-                await self._take_in(self._due[0])
+                await self._ingest(self._due[0])
                 self._due.popleft()  # only now: a stream may break off in the middle
 
     def _export_done(self, done: trainer_pb2.ExportDone) -> None:

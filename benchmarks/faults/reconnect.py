@@ -112,7 +112,7 @@ class ReportingNode:
         """The broker has these for good."""
         self.taken.update(taken.reports)
 
-    def take_in(self, wanted: nodes_pb2.WantedState) -> None:
+    def ingest(self, wanted: nodes_pb2.WantedState) -> None:
         """Begin and end runs."""
         for run in wanted.runs:
             if run.run_id not in self.kept:

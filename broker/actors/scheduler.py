@@ -7,11 +7,11 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tiercel.broker.actors.endpoint_book import (
-    EndpointBook,
+from tiercel.broker.actors.endpoint_states import (
     EndpointNews,
     EndpointObserved,
     EndpointsMeasured,
+    EndpointStates,
     ShareMoved,
 )
 from tiercel.broker.actors.history import History
@@ -22,7 +22,7 @@ from tiercel.broker.domain.errors import CannotWriteError
 from tiercel.broker.domain.events import Decision, EndpointShareChanged
 from tiercel.broker.domain.jobs import TierState
 from tiercel.broker.domain.shares import Share
-from tiercel.broker.lifecycle.job_events import Assigned, KeptWaiting, MoveOrdered, ReachJudged, Reshared
+from tiercel.broker.lifecycle.job_events import Assigned, Deferred, MoveOrdered, ShareUpdated, TierFeasibilityChanged
 from tiercel.broker.scheduling import loop
 from tiercel.broker.scheduling.accelerators import with_accelerators
 from tiercel.broker.scheduling.devices import held_by, without_leaving
@@ -118,7 +118,7 @@ class _Reservation:
     def messages(self, observed: JobObserved) -> tuple[JobInput, ...]:
         """What to tell the job; telling it twice is harmless."""
         node_id, share = self.assignment.node_id, self.assignment.share
-        reshared = Reshared(f"{self.assignment.job_id}-{self.attempt}", share)
+        reshared = ShareUpdated(f"{self.assignment.job_id}-{self.attempt}", share)
         if observed.attempts == self.attempt:
             return (reshared,)
         # The second one counts if the job has been told of the placement already, with another share.
@@ -161,7 +161,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
         self._tell_job = tell_job
         self._jobs: dict[str, JobObserved] = {}
         self._nodes: dict[str, NodeView] = {}
-        self._endpoints = EndpointBook(declare_endpoint_shares)
+        self._endpoints = EndpointStates(declare_endpoint_shares)
         self._reserved: dict[str, _Reservation] = {}
         self._history = History()
         # Why jobs have what they have, as of the latest plan; a share whose limits stay is not decided anew.
@@ -175,7 +175,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
         return self._policy.name
 
     @property
-    def endpoints(self) -> EndpointBook:
+    def endpoints(self) -> EndpointStates:
         """What is known of endpoints; only to be read."""
         return self._endpoints
 
@@ -250,7 +250,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
             shares_moved = self._endpoints.decide(plan.endpoint_shares, snapshot.endpoints)
             await self._tell_moved(shares_moved, trigger)
         for job_id, reason in self._held_back.items():
-            self._tell_job(job_id, KeptWaiting(reason))
+            self._tell_job(job_id, Deferred(reason))
         alive = self._clock.alive()
         # The policy's clock may be set meanwhile; the loop's is not.
         wanted = plan.next_at if plan is not None else None
@@ -356,9 +356,9 @@ class SchedulerActor(Actor[SchedulerMessage]):
 
     def _tell_verdicts(self, plan: Plan, snapshot: Snapshot) -> None:
         for job_id, reason in plan.waiting.items():
-            self._tell_job(job_id, KeptWaiting(reason))
+            self._tell_job(job_id, Deferred(reason))
         for job in snapshot.jobs:
             reason = plan.unreachable.get(job.id, "")
             held_for_unreachable = any(tier.state is TierState.UNREACHABLE for tier in job.tiers)
             if bool(reason) != held_for_unreachable:
-                self._tell_job(job.id, ReachJudged(reason))
+                self._tell_job(job.id, TierFeasibilityChanged(reason))

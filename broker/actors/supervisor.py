@@ -57,7 +57,7 @@ class Supervisor:
         # A task that is cancelled before its first step has not begun its work, which would complain about that.
         task.add_done_callback(lambda _: work.close())
 
-    async def see_through(self, work: Coroutine[Any, Any, ResultT], *, name: str) -> ResultT:
+    async def shield(self, work: Coroutine[Any, Any, ResultT], *, name: str) -> ResultT:
         """Run ``work`` to its end, even if whoever waits for it is cancelled in the middle.
 
         For what must not be left half done, such as a change that is durable but not acted upon.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import grpc
 
     from tiercel.broker.actors.journal import Journal
-    from tiercel.broker.actors.system import System
+    from tiercel.broker.actors.service import BrokerService
     from tiercel.broker.domain.endpoints import Endpoint
     from tiercel.broker.domain.nodes import Node
     from tiercel.broker.store.contract import Store
@@ -48,15 +48,15 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
     """Translates tenants' calls; see ``protos/tiercel/v1/jobs.proto``.
 
     Args:
-        system: The actors.
+        service: The actors.
         journal: Tells when there are new events.
         store: Events and decisions.
         logs: Output of runs.
         tenancy: Who may call.
     """
 
-    def __init__(self, system: System, journal: Journal, store: Store, logs: RunLogs, tenancy: Tenancy) -> None:
-        self._system = system
+    def __init__(self, service: BrokerService, journal: Journal, store: Store, logs: RunLogs, tenancy: Tenancy) -> None:
+        self._service = service
         self._journal = journal
         self._store = store
         self._logs = logs
@@ -73,7 +73,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
                     f"idempotency_key: is longer than {MAX_KEY_CHARACTERS} characters; shorten it",
                     field="idempotency_key",
                 )
-            job = await self._system.submit(tenant, spec_from_wire(request.spec), request.idempotency_key)
+            job = await self._service.submit(tenant, spec_from_wire(request.spec), request.idempotency_key)
             return jobs_pb2.SubmitJobResponse(job=job_to_wire(job))
 
     async def GetJob(  # noqa: N802 - the contract's name
@@ -82,7 +82,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         """Show a job."""
         async with translated_errors(context):
             tenant = tenant_of(context, self._tenancy)
-            job = self._system.explained(await self._system.find_job(tenant.name, request.job_id))
+            job = self._service.explained(await self._service.find_job(tenant.name, request.job_id))
             return jobs_pb2.GetJobResponse(job=job_to_wire(job))
 
     async def ListJobs(  # noqa: N802 - the contract's name
@@ -92,7 +92,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         async with translated_errors(context):
             tenant = tenant_of(context, self._tenancy)
             limit = min(request.page_size or JOBS_AT_A_TIME, JOBS_AT_A_TIME)
-            jobs = await self._system.jobs_of(
+            jobs = await self._service.jobs_of(
                 tenant.name,
                 active_only=request.active_only,
                 after=pages.place_of(request.page_token),
@@ -100,7 +100,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
                 limit=limit,
             )
             token = pages.token_of(jobs[-1].submitted_at, jobs[-1].id) if len(jobs) == limit else ""
-            shown = [job_to_wire(self._system.explained(job)) for job in jobs]
+            shown = [job_to_wire(self._service.explained(job)) for job in jobs]
             return jobs_pb2.ListJobsResponse(jobs=shown, next_page_token=token)
 
     async def CancelJob(  # noqa: N802 - the contract's name
@@ -109,7 +109,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         """Ask a job to stop."""
         async with translated_errors(context):
             tenant = tenant_of(context, self._tenancy)
-            return jobs_pb2.CancelJobResponse(job=job_to_wire(await self._system.cancel(tenant.name, request.job_id)))
+            return jobs_pb2.CancelJobResponse(job=job_to_wire(await self._service.cancel(tenant.name, request.job_id)))
 
     async def ResumeJob(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.ResumeJobRequest, context: Context
@@ -117,7 +117,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         """Let a job that has ended go on."""
         async with translated_errors(context):
             tenant = tenant_of(context, self._tenancy)
-            job = await self._system.resume(tenant, request.job_id, request.max_epochs)
+            job = await self._service.resume(tenant, request.job_id, request.max_epochs)
             return jobs_pb2.ResumeJobResponse(job=job_to_wire(job))
 
     async def WatchJobs(  # noqa: N802 - the contract's name
@@ -128,12 +128,12 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
             tenant = tenant_of(context, self._tenancy)
             job_id = request.job_id or None
             if job_id is not None:
-                await self._system.find_job(tenant.name, job_id)
+                await self._service.find_job(tenant.name, job_id)
             cursor = min(request.after_sequence, MAX_SEQUENCE)
             while True:
                 newest = self._journal.sequence
                 # Asked before the events are read: once a job is final, all there is to tell is stored.
-                over = job_id is not None and (await self._system.find_job(tenant.name, job_id)).state.is_final
+                over = job_id is not None and (await self._service.find_job(tenant.name, job_id)).state.is_final
                 events = await self._store.events_after(
                     cursor, job_id=job_id, tenant=tenant.name, limit=EVENTS_AT_A_TIME
                 )
@@ -156,7 +156,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
             tenant = tenant_of(context, self._tenancy)
             run_id, offset = "", request.offset_bytes
             while True:
-                job = await self._system.find_job(tenant.name, request.job_id)
+                job = await self._service.find_job(tenant.name, request.job_id)
                 if run_id and job.run_id != run_id:  # it was started again; that run's output is a new one
                     offset = 0
                 run_id = job.run_id
@@ -175,7 +175,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         """Say why a job has its share."""
         async with translated_errors(context):
             tenant = tenant_of(context, self._tenancy)
-            job = self._system.explained(await self._system.find_job(tenant.name, request.job_id))
+            job = self._service.explained(await self._service.find_job(tenant.name, request.job_id))
             decisions = await self._store.decisions_of(job.id, limit=DECISIONS_SHOWN)
             return jobs_pb2.ExplainJobResponse(
                 job=job_to_wire(job), decisions=[decision_to_wire(decision) for decision in decisions]
@@ -187,9 +187,9 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         """Say why an endpoint has its share."""
         async with translated_errors(context):
             tenant = tenant_of(context, self._tenancy)
-            endpoint = self._system.find_endpoint(tenant.name, request.endpoint)
+            endpoint = self._service.find_endpoint(tenant.name, request.endpoint)
             decisions = await self._store.decisions_of(subject_of_endpoint(endpoint.name), limit=DECISIONS_SHOWN)
-            nodes = {node.id: node for node in self._system.nodes()}
+            nodes = {node.id: node for node in self._service.nodes()}
             return jobs_pb2.ExplainEndpointResponse(
                 endpoint=self._endpoint_to_wire(endpoint, nodes),
                 decisions=[decision_to_wire(decision) for decision in decisions],
@@ -203,8 +203,8 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
             tenant_of(context, self._tenancy)
             return jobs_pb2.ListNodesResponse(
                 nodes=[
-                    node_to_wire(node, self._system.jobs_on(node.id), self._system.accelerators_of(node.id))
-                    for node in self._system.nodes()
+                    node_to_wire(node, self._service.jobs_on(node.id), self._service.accelerators_of(node.id))
+                    for node in self._service.nodes()
                 ]
             )
 
@@ -214,10 +214,10 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         """List the tenant's endpoints."""
         async with translated_errors(context):
             tenant = tenant_of(context, self._tenancy)
-            nodes = {node.id: node for node in self._system.nodes()}
+            nodes = {node.id: node for node in self._service.nodes()}
             return jobs_pb2.ListEndpointsResponse(
                 endpoints=[
-                    self._endpoint_to_wire(endpoint, nodes) for endpoint in self._system.endpoints_of(tenant.name)
+                    self._endpoint_to_wire(endpoint, nodes) for endpoint in self._service.endpoints_of(tenant.name)
                 ]
             )
 
@@ -227,7 +227,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         """Forget an endpoint."""
         async with translated_errors(context):
             tenant = tenant_of(context, self._tenancy)
-            await self._system.delete_endpoint(tenant.name, request.endpoint)
+            await self._service.delete_endpoint(tenant.name, request.endpoint)
             return jobs_pb2.DeleteEndpointResponse()
 
     async def PromoteVersion(  # noqa: N802 - the contract's name
@@ -250,14 +250,14 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         self, request: jobs_pb2.PromoteVersionRequest | jobs_pb2.RollBackVersionRequest, context: Context, *, back: bool
     ) -> jobs_pb2.Endpoint:
         tenant = tenant_of(context, self._tenancy)
-        endpoint = await self._system.choose_version(tenant.name, request.endpoint, request.version or None, back=back)
-        return self._endpoint_to_wire(endpoint, {node.id: node for node in self._system.nodes()})
+        endpoint = await self._service.choose_version(tenant.name, request.endpoint, request.version or None, back=back)
+        return self._endpoint_to_wire(endpoint, {node.id: node for node in self._service.nodes()})
 
     def _endpoint_to_wire(self, endpoint: Endpoint, nodes: Mapping[str, Node]) -> jobs_pb2.Endpoint:
         return endpoint_to_wire(
             endpoint,
             nodes.get(endpoint.node_id),
-            self._system.endpoint_share(endpoint.name),
-            self._system.endpoint_load(endpoint.name),
-            self._system.served_of(endpoint.name),
+            self._service.endpoint_share(endpoint.name),
+            self._service.endpoint_load(endpoint.name),
+            self._service.served_of(endpoint.name),
         )

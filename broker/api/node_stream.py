@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from tiercel.broker.actors.node import NodeActor
-    from tiercel.broker.actors.system import System
+    from tiercel.broker.actors.service import BrokerService
     from tiercel.broker.lifecycle.job_events import JobInput
     from tiercel.broker.store.checkpoints import CheckpointStore
     from tiercel.broker.store.logs import RunLogs
@@ -53,18 +53,18 @@ class NodeStream:
     Args:
         actor: The node's.
         epoch: The stream's lease epoch.
-        system: The other actors.
+        service: The other actors.
         logs: Output of runs.
         carried: Checkpoints of jobs that are moved.
     """
 
     def __init__(
-        self, actor: NodeActor, epoch: int, *, system: System, logs: RunLogs, carried: CheckpointStore
+        self, actor: NodeActor, epoch: int, *, service: BrokerService, logs: RunLogs, carried: CheckpointStore
     ) -> None:
         self._actor = actor
         self._node_id = actor.node.id
         self._epoch = epoch
-        self._system = system
+        self._service = service
         self._logs = logs
         self._carried = carried
         self._taken: dict[str, int] = {}
@@ -93,7 +93,7 @@ class NodeStream:
             self._took.clear()
             reports, self._taken = self._taken, {}
             heartbeat, self._heartbeat = self._heartbeat, 0
-            fence = fence_to_wire(self._system.fence())
+            fence = fence_to_wire(self._service.fence())
             taken = nodes_pb2.Taken(reports=reports, heartbeat=heartbeat, fence=fence)
             async with self._writing:
                 await write(nodes_pb2.ConnectResponse(taken=taken))
@@ -142,10 +142,10 @@ class NodeStream:
     def _hear_heartbeat(self, beat: nodes_pb2.Heartbeat) -> None:
         self._heartbeat = beat.number
         self._took.set()
-        self._system.measure_endpoints(self._node_id, usages_of(beat), lag_of(beat))
+        self._service.measure_endpoints(self._node_id, usages_of(beat), lag_of(beat))
         for usage in beat.runs:
             measured = UsageMeasured(usage.run_id, usage.cpu_seconds, usage.accelerator_seconds)
-            if not self._system.measure_run(self._node_id, measured):
+            if not self._service.measure_run(self._node_id, measured):
                 self._refuse(usage.run_id)
 
     async def _hear_run(self, run: nodes_pb2.RunStatus) -> None:
@@ -193,21 +193,21 @@ class NodeStream:
             reason=delivery.reason,
             signature=signature_of(delivery),
         )
-        await self._system.deliver_to_endpoint(DeliveryHeard(self._node_id, delivery.delivery_id, report))
+        await self._service.deliver_to_endpoint(DeliveryHeard(self._node_id, delivery.delivery_id, report))
 
     async def _hear_output(self, log: nodes_pb2.LogChunk) -> None:
-        if self._system.has_run(self._node_id, log.run_id):
+        if self._service.has_run(self._node_id, log.run_id):
             await self._logs.append(log.run_id, log.offset_bytes, log.data)
         else:
             self._refuse(log.run_id)
 
     async def _tell_job(self, run_id: str, message: JobInput, handled: Callable[[], None] | None = None) -> None:
-        if not await self._system.deliver_to_job(self._node_id, run_id, message, handled):
+        if not await self._service.deliver_to_job(self._node_id, run_id, message, handled):
             self._refuse(run_id)
 
     def _refuse(self, run_id: str) -> None:
         """Take nothing in of a run that is elsewhere; of one that is over, or was here once, a node may still speak."""
-        if run_id in self._strangers or not self._system.is_elsewhere(self._node_id, run_id):
+        if run_id in self._strangers or not self._service.is_elsewhere(self._node_id, run_id):
             return
         if len(self._strangers) < NAMED_STRANGERS:
             self._strangers.add(run_id)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from tiercel.broker.actors.node import NodeActor
-    from tiercel.broker.actors.system import System
+    from tiercel.broker.actors.service import BrokerService
     from tiercel.broker.settings import BrokerSettings
     from tiercel.broker.store.checkpoints import CheckpointStore
     from tiercel.broker.store.logs import RunLogs
@@ -41,7 +41,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
     """Translates agents' streams; see ``protos/tiercel/v1/nodes.proto``.
 
     Args:
-        system: The actors.
+        service: The actors.
         logs: Output of runs.
         tenancy: Who may call.
         settings: Leases and heartbeats.
@@ -49,9 +49,14 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
     """
 
     def __init__(
-        self, system: System, logs: RunLogs, tenancy: Tenancy, settings: BrokerSettings, carried: CheckpointStore
+        self,
+        service: BrokerService,
+        logs: RunLogs,
+        tenancy: Tenancy,
+        settings: BrokerSettings,
+        carried: CheckpointStore,
     ) -> None:
-        self._system = system
+        self._service = service
         self._logs = logs
         self._tenancy = tenancy
         self._settings = settings
@@ -71,12 +76,12 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
             known_runs = frozenset(run.run_id for run in hello.runs)
             node, instance = _node_from(hello), _instance_of(hello)
             # What it is told next holds: where that is no fence, it keeps none from now on.
-            fenced = hello.fenced and self._system.fence() is not None
-            actor, epoch = await self._system.connect_node(node, known_runs, instance, fenced=fenced)
+            fenced = hello.fenced and self._service.fence() is not None
+            actor, epoch = await self._service.connect_node(node, known_runs, instance, fenced=fenced)
             try:
                 await self._serve(hello, request_iterator, context, actor, epoch)
             finally:
-                self._system.end_stream(actor, epoch)
+                self._service.end_stream(actor, epoch)
 
     async def _serve(
         self,
@@ -90,11 +95,11 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
             lease_epoch=epoch,
             lease_seconds=self._settings.lease_seconds,
             heartbeat_seconds=self._settings.heartbeat_seconds,
-            reports=self._system.reports_of(actor.node.id, (run.run_id for run in hello.runs)),
-            fence=fence_to_wire(self._system.fence()),
+            reports=self._service.reports_of(actor.node.id, (run.run_id for run in hello.runs)),
+            fence=fence_to_wire(self._service.fence()),
         )
         await context.write(nodes_pb2.ConnectResponse(welcome=welcome))
-        stream = NodeStream(actor, epoch, system=self._system, logs=self._logs, carried=self._carried)
+        stream = NodeStream(actor, epoch, service=self._service, logs=self._logs, carried=self._carried)
         await stream.serve(hello, requests, context.write)
         if actor.node.lease_epoch != epoch:
             raise LeaseLostError(f"a newer stream of node {actor.node.id} took over")
@@ -109,12 +114,12 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         async with translated_errors(context):
             header = await checkpoints.read_header(context.read)
             require_node(context, self._tenancy)
-            self._system.check_agent(header.node_id, header.instance)
+            self._service.check_agent(header.node_id, header.instance)
 
             async def accept() -> None:
                 await context.write(nodes_pb2.SendCheckpointResponse())
 
-            await checkpoints.take_in(header, context.read, accept, self._system, self._carried)
+            await checkpoints.ingest(header, context.read, accept, self._service, self._carried)
             await context.write(nodes_pb2.SendCheckpointResponse())
 
     async def FetchCheckpoint(  # type: ignore[override]  # noqa: N802 - see Connect; the contract's name
@@ -123,8 +128,8 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         """Give an agent the checkpoint that its run goes on from."""
         async with translated_errors(context):
             require_node(context, self._tenancy)
-            self._system.check_agent(request.node_id, request.instance)
-            checkpoint = await checkpoints.find_for(request, self._system, self._carried)
+            self._service.check_agent(request.node_id, request.instance)
+            checkpoint = await checkpoints.find_for(request, self._service, self._carried)
             async for response in checkpoints.give_out(checkpoint, request.node_id, self._carried):
                 await context.write(response)
 
@@ -134,8 +139,8 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         """Give an agent the script of a run that it is about to start."""
         async with translated_errors(context):
             require_node(context, self._tenancy)
-            self._system.check_agent(request.node_id, request.instance)
-            content = self._system.script_of(request.node_id, request.run_id)
+            self._service.check_agent(request.node_id, request.instance)
+            content = self._service.script_of(request.node_id, request.run_id)
             for offset in range(0, len(content), SCRIPT_PIECE_BYTES):
                 await context.write(nodes_pb2.FetchScriptResponse(data=content[offset : offset + SCRIPT_PIECE_BYTES]))
 

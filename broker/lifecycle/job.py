@@ -19,23 +19,23 @@ from tiercel.broker.lifecycle.job_events import (
     Assigned,
     CancelRequested,
     DeclareRun,
+    Deferred,
     DeliveryEnded,
     JobEffect,
     JobInput,
-    KeptWaiting,
     MoveOrdered,
     NodeFenced,
     NodeGone,
     NodeSilent,
-    ReachJudged,
     Reported,
     Reschedule,
-    Reshared,
     ResumeRequested,
     RunExited,
     RunIsAlive,
     RunUnknown,
+    ShareUpdated,
     Ticked,
+    TierFeasibilityChanged,
     UsageMeasured,
 )
 from tiercel.broker.lifecycle.job_silence import unheard, with_share
@@ -80,11 +80,11 @@ def handle(job: Job, event: JobInput, now: Moment) -> Step:  # noqa: C901 - one 
             return _assigned(job, event)
         case MoveOrdered():
             return job_move.move_ordered(job, event)
-        case Reshared(run_id, share):
+        case ShareUpdated(run_id, share):
             return _reshared(job, run_id, share, now.alive)
-        case KeptWaiting(reason):
+        case Deferred(reason):
             return _kept_waiting(job, reason)
-        case ReachJudged(reason):
+        case TierFeasibilityChanged(reason):
             return _reach_judged(job, reason)
         case RunIsAlive():
             return job_run.run_is_alive(job, event, now)

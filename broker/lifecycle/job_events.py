@@ -31,7 +31,7 @@ class MoveOrdered:
 
 
 @dataclass(frozen=True, slots=True)
-class Reshared:
+class ShareUpdated:
     """The scheduler changed what a run may use."""
 
     run_id: str
@@ -39,14 +39,14 @@ class Reshared:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptWaiting:
+class Deferred:
     """The scheduler could not place the job."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class ReachJudged:
+class TierFeasibilityChanged:
     """The scheduler holds the next tier for out of reach, or (reason empty) for within reach again."""
 
     reason: str
@@ -176,9 +176,9 @@ class Ticked:
 JobInput = (
     Assigned
     | MoveOrdered
-    | Reshared
-    | KeptWaiting
-    | ReachJudged
+    | ShareUpdated
+    | Deferred
+    | TierFeasibilityChanged
     | RunIsAlive
     | RunUnknown
     | Reported

@@ -18,16 +18,16 @@ from tiercel.broker.lifecycle.job_events import (
     AbandonDelivery,
     Assigned,
     DeclareRun,
+    Deferred,
     DeliveryEnded,
     JobEffect,
     JobInput,
-    KeptWaiting,
     MoveOrdered,
-    ReachJudged,
     Reported,
     RequestDelivery,
     Reschedule,
-    Reshared,
+    ShareUpdated,
+    TierFeasibilityChanged,
 )
 from tiercel.broker.scheduling.devices import without_leaving
 from tiercel.broker.scheduling.interface import Assignment, NodeView, Snapshot, Trigger
@@ -240,7 +240,7 @@ class Simulation:
         for name in self._serving.reshare(decided.plan.endpoint_shares):
             self._agents.stir(name)
         for job_id, reason in decided.plan.waiting.items():
-            self._tell(job_id, KeptWaiting(reason))
+            self._tell(job_id, Deferred(reason))
         self._tell_verdicts(decided)
         self._deliver_letters()
         self._watch_for_standstill(decided)
@@ -251,7 +251,7 @@ class Simulation:
         if not job.run_active:
             self._tell(job.id, Assigned(assignment.node_id, assignment.share, job.attempts + 1))
         elif job.is_moving or assignment.node_id == job.node_id:
-            self._tell(job.id, Reshared(job.run_id, assignment.share))
+            self._tell(job.id, ShareUpdated(job.run_id, assignment.share))
         else:
             self._tell(job.id, MoveOrdered(assignment.node_id, assignment.share, job.attempts + 1))
 
@@ -266,7 +266,7 @@ class Simulation:
             reason = unreachable.get(view.id, "")
             held = any(tier.state is TierState.UNREACHABLE for tier in view.tiers)
             if bool(reason) != held:
-                self._tell(view.id, ReachJudged(reason))
+                self._tell(view.id, TierFeasibilityChanged(reason))
 
     def _watch_for_standstill(self, decided: Decided) -> None:
         stands = bool(decided.snapshot.jobs) and not (self._agents.runs or self._incoming or decided.changed)

@@ -129,7 +129,7 @@ class Holding:
         return Size(self.weights, self.size if self.is_measured else 0)
 
 
-class Ledger:
+class MemoryAccount:
     """Who holds how much of the accelerator's memory; used on the event loop only."""
 
     def __init__(self) -> None:

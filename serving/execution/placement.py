@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from tiercel.serving.errors import ArtefactRefusedError
-from tiercel.serving.execution.admission import Admission, Holding, Ledger, decide, estimate
+from tiercel.serving.execution.admission import Admission, Holding, MemoryAccount, decide, estimate
 from tiercel.serving.execution.cuda import InstalledLibrary
 from tiercel.serving.execution.providers import CPU_ONLY, CudaOptions, Order
 from tiercel.serving.execution.sessions import Devices
@@ -60,13 +60,13 @@ class AcceleratorMemory:
 
     def __init__(self, options: MemoryOptions | None = None) -> None:
         self._options = options if options is not None else MemoryOptions()
-        self._ledger = Ledger()
+        self._account = MemoryAccount()
         self._turn = asyncio.Lock()
 
     @property
     def held(self) -> int:
         """Bytes that all versions take, by estimate until they were measured."""
-        return self._ledger.held
+        return self._account.held
 
     @asynccontextmanager
     async def place(
@@ -93,27 +93,27 @@ class AcceleratorMemory:
             old = replaced.size if replaced is not None else 0
             size = estimate(weights, options.factor, replaced.known if replaced is not None else None)
             may_move = options.may_move and make_room is not None
-            others = self._ledger.held - old
+            others = self._account.held - old
             most = options.model_limit if limit is None else limit
             decision = decide(options.budget, others, old, size, may_move=may_move, model_limit=most)
             if decision.admission is Admission.REFUSED:
                 raise NoRoomError(decision.reason)
             if decision.admission is Admission.AFTER_MOVING and make_room is not None:
                 await make_room()
-            holding = self._ledger.take(size, weights)
+            holding = self._account.take(size, weights)
             try:
                 yield Place(holding, decision.limit)
             except BaseException:
-                self._ledger.release(holding)
+                self._account.release(holding)
                 raise
 
     def settle(self, place: Place, measured: int) -> None:
         """A version was built and took ``measured`` bytes."""
-        self._ledger.settle(place.holding, measured, place.limit)
+        self._account.settle(place.holding, measured, place.limit)
 
     def release(self, holding: Holding) -> None:
         """A version is gone from the accelerator, or never got there."""
-        self._ledger.release(holding)
+        self._account.release(holding)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Literal
 
 from tiercel.serving.http2 import frames
+from tiercel.serving.http2.abuse_limiter import AbuseLimiter, Timeouts, Verdict
 from tiercel.serving.http2.frames import ConnectionFailedError
 from tiercel.serving.http2.hpack import Decoder, HeaderBlock, HpackError
-from tiercel.serving.http2.patience import Patience, Timeouts, Verdict
 from tiercel.serving.http2.requests import MalformedError, Request, check_trailers, request_of
 from tiercel.serving.http2.sender import Sender
 from tiercel.serving.http2.streams import Application, Budget, Http2Limits, Stream
@@ -48,7 +48,7 @@ class Connection:
         self._application = application
         self._limits = limits
         self._decoder = Decoder(limits.header_bytes)
-        self._patience = Patience()
+        self._abuse = AbuseLimiter()
         self.sender = Sender(budget, self._answered, self._refused)
         self.streams: dict[int, Stream] = {}
         self.closed = False
@@ -124,7 +124,7 @@ class Connection:
 
     def tick(self, now: float) -> None:
         """It is ``now``: end what took too long."""
-        self._patience.refill(now - self._timeouts.now)
+        self._abuse.refill(now - self._timeouts.now)
         sender = self.sender
         verdict = self._timeouts.check(
             now, streams=len(self.streams), last=self._last, blocked=self.is_blocked, progress=sender.progress
@@ -197,7 +197,7 @@ class Connection:
         _expect(self._block is None or kind == frames.CONTINUATION, frames.PROTOCOL_ERROR, _INTERRUPTED)
         if self._greeting == "settings" and (kind != frames.SETTINGS or flags & frames.ACK):
             raise ConnectionFailedError(frames.PROTOCOL_ERROR, "the first frame must be SETTINGS")
-        self._patience.spend()
+        self._abuse.spend()
         match kind:
             case frames.SETTINGS:
                 self._on_settings(flags, number, payload)
@@ -268,7 +268,7 @@ class Connection:
             else:
                 self._end_with_trailers(number, headers, ended=ended)
         except MalformedError:
-            self._patience.spend()
+            self._abuse.spend()
             self._fail_stream(number, frames.PROTOCOL_ERROR)
 
     def _open(self, number: int, headers: HeaderBlock, *, ended: bool) -> None:
@@ -300,14 +300,14 @@ class Connection:
             self._on_body(stream, b"", ended=True)
 
     def _refuse_stream(self, number: int) -> None:
-        self._patience.spend()
+        self._abuse.spend()
         self.sender.out.append(frames.rst_stream(number, frames.REFUSED_STREAM))
         self._remember_reset(number)
 
     def _refuse_frame(self, number: int) -> None:
         """The peer may not send on this stream, or not any more."""
         _expect(number <= self._last, frames.PROTOCOL_ERROR, "a frame is on a stream that was not opened")
-        self._patience.spend()
+        self._abuse.spend()
         if number not in self._reset_here:
             self._fail_stream(number, frames.STREAM_CLOSED)
 
@@ -333,7 +333,7 @@ class Connection:
             return
         ended = bool(flags & frames.END_STREAM)
         if not payload and not ended:
-            self._patience.spend()
+            self._abuse.spend()
         self._on_body(stream, payload, ended=ended)
         if not (ended or stream.closed) and stream.unreturned * 2 >= self._limits.window:
             self.sender.out.append(frames.window_update(number, stream.unreturned))
@@ -397,7 +397,7 @@ class Connection:
     # How streams and the connection end
 
     def _answered(self, stream: Stream) -> None:
-        self._patience.earn()
+        self._abuse.earn()
         if not stream.ended:  # the rest of the request is of no interest
             self.sender.out.append(frames.rst_stream(stream.id, frames.NO_ERROR))
             self._remember_reset(stream.id)

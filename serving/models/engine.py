@@ -176,7 +176,7 @@ class Session:
         if inline_rows := profile.rows_within(inline_budget):
             self.inline_elements = max(self.inline_elements, inline_rows * batching.elements)
 
-    def heed(self, settings: ModelSettings) -> None:
+    def apply(self, settings: ModelSettings) -> None:
         """Be run as it is set for the model; after it was measured."""
         self.settings = settings
         if settings.max_batch_rows is not None:

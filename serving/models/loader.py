@@ -201,7 +201,7 @@ class Loader:
             session, _ = await self._build(self._session, checked, found.providers, 0)
             await asyncio.sleep(0)  # requests that came while a step of the load kept Python's lock come first
         session.labels, session.accuracy, session.sha256 = found.labels, found.accuracy, found.sha256
-        session.heed(found.settings)
+        session.apply(found.settings)
         if session.batching.reason and self._options.max_batch_rows > 1:
             what = (artefact.version, artefact.model, session.batching.reason)
             _logger.info("Requests to version %d of model '%s' run one by one: %s", *what)

@@ -21,7 +21,7 @@ from tiercel.serving.execution.specs import first_line
 from tiercel.serving.models import artefact_file, engine
 from tiercel.serving.process import memory
 from tiercel.serving.tensors import Array
-from tiercel.serving.verification.skeleton import without_weights
+from tiercel.serving.verification.strip_weights import without_weights
 from tiercel.serving.verification.verdict import Verdict
 
 # Operators that ONNX Runtime ships with. Custom ones would come from a shared library, which is never loaded.
@@ -49,7 +49,7 @@ def verify(
     Raises:
         ArtefactRefusedError: It failed a check; the message says which.
     """
-    model = _parse(_skeleton(path))
+    model = _parse(_stripped(path))
     weight_bytes = 0
     for tensor in _tensors(model):
         weight_bytes += _size(tensor)
@@ -108,7 +108,7 @@ def _batching(
     return found if time.perf_counter() - begin < MEASURE_WALL_SECONDS else None
 
 
-def _skeleton(path: str) -> bytes:
+def _stripped(path: str) -> bytes:
     with Path(path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         try:
             return without_weights(content)

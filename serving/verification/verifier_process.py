@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from tiercel.serving.verification import checks, reader
-from tiercel.serving.verification.modest_forks import Begun, ModestForks
+from tiercel.serving.verification.forkserver import Begun, Forkserver
 from tiercel.serving.verification.verdict import MAX_MESSAGE_BYTES
 
 # Requests come first: a check takes CPU that nobody wants, so that neither the server nor its callers lose a slice of
@@ -95,9 +95,9 @@ class Checks:
         self._selector = selectors.DefaultSelector()
         self._selector.register(server, selectors.EVENT_READ)
         self._numbers = itertools.count(1)
-        self._modest_forks: ModestForks | None = None
+        self._forkserver: Forkserver | None = None
         self._tries = _TRIES
-        self._have_modest_forks()
+        self._have_forkserver()
 
     def run(self) -> None:
         """Answer until the server is gone."""
@@ -167,7 +167,7 @@ class Checks:
     def _begin(self, request: dict[str, Any], model: int, deadline: float | None = None) -> None:
         """Check it; what has a deadline already has a claim to CPU, too."""
         now, timeout, number = time.monotonic(), float(request["timeout"]), next(self._numbers)
-        is_modest = deadline is None and self._have_modest_forks()
+        is_modest = deadline is None and self._have_forkserver()
         read_from, answer_to = os.pipe()
         child = 0
         if not (is_modest and self._order(number, request, model, answer_to)):
@@ -181,7 +181,7 @@ class Checks:
         self._selector.register(read_from, selectors.EVENT_READ, check.key)
 
     def _order(self, number: int, request: dict[str, Any], model: int, answer_to: int) -> bool:
-        return self._modest_forks is not None and self._modest_forks.order(number, request, model, answer_to)
+        return self._forkserver is not None and self._forkserver.order(number, request, model, answer_to)
 
     def _fork(self, request: dict[str, Any], model: int, answer_to: int) -> int:
         parent = os.getpid()
@@ -191,16 +191,16 @@ class Checks:
             reader.read_and_end(request, model, answer_to, parent=parent)
         return child
 
-    def _have_modest_forks(self) -> bool:
+    def _have_forkserver(self) -> bool:
         """Whether somebody forks readers that give way; renewed where it ended, unless none ever does anything."""
-        if self._modest_forks is None and self._tries > 0:
+        if self._forkserver is None and self._tries > 0:
             self._tries -= 1
-            self._modest_forks = ModestForks()
-            self._selector.register(self._modest_forks.socket, selectors.EVENT_READ)
-        return self._modest_forks is not None
+            self._forkserver = Forkserver()
+            self._selector.register(self._forkserver.socket, selectors.EVENT_READ)
+        return self._forkserver is not None
 
     def _hear_who_began(self) -> None:
-        forks = self._modest_forks
+        forks = self._forkserver
         if forks is None:
             return
         begun = forks.begun()
@@ -208,7 +208,7 @@ class Checks:
             self._selector.unregister(forks.socket)
             forks.close()
             self._unreaped.append(forks.pid)
-            self._modest_forks = None
+            self._forkserver = None
             return
         self._tries = _TRIES
         for check in self._running.values():

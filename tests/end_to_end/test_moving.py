@@ -52,7 +52,7 @@ class Gate:
 
 
 def hold_up(monkeypatch: pytest.MonkeyPatch, name: str) -> Gate:
-    """Have the broker wait before it takes in (``take_in``) or looks for (``find_for``) a checkpoint."""
+    """Have the broker wait before it takes in (``ingest``) or looks for (``find_for``) a checkpoint."""
     gate = Gate()
     real: Callable[..., Any] = getattr(checkpoints, name)
 
@@ -120,7 +120,7 @@ async def test_a_source_that_dies_while_it_sends_the_checkpoint_goes_on_by_itsel
     nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job_id = await submit(nodes)
-    gate = hold_up(monkeypatch, "take_in")
+    gate = hold_up(monkeypatch, "ingest")
     await nodes.order_move(job_id, "n2")
     await gate.wait_reached()
     await nodes.agents["n1"].kill()
@@ -136,7 +136,7 @@ async def test_a_broker_that_is_restarted_in_between_still_gets_the_checkpoint(
     nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job_id = await submit(nodes)
-    gate = hold_up(monkeypatch, "take_in")
+    gate = hold_up(monkeypatch, "ingest")
     await nodes.order_move(job_id, "n2")
     await gate.wait_reached()
     await nodes.stop_broker()

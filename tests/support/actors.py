@@ -12,13 +12,13 @@ from typing import Any
 from tests.support.clock import ManualClock
 from tests.support.jobs import make_spec
 from tests.support.until import until
-from tiercel.broker.actors.directory import Directory
 from tiercel.broker.actors.endpoint import DeliveryHeard
 from tiercel.broker.actors.journal import Journal
 from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.node import NodeActor, NodeHeard, Wanted
+from tiercel.broker.actors.registry import ActorRegistry
+from tiercel.broker.actors.service import TICK_SECONDS, BrokerService
 from tiercel.broker.actors.supervisor import Supervisor
-from tiercel.broker.actors.system import TICK_SECONDS, System
 from tiercel.broker.domain.endpoints import DeliveryState
 from tiercel.broker.domain.events import Event
 from tiercel.broker.domain.jobs import Job
@@ -46,8 +46,8 @@ def make_node(node_id: str = "n1", **changes: Any) -> Node:
 class Actors:
     """The actors of one broker and what they announced."""
 
-    system: System
-    directory: Directory
+    service: BrokerService
+    registry: ActorRegistry
     journal: Journal
     store: Store
     clock: ManualClock
@@ -56,9 +56,9 @@ class Actors:
 
     def everybody(self) -> list[Actor[Any]]:
         """Every actor that is alive."""
-        directory = self.directory
-        groups: Sequence[Any] = (directory.jobs, directory.endpoints, directory.nodes)
-        return [directory.scheduler, *itertools.chain.from_iterable(list(group.values()) for group in groups)]
+        registry = self.registry
+        groups: Sequence[Any] = (registry.jobs, registry.endpoints, registry.nodes)
+        return [registry.scheduler, *itertools.chain.from_iterable(list(group.values()) for group in groups)]
 
     async def settle(self) -> None:
         """Wait until nobody has anything left to do."""
@@ -90,7 +90,7 @@ class Actors:
     async def connect(self, node: Node | None = None, runs: Sequence[str] = ()) -> tuple[NodeActor, int]:
         """An agent opens its stream."""
         node = node or make_node()
-        connected = await self.system.connect_node(node, frozenset(runs), f"the agent of {node.id}", fenced=True)
+        connected = await self.service.connect_node(node, frozenset(runs), f"the agent of {node.id}", fenced=True)
         await self.settle()
         return connected
 
@@ -101,15 +101,15 @@ class Actors:
     async def job(self, job_id: str, tenant: Tenant = ALICE) -> Job:
         """The job once everything is settled."""
         await self.settle()
-        return await self.system.find_job(tenant.name, job_id)
+        return await self.service.find_job(tenant.name, job_id)
 
     async def alive(self, run_id: str) -> None:
         await self._tell_job(run_id, RunIsAlive(run_id))
 
     async def _tell_job(self, run_id: str, message: JobInput) -> None:
         """The node that has the run, if any has, says something of it."""
-        actor = self.directory.job_of(run_id)
-        await self.system.deliver_to_job(actor.job.node_id if actor is not None else "n1", run_id, message)
+        actor = self.registry.job_of(run_id)
+        await self.service.deliver_to_job(actor.job.node_id if actor is not None else "n1", run_id, message)
 
     async def report(self, run_id: str, value: float, sequence: int = 1) -> None:
         """The script reports its metric."""
@@ -123,7 +123,7 @@ class Actors:
 
     async def delivery(self, delivery_id: str, state: DeliveryState, node_id: str = "n1", **rest: Any) -> None:
         """A node says how far a delivery is."""
-        await self.system.deliver_to_endpoint(DeliveryHeard(node_id, delivery_id, DeliveryReport(state, **rest)))
+        await self.service.deliver_to_endpoint(DeliveryHeard(node_id, delivery_id, DeliveryReport(state, **rest)))
         await self.settle()
 
     async def delivered(self, delivery_id: str, node_id: str = "n1") -> None:
@@ -140,17 +140,17 @@ async def running_actors(
     async with Supervisor() as supervisor:
         journal = Journal(store, clock, await store.last_sequence(), [events.append])
         chosen = policy if policy is not None else FairPolicy()
-        directory = Directory(journal, chosen, LoopSettings(), supervisor, clock, LEASES)
-        system = System(store, journal, directory, supervisor, clock)
+        registry = ActorRegistry(journal, chosen, LoopSettings(), supervisor, clock, LEASES)
+        service = BrokerService(store, journal, registry, supervisor, clock)
         supervisor.start(journal.run(), name="journal")
-        await system.start()
-        actors = Actors(system, directory, journal, store, clock, supervisor, events)
+        await service.start()
+        actors = Actors(service, registry, journal, store, clock, supervisor, events)
         await actors.settle()
         yield actors
 
 
 async def submit(actors: Actors, endpoint: str = "digits", tenant: Tenant = ALICE, key: str = "", **spec: Any) -> Job:
-    job = await actors.system.submit(tenant, make_spec(endpoint=endpoint, **spec), key)
+    job = await actors.service.submit(tenant, make_spec(endpoint=endpoint, **spec), key)
     return await actors.job(job.id, tenant)
 
 

@@ -189,7 +189,7 @@ class ScriptedAgent:
                 if response.taken.heartbeat:
                     self.answered = response.taken
             else:
-                self._take_in(response.wanted)
+                self._ingest(response.wanted)
 
     def _hello(self) -> nodes_pb2.NodeHello:
         return nodes_pb2.NodeHello(
@@ -206,7 +206,7 @@ class ScriptedAgent:
             fenced=True,
         )
 
-    def _take_in(self, wanted: nodes_pb2.WantedState) -> None:
+    def _ingest(self, wanted: nodes_pb2.WantedState) -> None:
         self.wanted = wanted
         for run in wanted.runs:
             self._make(run)

@@ -62,7 +62,7 @@ class TwoNodes:
         address = f"127.0.0.1:{self._nodes_port}"
         process = agent_process(self.folder / node, address, node_id=node, node_token=secret)
         self.agents[node] = self._stack.enter_context(process)
-        await until(lambda: any(known.id == node and known.online for known in self._system.nodes()), seconds=60.0)
+        await until(lambda: any(known.id == node and known.online for known in self._service.nodes()), seconds=60.0)
 
     def client(self) -> Client:
         """An SDK client; to be entered."""
@@ -70,15 +70,15 @@ class TwoNodes:
 
     def job(self, job_id: str) -> Job:
         """An active job as its actor knows it."""
-        job: Job = self._system._directory.jobs[job_id].job
+        job: Job = self._service._directory.jobs[job_id].job
         return job
 
     async def order_move(self, job_id: str, node: str) -> None:
         """Send a job to another node, as the scheduler does, once it may be moved."""
-        actor = self._system._directory.jobs[job_id]
+        actor = self._service._directory.jobs[job_id]
         await until(lambda: (view := actor._view()) is not None and view.migratable, seconds=JOB_SECONDS)
         share = Share(1.0, None, f"moved to {node} because the test wants it")
-        self._system._directory.tell_job(job_id, MoveOrdered(node, share, actor.job.attempts + 1))
+        self._service._directory.tell_job(job_id, MoveOrdered(node, share, actor.job.attempts + 1))
         await until(lambda: actor.job.is_moving or actor.job.node_id == node)
 
     def output(self, run_id: str) -> str:
@@ -90,10 +90,10 @@ class TwoNodes:
         return sorted(path.name for path in (self.folder / "broker" / "checkpoints").iterdir())
 
     @property
-    def _system(self) -> Any:
+    def _service(self) -> Any:
         assert self._broker is not None
-        assert self._broker._system is not None
-        return self._broker._system
+        assert self._broker._service is not None
+        return self._broker._service
 
     async def close(self) -> None:
         """End everything: the agents first, which report to the broker."""

@@ -139,7 +139,7 @@ def mind(folder: Path, working_directory: str, command: list[str]) -> None:
     os.close(opener)
     os.write(1, STARTED)
     _let_go_of_starter()
-    os.pwrite(exit_code, (_EXIT_FORM % _see_through(Spool(folder), pid, reader, grew)).encode(), 0)
+    os.pwrite(exit_code, (_EXIT_FORM % _wait_end(Spool(folder), pid, reader, grew)).encode(), 0)
 
 
 def _become(command: list[str], working_directory: str, writer: int, gate: int, opener: int) -> None:
@@ -185,7 +185,7 @@ def _let_go_of_starter() -> None:
     os.close(nowhere)
 
 
-def _see_through(spool: Spool, pid: int, reader: int, grew: int) -> int:
+def _wait_end(spool: Spool, pid: int, reader: int, grew: int) -> int:
     """Keep the output until the script has ended; returns its exit code."""
     ended = os.pidfd_open(pid)
     waiter = select.poll()

@@ -78,11 +78,11 @@ class _Meter:
         self._span_seconds: float | None = None
 
     def limit(self, fraction: float) -> None:
-        self._take_in()
+        self._ingest()
         self._bucket.limit(fraction)
 
     def delay_seconds(self) -> float:
-        self._take_in()
+        self._ingest()
         if not (self._bucket.rate and self._last.pending):
             return self._bucket.delay_seconds()
         if self._span_seconds is None or self._last.pending > STEPS_AHEAD:
@@ -90,7 +90,7 @@ class _Meter:
         delay = self._bucket.delay_seconds(self._last.pending * self._span_seconds)
         return min(delay, max(POLL_SECONDS, _PATIENCE * self._span_seconds))  # what it really cost is known by and by
 
-    def _take_in(self) -> None:
+    def _ingest(self) -> None:
         wall, reading = self._wall(), self.clock.read()
         busy, spans = reading.busy_seconds - self._last.busy_seconds, reading.spans - self._last.spans
         self._bucket.turn(wall - self._last_wall, busy)

@@ -93,7 +93,7 @@ def read(job: JobView, earlier: Reading, settings: MonitorSettings) -> Reading:
     """Take in what a job has reported since ``earlier``, which is returned itself if that is nothing."""
     reading = earlier
     for seen in _fresh(job, earlier.last_at):
-        reading = _take_in(seen, reading, settings, job.migrated_at)
+        reading = _ingest(seen, reading, settings, job.migrated_at)
     return reading
 
 
@@ -107,7 +107,7 @@ def _fresh(job: JobView, last_at: float) -> Iterator[Observation]:
             yield seen
 
 
-def _take_in(seen: Observation, reading: Reading, settings: MonitorSettings, migrated_at: float | None) -> Reading:
+def _ingest(seen: Observation, reading: Reading, settings: MonitorSettings, migrated_at: float | None) -> Reading:
     if seen.at <= reading.last_at:  # a clock that was put back
         return reading
     largest_value = max(reading.largest_value, abs(seen.value))

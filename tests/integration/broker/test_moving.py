@@ -128,9 +128,9 @@ async def moving(tmp_path: Path) -> AsyncIterator[Moving]:
         await stack.enter_async_context(agents["n2"].connected(nodes))
         agents["n1"].report(f"{job_id}-1", 0.1)
         await tenant.wait(job_id, lambda job: job.epoch == 1)
-        system = broker._system
-        assert system is not None
-        system._directory.tell_job(job_id, MoveOrdered("n2", Share(1.0, None, "moved"), 2))
+        service = broker._service
+        assert service is not None
+        service._registry.tell_job(job_id, MoveOrdered("n2", Share(1.0, None, "moved"), 2))
         await agents["n1"].until(lambda: agents["n1"].runs[f"{job_id}-1"].wanted.carry)
         yield Moving(broker, tmp_path, agents, tenant, channel, job_id)
 
@@ -152,7 +152,7 @@ async def test_a_checkpoint_goes_from_one_agent_to_the_other_and_is_dropped(movi
     for node_id, run_id in (("n1", next_run), ("n2", f"{moving.job_id}-1"), ("n2", "../x-1")):
         assert (await moving.fetch(node_id, run_id))[0] is grpc.StatusCode.NOT_FOUND
     target.starts_runs = True
-    target._take_in(target.wanted)
+    target._ingest(target.wanted)
     await moving.wait_state(jobs_pb2.JOB_STATE_RUNNING, "n2")
     await source.until(lambda: moving.held == [])
 

@@ -92,8 +92,8 @@ async def test_a_model_is_delivered_once(broker: ScriptedBroker, tmp_path: Path,
         assert broker.heard.deliveries("job-tier-1")[-1] == status
         assert model.stat().st_mtime_ns == before
         await broker.want()
-        ledger = agent.state_dir / "agent" / "deliveries.json"
-        await until(lambda: json.loads(ledger.read_text()) == {"deliveries": {}})
+        delivery_log = agent.state_dir / "agent" / "deliveries.json"
+        await until(lambda: json.loads(delivery_log.read_text()) == {"deliveries": {}})
 
 
 async def test_a_second_version_replaces_the_first(broker: ScriptedBroker, agent: AgentProcess, linear: str) -> None:

@@ -43,12 +43,12 @@ class Gateway:
             WELCOME,
             Goal("accuracy", smaller_is_better=False, targets=()),
             "secret",
-            self._take_in,
+            self._ingest,
             self.use.append,
             self.told.append,
         )
 
-    async def _take_in(self, report: trainer_pb2.TrainerReport) -> None:
+    async def _ingest(self, report: trainer_pb2.TrainerReport) -> None:
         self.reports.append(report)
 
 

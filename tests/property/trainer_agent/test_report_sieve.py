@@ -55,11 +55,11 @@ def test_what_reaches_a_tier_goes_on_at_once_and_the_best_and_the_latest_in_the_
 ) -> None:
     sieve = ReportSieve(goal, 0.0)
     for number in range(worn_out):  # the more, the less goes on of what follows
-        sieve.take_in(report(number, merit(goal, -20.0)), 0.0)
+        sieve.ingest(report(number, merit(goal, -20.0)), 0.0)
     sieve.release(0.0, at_once=True)
     passed_on = []
     for number, value in enumerate(values, 1):
-        due = sieve.take_in(report(worn_out + number, value), 0.0)
+        due = sieve.ingest(report(worn_out + number, value), 0.0)
         passed_on += due
         if number in reaching(goal, values):
             assert worn_out + number in [one.sequence for one in due]
@@ -80,7 +80,7 @@ def test_reports_without_pause_go_on_so_many_a_second_and_so_many_bytes_a_minute
         sieve = ReportSieve(Goal("loss", smaller_is_better=True, targets=(0.1,)), 0.0)
         passed_on = []
         for number in range(50 * seconds):
-            passed_on += sieve.take_in(report(number, 1.0, **more), number / 50)
+            passed_on += sieve.ingest(report(number, 1.0, **more), number / 50)
         size = passed_on[0].ByteSize()
         assert len(passed_on) <= REPORTS_AT_ONCE + seconds * REPORTS_PER_SECOND + 2
         assert len(passed_on) * size <= BYTES_AT_ONCE + seconds * BYTES_PER_SECOND + 2 * size

@@ -159,7 +159,7 @@ async def test_a_failing_run_is_an_error_of_the_call_and_counted(plane: Plane) -
 
 async def test_a_model_may_have_a_timeout_for_those_who_say_none() -> None:
     plane = Plane()
-    plane.registry.live("loop").session.heed(ModelSettings(default_timeout=0.01))
+    plane.registry.live("loop").session.apply(ModelSettings(default_timeout=0.01))
     plane.plane = DataPlane(plane.registry, plane.executor, 3600.0)
     with pytest.raises(DeadlineExceededError):
         await plane.ask("loop", k=i64(LONG * 100))

@@ -1,4 +1,4 @@
-"""Deliveries of runs that the test plays, into a real ledger and repository."""
+"""Deliveries of runs that the test plays, into a real delivery log and repository."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 from tests.support.nodes_broker import wanted_delivery
 from tests.support.until import until
 from tiercel.trainer_agent.deliveries import Deliveries
+from tiercel.trainer_agent.delivery_log import DeliveryLog
 from tiercel.trainer_agent.errors import DeliveryFailedError, FallsShortError
 from tiercel.trainer_agent.job_folder import JobFolder
-from tiercel.trainer_agent.ledger import Ledger
 from tiercel.trainer_agent.model_repository import ModelRepository
 from tiercel.trainer_agent.run_table import RunTable
 from tiercel.trainer_agent.served_models import ServedModels
@@ -91,7 +91,7 @@ class Node:
         (export / "reference.npz").write_bytes(b"")
         repository = ModelRepository(folder / "models")
         self.deliveries = Deliveries(
-            ledger=Ledger(folder / "deliveries.json"),
+            delivery_log=DeliveryLog(folder / "deliveries.json"),
             repository=repository,
             runs=cast(RunTable, self.runs),
             served=ServedModels(repository, self, tasks),

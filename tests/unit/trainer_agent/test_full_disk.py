@@ -9,16 +9,16 @@ from typing import Any, cast
 import pytest
 
 from tests.support.until import until
-from tiercel.trainer_agent import ledger as ledger_module
+from tiercel.trainer_agent import delivery_log as delivery_log_module
 from tiercel.trainer_agent.deliveries import Deliveries
-from tiercel.trainer_agent.ledger import DELIVERED, FAILED, STAGED, Ledger, LedgerEntry
+from tiercel.trainer_agent.delivery_log import DELIVERED, FAILED, STAGED, DeliveryLog, DeliveryLogEntry
 from tiercel.trainer_agent.model_repository import ModelRepository
 from tiercel.trainer_agent.run_log import RunLog
 from tiercel.trainer_agent.served_models import ServedModels
 from tiercel.trainer_agent.supervision import Supervisor
 from tiercel.v1 import nodes_pb2
 
-ENTRY = LedgerEntry("job-tier-1", STAGED, value=0.93, sha256="ab", exported_ns=1)
+ENTRY = DeliveryLogEntry("job-tier-1", STAGED, value=0.93, sha256="ab", exported_ns=1)
 WANTED = nodes_pb2.WantedDelivery(
     delivery_id="job-tier-1",
     run_id="job-1",
@@ -45,34 +45,34 @@ def fill_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
         del path, data
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(ledger_module, "write_atomically", refuse)
+    monkeypatch.setattr(delivery_log_module, "write_atomically", refuse)
 
 
 def test_a_delivery_is_forgotten_and_the_next_life_forgets_it_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "deliveries.json"
-    ledger = Ledger(path)
-    ledger.enter(ENTRY)
+    delivery_log = DeliveryLog(path)
+    delivery_log.enter(ENTRY)
     fill_the_disk(monkeypatch)
-    ledger.forget("job-tier-1")
-    assert ledger.entries() == []
-    assert Ledger(path).entries() == [ENTRY]
+    delivery_log.forget("job-tier-1")
+    assert delivery_log.entries() == []
+    assert DeliveryLog(path).entries() == [ENTRY]
 
 
 @pytest.mark.parametrize(("files_are_there", "stage"), [(True, DELIVERED), (False, FAILED)])
 async def test_how_a_delivery_ended_is_reported_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files_are_there: bool, stage: str
 ) -> None:
-    ledger = Ledger(tmp_path / "deliveries.json")
-    ledger.enter(ENTRY)
+    delivery_log = DeliveryLog(tmp_path / "deliveries.json")
+    delivery_log.enter(ENTRY)
     repository = ModelRepository(tmp_path / "models")
     if files_are_there:
         repository.staged("job-tier-1").mkdir(parents=True)
     heard: list[nodes_pb2.DeliveryStatus] = []
     async with Supervisor() as tasks:
         deliveries = Deliveries(
-            ledger=ledger,
+            delivery_log=delivery_log,
             repository=repository,
             runs=cast("Any", None),  # the model is here already
             served=ServedModels(repository, LoadsNothing(), tasks),
@@ -82,7 +82,7 @@ async def test_how_a_delivery_ended_is_reported_all_the_same(
         fill_the_disk(monkeypatch)
         deliveries.start(WANTED)
         await until(lambda: not deliveries.under_way())
-    assert heard[-1].stage == LedgerEntry("", stage).status().stage
+    assert heard[-1].stage == DeliveryLogEntry("", stage).status().stage
     assert deliveries.ended() == ["job-tier-1"]
 
 

@@ -26,22 +26,22 @@ from tiercel.broker.lifecycle.job_events import (
     AbandonDelivery,
     Assigned,
     CancelRequested,
+    Deferred,
     DeliveryEnded,
     JobInput,
-    KeptWaiting,
     MoveOrdered,
     NodeFenced,
     NodeGone,
     NodeSilent,
-    ReachJudged,
     Reported,
     RequestDelivery,
-    Reshared,
     ResumeRequested,
     RunExited,
     RunIsAlive,
     RunUnknown,
+    ShareUpdated,
     Ticked,
+    TierFeasibilityChanged,
     UsageMeasured,
 )
 
@@ -92,12 +92,12 @@ class JobAndEndpoint(RuleBasedStateMachine):
 
     @rule(weight=st.sampled_from([0.1, 0.5, 1.0]))
     def reshare(self, weight: float) -> None:
-        self.tell(Reshared(self.job.run_id, Share(weight, None, "why")))
+        self.tell(ShareUpdated(self.job.run_id, Share(weight, None, "why")))
 
     @rule(words=st.sampled_from(["", "no room", "too far"]))
     def judge(self, words: str) -> None:
-        self.tell(KeptWaiting(words))
-        self.tell(ReachJudged(words))
+        self.tell(Deferred(words))
+        self.tell(TierFeasibilityChanged(words))
 
     @rule()
     def alive(self) -> None:

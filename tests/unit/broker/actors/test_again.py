@@ -48,9 +48,9 @@ async def test_a_failed_job_is_resumed_and_delivers_under_its_id(actors: Actors)
     await actors.delivered(f"{job.id}-tier-1")
     await actors.exit(job.run_id, 1)
     assert (await actors.job(job.id)).state is JobState.FAILED
-    assert job.id not in actors.directory.jobs, "its actor is gone"
+    assert job.id not in actors.registry.jobs, "its actor is gone"
 
-    both = await asyncio.gather(*(actors.system.resume(ALICE, job.id) for _ in range(2)))
+    both = await asyncio.gather(*(actors.service.resume(ALICE, job.id) for _ in range(2)))
     assert {each.id for each in both} == {job.id}
     again = await actors.job(job.id)
     assert (again.state, again.run_id, again.node_id) == (JobState.STARTING, f"{job.id}-2", "n1")
@@ -73,7 +73,7 @@ async def test_a_delivery_that_failed_is_tried_anew_once_the_job_is_resumed(acto
     await actors.delivery(f"{job.id}-tier-1", DeliveryState.FAILED, reason="the disk was full")
     await actors.exit(job.run_id, -15)
     assert (await actors.job(job.id)).state is JobState.FAILED
-    await actors.system.resume(ALICE, job.id)
+    await actors.service.resume(ALICE, job.id)
     again = await actors.job(job.id)
     await actors.alive(again.run_id)
     await actors.report(again.run_id, 0.86)
@@ -91,13 +91,13 @@ async def test_what_cannot_be_resumed_says_why(actors: Actors) -> None:
         await actors.delivered(f"{done.id}-tier-{tier}")
     await actors.exit(done.run_id, -15)
     with pytest.raises(InvalidSpecError, match="nothing to resume"):
-        await actors.system.resume(ALICE, done.id)
+        await actors.service.resume(ALICE, done.id)
 
     failed = await running(actors)
     with pytest.raises(NotFoundError):
-        await actors.system.resume(BOB, failed.id)
+        await actors.service.resume(BOB, failed.id)
     await actors.exit(failed.run_id, 1)
     other = await submit(actors)
     with pytest.raises(EndpointBusyError, match=other.id):
-        await actors.system.resume(ALICE, failed.id)
+        await actors.service.resume(ALICE, failed.id)
     assert (await actors.job(failed.id)).state is JobState.FAILED

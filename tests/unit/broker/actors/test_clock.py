@@ -9,7 +9,7 @@ import pytest
 from tests.support.actors import make_node
 from tests.support.jobs import new_job, report
 from tiercel.broker.actors.clock import MAX_STEP_SECONDS, SystemClock, moment_of
-from tiercel.broker.actors.system import TICK_SECONDS
+from tiercel.broker.actors.service import TICK_SECONDS
 from tiercel.broker.domain.jobs import Job, JobState
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.lifecycle import job as machine

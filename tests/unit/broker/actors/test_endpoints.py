@@ -26,7 +26,7 @@ async def actors(store: Store) -> AsyncIterator[Actors]:
 async def live(actors: Actors, endpoint: str, objective: float | None = None) -> Job:
     """A job whose first tier is delivered, and that trains on."""
     spec = make_spec(endpoint=endpoint, endpoint_objective_seconds=objective)
-    job = await actors.system.submit(ALICE, spec, "")
+    job = await actors.service.submit(ALICE, spec, "")
     job = await actors.job(job.id)
     await actors.alive(job.run_id)
     await actors.report(job.run_id, 0.85)
@@ -51,14 +51,14 @@ async def test_an_objective_belongs_to_the_endpoint_and_outlives_jobs_and_restar
         first = await live(actors, "digits", 0.05)
         await actors.exit(first.run_id, 1)
         second = await live(actors, "digits")
-        assert actors.system.endpoints_of("alice")[0].objective_seconds == 0.05
+        assert actors.service.endpoints_of("alice")[0].objective_seconds == 0.05
         await actors.exit(second.run_id, 1)
         await live(actors, "digits", 0.02)
-        assert actors.system.endpoints_of("alice")[0].objective_seconds == 0.02
+        assert actors.service.endpoints_of("alice")[0].objective_seconds == 0.02
     async with running_actors(store) as actors:
-        (endpoint,) = actors.system.endpoints_of("alice")
+        (endpoint,) = actors.service.endpoints_of("alice")
         assert (endpoint.objective_seconds, endpoint.live_version) == (0.02, 3)
-        (view,) = actors.directory.scheduler.endpoints.views(["n1"])
+        (view,) = actors.registry.scheduler.endpoints.views(["n1"])
         assert (view.name, view.objective_seconds, view.quality) == ("digits", 0.02, 0.9)
 
 
@@ -69,7 +69,7 @@ async def test_measured_endpoints_get_limits_that_the_node_is_told(actors: Actor
     await live(actors, "free")
     assert await limits_of(node, epoch) == {}
     seen = [usage("fast", 0.05, 2.0), usage("slow", 0.2, 1.0), usage("free", 0.01, 0.5)]
-    actors.system.measure_endpoints("n1", tuple(seen))
+    actors.service.measure_endpoints("n1", tuple(seen))
     await actors.pass_time(5.0)
     limits = await limits_of(node, epoch)
     assert set(limits) == {"fast", "slow"}
@@ -78,10 +78,10 @@ async def test_measured_endpoints_get_limits_that_the_node_is_told(actors: Actor
     slow = limits["slow"].cpu_cap_cores
     assert slow is not None
     assert 1.0 < slow < 1.8
-    assert actors.system.endpoint_share("fast") == limits["fast"]
-    assert actors.system.endpoint_share("free") is None
-    assert actors.system.endpoint_load("slow") == EndpointLoad(10.0, 0.2, 1.0)
-    jobs = [await actors.job(job.id) for job in await actors.system.jobs_of("alice", active_only=True)]
+    assert actors.service.endpoint_share("fast") == limits["fast"]
+    assert actors.service.endpoint_share("free") is None
+    assert actors.service.endpoint_load("slow") == EndpointLoad(10.0, 0.2, 1.0)
+    jobs = [await actors.job(job.id) for job in await actors.service.jobs_of("alice", active_only=True)]
     weights = sum(job.share.cpu_weight for job in jobs if job.share) + sum(s.cpu_weight for s in limits.values())
     assert weights == pytest.approx(1.0)
 
@@ -89,17 +89,17 @@ async def test_measured_endpoints_get_limits_that_the_node_is_told(actors: Actor
 async def test_limits_are_kept_for_a_node_that_comes_back_and_lifted_from_an_idle_endpoint(actors: Actors) -> None:
     node, epoch = await actors.connect()
     await live(actors, "slow", 0.1)
-    actors.system.measure_endpoints("n1", (usage("slow", 0.2, 1.0),))
+    actors.service.measure_endpoints("n1", (usage("slow", 0.2, 1.0),))
     await actors.pass_time(5.0)
     limits = await limits_of(node, epoch)
     assert set(limits) == {"slow"}
     node, again = await actors.connect()
     assert again == epoch + 1
     assert await limits_of(node, again) == limits
-    actors.system.measure_endpoints("n1", ())
+    actors.service.measure_endpoints("n1", ())
     await actors.pass_time(5.0)
     assert await limits_of(node, again) == {}
-    assert actors.system.endpoint_load("slow") == EndpointLoad()
+    assert actors.service.endpoint_load("slow") == EndpointLoad()
 
 
 async def test_after_a_restart_endpoints_keep_what_they_have_until_something_is_measured(store: Store) -> None:
@@ -112,7 +112,7 @@ async def test_after_a_restart_endpoints_keep_what_they_have_until_something_is_
         wanted = await node.wait_wanted(0, epoch)
         assert wanted is not None
         assert wanted.endpoints is None
-        actors.system.measure_endpoints("n1", (usage("slow", 0.2, 1.0),))
+        actors.service.measure_endpoints("n1", (usage("slow", 0.2, 1.0),))
         await actors.pass_time(5.0)
         wanted = await node.wait_wanted(0, epoch)
         assert wanted is not None
@@ -125,10 +125,10 @@ async def test_decisions_about_endpoints_are_remembered_and_told(store: Store) -
     async with running_actors(store, policy=DqoesPolicy(DqoesSettings(interval=1.0))) as actors:
         await actors.connect()
         await live(actors, "slow", 0.1)
-        actors.system.measure_endpoints("n1", (usage("slow", 0.2, 1.0),))
+        actors.service.measure_endpoints("n1", (usage("slow", 0.2, 1.0),))
         await actors.pass_time(5.0)
-        share = actors.system.endpoint_share("slow")
-        actors.system.measure_endpoints("n1", ())
+        share = actors.service.endpoint_share("slow")
+        actors.service.measure_endpoints("n1", ())
         await actors.pass_time(5.0)
         lifted, given, *_ = await store.decisions_of("endpoint:slow", limit=9)
         assert (given.endpoint, given.job_id, given.node_id, given.policy) == ("slow", "", "n1", "dqoes")
@@ -146,8 +146,8 @@ async def test_decisions_about_endpoints_are_remembered_and_told(store: Store) -
 async def test_nothing_is_measured_of_a_node_that_is_away(actors: Actors) -> None:
     await actors.connect()
     await live(actors, "slow", 0.1)
-    actors.system.measure_endpoints("n1", (usage("slow", 0.2, 1.0),))
+    actors.service.measure_endpoints("n1", (usage("slow", 0.2, 1.0),))
     await actors.pass_time(3.0)
-    assert actors.system.endpoint_load("slow") is not None
+    assert actors.service.endpoint_load("slow") is not None
     await actors.pass_time(20.0)
-    assert actors.system.endpoint_load("slow") is None
+    assert actors.service.endpoint_load("slow") is None

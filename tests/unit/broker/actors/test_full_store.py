@@ -15,7 +15,7 @@ from tests.support.until import until
 from tiercel.broker.actors.clock import SystemClock
 from tiercel.broker.actors.journal import BACKOFF
 from tiercel.broker.actors.mailbox import MAX_FAILURES_IN_A_ROW
-from tiercel.broker.actors.system import TICK_SECONDS
+from tiercel.broker.actors.service import TICK_SECONDS
 from tiercel.broker.domain.errors import CannotWriteError
 from tiercel.broker.domain.jobs import JobState
 from tiercel.broker.lifecycle.job_events import Reported
@@ -56,18 +56,18 @@ async def test_what_is_asked_of_a_full_store_is_refused_and_changes_nothing(acto
     job = await running(actors)
     store.full = True
     with pytest.raises(CannotWriteError, match="nothing was changed"):
-        await actors.system.submit(ALICE, make_spec(endpoint="other"), "key")
+        await actors.service.submit(ALICE, make_spec(endpoint="other"), "key")
     for _ in range(MAX_FAILURES_IN_A_ROW + 1):  # refusing often is no failure of the job's actor
         with pytest.raises(CannotWriteError):
-            await actors.system.cancel("alice", job.id)
-    assert (await actors.system.find_job("alice", job.id)).state is JobState.RUNNING
-    assert [known.name for known in actors.system.endpoints_of("alice")] == ["digits"]
+            await actors.service.cancel("alice", job.id)
+    assert (await actors.service.find_job("alice", job.id)).state is JobState.RUNNING
+    assert [known.name for known in actors.service.endpoints_of("alice")] == ["digits"]
     assert [known.id for known in await store.load_jobs()] == [job.id]
     assert [known.name for known in await store.load_endpoints()] == ["digits"], "no endpoint without its job"
     await make_room(actors, store)
     await actors.heartbeat(actor, epoch)
-    assert (await actors.system.submit(ALICE, make_spec(endpoint="other"), "key")).state is JobState.PENDING
-    await actors.system.cancel("alice", job.id)
+    assert (await actors.service.submit(ALICE, make_spec(endpoint="other"), "key")).state is JobState.PENDING
+    await actors.service.cancel("alice", job.id)
     assert (await actors.job(job.id)).state is JobState.STOPPING
 
 
@@ -82,13 +82,13 @@ async def test_what_runs_report_to_a_full_store_waits_within_bounds_and_is_not_l
     async def report_all() -> None:
         for number in range(1, reports + 1):
             message = Reported(job.run_id, number, number, {"accuracy": 0.1}, actors.clock.now(), float(number))
-            await actors.system.deliver_to_job("n1", job.run_id, message)
+            await actors.service.deliver_to_job("n1", job.run_id, message)
 
     stream = asyncio.ensure_future(report_all())
     await until(lambda: not actors.journal.is_writable)
-    await until(lambda: actors.directory.jobs[job.id].statistics().waiting >= 1_000)
+    await until(lambda: actors.registry.jobs[job.id].statistics().waiting >= 1_000)
     assert not stream.done(), "whoever sends more has to wait"
-    assert (await actors.system.find_job("alice", job.id)).epoch == 0, "memory is not ahead of the disk"
+    assert (await actors.service.find_job("alice", job.id)).epoch == 0, "memory is not ahead of the disk"
     await make_room(actors, store)
     async with asyncio.timeout(20):
         await stream
@@ -152,8 +152,8 @@ async def test_what_was_asked_behind_a_step_that_waits_for_the_disk_is_refused_a
     await actors.connect()
     job = await running(actors)
     store.full = True
-    waiting = asyncio.ensure_future(actors.system.deliver_to_job("n1", job.run_id, _report(job.run_id, actors)))
-    cancelling = asyncio.ensure_future(actors.system.cancel("alice", job.id))
+    waiting = asyncio.ensure_future(actors.service.deliver_to_job("n1", job.run_id, _report(job.run_id, actors)))
+    cancelling = asyncio.ensure_future(actors.service.cancel("alice", job.id))
     async with asyncio.timeout(20):
         with pytest.raises(CannotWriteError, match="nothing was changed"):
             await cancelling

@@ -84,7 +84,7 @@ class Watcher(FairPolicy):
 
 async def start_job(actors: Actors, seed: str, tenant: Tenant | None = None) -> str:
     spec = make_spec(endpoint=f"e{seed}", arguments=("--seed", seed), name=f"run {seed}", max_epochs=7)
-    job = await actors.system.submit(tenant or Tenant("alice", "a" * 32), spec, "")
+    job = await actors.service.submit(tenant or Tenant("alice", "a" * 32), spec, "")
     await actors.settle()
     await actors.alive(f"{job.id}-1")
     await actors.settle()

@@ -42,15 +42,15 @@ async def test_listing_jobs_reads_neither_scripts_nor_other_tenants_and_beginnin
     before = bytes_read()
     async with running_actors(store) as actors:
         begun = bytes_read() - before
-        assert not actors.directory.jobs
+        assert not actors.registry.jobs
         before = bytes_read()
-        assert [job.id for job in await actors.system.jobs_of("bob", active_only=False)] == ["bob1", "bob2"]
+        assert [job.id for job in await actors.service.jobs_of("bob", active_only=False)] == ["bob1", "bob2"]
         listed = bytes_read() - before
         before = bytes_read()
-        page = await actors.system.jobs_of("ada", active_only=False, newest_first=True, limit=3)
+        page = await actors.service.jobs_of("ada", active_only=False, newest_first=True, limit=3)
         assert [job.id for job in page] == ["0199", "0198", "0197"]
         paged = bytes_read() - before
-        assert await actors.system.jobs_of("ada", active_only=True) == []
+        assert await actors.service.jobs_of("ada", active_only=True) == []
     before = bytes_read()
     await store.load_jobs()
     assert bytes_read() - before > JOBS * SCRIPT_BYTES, "what is counted here is what is read"

@@ -24,8 +24,8 @@ def told(actors: Actors) -> list[NodeEvent]:
 async def test_a_node_comes_with_its_devices(actors: Actors) -> None:
     actor, _ = await actors.connect(make_node(accelerators=DEVICES))
     assert actor.node.accelerators == DEVICES
-    assert actors.system.accelerators_of("n1") == {}
-    assert actors.system.accelerators_of("nobody") == {}
+    assert actors.service.accelerators_of("n1") == {}
+    assert actors.service.accelerators_of("nobody") == {}
     assert [event.accelerators for event in told(actors)] == [DEVICES]
 
 
@@ -33,7 +33,7 @@ async def test_a_problem_comes_and_goes(actors: Actors) -> None:
     actor, epoch = await actors.connect(make_node(accelerators=DEVICES))
     await hear(actors, actor, epoch, AcceleratorHeard("GPU-1", 0.5, 7), AcceleratorHeard("GPU-2", problem="lost"))
     assert [device.problem for device in actor.node.accelerators] == ["", "lost"]
-    assert actors.system.accelerators_of("n1")["GPU-1"] == AcceleratorHeard("GPU-1", 0.5, 7)
+    assert actors.service.accelerators_of("n1")["GPU-1"] == AcceleratorHeard("GPU-1", 0.5, 7)
     await hear(actors, actor, epoch, AcceleratorHeard("GPU-1", 0.7, 9), AcceleratorHeard("GPU-2", problem="lost"))
     assert len(told(actors)) == 2, "how busy a device is is no news"
     await hear(actors, actor, epoch, AcceleratorHeard("GPU-1"), AcceleratorHeard("GPU-2"))
@@ -45,7 +45,7 @@ async def test_a_problem_comes_and_goes(actors: Actors) -> None:
 async def test_the_scheduler_hears_of_problems(actors: Actors) -> None:
     actor, epoch = await actors.connect(make_node(accelerators=DEVICES))
     await hear(actors, actor, epoch, AcceleratorHeard("GPU-2", problem="lost"))
-    view = actors.directory.scheduler._nodes["n1"]
+    view = actors.registry.scheduler._nodes["n1"]
     assert [device.problem for device in view.accelerators] == ["", "lost"]
 
 
@@ -61,7 +61,7 @@ async def test_of_a_node_that_is_away_nothing_is_known(actors: Actors) -> None:
     await hear(actors, actor, epoch, AcceleratorHeard("GPU-1", 0.5, 7))
     await actors.pass_time(12.0)
     assert not actor.node.online
-    assert actors.system.accelerators_of("n1") == {}
+    assert actors.service.accelerators_of("n1") == {}
     assert actor.node.accelerators == DEVICES, "but which devices it has"
     await hear(actors, actor, epoch, AcceleratorHeard("GPU-1", problem="lost"))
     assert actor.node.accelerators == DEVICES, "its lease is over"
@@ -71,5 +71,5 @@ async def test_a_new_stream_begins_anew(actors: Actors) -> None:
     actor, epoch = await actors.connect(make_node(accelerators=DEVICES))
     await hear(actors, actor, epoch, AcceleratorHeard("GPU-1", 0.5, 7, "lost"))
     await actors.connect(make_node(accelerators=DEVICES))
-    assert actors.system.accelerators_of("n1") == {}
+    assert actors.service.accelerators_of("n1") == {}
     assert actor.node.accelerators == DEVICES

@@ -21,7 +21,7 @@ from tiercel.broker.actors.scheduler import (
 )
 from tiercel.broker.domain.jobs import Resources, TierState, TierStatus
 from tiercel.broker.domain.shares import Share
-from tiercel.broker.lifecycle.job_events import Assigned, JobInput, KeptWaiting, ReachJudged, Reshared
+from tiercel.broker.lifecycle.job_events import Assigned, Deferred, JobInput, ShareUpdated, TierFeasibilityChanged
 from tiercel.broker.scheduling.fair import FairPolicy, FairState
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.loop import LoopSettings
@@ -98,7 +98,7 @@ async def test_a_placement_is_reserved_until_it_is_confirmed(scheduler: Schedule
     await scheduler.hear(JobObserved("j1", view("j1"), 0), JobObserved("j2", view("j2"), 0))
     told = await scheduler.happened()
     assert [job_id for job_id, message in told if isinstance(message, Assigned)] == []
-    assert isinstance(dict(told)["j2"], KeptWaiting)
+    assert isinstance(dict(told)["j2"], Deferred)
 
 
 async def test_a_confirmed_placement_is_not_told_again(scheduler: Scheduler) -> None:
@@ -140,7 +140,7 @@ async def test_a_share_is_reserved_until_it_is_confirmed() -> None:
         await scheduler.hear(JobObserved("j1", placed, 1), JobObserved("j2", view("j2"), 0))
         told = await scheduler.happened()
         (reshared,) = [message for job_id, message in told if job_id == "j1"]
-        assert isinstance(reshared, Reshared)
+        assert isinstance(reshared, ShareUpdated)
         assert (reshared.run_id, reshared.share.cpu_weight) == ("j1-1", 0.5)
         # News of the time before does not make it decide again.
         await scheduler.hear(JobObserved("j1", placed, 1))
@@ -158,7 +158,7 @@ async def test_a_new_share_before_the_placement_is_confirmed_does_not_place_twic
         await scheduler.hear(JobObserved("j2", view("j2"), 0))
         messages = [message for job_id, message in await scheduler.happened() if job_id == "j1"]
         half = Share(0.5, None, "equal share with 1 other job on this node")
-        assert messages == [Assigned("n1", half, 1), Reshared("j1-1", half)], "both are for the first run"
+        assert messages == [Assigned("n1", half, 1), ShareUpdated("j1-1", half)], "both are for the first run"
         await scheduler.hear(JobObserved("j1", view("j1"), 0))
         assert "j1" in scheduler.actor._reserved
 
@@ -198,15 +198,15 @@ async def test_several_events_are_answered_by_one_plan() -> None:
             JobObserved("j1", view("j1"), 0), *[SomethingHappened(trigger) for trigger in Trigger for _ in range(5)]
         )
         assert policy.asked == 1
-        assert scheduler.told == [("j1", KeptWaiting("later"))]
+        assert scheduler.told == [("j1", Deferred("later"))]
 
 
 async def test_verdicts_are_told_when_they_change() -> None:
     policy = Stubborn(Plan(waiting={"j1": "later"}, unreachable={"j1": "too far"}))
     async with running(policy) as scheduler:
         await scheduler.hear(JobObserved("j1", view("j1"), 0))
-        assert ("j1", ReachJudged("too far")) in await scheduler.happened()
+        assert ("j1", TierFeasibilityChanged("too far")) in await scheduler.happened()
         held = view("j1")
         held = replace(held, tiers=(replace(held.tiers[0], state=TierState.UNREACHABLE), held.tiers[1]))
         await scheduler.hear(JobObserved("j1", held, 0))
-        assert await scheduler.happened() == [("j1", KeptWaiting("later"))]
+        assert await scheduler.happened() == [("j1", Deferred("later"))]

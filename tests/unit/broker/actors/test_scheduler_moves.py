@@ -22,7 +22,7 @@ from tiercel.broker.actors.scheduler import (
 from tiercel.broker.domain.jobs import Resources, TierStatus
 from tiercel.broker.domain.nodes import Accelerator
 from tiercel.broker.domain.shares import AcceleratorShare, Share
-from tiercel.broker.lifecycle.job_events import Assigned, JobInput, KeptWaiting, MoveOrdered, Reshared
+from tiercel.broker.lifecycle.job_events import Assigned, Deferred, JobInput, MoveOrdered, ShareUpdated
 from tiercel.broker.scheduling.fair import FairPolicy, FairState
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.loop import LoopSettings
@@ -102,13 +102,13 @@ async def scheduler() -> AsyncIterator[Scheduler]:
 
 
 def placements(told: list[tuple[str, JobInput]]) -> dict[str, JobInput]:
-    return {job: message for job, message in told if isinstance(message, Assigned | MoveOrdered | KeptWaiting)}
+    return {job: message for job, message in told if isinstance(message, Assigned | MoveOrdered | Deferred)}
 
 
 async def test_a_move_is_ordered_once_and_again_only_until_it_is_confirmed() -> None:
     async with scheduler() as running:
         told = await running.look(RUNS_ON_N1)
-        assert told == [("j1", MoveOrdered("n2", MOVED, 2)), ("j1", Reshared("j1-2", MOVED))]
+        assert told == [("j1", MoveOrdered("n2", MOVED, 2)), ("j1", ShareUpdated("j1-2", MOVED))]
         assert placements(await running.look(RUNS_ON_N1)) == {}
         running.clock.advance(1000)
         assert placements(await running.hear(SchedulerTicked())) == {"j1": MoveOrdered("n2", MOVED, 2)}
@@ -122,8 +122,8 @@ async def test_both_nodes_are_held_until_the_exit_is_confirmed() -> None:
     async with scheduler() as running:
         await running.look(RUNS_ON_N1)
         # Decided and not confirmed; confirmed and not gone; gone.
-        assert isinstance(placements(await running.look(waiting))["j2"], KeptWaiting)
-        assert isinstance(placements(await running.look(MOVES_TO_N2))["j2"], KeptWaiting)
+        assert isinstance(placements(await running.look(waiting))["j2"], Deferred)
+        assert isinstance(placements(await running.look(MOVES_TO_N2))["j2"], Deferred)
         placed = placements(await running.look(STARTS_ON_N2))["j2"]
         assert isinstance(placed, Assigned)
         assert placed.node_id == "n1"
@@ -154,9 +154,9 @@ async def test_accelerators_are_held_on_both_nodes_until_the_exit_is_confirmed()
         )
         assert placements(await running.look(runs)) == {"j1": MoveOrdered("n2", there, 2)}
         # Decided and not confirmed; confirmed and not gone; gone.
-        assert isinstance(placements(await running.look(waiting))["j2"], KeptWaiting)
+        assert isinstance(placements(await running.look(waiting))["j2"], Deferred)
         kept = placements(await running.look(leaves))["j2"]
-        assert isinstance(kept, KeptWaiting)
+        assert isinstance(kept, Deferred)
         assert "accelerator" in kept.reason
         gone = JobObserved("j1", leaves.view, 2)
         placed = placements(await running.look(gone))["j2"]

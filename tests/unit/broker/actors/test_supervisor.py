@@ -67,21 +67,21 @@ async def test_what_is_seen_through_outlives_its_caller() -> None:
         return 7
 
     async with Supervisor() as supervisor:
-        call = asyncio.ensure_future(supervisor.see_through(work(), name="work"))
+        call = asyncio.ensure_future(supervisor.shield(work(), name="work"))
         await asyncio.sleep(0)
         call.cancel()
         gate.set()
         with pytest.raises(asyncio.CancelledError):
             await call
         await done.wait()
-        assert await supervisor.see_through(work(), name="work") == 7
+        assert await supervisor.shield(work(), name="work") == 7
 
 
 async def test_what_is_seen_through_may_fail() -> None:
     async with Supervisor() as supervisor:
         with pytest.raises(ValueError, match="broken"):
-            await supervisor.see_through(fail(), name="fail")
-        abandoned = asyncio.ensure_future(supervisor.see_through(fail(), name="fail"))
+            await supervisor.shield(fail(), name="fail")
+        abandoned = asyncio.ensure_future(supervisor.shield(fail(), name="fail"))
         await asyncio.sleep(0)
         abandoned.cancel()
         with pytest.raises((asyncio.CancelledError, ValueError)):

@@ -32,7 +32,7 @@ async def delivered(actors: Actors, job: Job, node_id: str = "n1") -> None:
 
 
 def endpoint(actors: Actors) -> Endpoint:
-    (found,) = actors.system.endpoints_of("alice")
+    (found,) = actors.service.endpoints_of("alice")
     return found
 
 
@@ -89,7 +89,7 @@ async def test_one_unfinished_job_feeds_a_variant(actors: Actors) -> None:
     with pytest.raises(EndpointBusyError, match=f"'small' of endpoint 'digits' is being fed by job {job.id}") as caught:
         await submit(actors, variant="small")
     assert caught.value.field == "variant"
-    await actors.system.cancel("alice", job.id)
+    await actors.service.cancel("alice", job.id)
     await submit(actors, variant="small")
     with pytest.raises(EndpointBusyError, match="belongs to another tenant"):
         await submit(actors, tenant=BOB, variant="third")
@@ -174,8 +174,8 @@ async def test_what_each_variant_answered_is_known(actors: Actors) -> None:
         await delivered(actors, await actors.job(job.id))
     for counts in ({"small": 2}, {"small": 1, "large": 1}):
         usage = EndpointUsage("digits", 1.0, 4, 4, 0.1, 0.1, answered_by=counts)
-        actors.system.measure_endpoints("n1", (usage,))
+        actors.service.measure_endpoints("n1", (usage,))
     await actors.pass_time(5.0)
-    load = actors.system.endpoint_load("digits")
+    load = actors.service.endpoint_load("digits")
     assert load is not None
     assert load.answered_parts == {"large": 0.25, "small": 0.75}

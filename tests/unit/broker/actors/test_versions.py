@@ -25,7 +25,7 @@ async def actors(store: Store) -> AsyncIterator[Actors]:
 
 
 def endpoint(actors: Actors) -> Endpoint:
-    (found,) = actors.system.endpoints_of("alice")
+    (found,) = actors.service.endpoints_of("alice")
     return found
 
 
@@ -38,7 +38,7 @@ async def deliver(actors: Actors, delivery_id: str, value: float, node_id: str =
 
 async def wanted_models(actors: Actors, node_id: str = "n1") -> tuple[WantedModel, ...]:
     await actors.settle()
-    node: NodeActor = actors.directory.nodes[node_id]
+    node: NodeActor = actors.registry.nodes[node_id]
     return (await wanted_of(node, node.node.lease_epoch)).models
 
 
@@ -103,18 +103,18 @@ async def test_what_was_chosen_is_told_to_the_node_also_by_a_broker_that_was_kil
             await actors.report(job.run_id, value, tier)
             await deliver(actors, f"{job.id}-tier-{tier}", value)
         assert await wanted_models(actors) == (WantedModel("digits", "", 2, (1, 2)),)
-        chosen = await actors.system.choose_version("alice", "digits", None, back=True)
+        chosen = await actors.service.choose_version("alice", "digits", None, back=True)
         assert (chosen.live_version, chosen.pinned) == (1, frozenset({""}))
         assert await wanted_models(actors) == (WantedModel("digits", "", 1, (1, 2)),)
         for name, number in (("digits", 7), ("other", 1)):
             with pytest.raises(NotFoundError):
-                await actors.system.choose_version("alice", name, number)
+                await actors.service.choose_version("alice", name, number)
         with pytest.raises(NotFoundError):
-            await actors.system.choose_version("bob", "digits", 1)
+            await actors.service.choose_version("bob", "digits", 1)
     async with running_actors(store) as actors:
         await actors.connect()
         assert await wanted_models(actors) == (WantedModel("digits", "", 1, (1, 2)),)
-        await actors.system.choose_version("alice", "digits", None)
+        await actors.service.choose_version("alice", "digits", None)
         assert await wanted_models(actors) == (WantedModel("digits", "", 2, (1, 2)),)
 
 
@@ -125,7 +125,7 @@ async def test_a_node_that_an_endpoint_has_left_is_told_once_the_new_one_has_del
     first, second = (job.node_id, "n2" if job.node_id == "n1" else "n1")
     await actors.report(job.run_id, 0.85)
     await deliver(actors, f"{job.id}-tier-1", 0.85, first)
-    mover = actors.directory.job_of(job.run_id)
+    mover = actors.registry.job_of(job.run_id)
     assert mover is not None
     await mover.tell(MoveOrdered(second, Share(1.0, None, ""), 2))
     await mover.tell(RunExited(job.run_id, 0, carried=True))
@@ -156,10 +156,10 @@ async def test_what_answers_is_what_the_node_says_and_an_offline_node_says_nothi
     job = await running(actors)
     await actors.report(job.run_id, 0.85)
     await deliver(actors, f"{job.id}-tier-1", 0.85)
-    assert actors.system.served_of("digits") == {}
+    assert actors.service.served_of("digits") == {}
     said = ServedHeard(7, "no room")
     await node.tell(NodeHeard(epoch, serving=ServingHeard("h:1", "h:2", {("digits", ""): said})))
     await actors.settle()
-    assert actors.system.served_of("digits") == {"": said}
+    assert actors.service.served_of("digits") == {"": said}
     await actors.pass_time(12.0)
-    assert actors.system.served_of("digits") == {}
+    assert actors.service.served_of("digits") == {}

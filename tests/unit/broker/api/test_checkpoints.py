@@ -15,7 +15,7 @@ from tiercel.broker.store.checkpoints import CheckpointStore
 from tiercel.v1 import nodes_pb2
 
 if TYPE_CHECKING:
-    from tiercel.broker.actors.system import System
+    from tiercel.broker.actors.service import BrokerService
 
 CONTENT = b"weights"
 HEADER = nodes_pb2.CheckpointHeader(
@@ -40,7 +40,7 @@ class FakeSystem:
         return self.still_needed and run_id == "j1-1"
 
 
-async def send(store: CheckpointStore, system: FakeSystem, messages: Sequence[object]) -> None:
+async def send(store: CheckpointStore, service: FakeSystem, messages: Sequence[object]) -> None:
     left = iter(messages)
 
     async def read() -> object:
@@ -49,7 +49,7 @@ async def send(store: CheckpointStore, system: FakeSystem, messages: Sequence[ob
     async def accept() -> None:
         """Nobody waits for it."""
 
-    await checkpoints.take_in(HEADER, read, accept, cast("System", cast("Any", system)), store)
+    await checkpoints.ingest(HEADER, read, accept, cast("BrokerService", cast("Any", service)), store)
 
 
 @pytest.mark.parametrize("still_needed", [True, False])

@@ -34,18 +34,18 @@ from tiercel.broker.lifecycle.job_events import (
     Announce,
     CancelRequested,
     DeclareRun,
+    Deferred,
     JobInput,
-    KeptWaiting,
     NodeSilent,
-    ReachJudged,
     Reported,
     RequestDelivery,
     Reschedule,
-    Reshared,
     RunExited,
     RunIsAlive,
     RunUnknown,
+    ShareUpdated,
     Ticked,
+    TierFeasibilityChanged,
     UsageMeasured,
     WithdrawRun,
 )
@@ -84,7 +84,7 @@ def test_a_late_placement_does_not_start_a_requeued_job() -> None:
     """A plan made while the first run still existed must not place the job again on a node that may be gone."""
     job = after(running_job(), LOST)
     assert told(job, assigned("n1", attempt=1)) == (job, [])
-    assert told(job, Reshared("j1-1", Share(0.1))) == (job, [])
+    assert told(job, ShareUpdated("j1-1", Share(0.1))) == (job, [])
 
 
 def test_a_second_run_while_the_first_may_exist_is_a_defect() -> None:
@@ -99,12 +99,12 @@ def test_a_placement_of_a_finished_job_changes_nothing(outcome: JobState) -> Non
 
 
 def test_waiting_says_why_once() -> None:
-    job, effects = told(new_job(), KeptWaiting("no room"))
+    job, effects = told(new_job(), Deferred("no room"))
     assert (job.state, job.reason) == (JobState.PENDING, "no room")
     assert states(effects) == [JobState.PENDING]
-    assert told(job, KeptWaiting("no room")) == (job, [])
+    assert told(job, Deferred("no room")) == (job, [])
     running = running_job()
-    assert told(running, KeptWaiting("no room")) == (running, [])
+    assert told(running, Deferred("no room")) == (running, [])
 
 
 def test_a_living_run_makes_the_job_run() -> None:
@@ -122,7 +122,7 @@ def test_a_living_run_makes_the_job_run() -> None:
         RunUnknown("j1-0"),
         UsageMeasured("j1-0", 5.0),
         report(0.99, run_id="j1-0"),
-        Reshared("j1-0", Share(0.1)),
+        ShareUpdated("j1-0", Share(0.1)),
     ],
 )
 def test_what_is_said_of_another_run_changes_nothing(message: JobInput) -> None:
@@ -132,10 +132,10 @@ def test_what_is_said_of_another_run_changes_nothing(message: JobInput) -> None:
 
 def test_another_share_is_announced_and_declared() -> None:
     share = Share(0.25, 1.5, "less")
-    job, effects = told(running_job(), Reshared("j1-1", share))
+    job, effects = told(running_job(), ShareUpdated("j1-1", share))
     assert job.share == share
     assert effects == [Announce(ShareChanged("n1", share)), DeclareRun()]
-    assert told(job, Reshared("j1-1", Share(0.25, 1.5, "other words"))) == (job, [])
+    assert told(job, ShareUpdated("j1-1", Share(0.25, 1.5, "other words"))) == (job, [])
 
 
 def test_usage_never_goes_back() -> None:
@@ -247,23 +247,23 @@ def test_a_report_after_the_run_has_ended_changes_nothing(end: RunExited) -> Non
 
 
 def test_out_of_reach_is_told_once_and_taken_back() -> None:
-    job, effects = told(running_job(), ReachJudged("it has flattened out"))
+    job, effects = told(running_job(), TierFeasibilityChanged("it has flattened out"))
     assert job.tiers[0].state is TierState.UNREACHABLE
     assert effects == [Announce(TierChanged(job.tiers[0]))]
-    assert told(job, ReachJudged("it has flattened out, 3 % later")) == (job, [])
-    assert after(job, ReachJudged("")).tiers[0].state is TierState.PENDING
+    assert told(job, TierFeasibilityChanged("it has flattened out, 3 % later")) == (job, [])
+    assert after(job, TierFeasibilityChanged("")).tiers[0].state is TierState.PENDING
 
 
 def test_a_tier_that_was_out_of_reach_can_be_reached() -> None:
-    job = after(running_job(), ReachJudged("too far"), report(0.85))
+    job = after(running_job(), TierFeasibilityChanged("too far"), report(0.85))
     assert (job.tiers[0].state, job.tiers[0].reason) == (TierState.REACHED, "")
-    assert after(job, ReachJudged("too far")).tiers[1].state is TierState.UNREACHABLE
+    assert after(job, TierFeasibilityChanged("too far")).tiers[1].state is TierState.UNREACHABLE
 
 
 @pytest.mark.parametrize("outcome", [JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED])
 def test_nobody_judges_a_finished_job(outcome: JobState) -> None:
     job = final_job(outcome)
-    assert told(job, ReachJudged("too far")) == (job, [])
+    assert told(job, TierFeasibilityChanged("too far")) == (job, [])
 
 
 # --- Deliveries and the end -------------------------------------------------------------------------------------------

@@ -35,10 +35,10 @@ from tiercel.broker.lifecycle.job_events import (
     NodeSilent,
     RequestDelivery,
     Reschedule,
-    Reshared,
     RunExited,
     RunIsAlive,
     RunUnknown,
+    ShareUpdated,
     Ticked,
     WithdrawRun,
 )
@@ -61,25 +61,25 @@ def test_a_silent_run_hangs() -> None:
 
 def test_only_what_a_run_could_use_of_its_silence_counts() -> None:
     """At a hundredth of its speed a run reports a hundred times as seldom, and does not hang for that."""
-    job = after(running_job(report_timeout_seconds=30.0), Reshared("j1-1", Share(0.01, speed=0.01)))
+    job = after(running_job(report_timeout_seconds=30.0), ShareUpdated("j1-1", Share(0.01, speed=0.01)))
     assert told(job, Ticked(), now=AT + 2999) == (job, [])
     hung = after(job, Ticked(), now=AT + 3011)
     assert "reported nothing for 3001 s, which is as long as 30 s at full speed" in hung.reason
 
 
 def test_silence_counts_by_the_share_of_its_time() -> None:
-    slow = after(running_job(report_timeout_seconds=30.0), Reshared("j1-1", Share(0.01, speed=0.01)))
-    in_front = after(slow, Reshared("j1-1", Share(0.99, speed=1.0)), now=AT + 1010)
+    slow = after(running_job(report_timeout_seconds=30.0), ShareUpdated("j1-1", Share(0.01, speed=0.01)))
+    in_front = after(slow, ShareUpdated("j1-1", Share(0.99, speed=1.0)), now=AT + 1010)
     # A thousand seconds at a hundredth of its speed count as ten.
     assert told(in_front, Ticked(), now=AT + 1029.9) == (in_front, [])
     assert after(in_front, Ticked(), now=AT + 1030.1).state is JobState.STOPPING
-    back = after(in_front, Reshared("j1-1", Share(0.01, speed=0.01)), now=AT + 1025)
+    back = after(in_front, ShareUpdated("j1-1", Share(0.01, speed=0.01)), now=AT + 1025)
     assert told(back, Ticked(), now=AT + 1500) == (back, [])
     assert after(back, Ticked(), now=AT + 1530).state is JobState.STOPPING
 
 
 def test_a_report_ends_a_silence() -> None:
-    slow = after(running_job(report_timeout_seconds=30.0), Reshared("j1-1", Share(0.01, speed=0.5)))
+    slow = after(running_job(report_timeout_seconds=30.0), ShareUpdated("j1-1", Share(0.01, speed=0.5)))
     heard = after(slow, report(0.5), now=AT + 60)
     assert told(heard, Ticked(), now=AT + 119) == (heard, [])
     assert after(heard, Ticked(), now=AT + 121).state is JobState.STOPPING
@@ -89,7 +89,7 @@ def test_a_report_ends_a_silence() -> None:
 def test_when_a_run_will_hang_is_known(speeds: tuple[float, ...]) -> None:
     job = running_job(report_timeout_seconds=30.0)
     for number, speed in enumerate(speeds, start=1):
-        job = after(job, Reshared("j1-1", Share(number / 10, speed=speed)), now=AT + 10 + number)
+        job = after(job, ShareUpdated("j1-1", Share(number / 10, speed=speed)), now=AT + 10 + number)
     moment = hangs_at(job)
     assert told(job, Ticked(), now=moment - 1e-3) == (job, [])
     assert after(job, Ticked(), now=moment + 1e-3).state is JobState.STOPPING

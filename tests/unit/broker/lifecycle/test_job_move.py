@@ -25,10 +25,10 @@ from tiercel.broker.lifecycle.job_events import (
     RefuseMove,
     RequestDelivery,
     Reschedule,
-    Reshared,
     RunExited,
     RunIsAlive,
     RunUnknown,
+    ShareUpdated,
     Ticked,
     UsageMeasured,
     WithdrawRun,
@@ -98,8 +98,8 @@ def test_the_same_order_again_only_renews_the_share() -> None:
     assert told(job, ORDER) == (job, [])
     more = Share(0.5, None, "more")
     assert told(job, MoveOrdered("n2", more, 2))[0].move == Move("n2", more)
-    assert told(job, Reshared("j1-1", more))[0].move == Move("n2", more)
-    assert told(job, Reshared("j1-1", more))[0].share == SHARE
+    assert told(job, ShareUpdated("j1-1", more))[0].move == Move("n2", more)
+    assert told(job, ShareUpdated("j1-1", more))[0].share == SHARE
 
 
 def unfit_jobs() -> dict[str, Job]:

@@ -508,7 +508,7 @@ async def test_with_a_queue_delay_calls_wait_for_company_and_a_full_batch_does_n
 async def test_a_model_may_have_a_queue_delay_of_its_own_and_another_none() -> None:
     stage = Stage(100, 100_000)
     plus, other = Plus(stage, batch_rows=2), Plus(stage)
-    plus.session.heed(ModelSettings(max_queue_delay=3600.0))
+    plus.session.apply(ModelSettings(max_queue_delay=3600.0))
     waits, goes = plus.ask(0), other.ask(0)
     assert await values([goes]) == [1]
     assert not waits.result.done()

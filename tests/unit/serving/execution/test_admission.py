@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiercel.serving.execution.admission import Admission, Ledger, Size, decide, estimate
+from tiercel.serving.execution.admission import Admission, MemoryAccount, Size, decide, estimate
 
 MIB = 1024**2
 BESIDE, MOVE, REFUSED = Admission.BESIDE, Admission.AFTER_MOVING, Admission.REFUSED
@@ -79,15 +79,15 @@ def test_a_version_is_estimated_by_the_one_before_it_else_by_its_weights() -> No
 
 
 def test_what_is_measured_counts_within_what_is_possible() -> None:
-    ledger = Ledger()
-    one, two = ledger.take(300, 100), ledger.take(50, 20)
-    assert ledger.held == 350
-    ledger.settle(one, 250, limit=0)
-    assert (ledger.held, one.known) == (300, Size(100, 250))
+    account = MemoryAccount()
+    one, two = account.take(300, 100), account.take(50, 20)
+    assert account.held == 350
+    account.settle(one, 250, limit=0)
+    assert (account.held, one.known) == (300, Size(100, 250))
     assert two.known == Size(20, 0)
-    ledger.settle(two, 5000, limit=60)  # another program took the rest
-    ledger.settle(one, 0, limit=0)  # or gave something back meanwhile
+    account.settle(two, 5000, limit=60)  # another program took the rest
+    account.settle(one, 0, limit=0)  # or gave something back meanwhile
     assert (one.size, two.size) == (100, 60)
-    ledger.release(one)
-    ledger.release(one)
-    assert ledger.held == 60
+    account.release(one)
+    account.release(one)
+    assert account.held == 60

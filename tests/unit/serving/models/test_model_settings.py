@@ -97,8 +97,8 @@ def test_a_session_is_run_as_it_is_set() -> None:
     assert session.batch_rows > 1
     assert session.inline_elements >= 0
     session.queue_rows = (8, 128)
-    session.heed(ModelSettings(max_batch_rows=64))
+    session.apply(ModelSettings(max_batch_rows=64))
     assert session.queue_rows == (8, 64)
-    session.heed(ModelSettings(max_batch_rows=1, max_queue_delay=0.1))
+    session.apply(ModelSettings(max_batch_rows=1, max_queue_delay=0.1))
     assert (session.batch_rows, session.inline_elements) == (1, -1)
     assert max(session.queue_rows) == 1

@@ -16,7 +16,6 @@ from tiercel.broker.actors.admission import (
     is_free,
 )
 from tiercel.broker.actors.clock import moment_of
-from tiercel.broker.actors.directory import tell, tell_latest
 from tiercel.broker.actors.endpoint import (
     DeliveryHeard,
     EndpointActor,
@@ -24,13 +23,14 @@ from tiercel.broker.actors.endpoint import (
     ObjectiveSet,
     VersionChosen,
 )
-from tiercel.broker.actors.endpoint_book import EndpointsMeasured, load_of
+from tiercel.broker.actors.endpoint_states import EndpointsMeasured, load_of
 from tiercel.broker.actors.job import MAX_OBSERVATIONS, observations_of
 from tiercel.broker.actors.job_pages import JOBS_AT_A_TIME, load_unfinished_jobs
 from tiercel.broker.actors.node import NodeActor, NodeConnected, NodeTicked, StreamEnded
-from tiercel.broker.actors.retelling import endpoint_as_it_is, job_as_it_is
+from tiercel.broker.actors.pruning import keep_pruned
+from tiercel.broker.actors.registry import tell, tell_latest
+from tiercel.broker.actors.replay import endpoint_as_it_is, job_as_it_is
 from tiercel.broker.actors.scheduler import RunsRemembered, SchedulerTicked
-from tiercel.broker.actors.tidying import keep_tidy
 from tiercel.broker.domain.endpoints import Endpoint, job_of_delivery
 from tiercel.broker.domain.errors import InvalidSpecError, NotAuthenticatedError, NotFoundError, UnavailableError
 from tiercel.broker.domain.events import EndpointMeasured
@@ -52,10 +52,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tiercel.broker.actors.clock import Clock
-    from tiercel.broker.actors.directory import Directory
     from tiercel.broker.actors.job import JobActor
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.node import AcceleratorHeard, ServedHeard
+    from tiercel.broker.actors.registry import ActorRegistry
     from tiercel.broker.actors.supervisor import Supervisor
     from tiercel.broker.domain.endpoints import EndpointLoad, EndpointUsage
     from tiercel.broker.domain.jobs import JobSpec
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 TICK_SECONDS = 0.5
 
 
-class System:
+class BrokerService:
     """The broker without its doors: what tenants and agents ask for, done by the actors.
 
     Args:
@@ -84,14 +84,14 @@ class System:
         self,
         store: Store,
         journal: Journal,
-        directory: Directory,
+        registry: ActorRegistry,
         supervisor: Supervisor,
         clock: Clock,
         checkpoints: CheckpointStore | None = None,
     ) -> None:
         self._store = store
         self._journal = journal
-        self._directory = directory
+        self._registry = registry
         self._supervisor = supervisor
         self._clock = clock
         self._checkpoints = checkpoints
@@ -110,7 +110,7 @@ class System:
         """
         validate_spec(spec)
         # A client that vanishes in the middle must not leave a job that is stored and that nobody looks after.
-        return await self._supervisor.see_through(self._admit(tenant, spec, idempotency_key), name="admission")
+        return await self._supervisor.shield(self._admit(tenant, spec, idempotency_key), name="admission")
 
     async def _admit(self, tenant: Tenant, spec: JobSpec, idempotency_key: str) -> Job:
         async with self._admission:
@@ -122,7 +122,7 @@ class System:
             job, effects = job_machine.create(
                 secrets.token_hex(4), tenant.name, spec, self._clock.now(), idempotency_key
             )
-            return await self._begin(self._directory.make_job(job), job, effects, opened)
+            return await self._begin(self._registry.make_job(job), job, effects, opened)
 
     async def find_job(self, tenant: str, job_id: str) -> Job:
         """The tenant's job.
@@ -130,7 +130,7 @@ class System:
         Raises:
             NotFoundError: The tenant has no such job.
         """
-        actor = self._directory.jobs.get(job_id)
+        actor = self._registry.jobs.get(job_id)
         job = actor.job if actor is not None else await self._store.get_job(job_id)
         if job is None or job.tenant != tenant:
             raise NotFoundError(f"job_id: there is no job {job_id!r}; 'tiercel ls' lists yours", field="job_id")
@@ -150,12 +150,12 @@ class System:
             tenant=tenant, active_only=active_only, after=after, newest_first=newest_first, limit=limit
         )
         # What is measured all the time is stored only with the job's next step.
-        actors = self._directory.jobs
+        actors = self._registry.jobs
         return [actors[job.id].job if job.id in actors else job for job in found]
 
     def explained(self, job: Job) -> Job:
         """The job with the reason that its share has now, which may be another than when it was given."""
-        reason = self._directory.scheduler.reason_for(job.id, job.node_id)
+        reason = self._registry.scheduler.reason_for(job.id, job.node_id)
         if not reason or job.share is None or job.state.is_final:
             return job
         return replace(job, share=replace(job.share, reason=reason))
@@ -170,7 +170,7 @@ class System:
             UnavailableError: It does not answer.
         """
         job = await self.find_job(tenant, job_id)
-        actor = self._directory.jobs.get(job_id)
+        actor = self._registry.jobs.get(job_id)
         if actor is None:
             return job
         self._journal.check_writable()
@@ -191,7 +191,7 @@ class System:
             QuotaExceededError: The tenant has as many active jobs as it may.
             EndpointBusyError: Another active job feeds its endpoint.
         """
-        return await self._supervisor.see_through(
+        return await self._supervisor.shield(
             self._resume(tenant, job_id, ResumeRequested(max_epochs)), name="admission"
         )
 
@@ -207,19 +207,19 @@ class System:
                     field="job_id",
                 )
             opened = await self._check_room(tenant, job.spec)
-            actor = self._directory.jobs.get(job_id)
+            actor = self._registry.jobs.get(job_id)
             if actor is not None:  # its last delivery is still under way
                 await actor.call(message)
                 return actor.job
             progress = await self._store.load_progress(job.id, limit=MAX_OBSERVATIONS)
-            actor = self._directory.make_job(job, observations_of(progress))
+            actor = self._registry.make_job(job, observations_of(progress))
             return await self._begin(actor, *job_machine.handle(job, message, moment_of(self._clock)), opened)
 
     async def _begin(self, actor: JobActor, job: Job, effects: Sequence[JobEffect], opened: Endpoint | None) -> Job:
         await actor.begin(job, effects, opened)
         if opened is not None:
-            self._directory.start_endpoint(opened)
-        self._directory.start_job(actor)
+            self._registry.start_endpoint(opened)
+        self._registry.start_job(actor)
         return actor.job
 
     async def _check_room(self, tenant: Tenant, spec: JobSpec) -> Endpoint | None:
@@ -236,20 +236,20 @@ class System:
 
     def nodes(self) -> Sequence[Node]:
         """Every node that has ever connected, by id."""
-        return [actor.node for _, actor in sorted(self._directory.nodes.items())]
+        return [actor.node for _, actor in sorted(self._registry.nodes.items())]
 
     def accelerators_of(self, node_id: str) -> Mapping[str, AcceleratorHeard]:
         """How a node's accelerators are, by id, as its agent said last."""
-        return self._directory.nodes[node_id].accelerators if node_id in self._directory.nodes else {}
+        return self._registry.nodes[node_id].accelerators if node_id in self._registry.nodes else {}
 
     def jobs_on(self, node_id: str) -> Sequence[Job]:
         """Jobs that hold something of a node, of all tenants."""
-        jobs = [actor.job for actor in self._directory.jobs.values() if actor.job.run_active]
+        jobs = [actor.job for actor in self._registry.jobs.values() if actor.job.run_active]
         return [job for job in jobs if job.node_id == node_id or job.is_going_to(node_id)]
 
     def endpoints_of(self, tenant: str) -> Sequence[Endpoint]:
         """The tenant's endpoints, by name."""
-        taken = filter(None, map(self._taken_endpoint, sorted(self._directory.endpoints)))
+        taken = filter(None, map(self._taken_endpoint, sorted(self._registry.endpoints)))
         return [actor.endpoint for actor in taken if actor.endpoint.tenant == tenant]
 
     def find_endpoint(self, tenant: str, name: str) -> Endpoint:
@@ -268,7 +268,7 @@ class System:
             EndpointBusyError: A job feeds it.
             CannotWriteError: The broker's disk takes nothing now; the endpoint stays.
         """
-        await self._supervisor.see_through(self._delete_endpoint(tenant, name), name="deletion")
+        await self._supervisor.shield(self._delete_endpoint(tenant, name), name="deletion")
 
     async def _delete_endpoint(self, tenant: str, name: str) -> None:
         async with self._admission:  # no job that feeds it begins meanwhile
@@ -287,12 +287,12 @@ class System:
 
     def _taken_endpoint(self, name: str) -> EndpointActor | None:
         """The endpoint of this name, unless the name is free."""
-        actor = self._directory.endpoints.get(name)
+        actor = self._registry.endpoints.get(name)
         return None if actor is None or is_free(actor.endpoint, self._open_jobs()) else actor
 
     def _open_jobs(self) -> Sequence[Job]:
         """The jobs of all tenants that something can still happen to."""
-        return [actor.job for actor in self._directory.jobs.values()]
+        return [actor.job for actor in self._registry.jobs.values()]
 
     async def choose_version(self, tenant: str, name: str, version: int | None, *, back: bool = False) -> Endpoint:
         """Let a version of an endpoint answer, and stay unless it is the newest; returns the endpoint then.
@@ -309,26 +309,26 @@ class System:
         """
         choose = versions.rolled_back if back else versions.promoted
         choose(self.find_endpoint(tenant, name), version)  # first, as a mistake of whoever asks is none of the actor's
-        actor = self._directory.endpoints[name]
+        actor = self._registry.endpoints[name]
         await actor.call(VersionChosen(version, back))
         return actor.endpoint
 
     def served_of(self, name: str) -> Mapping[str, ServedHeard]:
         """What the endpoint's node says of it, by variant; empty while it says nothing."""
-        actor = self._directory.endpoints.get(name)
-        node = self._directory.nodes.get(actor.endpoint.node_id) if actor is not None else None
+        actor = self._registry.endpoints.get(name)
+        node = self._registry.nodes.get(actor.endpoint.node_id) if actor is not None else None
         served = node.served if node is not None else {}
         return {variant: heard for (endpoint, variant), heard in served.items() if endpoint == name}
 
     def endpoint_share(self, name: str) -> Share | None:
         """What an endpoint may use of its node; None while nothing limits it."""
-        return self._directory.scheduler.endpoints.share(name)
+        return self._registry.scheduler.endpoints.share(name)
 
     def endpoint_load(self, name: str) -> EndpointLoad | None:
         """What was measured of an endpoint last; None while nothing was, or its node is offline."""
-        actor = self._directory.endpoints.get(name)
-        node = self._directory.nodes.get(actor.endpoint.node_id) if actor is not None else None
-        return self._directory.scheduler.endpoints.load(name) if node is not None and node.node.online else None
+        actor = self._registry.endpoints.get(name)
+        node = self._registry.nodes.get(actor.endpoint.node_id) if actor is not None else None
+        return self._registry.scheduler.endpoints.load(name) if node is not None and node.node.online else None
 
     async def connect_node(
         self, node: Node, runs: frozenset[str], instance: str, *, fenced: bool = False
@@ -345,7 +345,7 @@ class System:
             NodeTakenError: Another agent speaks for the node now.
             UnavailableError: The node's actor does not answer.
         """
-        actor = self._directory.open_node(node.id)
+        actor = self._registry.open_node(node.id)
         epoch: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         await actor.call(NodeConnected(node, runs, instance, fenced, epoch))
         return actor, epoch.result()
@@ -356,7 +356,7 @@ class System:
 
     def fence(self) -> Fence | None:
         """How long agents may go without us now; None for however long it takes."""
-        return self._directory.fence()
+        return self._registry.fence()
 
     def check_agent(self, node_id: str, instance: str) -> None:
         """Let only the agent that speaks for a node act for it.
@@ -365,7 +365,7 @@ class System:
             NotAuthenticatedError: It is another one.
             UnavailableError: None has connected since the broker began.
         """
-        actor = self._directory.nodes.get(node_id)
+        actor = self._registry.nodes.get(node_id)
         if actor is None:
             raise UnavailableError(f"node {node_id} has not connected; try again later")
         if not actor.is_instance(instance):
@@ -385,7 +385,7 @@ class System:
 
     def is_elsewhere(self, node_id: str, run_id: str) -> bool:
         """Whether this is the present run of a job, and on another node."""
-        actor = self._directory.job_of(run_id)
+        actor = self._registry.job_of(run_id)
         return actor is not None and actor.job.run_id == run_id and actor.job.node_id not in {"", node_id}
 
     async def deliver_to_job(
@@ -423,7 +423,7 @@ class System:
 
     def _job_on(self, node_id: str, run_id: str) -> JobActor | None:
         """The job whose present run this is, if it is on this node."""
-        actor = self._directory.job_of(run_id)
+        actor = self._registry.job_of(run_id)
         return actor if actor is not None and (actor.job.node_id, actor.job.run_id) == (node_id, run_id) else None
 
     def measure_endpoints(
@@ -436,11 +436,11 @@ class System:
             usages: What requests took, by endpoint; those that nobody asked anything are not listed.
             lag_seconds: By how much the server's event loop came late, or None.
         """
-        usages = tuple(usage for usage in usages if usage.endpoint in self._directory.endpoints)
-        tell(self._directory.scheduler, EndpointsMeasured(node_id, usages, lag_seconds))
+        usages = tuple(usage for usage in usages if usage.endpoint in self._registry.endpoints)
+        tell(self._registry.scheduler, EndpointsMeasured(node_id, usages, lag_seconds))
         now = self._clock.now()
         for usage in usages:
-            actor = self._directory.endpoints.get(usage.endpoint)
+            actor = self._registry.endpoints.get(usage.endpoint)
             if actor is not None and actor.endpoint.node_id == node_id:
                 known = actor.endpoint
                 load = load_of(usage, lag_seconds)
@@ -449,11 +449,11 @@ class System:
 
     async def deliver_to_endpoint(self, message: DeliveryHeard) -> None:
         """Pass on what a node says of a delivery, or let the node forget a delivery that nobody knows."""
-        actor = self._directory.jobs.get(job_of_delivery(message.delivery_id))
+        actor = self._registry.jobs.get(job_of_delivery(message.delivery_id))
         if actor is not None:
-            await self._directory.endpoints[actor.job.spec.endpoint].tell(message)
+            await self._registry.endpoints[actor.job.spec.endpoint].tell(message)
         else:
-            self._directory.withdraw_delivery(message.node_id, message.delivery_id)
+            self._registry.withdraw_delivery(message.node_id, message.delivery_id)
 
     def expects_checkpoint(self, node_id: str, run_id: str) -> bool:
         """Whether a run of the node is being moved, so that its checkpoint is wanted."""
@@ -462,7 +462,7 @@ class System:
 
     def needs_checkpoint(self, run_id: str) -> bool:
         """Whether the job of a run may go on from the run's checkpoint: it is being moved, or goes on already."""
-        actor = self._directory.job_of(run_id)
+        actor = self._registry.job_of(run_id)
         return actor is not None and (
             (actor.job.is_moving and actor.job.run_id == run_id) or actor.job.carried_run == run_id
         )
@@ -488,35 +488,35 @@ class System:
 
     async def start(self) -> None:
         """Continue everything that was under way when the broker stopped, and let time pass."""
-        self._supervisor.start(self._directory.scheduler.run(), name=self._directory.scheduler.name)
+        self._supervisor.start(self._registry.scheduler.run(), name=self._registry.scheduler.name)
         await self._recover()
         self._supervisor.start(self._run_clock(), name="clock")
-        self._supervisor.start(keep_tidy(self._store, self._clock), name="tidying")
+        self._supervisor.start(keep_pruned(self._store, self._clock), name="pruning")
 
     async def _recover(self) -> None:
-        tell(self._directory.scheduler, RunsRemembered(tuple(await self._store.load_run_records())))
+        tell(self._registry.scheduler, RunsRemembered(tuple(await self._store.load_run_records())))
         deliveries = await self._store.load_deliveries()
         for endpoint in await self._store.load_endpoints():
             own = [delivery for delivery in deliveries if delivery.endpoint == endpoint.name]
-            self._directory.start_endpoint(endpoint, own)
+            self._registry.start_endpoint(endpoint, own)
             for news in endpoint_as_it_is(endpoint, self._clock.now()):
                 self._journal.announce_nowait(news)
         for job in await load_unfinished_jobs(self._store):
             progress = await self._store.load_progress(job.id, limit=MAX_OBSERVATIONS)
-            actor = self._directory.make_job(job, observations_of(progress))
-            self._directory.jobs[job.id] = actor
+            actor = self._registry.make_job(job, observations_of(progress))
+            self._registry.jobs[job.id] = actor
             for event in job_as_it_is(job, self._journal.sequence, self._clock.now()):
                 self._journal.announce_nowait(event)
             # Before its task starts: nothing else may touch it meanwhile.
             await actor.resume()
-            self._directory.start_job(actor)
+            self._registry.start_job(actor)
         if self._checkpoints is not None:
-            jobs = [actor.job for actor in self._directory.jobs.values()]
+            jobs = [actor.job for actor in self._registry.jobs.values()]
             self._checkpoints.keep_only({job.id for job in jobs if job.carried_run or job.is_moving})
         # A node that connects must at once be told everything that is wanted of it: what it is not told of, it stops.
-        for endpoint_actor in list(self._directory.endpoints.values()):
+        for endpoint_actor in list(self._registry.endpoints.values()):
             await endpoint_actor.wait_idle()
-        for node_actor in list(self._directory.nodes.values()):
+        for node_actor in list(self._registry.nodes.values()):
             await node_actor.wait_idle()
 
     async def _run_clock(self) -> None:
@@ -526,11 +526,11 @@ class System:
                 # What nodes and runs say may wait for the disk: the silence is the broker's, and does not count.
                 continue
             self._clock.tick()
-            for job in self._directory.jobs.values():
+            for job in self._registry.jobs.values():
                 tell_latest(job, Ticked(), Ticked())
-            for node in self._directory.nodes.values():
+            for node in self._registry.nodes.values():
                 tell_latest(node, NodeTicked(), NodeTicked())
-            tell_latest(self._directory.scheduler, SchedulerTicked(), SchedulerTicked())
+            tell_latest(self._registry.scheduler, SchedulerTicked(), SchedulerTicked())
 
     async def _open_endpoint(self, spec: JobSpec, tenant: Tenant, known: EndpointActor | None) -> Endpoint | None:
         """Give a known endpoint the objective that a new job wants; returns one that is to be made, or None.
@@ -539,7 +539,7 @@ class System:
         """
         objective = spec.endpoint_objective_seconds
         if known is None:
-            before = self._directory.endpoints.get(spec.endpoint)
+            before = self._registry.endpoints.get(spec.endpoint)
             earlier = before.endpoint if before is not None else Endpoint(spec.endpoint, tenant.name)
             return replace(earlier, tenant=tenant.name, objective_seconds=objective)
         if objective is not None and objective != known.endpoint.objective_seconds:

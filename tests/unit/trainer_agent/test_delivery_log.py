@@ -4,26 +4,26 @@ from pathlib import Path
 
 import pytest
 
+from tiercel.trainer_agent.delivery_log import FAILED, STAGED, DeliveryLog, DeliveryLogEntry
 from tiercel.trainer_agent.errors import SetupError
-from tiercel.trainer_agent.ledger import FAILED, STAGED, Ledger, LedgerEntry
 from tiercel.v1 import nodes_pb2
 
-ENTRY = LedgerEntry("job-tier-1", STAGED, value=0.93, sha256="ab", exported_ns=1_500_000_000)
+ENTRY = DeliveryLogEntry("job-tier-1", STAGED, value=0.93, sha256="ab", exported_ns=1_500_000_000)
 
 
 def test_it_remembers_across_lives(tmp_path: Path) -> None:
     path = tmp_path / "deliveries.json"
-    ledger = Ledger(path)
-    assert ledger.entries() == []
-    ledger.enter(ENTRY)
-    assert Ledger(path).entry("job-tier-1") == ENTRY
+    delivery_log = DeliveryLog(path)
+    assert delivery_log.entries() == []
+    delivery_log.enter(ENTRY)
+    assert DeliveryLog(path).entry("job-tier-1") == ENTRY
     delivered = ENTRY.delivered(2_000_000_000)
-    Ledger(path).enter(delivered)
-    assert Ledger(path).entries() == [delivered]
-    ledger = Ledger(path)
-    ledger.forget("job-tier-1")
-    ledger.forget("job-tier-1")
-    assert Ledger(path).entries() == []
+    DeliveryLog(path).enter(delivered)
+    assert DeliveryLog(path).entries() == [delivered]
+    delivery_log = DeliveryLog(path)
+    delivery_log.forget("job-tier-1")
+    delivery_log.forget("job-tier-1")
+    assert DeliveryLog(path).entries() == []
 
 
 def test_what_the_broker_is_told() -> None:
@@ -34,14 +34,14 @@ def test_what_the_broker_is_told() -> None:
     assert (delivered.value, delivered.sha256) == (0.93, "ab")
     assert delivered.exported_at.ToNanoseconds() == 1_500_000_000
     assert delivered.delivered_at.ToNanoseconds() == 2_000_000_000
-    failed = LedgerEntry("job-tier-1", FAILED, reason="why").status()
+    failed = DeliveryLogEntry("job-tier-1", FAILED, reason="why").status()
     assert (failed.stage, failed.reason) == (nodes_pb2.DELIVERY_STAGE_FAILED, "why")
 
 
 def test_only_outcomes_are_final() -> None:
     assert not ENTRY.is_final
     assert ENTRY.delivered(1).is_final
-    assert LedgerEntry("d", FAILED).is_final
+    assert DeliveryLogEntry("d", FAILED).is_final
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "{}", '{"deliveries": {"d": {"unknown": 1}}}'])
@@ -49,4 +49,4 @@ def test_a_ledger_that_cannot_be_read_is_not_taken_for_an_empty_one(tmp_path: Pa
     path = tmp_path / "deliveries.json"
     path.write_text(content)
     with pytest.raises(SetupError, match="cannot be read"):
-        Ledger(path)
+        DeliveryLog(path)

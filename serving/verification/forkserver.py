@@ -44,7 +44,7 @@ class Begun:
             os.close(self.handle)
 
 
-class ModestForks:
+class Forkserver:
     """The parent's side. It never waits for the other process, which may get no CPU for long.
 
     Attributes:

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-TIDY_SECONDS = 600.0
+PRUNE_SECONDS = 600.0
 # Of each job; older ones are dropped.
 KEPT_PROGRESS_EVENTS = 2_000
 KEPT_DECISIONS = 500
 
 
-async def keep_tidy(store: Store, clock: Clock) -> None:
+async def keep_pruned(store: Store, clock: Clock) -> None:
     """Bound the history in the store, until cancelled."""
     while True:
         try:
@@ -29,4 +29,4 @@ async def keep_tidy(store: Store, clock: Clock) -> None:
             await store.prune_run_records(RUNS_KEPT_PER_WORKLOAD, WORKLOADS_KEPT)
         except UnavailableError as error:  # whoever has something to store will say so as well
             logger.warning("old events cannot be dropped: %s", error.message)
-        await clock.sleep(TIDY_SECONDS)
+        await clock.sleep(PRUNE_SECONDS)

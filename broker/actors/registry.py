@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tiercel.broker.actors.endpoint import DeliverTier, DeliveryAbandoned, EndpointActor
-from tiercel.broker.actors.endpoint_book import EndpointObserved
+from tiercel.broker.actors.endpoint_states import EndpointObserved
 from tiercel.broker.actors.job import JobActor
 from tiercel.broker.actors.mailbox import Actor, ActorFailedError, MessageT
 from tiercel.broker.actors.node import (
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from tiercel.broker.store.checkpoints import CheckpointStore
 
 
-class Directory:
+class ActorRegistry:
     """Makes actors, starts them, and passes on what they say: :class:`~tiercel.broker.actors.peers.Peers` for them.
 
     Args:

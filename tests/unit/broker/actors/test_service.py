@@ -42,7 +42,7 @@ async def test_a_job_is_placed_trained_delivered_and_completed(actors: Actors) -
     ]
     await actors.delivered(f"{job.id}-tier-1")
     assert (await wanted_of(node, epoch)).deliveries == ()
-    (endpoint,) = actors.system.endpoints_of("alice")
+    (endpoint,) = actors.service.endpoints_of("alice")
     assert (endpoint.live_version, endpoint.node_id) == (1, "n1")
 
     await actors.report(job.run_id, 0.95, sequence=2)
@@ -70,8 +70,8 @@ async def test_a_job_that_is_over_leaves_no_actor_behind(actors: Actors) -> None
     await actors.connect()
     job = await running(actors)
     await actors.exit(job.run_id, 1)
-    assert actors.directory.jobs == {}
-    assert actors.directory.scheduler._jobs == {}
+    assert actors.registry.jobs == {}
+    assert actors.registry.scheduler._jobs == {}
     assert (await actors.job(job.id)).state is JobState.FAILED, "it is found in the store"
 
 
@@ -83,7 +83,7 @@ async def test_what_a_node_says_of_a_job_that_is_over_is_forgotten(actors: Actor
     await actors.delivered(f"{job.id}-tier-1")
     assert (await actors.job(job.id)).tiers[0].state is TierState.PENDING
     assert (await wanted_of(node, epoch)).runs == ()
-    assert actors.system.endpoints_of("alice") == [], "nothing was delivered"
+    assert actors.service.endpoints_of("alice") == [], "nothing was delivered"
 
 
 # --- Scheduling -------------------------------------------------------------------------------------------------------
@@ -93,14 +93,14 @@ async def test_memory_is_never_promised_twice(actors: Actors) -> None:
     await actors.connect(make_node(memory_bytes=3 * GIB))
     big = Resources(1.0, 2 * GIB)
     first, second = await asyncio.gather(
-        *(actors.system.submit(ALICE, make_spec(endpoint=name, resources=big), "") for name in ("a", "b"))
+        *(actors.service.submit(ALICE, make_spec(endpoint=name, resources=big), "") for name in ("a", "b"))
     )
     states = {(await actors.job(job.id)).state for job in (first, second)}
     assert states == {JobState.STARTING, JobState.PENDING}
-    (waiting,) = [job for job in await actors.system.jobs_of("alice", active_only=True) if not job.run_active]
+    (waiting,) = [job for job in await actors.service.jobs_of("alice", active_only=True) if not job.run_active]
     assert "waits for memory" in waiting.reason
 
-    (placed,) = [job for job in await actors.system.jobs_of("alice", active_only=True) if job.run_active]
+    (placed,) = [job for job in await actors.service.jobs_of("alice", active_only=True) if job.run_active]
     await actors.exit(placed.run_id)
     assert (await actors.job(waiting.id)).state is JobState.STARTING, "an exit makes room at once"
 
@@ -146,30 +146,30 @@ async def test_a_share_that_stays_is_explained_by_what_is_the_case_now(store: St
         job = await running(actors)
         await actors.report(job.run_id, 0.5)
         await actors.pass_time(5)
-        before = actors.system.explained(await actors.job(job.id))
+        before = actors.service.explained(await actors.job(job.id))
         assert before.share is not None
         assert "tier 1" in before.share.reason
         await actors.report(job.run_id, 0.85, sequence=2)
         await actors.delivered(f"{job.id}-tier-1")
         await actors.pass_time(1)
-        after = actors.system.explained(await actors.job(job.id))
+        after = actors.service.explained(await actors.job(job.id))
         assert after.share is not None
         assert after.share.same_limits(before.share)
         assert "tier 2" in after.share.reason
         assert "tier 1" not in after.share.reason
         await actors.exit(job.run_id, 1)
         ended = await actors.job(job.id)
-        assert actors.system.explained(ended) is ended
+        assert actors.service.explained(ended) is ended
 
 
 async def test_cancelling_answers_with_the_job_as_it_is_then(actors: Actors) -> None:
     waiting = await submit(actors, "a")
-    assert (await actors.system.cancel("alice", waiting.id)).state is JobState.CANCELLED
+    assert (await actors.service.cancel("alice", waiting.id)).state is JobState.CANCELLED
     await actors.connect()
     placed = await running(actors, "b")
-    assert (await actors.system.cancel("alice", placed.id)).state is JobState.STOPPING
+    assert (await actors.service.cancel("alice", placed.id)).state is JobState.STOPPING
     await actors.exit(placed.run_id)
-    assert (await actors.system.cancel("alice", placed.id)).state is JobState.CANCELLED
+    assert (await actors.service.cancel("alice", placed.id)).state is JobState.CANCELLED
 
 
 # --- Admission --------------------------------------------------------------------------------------------------------
@@ -186,11 +186,11 @@ async def test_cancelling_answers_with_the_job_as_it_is_then(actors: Actors) -> 
 async def test_what_no_node_could_ever_run_is_refused(actors: Actors, spec: dict[str, Any], field: str) -> None:
     await actors.connect()
     with pytest.raises(InvalidSpecError) as caught:
-        await actors.system.submit(ALICE, make_spec(**spec), "")
+        await actors.service.submit(ALICE, make_spec(**spec), "")
     assert caught.value.field == field
     assert caught.value.message.startswith(f"{field}: ")
-    assert await actors.system.jobs_of("alice", active_only=False) == []
-    assert actors.system.endpoints_of("alice") == [], "nothing is created"
+    assert await actors.service.jobs_of("alice", active_only=False) == []
+    assert actors.service.endpoints_of("alice") == [], "nothing is created"
 
 
 async def test_an_accelerator_that_is_ill_may_be_waited_for(actors: Actors) -> None:
@@ -199,13 +199,13 @@ async def test_an_accelerator_that_is_ill_may_be_waited_for(actors: Actors) -> N
     assert job.state is JobState.PENDING
     for wanted in (Resources(1.0, GIB, 2), Resources(1.0, GIB, 1, 9 * GIB)):
         with pytest.raises(InvalidSpecError, match=r"resources\.accelerator"):
-            await actors.system.submit(ALICE, make_spec(endpoint="b", resources=wanted), "")
+            await actors.service.submit(ALICE, make_spec(endpoint="b", resources=wanted), "")
 
 
 async def test_an_image_that_no_node_has_is_refused(actors: Actors) -> None:
     await actors.connect(make_node(runtimes=("docker",), images=frozenset({"tiercel:latest"})))
     with pytest.raises(InvalidSpecError, match="image: no node has 'other'"):
-        await actors.system.submit(ALICE, make_spec(image="other", runtime="docker"), "")
+        await actors.service.submit(ALICE, make_spec(image="other", runtime="docker"), "")
     assert (await submit(actors, image="tiercel", runtime="docker")).state is JobState.STARTING
 
 
@@ -213,40 +213,40 @@ async def test_needs_that_different_nodes_meet_are_refused(actors: Actors) -> No
     await actors.connect(make_node("small", cpu_cores=1.0, runtimes=("docker",)))
     await actors.connect(make_node("large", cpu_cores=8.0, runtimes=("process",)))
     with pytest.raises(InvalidSpecError, match=r"resources.cpu_cores: 4 cores are more than any node that could"):
-        await actors.system.submit(ALICE, make_spec(runtime="docker", resources=Resources(4.0)), "")
+        await actors.service.submit(ALICE, make_spec(runtime="docker", resources=Resources(4.0)), "")
 
 
 async def test_a_quota_counts_unfinished_jobs_of_the_tenant(actors: Actors) -> None:
     small = Tenant("alice", "a" * 32, max_active_jobs=1)
     job = await submit(actors, "a", small)
     with pytest.raises(QuotaExceededError, match="has 1 unfinished jobs and may have 1"):
-        await actors.system.submit(small, make_spec(endpoint="b"), "")
+        await actors.service.submit(small, make_spec(endpoint="b"), "")
     await submit(actors, "c", BOB)
-    await actors.system.cancel("alice", job.id)
+    await actors.service.cancel("alice", job.id)
     await submit(actors, "b", small)
 
 
 async def test_one_unfinished_job_feeds_an_endpoint(actors: Actors) -> None:
     job = await submit(actors)
     with pytest.raises(EndpointBusyError, match=f"being fed by job {job.id}"):
-        await actors.system.submit(ALICE, make_spec(), "")
-    await actors.system.cancel("alice", job.id)
+        await actors.service.submit(ALICE, make_spec(), "")
+    await actors.service.cancel("alice", job.id)
     await submit(actors)
 
 
 async def test_an_endpoint_belongs_to_the_tenant_who_made_it(actors: Actors) -> None:
     await submit(actors)
     with pytest.raises(EndpointBusyError, match="belongs to another tenant") as caught:
-        await actors.system.submit(BOB, make_spec(), "")
+        await actors.service.submit(BOB, make_spec(), "")
     assert caught.value.field == "endpoint"
 
 
 async def test_the_same_key_creates_one_job(actors: Actors) -> None:
-    jobs = await asyncio.gather(*(actors.system.submit(ALICE, make_spec(), "key") for _ in range(5)))
+    jobs = await asyncio.gather(*(actors.service.submit(ALICE, make_spec(), "key") for _ in range(5)))
     assert len({job.id for job in jobs}) == 1
     assert (await submit(actors, "b", BOB, "key")).id != jobs[0].id, "a key is the tenant's own"
-    await actors.system.cancel("alice", jobs[0].id)
-    again = await actors.system.submit(ALICE, make_spec(), "key")
+    await actors.service.cancel("alice", jobs[0].id)
+    again = await actors.service.submit(ALICE, make_spec(), "key")
     assert (again.id, again.state) == (jobs[0].id, JobState.CANCELLED)
 
 
@@ -258,7 +258,7 @@ async def test_the_number_of_versions_goes_on_with_the_next_job(actors: Actors) 
         await actors.delivered(f"{job.id}-tier-1")
         await actors.exit(job.run_id)
         assert (await actors.job(job.id)).tiers[0].version == version
-    assert actors.system.endpoints_of("alice")[0].live_version == 2
+    assert actors.service.endpoints_of("alice")[0].live_version == 2
 
 
 async def test_a_client_that_vanishes_leaves_a_whole_job_or_none(actors: Actors) -> None:
@@ -266,14 +266,14 @@ async def test_a_client_that_vanishes_leaves_a_whole_job_or_none(actors: Actors)
     await actors.connect()
     for steps in range(12):
         spec = make_spec(endpoint=f"e{steps}", resources=Resources(0.1, GIB // 4))
-        call = asyncio.ensure_future(actors.system.submit(ALICE, spec, ""))
+        call = asyncio.ensure_future(actors.service.submit(ALICE, spec, ""))
         for _ in range(steps):
             await asyncio.sleep(0)
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
         await actors.wait_admitted()
     stored = await actors.store.load_jobs()
-    assert {job.id for job in stored} == set(actors.directory.jobs)
+    assert {job.id for job in stored} == set(actors.registry.jobs)
     assert len(stored) > 1, "an admission that has begun is seen through"
     assert {job.state for job in stored} == {JobState.STARTING}
 
@@ -284,23 +284,23 @@ async def test_a_client_that_vanishes_leaves_a_whole_job_or_none(actors: Actors)
 async def test_tenants_do_not_see_each_other(actors: Actors) -> None:
     job = await submit(actors, "alices")
     await submit(actors, "bobs", BOB)
-    for call in (actors.system.find_job("bob", job.id), actors.system.cancel("bob", job.id)):
+    for call in (actors.service.find_job("bob", job.id), actors.service.cancel("bob", job.id)):
         with pytest.raises(NotFoundError, match="there is no job"):
             await call
     assert (await actors.job(job.id)).state is JobState.PENDING
-    assert [known.id for known in await actors.system.jobs_of("alice", active_only=False)] == [job.id]
-    assert [endpoint.name for endpoint in actors.system.endpoints_of("bob")] == ["bobs"]
+    assert [known.id for known in await actors.service.jobs_of("alice", active_only=False)] == [job.id]
+    assert [endpoint.name for endpoint in actors.service.endpoints_of("bob")] == ["bobs"]
     assert {event.tenant for event in await actors.store.events_after(0, tenant="bob", limit=100)} == {"bob"}
 
 
 async def test_a_finished_job_of_another_tenant_is_not_found_either(actors: Actors) -> None:
     job = await submit(actors)
-    await actors.system.cancel("alice", job.id)
+    await actors.service.cancel("alice", job.id)
     await actors.settle()
     with pytest.raises(NotFoundError):
-        await actors.system.find_job("bob", job.id)
+        await actors.service.find_job("bob", job.id)
     with pytest.raises(NotFoundError):
-        await actors.system.find_job("alice", "nonsense")
+        await actors.service.find_job("alice", "nonsense")
 
 
 async def test_a_run_that_reports_without_pause_has_a_bounded_number_of_reports_stored(
@@ -314,7 +314,7 @@ async def test_a_run_that_reports_without_pause_has_a_bounded_number_of_reports_
         for sequence in range(1, count + 1):
             value = 1.0 if sequence == count - 10 else 0.1
             message = Reported(job.run_id, sequence, sequence, {"accuracy": value}, actors.clock.now(), 1.0)
-            await actors.system.deliver_to_job("n1", job.run_id, message)
+            await actors.service.deliver_to_job("n1", job.run_id, message)
         after = await actors.job(job.id)
         assert len(await store.load_progress(job.id, limit=count)) == most + 1  # and the one that reached a tier
         assert (after.last_sequence, after.best_value, after.latest_value) == (count, 1.0, 0.1)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.actors import Actors, make_node, running, running_actors, submit, wanted_of
 from tests.support.clock import ManualClock
-from tiercel.broker.actors.tidying import TIDY_SECONDS
+from tiercel.broker.actors.pruning import PRUNE_SECONDS
 from tiercel.broker.domain.endpoints import DeliveryState
 from tiercel.broker.domain.errors import (
     TiercelError,
@@ -80,7 +80,9 @@ async def test_a_newer_stream_ends_the_older_one(actors: Actors) -> None:
 
 
 async def test_two_streams_at_once_get_two_epochs(actors: Actors) -> None:
-    connected = await asyncio.gather(*(actors.system.connect_node(make_node(), frozenset(), "agent") for _ in range(5)))
+    connected = await asyncio.gather(
+        *(actors.service.connect_node(make_node(), frozenset(), "agent") for _ in range(5))
+    )
     assert [epoch for _, epoch in connected] == [1, 2, 3, 4, 5]
 
 
@@ -106,7 +108,7 @@ async def test_jobs_of_a_gone_node_start_elsewhere_and_deliver_there(actors: Act
     assert (await actors.job(job.id)).tiers[0].state is TierState.REACHED, "a failure elsewhere does not count"
     await actors.delivered(f"{job.id}-tier-1", "n2")
     assert (await actors.job(job.id)).tiers[0].state is TierState.DELIVERED
-    assert actors.system.endpoints_of("alice")[0].node_id == "n2"
+    assert actors.service.endpoints_of("alice")[0].node_id == "n2"
 
 
 async def test_a_node_that_goes_offline_while_a_job_is_placed_on_it_is_noticed(actors: Actors) -> None:
@@ -213,7 +215,7 @@ async def test_a_delivery_that_was_stored_but_not_told_is_told_after_the_restart
     await store.save(jobs=[before])
     async with running_actors(store, clock) as actors:
         assert (await actors.job(job.id)).tiers[0].state is TierState.DELIVERED
-        assert len(actors.system.endpoints_of("alice")[0].versions) == 1
+        assert len(actors.service.endpoints_of("alice")[0].versions) == 1
 
 
 async def test_a_tier_that_was_stored_but_not_asked_for_is_asked_for_after_the_restart(store: Store) -> None:
@@ -261,12 +263,12 @@ async def test_a_node_that_does_not_come_back_after_a_restart_is_gone_in_the_end
 
 
 async def test_old_progress_is_dropped_and_cursors_still_work(actors: Actors, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tiercel.broker.actors.tidying.KEPT_PROGRESS_EVENTS", 3)
+    monkeypatch.setattr("tiercel.broker.actors.pruning.KEPT_PROGRESS_EVENTS", 3)
     await actors.connect()
     job = await running(actors)
     for sequence in range(1, 11):
         await actors.report(job.run_id, 0.5, sequence=sequence)
-    actors.clock.advance(TIDY_SECONDS)
+    actors.clock.advance(PRUNE_SECONDS)
     async with asyncio.timeout(20):
         while len(await actors.store.load_progress(job.id, limit=100)) != 3:  # noqa: ASYNC110 - nobody is told
             await asyncio.sleep(0.01)

@@ -11,7 +11,7 @@ _PER_SECOND = 200
 _PER_ANSWER = 10
 
 
-class Patience:
+class AbuseLimiter:
     """Credit for frames that bring no request forward: PING, SETTINGS, RST_STREAM, WINDOW_UPDATE, empty DATA and so on.
 
     Every such frame takes one. A second gives 200 back and an answer that was sent as a whole 10, up to 2,000. So

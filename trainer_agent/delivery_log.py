@@ -30,7 +30,7 @@ _STAGES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerEntry:
+class DeliveryLogEntry:
     """A delivery from the moment on when its files are in the agent's hands.
 
     Attributes:
@@ -58,7 +58,7 @@ class LedgerEntry:
         """Whether nothing happens to the delivery any more."""
         return self.stage in {DELIVERED, FAILED}
 
-    def delivered(self, at_ns: int) -> LedgerEntry:
+    def delivered(self, at_ns: int) -> DeliveryLogEntry:
         """The same, delivered."""
         return replace(self, stage=DELIVERED, delivered_ns=at_ns)
 
@@ -76,7 +76,7 @@ class LedgerEntry:
         )
 
 
-class Ledger:
+class DeliveryLog:
     """The outcome of each delivery that the broker has not let go of yet. Any thread may call its methods.
 
     Args:
@@ -90,27 +90,27 @@ class Ledger:
         self._path = path
         # Two deliveries may end at the same time, each on a thread of its own; there is one file, and one order.
         self._lock = threading.Lock()
-        self._entries: dict[str, LedgerEntry] = {}
+        self._entries: dict[str, DeliveryLogEntry] = {}
         if path.exists():
             try:
                 stored = json.loads(path.read_bytes())
-                self._entries = {key: LedgerEntry(**entry) for key, entry in stored["deliveries"].items()}
+                self._entries = {key: DeliveryLogEntry(**entry) for key, entry in stored["deliveries"].items()}
             except (ValueError, TypeError, KeyError, AttributeError) as error:
                 raise SetupError(
-                    f"The ledger of deliveries {path} cannot be read ({error}). Put back a copy, or remove it if a "
+                    f"The delivery log {path} cannot be read ({error}). Put back a copy, or remove it if a "
                     "delivery may happen twice."
                 ) from error
 
-    def entry(self, delivery_id: str) -> LedgerEntry | None:
+    def entry(self, delivery_id: str) -> DeliveryLogEntry | None:
         """What is known of a delivery, or None."""
         return self._entries.get(delivery_id)
 
-    def entries(self) -> list[LedgerEntry]:
+    def entries(self) -> list[DeliveryLogEntry]:
         """All that is known."""
         with self._lock:
             return list(self._entries.values())
 
-    def enter(self, entry: LedgerEntry) -> None:
+    def enter(self, entry: DeliveryLogEntry) -> None:
         """Remember an entry, in place of an older one of the same delivery; durable on return.
 
         Raises:
@@ -127,7 +127,7 @@ class Ledger:
                 try:
                     self._write()
                 except OSError as error:
-                    _log.error("the ledger %s cannot be written: %s", self._path, error)
+                    _log.error("the delivery log %s cannot be written: %s", self._path, error)
 
     def _write(self) -> None:
         deliveries = {key: asdict(entry) for key, entry in self._entries.items()}

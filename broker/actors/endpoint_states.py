@@ -48,7 +48,7 @@ class ShareMoved:
 EndpointNews = EndpointObserved | EndpointsMeasured
 
 
-class EndpointBook:
+class EndpointStates:
     """Owned by the scheduler; others only read it.
 
     Args:
