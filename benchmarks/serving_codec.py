@@ -16,17 +16,18 @@ from typing import Any, cast
 
 import numpy as np
 
-from tiercel.serving.checks import Checked
-from tiercel.serving.dataplane import Answered, DataPlane, InferRequest, InferResult, OutputTensor
-from tiercel.serving.models.registry import LoadedVersion
+from tiercel.serving.dataplane import DataPlane
+from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.operators import Operators
 from tiercel.serving.process.listening import Connections
+from tiercel.serving.requests import Answered, Checked, InferRequest, InferResult, OutputTensor
 from tiercel.serving.rest.connection import HttpConnection
 from tiercel.serving.rest.decoding import decode_request
-from tiercel.serving.rest.encoding import AnswerForm, encode_result
+from tiercel.serving.rest.encoding import encode_result
 from tiercel.serving.rest.messages import ByteBudget, HttpRequest
 from tiercel.serving.rest.quick_receiver import QuickReceiver
 from tiercel.serving.rest.receiver import HttpLimits, Receiver
+from tiercel.serving.rest.request_form import AnswerForm
 from tiercel.serving.rest.routes import Routes
 from tiercel.serving.tensors import BY_NAME, TensorSpec
 

@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tiercel.serving.errors import InvalidRequestError
+from tiercel.serving.requests import Checked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tiercel.serving.dataplane import InferRequest, InputTensor
     from tiercel.serving.models.engine import Session
-    from tiercel.serving.models.registry import LoadedVersion, Registry
+    from tiercel.serving.requests import InferRequest, InputTensor
     from tiercel.serving.tensors import Array, TensorSpec
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """What is known of all requests of one form to one version, once one of them was checked.
-
-    Attributes:
-        outputs: Names of the outputs to compute.
-        key: What calls must have in common to run together; None for those that run alone.
-        rows: Rows of every input; 1 for a call that runs alone.
-        elements: Elements of all inputs together.
-        size: Bytes of all inputs together.
-    """
-
-    outputs: tuple[str, ...]
-    key: Any
-    rows: int
-    elements: int
-    size: int
 
 
 def checked(request: InferRequest, session: Session) -> tuple[dict[str, Array], Checked]:
@@ -129,24 +109,4 @@ def _misfit(tensor: InputTensor, spec: TensorSpec) -> InvalidRequestError:
     return InvalidRequestError(
         f"input '{tensor.name}': shape is {list(tensor.array.shape)}, but the model takes {list(spec.shape)} "
         "(-1 is any size)"
-    )
-
-
-def accurate_enough(request: InferRequest, chosen: LoadedVersion, registry: Registry) -> LoadedVersion:
-    """The version that was chosen for a request, if it is as accurate as the request wants; else another that answers.
-
-    A version of which nobody knows how accurate it is will do. There is another one during a trial only.
-
-    Raises:
-        InvalidRequestError: All versions that answer are known to be less accurate.
-    """
-    minimum = request.minimum_accuracy or 0.0
-    if chosen.accuracy is None or chosen.accuracy >= minimum:
-        return chosen
-    for other in registry.answering(request.model, request.version):
-        if other.accuracy is None or other.accuracy >= minimum:
-            return other
-    raise InvalidRequestError(
-        f"minimum_accuracy is {minimum:g}, but version {chosen.version_text} of '{request.model}' "
-        f"has {chosen.accuracy:g}"
     )

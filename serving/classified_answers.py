@@ -12,8 +12,8 @@ from tiercel.serving.models.configuration import has_batch_axis
 from tiercel.serving.tensors import BY_NAME, TensorSpec
 
 if TYPE_CHECKING:
-    from tiercel.serving.dataplane import InferResult
-    from tiercel.serving.models.registry import LoadedVersion
+    from tiercel.serving.models.loaded_version import LoadedVersion
+    from tiercel.serving.requests import InferResult
 
 _STRINGS = BY_NAME["BYTES"]
 

@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tiercel import __version__
 from tiercel.serving.accounting.accounts import ModelShare
 from tiercel.serving.accounting.loop_lag import LoopLag
 from tiercel.serving.batching.batcher import Executor
 from tiercel.serving.batching.call import Call, QueuedCall
-from tiercel.serving.checks import Checked, accurate_enough, checked
+from tiercel.serving.checks import checked
 from tiercel.serving.classified_answers import as_classes
-from tiercel.serving.errors import OverloadedError, ServingError
-from tiercel.serving.models.registry import LoadedVersion, Registry
-from tiercel.serving.tensors import Array, DataType, TensorSpec, described
+from tiercel.serving.errors import InvalidRequestError, OverloadedError, ServingError
+from tiercel.serving.models.loaded_version import LoadedVersion
+from tiercel.serving.models.registry import Registry
+from tiercel.serving.requests import Answered, Checked, Form, InferRequest, InferResult, OutputTensor
+from tiercel.serving.tensors import Array, described
 
 if TYPE_CHECKING:
     from tiercel.serving.models.engine import Session
@@ -30,7 +31,6 @@ _REFUSAL = OverloadedError(
     "more requests are waiting already than can be answered in time; try again in a moment or allow more time"
 )
 
-ParameterValue = bool | int | float | str
 
 # In Triton's words.
 EXTENSIONS = (
@@ -39,83 +39,6 @@ EXTENSIONS = (
 )  # fmt: skip
 
 
-@dataclass(slots=True)
-class InputTensor:
-    """An input as the caller sent it; ``array`` has the type and shape that were declared."""
-
-    name: str
-    data_type: DataType
-    array: Array
-
-
-class Form(Protocol):
-    """What requests that a transport recognises have in common."""
-
-    @property
-    def timeout(self) -> float | None:
-        """See :class:`InferRequest`."""
-
-    @property
-    def priority(self) -> int:
-        """See :class:`InferRequest`."""
-
-
-@dataclass(slots=True)
-class InferRequest:
-    """A question to a model.
-
-    Attributes:
-        model: Its name.
-        version: The only version that will do, or empty for whichever is live.
-        inputs: What is given.
-        outputs: Names of the outputs that are wanted; empty for all.
-        timeout: Seconds in which the answer is of use, or None for the server's default.
-        priority: 1 is served first; 0 is the model's default (Triton's convention).
-        minimum_accuracy: The least accuracy, a fraction, that who answers must have, as far as known; None for any.
-        classes: Outputs wanted as their largest classes, and how many (classification extension); None for none.
-        form: What it has in common with others, if a transport recognises that; :meth:`DataPlane.ask` takes the next.
-        arrived: When its first byte was read, as ``time.perf_counter`` has it; 0 for when it is submitted. What a
-            caller is held to wait is counted from here.
-    """
-
-    model: str
-    version: str
-    inputs: list[InputTensor]
-    outputs: list[str] = field(default_factory=list)
-    timeout: float | None = None
-    priority: int = 0
-    minimum_accuracy: float | None = None
-    classes: Mapping[str, int] | None = None
-    arrived: float = 0.0
-    form: Form | None = None
-
-
-@dataclass(slots=True)
-class OutputTensor:
-    """An output: its specification and its value."""
-
-    spec: TensorSpec
-    array: Array
-
-
-@dataclass(slots=True)
-class InferResult:
-    """An answer and the version that gave it.
-
-    Attributes:
-        model: The name that was asked.
-        version: The version that answered.
-        outputs: What was wanted, in the order in which it was asked.
-        parameters: What else the caller is told, as the response's parameters; None for nothing.
-    """
-
-    model: str
-    version: str
-    outputs: list[OutputTensor]
-    parameters: Mapping[str, ParameterValue] | None = None
-
-
-Answered = Callable[[InferResult | ServingError], None]
 Outcome = list[Array] | ServingError
 
 
@@ -183,7 +106,7 @@ class DataPlane:
         try:
             loaded = self._registry.live(request.model, request.version)
             if request.minimum_accuracy is not None:
-                loaded = accurate_enough(request, loaded, self._registry)
+                loaded = _accurate_enough(request, loaded, self._registry)
             session = loaded.session
             if loaded.account.waiting and request.priority != 1:  # those of priority 1 are not behind all that wait
                 self._check_wait(loaded, request.timeout)
@@ -382,6 +305,26 @@ class DataPlane:
             "inputs": described(session.inputs),
             "outputs": described(session.outputs),
         }
+
+
+def _accurate_enough(request: InferRequest, chosen: LoadedVersion, registry: Registry) -> LoadedVersion:
+    """The version that was chosen for a request, if it is as accurate as the request wants; else another that answers.
+
+    A version of which nobody knows how accurate it is will do. There is another one during a trial only.
+
+    Raises:
+        InvalidRequestError: All versions that answer are known to be less accurate.
+    """
+    minimum = request.minimum_accuracy or 0.0
+    if chosen.accuracy is None or chosen.accuracy >= minimum:
+        return chosen
+    for other in registry.answering(request.model, request.version):
+        if other.accuracy is None or other.accuracy >= minimum:
+            return other
+    raise InvalidRequestError(
+        f"minimum_accuracy is {minimum:g}, but version {chosen.version_text} of '{request.model}' "
+        f"has {chosen.accuracy:g}"
+    )
 
 
 def _answer_in_full(on_answer: Answered, loaded: LoadedVersion, names: tuple[str, ...], outcome: Outcome) -> None:

@@ -26,7 +26,7 @@ from benchmarks.fuzz.mutation import Case
 from benchmarks.fuzz.requests import OK, rest_case
 from tests.support import onnx_models
 from tiercel.serving.main import main
-from tiercel.serving.models.registry import LoadedVersion
+from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.rest.messages import ByteBudget
 
 BATCH = 64

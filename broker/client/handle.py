@@ -5,21 +5,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from tiercel.broker.client.errors import TierMissedError
 from tiercel.broker.client.info import Explanation, JobEvent, JobInfo, TierEvent, TierInfo
 from tiercel.broker.domain.errors import NotFoundError
 from tiercel.broker.domain.jobs import TierState
 
-if TYPE_CHECKING:
-    from tiercel.broker.client.client import Client
+
+class _Client(Protocol):
+    async def get_job(self, job_id: str) -> JobInfo: ...
+    async def cancel_job(self, job_id: str) -> JobInfo: ...
+    async def resume_job(self, job_id: str, max_epochs: int | None = None) -> JobInfo: ...
+    async def explain_job(self, job_id: str) -> Explanation: ...
+    def events(self, *, job_id: str = "", after: int = 0) -> AsyncGenerator[JobEvent]: ...
+    def logs(self, job_id: str, *, follow: bool = False, offset: int = 0) -> AsyncGenerator[bytes]: ...
 
 
 class JobHandle:
-    """One job, to be followed and acted on; made by :meth:`Client.submit` and :meth:`Client.job`."""
+    """One job, to be followed and acted on; made by :meth:`.Client.submit` and :meth:`.Client.job`."""
 
-    def __init__(self, client: Client, job_id: str) -> None:
+    def __init__(self, client: _Client, job_id: str) -> None:
         self._client = client
         self.id = job_id
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tiercel.serving.accounting.delays import Delays
+from tiercel.serving.accounting.room import Room
 from tiercel.serving.batching.profile import DrainRate
 from tiercel.serving.batching.waiting import WaitingCalls
 from tiercel.serving.errors import InvalidRequestError, OverloadedError
@@ -49,49 +50,6 @@ class ModelShare:
 UNLIMITED = ModelShare()
 
 
-@dataclass(slots=True)
-class Room:
-    """How many calls and input bytes may wait or run.
-
-    Attributes:
-        max_calls: Calls at most.
-        max_bytes: Input bytes at most; one call is always let in.
-    """
-
-    max_calls: int
-    max_bytes: int
-    calls: int = 0
-    bytes: int = 0
-
-    def take(self, size: int) -> None:
-        """Let a call in.
-
-        Raises:
-            OverloadedError: There is no room.
-        """
-        self.check(size)
-        self.calls += 1
-        self.bytes += size
-
-    def check(self, size: int = 0) -> None:
-        """Raise if there is no room for a call of ``size`` bytes.
-
-        Raises:
-            OverloadedError: There is none.
-        """
-        if not self.has_room(size):
-            raise OverloadedError(f"{self.calls} requests are waiting already; try again in a moment")
-
-    def has_room(self, size: int = 0) -> bool:
-        """Whether a call of ``size`` bytes would be let in."""
-        return self.calls < self.max_calls and (not self.calls or self.bytes + size <= self.max_bytes)
-
-    def give_back(self, size: int) -> None:
-        """A call left."""
-        self.calls -= 1
-        self.bytes -= size
-
-
 @dataclass(slots=True, eq=False)
 class Account:
     """One model's.
@@ -106,7 +64,7 @@ class Account:
         waiting: Calls that wait for their turn.
         running: Rows that run on workers.
         drain: How fast they get it.
-        tag: Virtual time at which its next call's turn is; see :class:`~tiercel.serving.accounting.turns.Turns`.
+        tag: Virtual time at which its next call's turn is; see :class:`~tiercel.serving.batching.fair_queue.FairQueue`.
         cost: CPU seconds that a row is expected to take.
         cpu_part: CPU seconds per second of a run on the event loop, as last measured.
         room: Of its own, while it has a cap; else its calls take room that all models share.
@@ -119,7 +77,7 @@ class Account:
     cpu_seconds: float = 0.0
     accelerator_seconds: float = 0.0
     share: ModelShare = UNLIMITED
-    waiting: WaitingCalls = field(default_factory=WaitingCalls)
+    waiting: WaitingCalls[Any] = field(default_factory=WaitingCalls)
     running: int = 0
     drain: DrainRate = field(default_factory=DrainRate)
     tag: float = 0.0

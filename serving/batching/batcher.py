@@ -16,11 +16,10 @@ from functools import partial
 from itertools import groupby
 from typing import Protocol
 
-import onnxruntime as ort
-
-from tiercel.serving.accounting.accounts import Account, Room
-from tiercel.serving.accounting.turns import Turns
-from tiercel.serving.batching.call import QueuedCall
+from tiercel.serving.accounting.accounts import Account
+from tiercel.serving.accounting.room import Room
+from tiercel.serving.batching.call import QueuedCall, Run
+from tiercel.serving.batching.fair_queue import FairQueue
 from tiercel.serving.batching.rows import Ran, run_calls, run_calls_measured
 from tiercel.serving.errors import DeadlineExceededError, InferenceFailedError, ServingError
 from tiercel.serving.workers import Workers
@@ -63,26 +62,6 @@ class Executor(Protocol):
         """Accounts may use something else than before; called on the event loop."""
 
 
-class Run:
-    """Calls that run together on a worker."""
-
-    __slots__ = ("calls", "expected", "live", "options", "rows")
-
-    def __init__(self, calls: Sequence[QueuedCall], expected: float, rows: int) -> None:
-        self.calls = calls
-        self.expected = expected
-        self.rows = rows
-        self.live = len(calls)
-        self.options = ort.RunOptions()
-        self.options.log_severity_level = 4
-
-    def lose(self) -> None:
-        """One of the calls is not wanted any more; when none is, the run is broken off between two operators."""
-        self.live -= 1
-        if not self.live:
-            self.options.terminate = True
-
-
 class Batcher:
     """See the module. Everything but the runs themselves happens on the event loop.
 
@@ -100,7 +79,7 @@ class Batcher:
         self._workers = workers
         self._user = workers.join(self._dispatch)
         self._room = Room(max_pending, max_pending_bytes)
-        self._turns = Turns(max_queue_delay)
+        self._queue = FairQueue(max_queue_delay)
         self._waits_for_company = max_queue_delay > 0
         self._arrived: list[QueuedCall] = []
         self._flushing = False
@@ -165,7 +144,7 @@ class Batcher:
         self._pending.add(call)
         if call.deadline < self._sweep_at:
             self._sweep_later(call.deadline)
-        self._turns.add(call, account)
+        self._queue.add(call, account)
 
     def _flush(self) -> None:
         """Run what arrived in this turn of the event loop."""
@@ -180,7 +159,7 @@ class Batcher:
                 arrived.sort(key=_by_version)  # stable: calls of a version stay in order
                 for _, calls in groupby(arrived, _by_version):
                     self._run_arrived(list(calls))
-        if not self._turns.is_idle:
+        if not self._queue.is_idle:
             self._dispatch()
 
     def _run_arrived(self, calls: list[QueuedCall]) -> None:
@@ -239,15 +218,15 @@ class Batcher:
         if self._wake is not None:
             self._wake.cancel()
             self._wake = None
-        workers, turns = self._workers, self._turns
-        while not turns.is_idle:
+        workers, queue = self._workers, self._queue
+        while not queue.is_idle:
             idle = workers.idle > 0
             if not idle and not workers.may_run_ahead(self._user):
                 break
             now = time.perf_counter()
-            chosen = turns.choose(now)
+            chosen = queue.choose(now)
             if chosen is None:
-                wait = turns.seconds_to_next(now)
+                wait = queue.seconds_to_next(now)
                 if wait is not None:
                     self._wake = asyncio.get_running_loop().call_later(wait, self._dispatch)
                 break
@@ -257,11 +236,11 @@ class Batcher:
             if not idle and not (waiting.is_full(first) and _is_short(first, most)):
                 break
             calls = waiting.take(first, now, first.session.estimate, workers.count)
-            turns.taken(account)
+            queue.taken(account)
             calls = self._without_late(calls, now)
             if calls:
                 self._start(account, calls)
-        self._user.waiting = not turns.is_idle
+        self._user.waiting = not queue.is_idle
 
     def _without_late(self, calls: list[QueuedCall], now: float) -> list[QueuedCall]:
         """The calls that can still be answered in time; the others are told."""
@@ -279,7 +258,7 @@ class Batcher:
 
     def _start(self, account: Account, calls: list[QueuedCall]) -> None:
         rows = sum([call.rows for call in calls])
-        run = Run(calls, self._turns.begin(account, rows), rows)
+        run = Run(calls, self._queue.begin(account, rows), rows)
         account.running += rows
         for call in calls:
             call.run = run
@@ -294,7 +273,7 @@ class Batcher:
             _logger.error("Running a batch failed", exc_info=result)
             failed = InferenceFailedError("the server failed to run the model; its log says more")
             result = Ran([failed] * len(calls), run.rows, False, 0.0, 0.0, 0.0)
-        self._turns.end(account, run.expected, result.cpu, run.rows)
+        self._queue.end(account, run.expected, result.cpu, run.rows)
         account.accelerator_seconds += result.accelerator
         account.running -= run.rows
         seconds = result.compute_input + result.compute_infer + result.compute_output
@@ -304,7 +283,7 @@ class Batcher:
             if call.room is not None:
                 call.room.give_back(call.size)
         loaded.release(len(calls))
-        if not self._turns.is_idle and self._workers.may_run_ahead(self._user):
+        if not self._queue.is_idle and self._workers.may_run_ahead(self._user):
             self._dispatch()  # first, so that the worker has something to do while answers are written
         _answer(calls, result)
 
@@ -322,7 +301,7 @@ class Batcher:
         if call.run is not None:
             call.run.lose()
             return
-        self._turns.discard(call, call.loaded.account)
+        self._queue.discard(call, call.loaded.account)
         if call.room is not None:
             call.room.give_back(call.size)
         call.loaded.release()

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import onnxruntime as ort
 
 if TYPE_CHECKING:
-    from tiercel.serving.accounting.accounts import Room
-    from tiercel.serving.batching.batcher import Batcher, Run
+    from tiercel.serving.accounting.room import Room
     from tiercel.serving.errors import ServingError
     from tiercel.serving.models.engine import Session
-    from tiercel.serving.models.registry import LoadedVersion
+    from tiercel.serving.models.loaded_version import LoadedVersion
     from tiercel.serving.tensors import Array
 
 # A call goes ahead of those of the next priority that came up to this many seconds earlier, and no more: so priorities
@@ -20,6 +21,13 @@ _SECONDS_PER_PRIORITY = 1.0
 # Callers who say nothing can be overtaken by those who say 1, and let by those who say 3 and more.
 _DEFAULT_PRIORITY = 2
 _LEAST_URGENT = 10
+
+
+class Owner(Protocol):
+    """Whoever runs a call that was queued."""
+
+    def cancelled(self, call: QueuedCall) -> None:
+        """A call that waits or runs was cancelled."""
 
 
 class Call(abc.ABC):
@@ -84,7 +92,7 @@ class Call(abc.ABC):
         self.ended = False
         self.room: Room | None = None
         self.run: Run | None = None
-        self.owner: Batcher | None = None
+        self.owner: Owner | None = None
 
     @abc.abstractmethod
     def cancel(self) -> None:
@@ -115,6 +123,26 @@ class QueuedCall(Call):
     @abc.abstractmethod
     def fail(self, error: ServingError, now: float) -> None:
         """It will not be answered; called at most once, on the event loop, and never after :meth:`answer`."""
+
+
+class Run:
+    """Calls that run together on a worker."""
+
+    __slots__ = ("calls", "expected", "live", "options", "rows")
+
+    def __init__(self, calls: Sequence[QueuedCall], expected: float, rows: int) -> None:
+        self.calls = calls
+        self.expected = expected
+        self.rows = rows
+        self.live = len(calls)
+        self.options = ort.RunOptions()
+        self.options.log_severity_level = 4
+
+    def lose(self) -> None:
+        """One of the calls is not wanted any more; when none is, the run is broken off between two operators."""
+        self.live -= 1
+        if not self.live:
+            self.options.terminate = True
 
 
 def seconds_behind(priority: int) -> float:

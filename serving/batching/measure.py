@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tiercel.serving.batching.profile import HAND_OVER_SECONDS, LatencyProfile, pays_to_go_on
-from tiercel.serving.batching.trial import Trial
+from tiercel.serving.batching.trial import Model, Trial
 from tiercel.serving.errors import ServingError, TooLargeError
 
 if TYPE_CHECKING:
-    from tiercel.serving.models.engine import Session
     from tiercel.serving.tensors import Array
 
 # So that a model of 8 ms a row is tried in batches of up to 16, more than once each: of single runs it is chance which
@@ -47,7 +46,7 @@ class Batching:
     elements: int = 0
 
 
-def measured_batching(session: Session, shapes: Mapping[str, Sequence[int]], max_rows: int) -> Batching:
+def measured_batching(session: Model, shapes: Mapping[str, Sequence[int]], max_rows: int) -> Batching:
     """The same as :func:`tried_batching`; a model that cannot be tried is run call by call."""
     try:
         return tried_batching(session, shapes, max_rows)
@@ -56,7 +55,7 @@ def measured_batching(session: Session, shapes: Mapping[str, Sequence[int]], max
 
 
 def tried_batching(
-    session: Session, shapes: Mapping[str, Sequence[int]], max_rows: int, known: Batching | None = None
+    session: Model, shapes: Mapping[str, Sequence[int]], max_rows: int, known: Batching | None = None
 ) -> Batching:
     """Whether calls of this model may run together, and how long batches take.
 
@@ -83,7 +82,7 @@ def tried_batching(
     return Batching(_profile(trial, trial.most_rows(max_rows)), "", trial.elements)
 
 
-def is_borne_out(session: Session, said: Batching, shapes: Mapping[str, Sequence[int]]) -> bool:
+def is_borne_out(session: Model, said: Batching, shapes: Mapping[str, Sequence[int]]) -> bool:
     """Whether runs of the largest batch that would be made bear out what another process said that they take.
 
     They also make room for such a batch, so that no request has to wait for that.

@@ -3,20 +3,42 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.random import Generator, default_rng
 
 if TYPE_CHECKING:
-    from tiercel.serving.models.engine import Session
     from tiercel.serving.tensors import Array, TensorSpec
 
 MAX_ELEMENTS = 4 * 1024**2
 """Input elements of the largest batch that is tried."""
 # Other sizes are computed by other kernels, which add up in another order.
 _RELATIVE, _ABSOLUTE = 1e-2, 1e-4
+
+
+class Model(Protocol):
+    """What can be run; see :class:`~tiercel.serving.models.engine.Session`."""
+
+    @property
+    def inputs(self) -> Mapping[str, TensorSpec]:
+        """What it takes, by name."""
+
+    @property
+    def outputs(self) -> Mapping[str, TensorSpec]:
+        """What it gives, by name."""
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """Names of its outputs."""
+
+    @property
+    def busy_clock(self) -> Callable[[], float]:
+        """Counts the seconds that a run keeps its processor for, whatever else the machine does."""
+
+    def run(self, outputs: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
+        """Outputs of one run, in the order wanted."""
 
 
 class Trial:
@@ -31,7 +53,7 @@ class Trial:
         elements: Input elements of a row.
     """
 
-    def __init__(self, session: Session, shapes: Mapping[str, Sequence[int]]) -> None:
+    def __init__(self, session: Model, shapes: Mapping[str, Sequence[int]]) -> None:
         self.session = session
         self._shapes = {name: _row_shape(spec, shapes) for name, spec in session.inputs.items()}
         self.elements = sum(math.prod(shape) for shape in self._shapes.values())
@@ -82,7 +104,7 @@ class Trial:
         return {name: np.repeat(value, rows, axis=0) for name, value in self._both()[0].items()}
 
     def seconds(self, batch: Mapping[str, Array]) -> float:
-        """Seconds of one run by :attr:`.Session.busy_clock`.
+        """Seconds of one run by :attr:`.Model.busy_clock`.
 
         Raises:
             ServingError: The model failed.

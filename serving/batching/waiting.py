@@ -3,17 +3,42 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tiercel.serving.batching.call import QueuedCall
-
-_Line = OrderedDict["QueuedCall", None]
+    from collections.abc import Callable, Sequence
 
 
-class WaitingCalls:
+class _Session(Protocol):
+    @property
+    def queue_rows(self) -> Sequence[int]: ...
+
+
+class _Waiter(Protocol):
+    """A call, as far as it matters to those that wait with it; see :class:`~tiercel.serving.batching.call.Call`."""
+
+    @property
+    def loaded(self) -> object: ...
+    @property
+    def session(self) -> _Session: ...
+    @property
+    def key(self) -> Any: ...
+    @property
+    def behind(self) -> float: ...
+    @property
+    def rank(self) -> float: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def max_rows(self) -> int: ...
+    @property
+    def deadline(self) -> float: ...
+
+
+CallT = TypeVar("CallT", bound=_Waiter)
+
+
+class WaitingCalls(Generic[CallT]):
     """Calls by what they may run together with, in order of rank within it.
 
     A group is one version and one key: the same inputs, the same shapes behind the first axis, the same outputs wanted.
@@ -26,14 +51,14 @@ class WaitingCalls:
     __slots__ = ("_calls", "_groups", "rows")
 
     def __init__(self) -> None:
-        self._groups: dict[tuple[int, Any], dict[float, _Line]] = {}
+        self._groups: dict[tuple[int, Any], dict[float, OrderedDict[CallT, None]]] = {}
         self._calls = 0
         self.rows = 0
 
     def __len__(self) -> int:
         return self._calls
 
-    def add(self, call: QueuedCall) -> None:
+    def add(self, call: CallT) -> None:
         """Let it wait."""
         lines = self._groups.setdefault((id(call.loaded), call.key), {})
         line = lines.get(call.behind)
@@ -43,7 +68,7 @@ class WaitingCalls:
         self._calls += 1
         self.rows += call.rows
 
-    def discard(self, call: QueuedCall) -> None:
+    def discard(self, call: CallT) -> None:
         """It waits no more, if it did."""
         key = (id(call.loaded), call.key)
         lines = self._groups.get(key, {})
@@ -53,12 +78,12 @@ class WaitingCalls:
         del line[call]
         self._left(key, lines, call)
 
-    def first(self) -> QueuedCall | None:
+    def first(self) -> CallT | None:
         """The call that is next."""
         heads = [next(iter(line)) for lines in self._groups.values() for line in lines.values()]
         return min(heads, key=_rank) if heads else None
 
-    def most_rows(self, first: QueuedCall, workers: int = 1) -> int:
+    def most_rows(self, first: CallT, workers: int = 1) -> int:
         """Rows of the next batch with ``first`` at most: more of them where each worker would find as many to run."""
         most = first.max_rows
         for rows in first.session.queue_rows:
@@ -67,13 +92,11 @@ class WaitingCalls:
             most = rows
         return most
 
-    def is_full(self, first: QueuedCall) -> bool:
+    def is_full(self, first: CallT) -> bool:
         """Whether as many rows wait as a batch with ``first`` usually has, so that there is no more to wait for."""
         return first.key is None or self.rows >= first.max_rows
 
-    def take(
-        self, first: QueuedCall, now: float, estimate: Callable[[int], float], workers: int = 1
-    ) -> list[QueuedCall]:
+    def take(self, first: CallT, now: float, estimate: Callable[[int], float], workers: int = 1) -> list[CallT]:
         """The call that is next and those that run with it, in order of rank; they wait no more.
 
         Args:
@@ -85,7 +108,7 @@ class WaitingCalls:
         """
         key = (id(first.loaded), first.key)
         lines = self._groups[key]
-        batch: list[QueuedCall] = []
+        batch: list[CallT] = []
         rows, tightest, call, most = 0, first.deadline, first, self.most_rows(first, workers)
         relaxed = now + estimate(most)
         while True:
@@ -103,7 +126,7 @@ class WaitingCalls:
             if min(tightest, call.deadline) < relaxed and min(tightest, call.deadline) < now + estimate(together):
                 return batch
 
-    def _left(self, key: tuple[int, Any], lines: dict[float, _Line], call: QueuedCall) -> None:
+    def _left(self, key: tuple[int, Any], lines: dict[float, OrderedDict[CallT, None]], call: CallT) -> None:
         self._calls -= 1
         self.rows -= call.rows
         if not lines[call.behind]:
@@ -112,5 +135,5 @@ class WaitingCalls:
                 del self._groups[key]
 
 
-def _rank(call: QueuedCall) -> float:
+def _rank(call: _Waiter) -> float:
     return call.rank

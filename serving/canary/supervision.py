@@ -14,7 +14,8 @@ from tiercel.serving.canary.judgement import Outcome
 from tiercel.serving.canary.plan import CanaryPlan
 from tiercel.serving.canary.trials import NO_PROGRESS, Progress, Trial
 from tiercel.serving.errors import ArtefactRefusedError, NotReadyError
-from tiercel.serving.models.registry import LoadedVersion, ModelRecord, VersionState
+from tiercel.serving.models.loaded_version import LoadedVersion
+from tiercel.serving.models.registry import ModelRecord, VersionState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

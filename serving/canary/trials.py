@@ -13,7 +13,7 @@ from tiercel.serving.canary.shadow import Shadow
 
 if TYPE_CHECKING:
     from tiercel.serving.accounting.model_statistics import ModelStatistics
-    from tiercel.serving.models.registry import LoadedVersion
+    from tiercel.serving.models.loaded_version import LoadedVersion
 
 # What a full queue or a caller who left says nothing about a version.
 _FAULTLESS = frozenset({"REJECTED", "CANCELED"})

@@ -15,7 +15,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from tiercel.inference import open_inference_grpc_pb2 as pb
-from tiercel.serving.dataplane import DataPlane, InferResult
+from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.errors import ServingError
 from tiercel.serving.grpc.forms import Question, RequestReader, write_answer
 from tiercel.serving.grpc.server import health, reflection
@@ -30,6 +30,7 @@ from tiercel.serving.models.descriptions import Descriptions
 from tiercel.serving.models.lifecycle import Lifecycle
 from tiercel.serving.models.uploads import Uploads
 from tiercel.serving.operators import Operators
+from tiercel.serving.requests import InferResult
 from tiercel.serving.settings import Settings
 from tiercel.serving.tasks import StartTask
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.serving import request_parameters as given
-from tiercel.serving.dataplane import InferRequest, InferResult, InputTensor, ParameterValue
 from tiercel.serving.errors import InvalidRequestError
+from tiercel.serving.requests import InferRequest, InferResult, InputTensor, ParameterValue
 from tiercel.serving.tensors import (
     Array,
     DataType,

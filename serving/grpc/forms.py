@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tiercel.inference import open_inference_grpc_pb2 as pb
-from tiercel.serving.dataplane import InferRequest, InferResult, InputTensor, ParameterValue
 from tiercel.serving.grpc.codec import decode_request, encode_result, set_parameter
+from tiercel.serving.requests import InferRequest, InferResult, InputTensor, ParameterValue
 from tiercel.serving.tensors import DataType, decode_raw, encode_raw
 
 _REMEMBERED = 1024

@@ -8,11 +8,12 @@ from functools import partial
 
 from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.serving.batching import call as batching
-from tiercel.serving.dataplane import DataPlane, InferResult
+from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.errors import ServingError
 from tiercel.serving.grpc.forms import Question, RequestReader, write_answer
 from tiercel.serving.grpc.server.calls import Call, Method
 from tiercel.serving.grpc.server.wire import Status
+from tiercel.serving.requests import InferResult
 
 _logger = logging.getLogger(__name__)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tiercel.serving.models.configuration import ENDPOINT_PLATFORM, model_config
-from tiercel.serving.models.registry import LoadedVersion, Registry
+from tiercel.serving.models.loaded_version import LoadedVersion
+from tiercel.serving.models.registry import Registry
 
 if TYPE_CHECKING:
     from tiercel.serving.variants.endpoints import Endpoints

@@ -23,22 +23,20 @@ from tiercel.serving.models import repository, suspects
 from tiercel.serving.models.chosen import FILE_NAME, chosen_version, in_turn
 from tiercel.serving.models.engine import Session
 from tiercel.serving.models.load_parameters import LoadParameters
+from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.loader import Loader, Replaced
 from tiercel.serving.models.model_settings import read_model_settings
-from tiercel.serving.models.registry import LoadedVersion, ModelRecord, Registry, VersionState
+from tiercel.serving.models.registry import ModelRecord, Registry, VersionState
 from tiercel.serving.models.relocation import Relocation
+from tiercel.serving.tasks import StartTask
+from tiercel.serving.variants.configuration import ENDPOINT_VERSION
 
 if TYPE_CHECKING:
     from tiercel.serving.variants.endpoints import Endpoints
 
-from tiercel.serving.tasks import StartTask
-
 _logger = logging.getLogger(__name__)
 
 _NEWEST = LoadParameters()
-
-ENDPOINT_VERSION = 1
-"""Calls and the index speak of versions; an endpoint's configuration counts as its only one."""
 
 
 class Lifecycle:

@@ -1,12 +1,11 @@
 """What is loaded and what was tried: the state that requests read and only the lifecycle changes. No waiting, no I/O.
 
 A model's record holds at most one live version. A flip replaces it in one assignment; requests that took the old one
-keep it until they end, which is what :class:`LoadedVersion` counts.
+keep it until they end, which is what :class:`.LoadedVersion` counts.
 """
 
 from __future__ import annotations
 
-import asyncio
 import enum
 import time
 from collections.abc import Mapping
@@ -16,9 +15,8 @@ from tiercel.serving.accounting.accounts import UNLIMITED, Account, ModelShare
 from tiercel.serving.accounting.delays import WINDOWS, Delays, History
 from tiercel.serving.accounting.model_statistics import ModelStatistics
 from tiercel.serving.canary.trials import Trial
-from tiercel.serving.checks import Checked
 from tiercel.serving.errors import InvalidRequestError, NotFoundError, NotReadyError
-from tiercel.serving.models.engine import Session
+from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.repository import is_version
 
 _MAX_HISTORY = 32
@@ -41,93 +39,6 @@ class VersionStatus:
 
     state: VersionState
     reason: str = ""
-
-
-class LoadedVersion:
-    """A session and the requests that are using it.
-
-    Args:
-        model: Name of the model.
-        version: Its number.
-        session: A warm session.
-        account: The model's; one of its own when none is given.
-        statistics: The version's, if it has been live before.
-    """
-
-    __slots__ = (
-        "_drained",
-        "_retired",
-        "_session",
-        "account",
-        "accuracy",
-        "checked",
-        "in_flight",
-        "labels",
-        "model",
-        "outputs",
-        "parameters",
-        "sha256",
-        "statistics",
-        "version",
-        "version_text",
-    )
-
-    def __init__(
-        self,
-        model: str,
-        version: int,
-        session: Session,
-        account: Account | None = None,
-        statistics: ModelStatistics | None = None,
-    ) -> None:
-        self.account = account if account is not None else Account(model)
-        self.model = model
-        self.version = version
-        self.version_text = str(version)
-        self.statistics = statistics if statistics is not None else ModelStatistics()
-        self.in_flight = 0
-        self.checked: dict[object, Checked] = {}  # by form, of requests that are recognised; filled by the data plane
-        self.labels = session.labels
-        self.accuracy = session.accuracy
-        self.sha256 = session.sha256
-        # What each of its answers says beside the outputs; one for all, so that none costs anything.
-        self.parameters = None if session.accuracy is None else {"accuracy": session.accuracy}
-        self.outputs = session.outputs  # also of use after the session is gone
-        self._session: Session | None = session
-        self._retired = False
-        self._drained = asyncio.Event()
-
-    @property
-    def session(self) -> Session:
-        """The session; there is one until :meth:`close`, which comes after the last request."""
-        if self._session is None:
-            raise RuntimeError(f"version {self.version} of '{self.model}' was used after it was released")
-        return self._session
-
-    def acquire(self) -> None:
-        """A request begins to use it."""
-        self.in_flight += 1
-
-    def release(self, requests: int = 1) -> None:
-        """Requests ended."""
-        self.in_flight -= requests
-        if self._retired and self.in_flight == 0:
-            self._drained.set()
-
-    def retire(self) -> None:
-        """No request will begin to use it any more."""
-        self._retired = True
-        if self.in_flight == 0:
-            self._drained.set()
-
-    async def wait_drained(self) -> None:
-        """Wait until it is retired and the last request ended."""
-        await self._drained.wait()
-
-    def close(self) -> Session:
-        """Let go of the session, so that nothing can run it any more; returns it for somebody to free."""
-        session, self._session = self.session, None
-        return session
 
 
 @dataclass(slots=True)

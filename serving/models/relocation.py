@@ -10,8 +10,9 @@ from pathlib import Path
 from tiercel.serving.errors import NotReadyError, ServingError
 from tiercel.serving.models import repository
 from tiercel.serving.models.engine import Session
+from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.loader import Loader
-from tiercel.serving.models.registry import LoadedVersion, ModelRecord
+from tiercel.serving.models.registry import ModelRecord
 
 _logger = logging.getLogger(__name__)
 

@@ -6,7 +6,8 @@ import asyncio
 import zlib
 
 from tiercel.serving.errors import InvalidRequestError, OverloadedError, TooLargeError, UnsupportedEncodingError
-from tiercel.serving.rest.messages import ByteBudget, Head, HttpRequest
+from tiercel.serving.rest.head import Head
+from tiercel.serving.rest.messages import ByteBudget, HttpRequest
 
 _ZLIB_OR_GZIP = 32 + zlib.MAX_WBITS
 _BARE = -zlib.MAX_WBITS

@@ -13,13 +13,12 @@ import re
 import secrets
 from functools import lru_cache
 
-from tiercel.serving.dataplane import InferRequest, InputTensor
 from tiercel.serving.errors import InvalidRequestError, ServingError, TooLargeError
-from tiercel.serving.rest.encoding import AnswerForm
+from tiercel.serving.requests import InferRequest, InputTensor
 from tiercel.serving.rest.json_numbers import read_numbers
 from tiercel.serving.rest.messages import HttpRequest
 from tiercel.serving.rest.recent import HEADER_LENGTH, Recent
-from tiercel.serving.rest.request_form import InputForm, RequestForm, read_form
+from tiercel.serving.rest.request_form import AnswerForm, InputForm, RequestForm, read_form
 from tiercel.serving.tensors import Array, Buffer, decode_json, decode_raw
 
 # Forms that are remembered, and their size in bytes: some megabytes in all.

@@ -3,38 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import orjson
 
-from tiercel.serving.dataplane import InferResult, OutputTensor, ParameterValue
-from tiercel.serving.models.registry import LoadedVersion
+from tiercel.serving.models.loaded_version import LoadedVersion
+from tiercel.serving.requests import InferResult, OutputTensor, ParameterValue
 from tiercel.serving.rest.messages import OCTETS, HttpResponse
+from tiercel.serving.rest.request_form import AnswerForm
 from tiercel.serving.tensors import encode_json, encode_raw
 
 _NUMPY = orjson.OPT_SERIALIZE_NUMPY
 _REMEMBERED = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerForm:
-    """How the caller wants its answer.
-
-    Attributes:
-        id: Repeated in the answer; empty for none.
-        exceptions: Names of outputs that are not sent by default form.
-        binary_by_default: Outputs are sent as bytes unless they are exceptions; else as JSON.
-    """
-
-    id: str
-    exceptions: frozenset[str]
-    binary_by_default: bool
-
-    def is_binary(self, output: str) -> bool:
-        """Whether this output is sent as bytes."""
-        return (output in self.exceptions) is not self.binary_by_default
 
 
 def encode_result(result: InferResult, form: AnswerForm) -> HttpResponse:

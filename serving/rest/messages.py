@@ -19,6 +19,7 @@ from tiercel.serving.errors import (
     UnauthenticatedError,
     UnsupportedEncodingError,
 )
+from tiercel.serving.rest.head import Head
 
 if TYPE_CHECKING:
     from tiercel.serving.rest.recent import Recent
@@ -32,29 +33,6 @@ _STATUS_LINES = {
     for status in http.HTTPStatus
     if status.value >= 200
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """Request line and headers, read. Requests whose heads have the same bytes share one, so nobody changes it.
-
-    Attributes:
-        method: In capital letters.
-        target: Path and query, still percent-encoded.
-        headers: Values by name in small letters; of a repeated header the values are joined by a comma.
-        keep_alive: Whether the connection stays open after the answer.
-        is_http_10: The caller speaks HTTP/1.0.
-        length: Bytes of the body as announced, or None when nothing was announced.
-        size: Bytes of target, names and values.
-    """
-
-    method: bytes
-    target: bytes
-    headers: Mapping[bytes, bytes]
-    keep_alive: bool = True
-    is_http_10: bool = False
-    length: int | None = None
-    size: int = 0
 
 
 @dataclass(slots=True)

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from tiercel.serving.dataplane import InferResult, OutputTensor
 from tiercel.serving.errors import ServingError
+from tiercel.serving.requests import InferResult, OutputTensor
 from tiercel.serving.rest.encoding import before_binary, before_contents, encode_result
 from tiercel.serving.rest.messages import answer_to_defect, error_response, refusal_bytes
 from tiercel.serving.tensors import encode_json, encode_raw
 
 if TYPE_CHECKING:
     from tiercel.serving.batching.call import Call
-    from tiercel.serving.checks import Checked
     from tiercel.serving.dataplane import DataPlane
-    from tiercel.serving.models.registry import LoadedVersion
+    from tiercel.serving.models.loaded_version import LoadedVersion
+    from tiercel.serving.requests import Checked
     from tiercel.serving.rest.messages import HttpRequest, HttpResponse, Respond
     from tiercel.serving.rest.recent import Recent
     from tiercel.serving.rest.request_form import RequestForm
@@ -46,7 +46,7 @@ def infer_quickly(plane: DataPlane, request: HttpRequest, model: str, version: s
         was not taken is as it was.
     """
     recent = request.recent
-    form = None if recent is None else recent.form_of(request)
+    form = None if recent is None else recent.form_of(request.head, request.body)
     if recent is None or form is None or request.head.is_http_10:
         return NOT_TAKEN
     found = plane.recognised(model, version, form)
@@ -57,7 +57,7 @@ def infer_quickly(plane: DataPlane, request: HttpRequest, model: str, version: s
     if refusal is not None:
         respond(refusal_bytes(refusal.message))
         return TAKEN_AND_ANSWERED
-    contents = recent.contents_of(request, form)
+    contents = recent.contents_of(request.body, form)
     if contents is None:
         return NOT_TAKEN
 

@@ -10,7 +10,8 @@ from functools import lru_cache
 
 import httptools
 
-from tiercel.serving.rest.messages import ByteBudget, Head, HttpRequest
+from tiercel.serving.rest.head import Head
+from tiercel.serving.rest.messages import ByteBudget, HttpRequest
 from tiercel.serving.rest.receiver import HttpLimits, Receiver, add_header, head_from
 
 _END = b"\r\n\r\n"

@@ -16,7 +16,8 @@ from tiercel.serving.errors import (
     ServingError,
     TooLargeError,
 )
-from tiercel.serving.rest.messages import ByteBudget, Head, HttpRequest
+from tiercel.serving.rest.head import Head
+from tiercel.serving.rest.messages import ByteBudget, HttpRequest
 from tiercel.serving.rest.recent import Recent
 
 

@@ -15,8 +15,8 @@ import numpy as np
 from tiercel.serving.rest.json_numbers import read_numbers
 
 if TYPE_CHECKING:
-    from tiercel.serving.checks import Checked
-    from tiercel.serving.rest.messages import Head, HttpRequest
+    from tiercel.serving.requests import Checked
+    from tiercel.serving.rest.head import Head
     from tiercel.serving.rest.request_form import RequestForm
     from tiercel.serving.tensors import Array, Buffer
 
@@ -43,20 +43,20 @@ class Recent:
         self._answer_shape: tuple[int, ...] = ()
         self._answer_size = 0
 
-    def form_of(self, request: HttpRequest) -> RequestForm | None:
+    def form_of(self, head: Head, body: bytes | bytearray) -> RequestForm | None:
         """The form of a request that is like the last one, else None."""
-        form, body = self._form, request.body
+        form = self._form
         if form is None or not body.startswith(self._before):
             return None
         if self._head is not None:
-            return form if request.head is self._head else None
-        if not body.endswith(self._after) or HEADER_LENGTH in request.head.headers:
+            return form if head is self._head else None
+        if not body.endswith(self._after) or HEADER_LENGTH in head.headers:
             return None
         return form
 
-    def contents_of(self, request: HttpRequest, form: RequestForm) -> Array | None:
+    def contents_of(self, body: bytes | bytearray, form: RequestForm) -> Array | None:
         """The contents of a request that :meth:`form_of` has recognised; None where they have to be read in full."""
-        body, given = request.body, form.inputs[0]
+        given = form.inputs[0]
         begin = len(self._before)
         if self._head is not None:  # a slice of its own is aligned, whatever the length of the JSON
             return np.frombuffer(body[begin:], given.data_type.dtype).reshape(given.shape)

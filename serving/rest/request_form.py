@@ -10,8 +10,26 @@ import orjson
 
 from tiercel.serving import request_parameters as given
 from tiercel.serving.errors import InvalidRequestError
-from tiercel.serving.rest.encoding import AnswerForm
 from tiercel.serving.tensors import Buffer, DataType, checked_shape, data_type_named
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerForm:
+    """How the caller wants its answer.
+
+    Attributes:
+        id: Repeated in the answer; empty for none.
+        exceptions: Names of outputs that are not sent by default form.
+        binary_by_default: Outputs are sent as bytes unless they are exceptions; else as JSON.
+    """
+
+    id: str
+    exceptions: frozenset[str]
+    binary_by_default: bool
+
+    def is_binary(self, output: str) -> bool:
+        """Whether this output is sent as bytes."""
+        return (output in self.exceptions) is not self.binary_by_default
 
 
 @dataclass(frozen=True, slots=True)

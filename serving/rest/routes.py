@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 import orjson
 
 from tiercel.serving.accounting.accounts import read_shares
-from tiercel.serving.dataplane import DataPlane, InferResult
+from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.errors import (
     InvalidRequestError,
     LengthRequiredError,
@@ -22,6 +22,7 @@ from tiercel.serving.errors import (
 from tiercel.serving.models.lifecycle import Lifecycle
 from tiercel.serving.models.uploads import Uploads
 from tiercel.serving.operators import Operators
+from tiercel.serving.requests import InferResult
 from tiercel.serving.rest.compression import Inflater
 from tiercel.serving.rest.decoding import decode_request
 from tiercel.serving.rest.encoding import encode_result

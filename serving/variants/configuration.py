@@ -28,6 +28,9 @@ from tiercel.serving.scheduling.static import StaticScheduler
 from tiercel.serving.scheduling.table import TableScheduler
 from tiercel.serving.scheduling.utility import FORMS, Utility, utility
 
+ENDPOINT_VERSION = 1
+"""Calls and the index speak of versions; an endpoint's configuration counts as its only one."""
+
 FILE = "variants.json"
 MAX_VARIANTS = 16
 _FIELDS = {"variants", "objective_seconds", "utility", "steepness", "scheduler", "static_variant"}

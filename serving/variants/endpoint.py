@@ -26,7 +26,8 @@ from tiercel.serving.errors import (
     ServingError,
 )
 from tiercel.serving.models.engine import Session
-from tiercel.serving.models.registry import LoadedVersion, Registry
+from tiercel.serving.models.loaded_version import LoadedVersion
+from tiercel.serving.models.registry import Registry
 from tiercel.serving.scheduling.interface import (
     PATIENCE,
     RATE_OBJECTIVES,
@@ -43,7 +44,7 @@ from tiercel.serving.variants.live import Candidate, LiveVariants
 from tiercel.serving.workers import Workers
 
 if TYPE_CHECKING:
-    from tiercel.serving.dataplane import InferRequest
+    from tiercel.serving.requests import InferRequest
 
 _logger = logging.getLogger(__name__)
 

@@ -10,16 +10,16 @@ from typing import Any
 
 from tiercel.serving.batching.call import seconds_behind
 from tiercel.serving.classified_answers import as_classes
-from tiercel.serving.dataplane import Answered, InferRequest, InferResult, OutputTensor, ParameterValue
 from tiercel.serving.errors import InvalidRequestError, NotFoundError, OverloadedError, ServingError
 from tiercel.serving.models import repository
 from tiercel.serving.models.configuration import ENDPOINT_PLATFORM
 from tiercel.serving.models.engine import Session
-from tiercel.serving.models.lifecycle import ENDPOINT_VERSION
-from tiercel.serving.models.registry import LoadedVersion, Registry, VersionState
+from tiercel.serving.models.loaded_version import LoadedVersion
+from tiercel.serving.models.registry import Registry, VersionState
+from tiercel.serving.requests import Answered, InferRequest, InferResult, OutputTensor, ParameterValue
 from tiercel.serving.tensors import described
 from tiercel.serving.variants import configuration
-from tiercel.serving.variants.configuration import Configuration
+from tiercel.serving.variants.configuration import ENDPOINT_VERSION, Configuration
 from tiercel.serving.variants.endpoint import Answer, Endpoint, VariantCall
 from tiercel.serving.workers import Workers
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from tiercel.serving.errors import ArtefactRefusedError
 from tiercel.serving.models.engine import Session
-from tiercel.serving.models.registry import LoadedVersion, Registry
+from tiercel.serving.models.loaded_version import LoadedVersion
+from tiercel.serving.models.registry import Registry
 from tiercel.serving.scheduling.interface import Profile
 from tiercel.serving.tensors import TensorSpec
 from tiercel.serving.variants.configuration import Variant

@@ -12,7 +12,7 @@ from tests.support import onnx_models
 from tiercel.serving.batching.call import QueuedCall
 from tiercel.serving.errors import ServingError
 from tiercel.serving.models.engine import Session
-from tiercel.serving.models.registry import LoadedVersion
+from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.tensors import Array
 
 

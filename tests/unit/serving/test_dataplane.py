@@ -13,7 +13,7 @@ from tiercel.serving.accounting.accounts import ModelShare
 from tiercel.serving.batching.batcher import Batcher
 from tiercel.serving.canary.plan import CanaryPlan
 from tiercel.serving.canary.trials import Trial
-from tiercel.serving.dataplane import DataPlane, InferRequest, InputTensor
+from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.errors import (
     DeadlineExceededError,
     InferenceFailedError,
@@ -23,8 +23,10 @@ from tiercel.serving.errors import (
 )
 from tiercel.serving.models.descriptions import Descriptions
 from tiercel.serving.models.engine import Session
+from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.model_settings import ModelSettings
-from tiercel.serving.models.registry import LoadedVersion, Registry
+from tiercel.serving.models.registry import Registry
+from tiercel.serving.requests import InferRequest, InputTensor
 from tiercel.serving.tensors import BY_NAME
 from tiercel.serving.workers import Workers
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.calls import NoteCall, call_of, session
+from tiercel.serving.batching.call import QueuedCall
 from tiercel.serving.batching.rows import run_calls
 from tiercel.serving.batching.waiting import WaitingCalls
 
@@ -26,7 +27,7 @@ def added(step: tuple[object, ...], number: int) -> NoteCall:
 
 @given(st.lists(st.one_of(additions, others), max_size=60))
 def test_every_call_is_taken_once_in_order_and_with_its_like(steps: list[tuple[object, ...]]) -> None:
-    waiting = WaitingCalls()
+    waiting: WaitingCalls[QueuedCall] = WaitingCalls()
     expected: list[NoteCall] = []
     taken: list[NoteCall] = []
 

@@ -8,11 +8,12 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tiercel.serving.dataplane import InferRequest
 from tiercel.serving.errors import ServingError
+from tiercel.serving.requests import InferRequest
 from tiercel.serving.rest import decoding
-from tiercel.serving.rest.encoding import AnswerForm
-from tiercel.serving.rest.messages import Head, HttpRequest
+from tiercel.serving.rest.head import Head
+from tiercel.serving.rest.messages import HttpRequest
+from tiercel.serving.rest.request_form import AnswerForm
 
 LIMIT = 3000
 NUMBERS: st.SearchStrategy[Any] = st.one_of(

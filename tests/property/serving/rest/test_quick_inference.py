@@ -15,7 +15,8 @@ from tests.support.http_transport import Transport
 from tiercel.serving.batching.batcher import Batcher
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.models.engine import Session
-from tiercel.serving.models.registry import LoadedVersion, Registry
+from tiercel.serving.models.loaded_version import LoadedVersion
+from tiercel.serving.models.registry import Registry
 from tiercel.serving.operators import Operators
 from tiercel.serving.process.listening import Connections
 from tiercel.serving.rest.connection import HttpConnection

@@ -11,7 +11,8 @@ from tiercel.serving.canary.plan import CanaryPlan
 from tiercel.serving.canary.trials import Trial
 from tiercel.serving.errors import DeadlineExceededError, InferenceFailedError, InvalidRequestError, OverloadedError
 from tiercel.serving.models.engine import Session
-from tiercel.serving.models.registry import LoadedVersion, ModelRecord, Registry
+from tiercel.serving.models.loaded_version import LoadedVersion
+from tiercel.serving.models.registry import ModelRecord, Registry
 
 SESSION = Session(onnx_models.plus(1.0))
 

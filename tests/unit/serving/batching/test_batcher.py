@@ -17,8 +17,8 @@ from tiercel.serving.batching.measure import Batching
 from tiercel.serving.batching.profile import LatencyProfile
 from tiercel.serving.errors import DeadlineExceededError, InvalidRequestError, OverloadedError, ServingError
 from tiercel.serving.models.engine import Session
+from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.model_settings import ModelSettings
-from tiercel.serving.models.registry import LoadedVersion
 from tiercel.serving.tensors import Array
 from tiercel.serving.workers import Workers
 

@@ -6,24 +6,25 @@ import pytest
 
 from tests.support.calls import NoteCall, call_of
 from tiercel.serving.batching.batcher import batches_of
+from tiercel.serving.batching.call import QueuedCall
 from tiercel.serving.batching.waiting import WaitingCalls
 
 
-def taken(waiting: WaitingCalls, now: float = 0.0, per_row: float = 0.0) -> list[NoteCall]:
+def taken(waiting: WaitingCalls[QueuedCall], now: float = 0.0, per_row: float = 0.0) -> list[NoteCall]:
     first = waiting.first()
     assert first is not None
     return [call for call in waiting.take(first, now, lambda rows: per_row * rows) if isinstance(call, NoteCall)]
 
 
-def filled(*calls: NoteCall) -> WaitingCalls:
-    waiting = WaitingCalls()
+def filled(*calls: NoteCall) -> WaitingCalls[QueuedCall]:
+    waiting: WaitingCalls[QueuedCall] = WaitingCalls()
     for call in calls:
         waiting.add(call)
     return waiting
 
 
 def test_nothing_waits_at_first() -> None:
-    waiting = WaitingCalls()
+    waiting: WaitingCalls[QueuedCall] = WaitingCalls()
     assert waiting.first() is None
     assert not waiting
 

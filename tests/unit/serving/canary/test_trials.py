@@ -8,7 +8,7 @@ from tiercel.serving.canary.plan import CanaryPlan
 from tiercel.serving.canary.trials import Trial
 from tiercel.serving.errors import InferenceFailedError, OverloadedError
 from tiercel.serving.models.engine import Session
-from tiercel.serving.models.registry import LoadedVersion
+from tiercel.serving.models.loaded_version import LoadedVersion
 
 
 def make_trial() -> Trial:

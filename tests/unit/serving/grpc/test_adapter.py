@@ -10,13 +10,14 @@ import pytest
 
 from tests.support.http2_peers import HEADERS, parse
 from tiercel.inference import open_inference_grpc_pb2 as pb
-from tiercel.serving.dataplane import DataPlane, InferRequest, InferResult, OutputTensor
+from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.errors import DeadlineExceededError, ServingError
 from tiercel.serving.grpc.adapter import SERVICE, InferenceServicer
 from tiercel.serving.grpc.server.server import GrpcConnection, GrpcLimits, Listener
 from tiercel.serving.http2 import frames, hpack
 from tiercel.serving.http2.streams import Http2Limits
 from tiercel.serving.operators import Operators
+from tiercel.serving.requests import InferRequest, InferResult, OutputTensor
 from tiercel.serving.rest.messages import ByteBudget
 from tiercel.serving.tensors import BY_NAME, TensorSpec
 

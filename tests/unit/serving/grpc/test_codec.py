@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tiercel.inference import open_inference_grpc_pb2 as pb
-from tiercel.serving.dataplane import InferResult, OutputTensor
 from tiercel.serving.errors import InvalidRequestError
 from tiercel.serving.grpc.codec import decode_request, encode_result
+from tiercel.serving.requests import InferResult, OutputTensor
 from tiercel.serving.tensors import BY_NAME, TensorSpec
 
 

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tiercel.inference import open_inference_grpc_pb2 as pb
-from tiercel.serving.dataplane import InferRequest, InferResult, OutputTensor
 from tiercel.serving.errors import InvalidRequestError
 from tiercel.serving.grpc.codec import decode_request, encode_result
 from tiercel.serving.grpc.forms import RequestReader, last_field_start, write_answer
+from tiercel.serving.requests import InferRequest, InferResult, OutputTensor
 from tiercel.serving.tensors import BY_NAME, TensorSpec
 
 

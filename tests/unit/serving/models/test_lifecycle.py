@@ -16,7 +16,7 @@ from tests.support.until import until
 from tiercel.serving.batching.batcher import Batcher
 from tiercel.serving.batching.measure import Batching
 from tiercel.serving.canary.plan import plan_from
-from tiercel.serving.dataplane import DataPlane, InferRequest, InputTensor
+from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.errors import (
     ArtefactRefusedError,
     InferenceFailedError,
@@ -32,6 +32,7 @@ from tiercel.serving.models.load_parameters import read_load_parameters
 from tiercel.serving.models.loader import BuildOptions, Loader
 from tiercel.serving.models.registry import Registry
 from tiercel.serving.models.repository import Artefact
+from tiercel.serving.requests import InferRequest, InputTensor
 from tiercel.serving.tasks import StartTask
 from tiercel.serving.tensors import BY_NAME
 from tiercel.serving.verification import checks as verification

@@ -7,7 +7,8 @@ import pytest
 from tests.support import onnx_models
 from tiercel.serving.errors import InvalidRequestError, NotFoundError, NotReadyError
 from tiercel.serving.models.engine import Session
-from tiercel.serving.models.registry import LoadedVersion, Registry, VersionState
+from tiercel.serving.models.loaded_version import LoadedVersion
+from tiercel.serving.models.registry import Registry, VersionState
 
 
 @pytest.fixture

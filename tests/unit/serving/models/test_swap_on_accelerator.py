@@ -16,7 +16,7 @@ from tests.support.until import until
 from tiercel.serving.accounting.metrics import Metrics, write
 from tiercel.serving.batching.batcher import Batcher
 from tiercel.serving.batching.measure import Batching
-from tiercel.serving.dataplane import DataPlane, InferRequest, InputTensor
+from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.errors import ArtefactRefusedError, NotReadyError
 from tiercel.serving.execution.placement import AcceleratorMemory, MemoryOptions, Placement
 from tiercel.serving.execution.providers import AUTOMATIC
@@ -25,9 +25,11 @@ from tiercel.serving.models.artefact_file import SealedFile
 from tiercel.serving.models.descriptions import Descriptions
 from tiercel.serving.models.lifecycle import Lifecycle
 from tiercel.serving.models.load_parameters import read_load_parameters
+from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.loader import BuildOptions, Loader
-from tiercel.serving.models.registry import LoadedVersion, Registry
+from tiercel.serving.models.registry import Registry
 from tiercel.serving.models.repository import Artefact
+from tiercel.serving.requests import InferRequest, InputTensor
 from tiercel.serving.tasks import StartTask
 from tiercel.serving.tensors import BY_NAME
 from tiercel.serving.verification import checks

@@ -13,7 +13,8 @@ from tiercel.serving.errors import (
     UnsupportedEncodingError,
 )
 from tiercel.serving.rest.compression import Inflater
-from tiercel.serving.rest.messages import ByteBudget, Head, HttpRequest
+from tiercel.serving.rest.head import Head
+from tiercel.serving.rest.messages import ByteBudget, HttpRequest
 
 BODY = b"hello " * 100
 

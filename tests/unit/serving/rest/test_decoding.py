@@ -8,7 +8,8 @@ import pytest
 
 from tiercel.serving.errors import InvalidRequestError, TooLargeError
 from tiercel.serving.rest.decoding import decode_request
-from tiercel.serving.rest.messages import Head, HttpRequest
+from tiercel.serving.rest.head import Head
+from tiercel.serving.rest.messages import HttpRequest
 from tiercel.serving.tensors import BY_NAME
 
 INPUT: dict[str, Any] = {"name": "x", "datatype": "FP32", "shape": [1, 2], "data": [1.0, 2.0]}

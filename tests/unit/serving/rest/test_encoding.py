@@ -6,9 +6,10 @@ import numpy as np
 import orjson
 import pytest
 
-from tiercel.serving.dataplane import InferResult, OutputTensor
-from tiercel.serving.rest.encoding import AnswerForm, encode_result
+from tiercel.serving.requests import InferResult, OutputTensor
+from tiercel.serving.rest.encoding import encode_result
 from tiercel.serving.rest.messages import HttpResponse
+from tiercel.serving.rest.request_form import AnswerForm
 from tiercel.serving.tensors import BY_NAME, DATA_TYPES, DataType, TensorSpec, decode_json, decode_raw
 
 

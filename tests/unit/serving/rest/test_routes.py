@@ -11,7 +11,8 @@ import pytest
 from tiercel.serving.errors import NotFoundError, OverloadedError
 from tiercel.serving.operators import Operators
 from tiercel.serving.rest.compression import Inflater
-from tiercel.serving.rest.messages import ByteBudget, Head, HttpRequest, HttpResponse, json_response
+from tiercel.serving.rest.head import Head
+from tiercel.serving.rest.messages import ByteBudget, HttpRequest, HttpResponse, json_response
 from tiercel.serving.rest.routes import Endpoint, Routes, body_object, from_programs_only
 
 

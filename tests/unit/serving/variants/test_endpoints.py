@@ -14,12 +14,14 @@ from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.serving.accounting.accounts import Account, ModelShare
 from tiercel.serving.batching.measure import Batching
 from tiercel.serving.batching.profile import LatencyProfile
-from tiercel.serving.dataplane import DataPlane, InferRequest, InferResult, InputTensor
+from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.errors import InvalidRequestError, NotFoundError, NotReadyError, OverloadedError, ServingError
 from tiercel.serving.grpc.adapter import InferenceServicer
 from tiercel.serving.models.descriptions import Descriptions
 from tiercel.serving.models.engine import Session
-from tiercel.serving.models.registry import LoadedVersion, Registry
+from tiercel.serving.models.loaded_version import LoadedVersion
+from tiercel.serving.models.registry import Registry
+from tiercel.serving.requests import InferRequest, InferResult, InputTensor
 from tiercel.serving.tensors import BY_NAME
 from tiercel.serving.variants.endpoints import Endpoints
 from tiercel.serving.workers import WorkerUser

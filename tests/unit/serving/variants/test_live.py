@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from tests.support import onnx_models
 from tiercel.serving.models.engine import Session
-from tiercel.serving.models.registry import LoadedVersion, Registry
+from tiercel.serving.models.loaded_version import LoadedVersion
+from tiercel.serving.models.registry import Registry
 from tiercel.serving.variants.configuration import Variant
 from tiercel.serving.variants.live import LiveVariants
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tiercel.serving.batching.call import QueuedCall
 
 
-class Turns:
+class FairQueue:
     """The calls that wait, by account; used on the event loop only.
 
     Args:

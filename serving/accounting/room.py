@@ -1,0 +1,50 @@
+"""How much may wait or run at the same time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tiercel.serving.errors import OverloadedError
+
+
+@dataclass(slots=True)
+class Room:
+    """How many calls and input bytes may wait or run.
+
+    Attributes:
+        max_calls: Calls at most.
+        max_bytes: Input bytes at most; one call is always let in.
+    """
+
+    max_calls: int
+    max_bytes: int
+    calls: int = 0
+    bytes: int = 0
+
+    def take(self, size: int) -> None:
+        """Let a call in.
+
+        Raises:
+            OverloadedError: There is no room.
+        """
+        self.check(size)
+        self.calls += 1
+        self.bytes += size
+
+    def check(self, size: int = 0) -> None:
+        """Raise if there is no room for a call of ``size`` bytes.
+
+        Raises:
+            OverloadedError: There is none.
+        """
+        if not self.has_room(size):
+            raise OverloadedError(f"{self.calls} requests are waiting already; try again in a moment")
+
+    def has_room(self, size: int = 0) -> bool:
+        """Whether a call of ``size`` bytes would be let in."""
+        return self.calls < self.max_calls and (not self.calls or self.bytes + size <= self.max_bytes)
+
+    def give_back(self, size: int) -> None:
+        """A call left."""
+        self.calls -= 1
+        self.bytes -= size

@@ -1,0 +1,52 @@
+"""The structure of the code, as far as a linter that looks at modules one by one does not see it."""
+
+from __future__ import annotations
+
+import ast
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+ROOMS = {"broker": "tiercel.", "core": "tiercel.", "serving": "tiercel.", "trainer_agent": "tiercel.", "benchmarks": ""}
+
+
+def modules_of(room: str, prefix: str) -> dict[str, Path]:
+    """The files of a package by the name that they are imported by."""
+    found: dict[str, Path] = {}
+    for path in sorted((REPOSITORY / room).rglob("*.py")):
+        parts = path.relative_to(REPOSITORY).with_suffix("").parts
+        found[prefix + ".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports_of(name: str, path: Path, modules: dict[str, Path]) -> set[str]:
+    """The modules among these that a file imports, be it for types only or inside of a function."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            for alias in node.names:
+                below = f"{node.module}.{alias.name}"
+                found.add(below if below in modules else node.module)
+    return (found & modules.keys()) - {name}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_files_import_each_other_in_a_circle_types_counted(room: str) -> None:
+    modules = modules_of(room, ROOMS[room])
+    assert modules
+    try:
+        TopologicalSorter({name: imports_of(name, path, modules) for name, path in modules.items()}).prepare()
+    except CycleError as error:
+        pytest.fail(f"they import each other in a circle: {' -> '.join(error.args[1])}")
+
+
+def test_a_circle_is_found_also_if_it_is_of_types_only(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.py", tmp_path / "two.py"
+    one.write_text("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from two import Two\n")
+    two.write_text("def work():\n    import one\n")
+    modules = {"one": one, "two": two}
+    assert {name: imports_of(name, path, modules) for name, path in modules.items()} == {"one": {"two"}, "two": {"one"}}
