@@ -70,15 +70,15 @@ class TwoNodes:
 
     def job(self, job_id: str) -> Job:
         """An active job as its actor knows it."""
-        job: Job = self._service._directory.jobs[job_id].job
+        job: Job = self._service._registry.jobs[job_id].job
         return job
 
     async def order_move(self, job_id: str, node: str) -> None:
         """Send a job to another node, as the scheduler does, once it may be moved."""
-        actor = self._service._directory.jobs[job_id]
+        actor = self._service._registry.jobs[job_id]
         await until(lambda: (view := actor._view()) is not None and view.migratable, seconds=JOB_SECONDS)
         share = Share(1.0, None, f"moved to {node} because the test wants it")
-        self._service._directory.tell_job(job_id, MoveOrdered(node, share, actor.job.attempts + 1))
+        self._service._registry.tell_job(job_id, MoveOrdered(node, share, actor.job.attempts + 1))
         await until(lambda: actor.job.is_moving or actor.job.node_id == node)
 
     def output(self, run_id: str) -> str:
