@@ -12,14 +12,14 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from benchmarks.application_process import ApplicationError
 from benchmarks.demo_session import DemoOptions, Outcome, run_demo
 from benchmarks.live_view import view_for
 from benchmarks.plot import draw
-from benchmarks.product import ProductError
 from benchmarks.report import build_report, find_shortfalls
 from benchmarks.results import KEEP_HELP, RESULTS_HELP, folder_of, path_of, write_result
 from benchmarks.summary import print_summary
+from testing.application_process import ApplicationError
+from testing.product import ProductError
 from tiercel import TiercelError
 
 INTERRUPTED = 130

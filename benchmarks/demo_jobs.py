@@ -20,7 +20,7 @@ class DemoJob:
         endpoint: What it feeds.
         workload: Module of the shipped workloads.
         targets: Of its tiers, easiest first.
-        images: Kind of the test images, see :func:`benchmarks.sample_images.load_samples`.
+        images: Kind of the test images, see :func:`testing.sample_images.load_samples`.
         metric: Name of its metric.
         direction: Whether a larger or a smaller metric is better.
     """

@@ -8,13 +8,13 @@ from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.application_process import ApplicationProcess
 from benchmarks.demo_jobs import JOBS, TENANTS, DemoJob
 from benchmarks.demo_state import DemoState
 from benchmarks.live_view import View
-from benchmarks.load_record import SWAP_WINDOW_SECONDS, LoadRecord
-from benchmarks.product import Product, ProductError, processes_of
 from benchmarks.subscriber import Subscriber
+from testing.application_process import ApplicationProcess
+from testing.load_record import SWAP_WINDOW_SECONDS, LoadRecord
+from testing.product import Product, ProductError, processes_of
 from tiercel import Client
 from tiercel.broker.client.state_dir import read_token
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.load_record import percentile_ms
 from benchmarks.subscriber import Subscriber
 from benchmarks.timeline import FirstAnswer, Timeline
+from testing.load_record import percentile_ms
 
 RATE_WINDOW_SECONDS = 5.0
 

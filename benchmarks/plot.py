@@ -14,9 +14,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullFormatter, PercentFormatter
 from matplotlib.typing import RcKeyType
 
-from benchmarks.load_record import LoadRecord
 from benchmarks.plot_labels import Label, place_labels
 from benchmarks.timeline import JobTrack, Timeline
+from testing.load_record import LoadRecord
 
 # Okabe and Ito's colours, which people with any kind of colour vision can tell apart.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")

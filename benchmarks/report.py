@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from benchmarks.load_record import SWAP_WINDOW_SECONDS, LoadRecord, percentile_ms
 from benchmarks.results import Bar
 from benchmarks.timeline import JobTrack, Timeline
+from testing.load_record import SWAP_WINDOW_SECONDS, LoadRecord, percentile_ms
 from tiercel.broker.client import TierInfo
 
 Json = dict[str, Any]

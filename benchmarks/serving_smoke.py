@@ -20,8 +20,8 @@ import uvloop
 
 from benchmarks.bars import keep_result
 from benchmarks.results import Bar, Json
-from tests.support import onnx_models
-from tests.support.serving_process import ServingProcess, serving
+from testing import onnx_models
+from testing.serving_process import ServingProcess, serving
 
 SECONDS = 1.5
 SWAP_SECONDS = 3.0

@@ -22,9 +22,9 @@ from pathlib import Path
 import grpc
 import psutil
 
-from tests.support.brokers import Tenant, node_token, tenant_of, tenant_token
-from tests.support.scripted_agent import ScriptedAgent
-from tests.support.small_disk import fill, small_disk
+from testing.brokers import Tenant, node_token, tenant_of, tenant_token
+from testing.scripted_agent import ScriptedAgent
+from testing.small_disk import fill, small_disk
 from tiercel.broker.domain.jobs import Script
 
 DISK_BYTES = 64 * 1024 * 1024
@@ -104,7 +104,7 @@ async def attack(full_seconds: float = FULL_SECONDS) -> Figures:
 async def _broker(state_dir: Path) -> AsyncIterator[tuple[psutil.Process, str, str]]:
     """A broker in a process of its own; where tenants and where agents reach it."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.support.broker_process", str(state_dir), "0"),
+        *(sys.executable, "-m", "testing.broker_process", str(state_dir), "0"),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
     )

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
-from tests.support.brokers import Tenant, node_token, tenant_of, tenant_token
+from testing.brokers import Tenant, node_token, tenant_of, tenant_token
 from tiercel.trainer_agent.connection import BrokerConnection
 from tiercel.trainer_agent.kept_reports import MAX_REPORTS, KeptReports
 from tiercel.trainer_agent.outbox import Reporter
@@ -288,7 +288,7 @@ async def _broker(folder: Path, port: int) -> AsyncIterator[None]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "tests.support.broker_process",
+        "testing.broker_process",
         str(folder),
         str(port),
         stdout=asyncio.subprocess.PIPE,

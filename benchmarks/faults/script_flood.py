@@ -20,8 +20,8 @@ from typing import Final
 
 import psutil
 
-from benchmarks.product import Product, processes_of
-from tests.support.until import until
+from testing.product import Product, processes_of
+from testing.until import until
 from tiercel import Client, Direction, JobSpec, JobState, Resources, Script, Tier
 
 MIB: Final = 1024**2

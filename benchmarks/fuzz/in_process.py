@@ -24,7 +24,7 @@ from benchmarks.fuzz.answers import MalformedAnswerError, grpc_statuses, http_st
 from benchmarks.fuzz.calls import grpc_case
 from benchmarks.fuzz.mutation import Case
 from benchmarks.fuzz.requests import OK, rest_case
-from tests.support import onnx_models
+from testing import onnx_models
 from tiercel.serving.main import main
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.rest.messages import ByteBudget

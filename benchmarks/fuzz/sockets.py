@@ -15,8 +15,8 @@ import psutil
 
 from benchmarks.fuzz.calls import grpc_case
 from benchmarks.fuzz.requests import HEADER_LIMIT, get, infer_json, post, rest_case
-from tests.support import onnx_models
-from tests.support.serving_process import ServingProcess, serving
+from testing import onnx_models
+from testing.serving_process import ServingProcess, serving
 
 ROUNDS = 300
 SLOW_CONNECTIONS = 50

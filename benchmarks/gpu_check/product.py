@@ -16,10 +16,10 @@ from pathlib import Path
 from benchmarks.gpu_check.asking import Answers, add_served, ask
 from benchmarks.gpu_check.frame import CheckError, Findings, Setting
 from benchmarks.gpu_check.workloads import Asking, Workload, asking_on, training_on
-from benchmarks.product import Product
 from benchmarks.scheduling.live_run import TENANT, fresh_state_dir
 from benchmarks.serving.bodies import Body
 from benchmarks.serving.colocation import live_body
+from testing.product import Product
 from tiercel import Client, Direction, JobInfo, JobSpec, Resources, Script, Tier, TierState
 
 POLICIES = ("fair", "utility")

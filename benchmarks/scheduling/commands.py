@@ -15,9 +15,7 @@ import psutil
 import typer
 from rich.console import Console
 
-from benchmarks.application_process import ApplicationError
 from benchmarks.bars import plain_line
-from benchmarks.product import ProductError
 from benchmarks.results import (
     KEEP_HELP,
     KEPT,
@@ -54,6 +52,8 @@ from benchmarks.scheduling.recordings import FOLDER, Recording, RecordingError, 
 from benchmarks.scheduling.schedules import SCHEDULES
 from benchmarks.scheduling.tables import SECTION, make_section
 from benchmarks.sections import write_section
+from testing.application_process import ApplicationError
+from testing.product import ProductError
 from tiercel import TiercelError
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.product import Product
+from testing.product import Product
 
 _IDLE = {"idle", "iowait", "steal", "guest", "guest_nice"}
 """Fields of :func:`psutil.cpu_times` in which nobody of this machine worked, or that others count already."""

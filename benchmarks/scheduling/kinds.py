@@ -39,7 +39,7 @@ class Kind:
         targets: Of its tiers, easiest first.
         max_epochs: Its budget; it trains on after its last tier.
         long_epochs: Epochs of the long run that the targets were derived from.
-        images: Kind of test images for its endpoint, see :func:`benchmarks.sample_images.load_samples`.
+        images: Kind of test images for its endpoint, see :func:`testing.sample_images.load_samples`.
         metric: Name of its metric.
         direction: Whether a larger or a smaller metric is better.
     """

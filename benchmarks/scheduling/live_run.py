@@ -10,9 +10,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.application_process import ApplicationProcess
-from benchmarks.load_record import LoadRecord
-from benchmarks.product import Product, ProductError, processes_of
 from benchmarks.scheduling.arms import Arm, oracle_options
 from benchmarks.scheduling.cpu_meter import CpuMeter, CpuReading
 from benchmarks.scheduling.follower import Follower
@@ -22,6 +19,9 @@ from benchmarks.scheduling.recordings import Recordings, remember
 from benchmarks.scheduling.schedules import Schedule
 from benchmarks.scheduling.second_node import SecondNode, processors, wait_nodes
 from benchmarks.scheduling.served import served_of
+from testing.application_process import ApplicationProcess
+from testing.load_record import LoadRecord
+from testing.product import Product, ProductError, processes_of
 from tiercel import Client
 
 TENANT = "default"

@@ -9,7 +9,6 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.product import Product
 from benchmarks.scheduling.arms import LONG_SLICE_SECONDS
 from benchmarks.scheduling.follower import Follower
 from benchmarks.scheduling.kinds import KINDS
@@ -17,6 +16,7 @@ from benchmarks.scheduling.live_run import TENANT, fresh_state_dir
 from benchmarks.scheduling.outcome import JobOutcome
 from benchmarks.scheduling.recordings import Recording, RecordingError
 from benchmarks.scheduling.schedules import TRAINING_SEEDS, ScheduledJob
+from testing.product import Product
 from tiercel import Client
 
 JOB_SECONDS = 120.0

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from benchmarks.product import STOP_SECONDS, Product, ProductError
+from testing.product import STOP_SECONDS, Product, ProductError
 from tiercel import Client
 
 FOLDER_NAME = "agent-second"

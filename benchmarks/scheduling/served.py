@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
-from benchmarks.load_record import LoadRecord, Request, percentile_ms
 from benchmarks.scheduling.outcome import Served
 from benchmarks.scheduling.schedules import OBJECTIVE_SECONDS
+from testing.load_record import LoadRecord, Request, percentile_ms
 
 
 def served_of(record: LoadRecord, endpoints: Collection[str], began_at: float, seconds: float) -> Served:

@@ -13,7 +13,6 @@ import aiohttp
 import numpy as np
 import psutil
 
-from benchmarks.product import Product, processes_of
 from benchmarks.results import Bar
 from benchmarks.scheduling.cpu_meter import CpuMeter
 from benchmarks.scheduling.kinds import KINDS
@@ -22,6 +21,7 @@ from benchmarks.serving.bodies import OCTETS, Body
 from benchmarks.serving.environments import UnavailableError
 from benchmarks.serving.overload import OpenLoop, generator_command, summary_in
 from benchmarks.serving.samples import Json
+from testing.product import Product, processes_of
 from tiercel import Client, JobSpec
 
 KIND = "cnn-wide"

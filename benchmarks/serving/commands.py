@@ -17,7 +17,6 @@ import typer
 from rich.console import Console
 
 from benchmarks.bars import plain_line
-from benchmarks.product import ProductError
 from benchmarks.results import KEEP_HELP, KEPT, RESULTS_HELP, Result, folder_of, path_of, write_result
 from benchmarks.sections import write_section
 from benchmarks.serving.colocation import Wanted, run_colocation
@@ -32,6 +31,7 @@ from benchmarks.serving.peers.contract import Peer
 from benchmarks.serving.raw_limit import run_raw_limit
 from benchmarks.serving.samples import Json, Samples
 from benchmarks.serving.tables import SECTION, make_section
+from testing.product import ProductError
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False)
 BUILD = Path("build/serving")

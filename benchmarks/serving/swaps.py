@@ -25,8 +25,8 @@ import numpy.typing as npt
 import psutil
 
 from benchmarks.results import KEEP_HELP, RESULTS_HELP, Bar, Json, folder_of, path_of, write_result
-from tests.support import onnx_models
-from tests.support.serving_process import ServingProcess, serving
+from testing import onnx_models
+from testing.serving_process import ServingProcess, serving
 
 SWAPS = 1000
 CONNECTIONS = 8

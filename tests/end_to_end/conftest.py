@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.product import Product
-from tests.support.product import running_product
+from testing.product import Product
+from testing.product_use import running_product
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.product import Product
-from tests.support.fake_nvml import MIB, FakeNvml, a100, old_card
-from tests.support.made_up_gpus import MadeUpGpus
-from tests.support.product import JOB_SECONDS, client_of, digits_job, running_product, tiercel
+from testing.fake_nvml import MIB, FakeNvml, a100, old_card
+from testing.made_up_gpus import MadeUpGpus
+from testing.product import Product
+from testing.product_use import JOB_SECONDS, client_of, digits_job, running_product, tiercel
 from tiercel import Resources, Script
 from tiercel.broker.domain.jobs import JobState
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from benchmarks.product import Product
-from tests.support.product import running_product, tiercel
+from testing.product import Product
+from testing.product_use import running_product, tiercel
 
 # One product for all cases: none of them may leave anything in it.
 pytestmark = [

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.application_process import ApplicationProcess
-from benchmarks.product import Product
-from tests.support.product import JOB_SECONDS, client_of, digits_job, read_pid, serving_index
-from tests.support.until import until
+from testing.application_process import ApplicationProcess
+from testing.product import Product
+from testing.product_use import JOB_SECONDS, client_of, digits_job, read_pid, serving_index
+from testing.until import until
 from tiercel import JobState, TierState
 from tiercel.broker.client import ProgressEvent, TierEvent
 

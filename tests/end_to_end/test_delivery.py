@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.product import Product
-from benchmarks.sample_images import load_samples
-from tests.support.mqtt import mosquitto_command
-from tests.support.product import JOB_SECONDS, client_of, digits_job, get_json, post_json, serving_index, tiercel
+from testing.mqtt import mosquitto_command
+from testing.product import Product
+from testing.product_use import JOB_SECONDS, client_of, digits_job, get_json, post_json, serving_index, tiercel
+from testing.sample_images import load_samples
 from tiercel import JobState, NotFoundError, TierState
 from tiercel.broker.client.state_dir import read_token
 

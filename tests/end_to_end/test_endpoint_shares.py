@@ -13,8 +13,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from benchmarks.product import Product
-from tests.support.product import JOB_SECONDS, SCRIPTS, client_of, digits_job, get_json, tiercel
+from testing.product import Product
+from testing.product_use import JOB_SECONDS, SCRIPTS, client_of, digits_job, get_json, tiercel
 from tiercel import Client, JobState, Script
 from tiercel.broker.client.info import EndpointInfo, ProgressEvent, ShareEvent
 

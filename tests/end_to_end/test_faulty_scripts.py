@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from benchmarks.product import Product
-from tests.support.product import JOB_SECONDS, client_of, digits_job, faulty_job, post_json, serving_index
+from testing.product import Product
+from testing.product_use import JOB_SECONDS, client_of, digits_job, faulty_job, post_json, serving_index
 from tiercel import JobState, TierState
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.product import SCRIPTS, digits_job, get_json
-from tests.support.two_nodes import JOB_SECONDS, TwoNodes, two_nodes
-from tests.support.until import until
+from testing.product_use import SCRIPTS, digits_job, get_json
+from testing.two_nodes import JOB_SECONDS, TwoNodes, two_nodes
+from testing.until import until
 from tiercel import JobState, Script, TierState
 from tiercel.broker.api import checkpoints
 from tiercel.broker.client import JobInfo, StateEvent, TierEvent

@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
-from benchmarks.product import Product
-from tests.support.product import JOB_SECONDS, client_of, digits_job, tiercel
+from testing.product import Product
+from testing.product_use import JOB_SECONDS, client_of, digits_job, tiercel
 from tiercel.broker.client import ProgressEvent
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.product import Product
-from tests.support.product import JOB_SECONDS, client_of, digits_job, post_json, serving_index, tiercel
+from testing.product import Product
+from testing.product_use import JOB_SECONDS, client_of, digits_job, post_json, serving_index, tiercel
 from tiercel import EndpointBusyError, JobInfo, JobState, TierState
 from tiercel.broker.client import TierEvent
 

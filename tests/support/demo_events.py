@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from benchmarks.demo_jobs import JOBS, DemoJob
-from benchmarks.load_record import LoadRecord, Request
 from benchmarks.timeline import FirstAnswer, Timeline
+from testing.load_record import LoadRecord, Request
 from tiercel import Direction, JobInfo, JobState, TierState
 from tiercel.broker.client import JobEvent, ProgressEvent, ShareEvent, StateEvent, TierEvent, TierInfo
 from tiercel.broker.domain.shares import Share

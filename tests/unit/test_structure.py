@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-ROOMS = {"broker": "tiercel.", "core": "tiercel.", "serving": "tiercel.", "trainer_agent": "tiercel.", "benchmarks": ""}
+PRODUCT = ("broker", "core", "serving", "trainer_agent")
+ROOMS = {**dict.fromkeys(PRODUCT, "tiercel."), "benchmarks": "", "testing": ""}
 
 
 def modules_of(room: str, prefix: str) -> dict[str, Path]:
@@ -42,6 +43,23 @@ def test_no_files_import_each_other_in_a_circle_types_counted(room: str) -> None
         TopologicalSorter({name: imports_of(name, path, modules) for name, path in modules.items()}).prepare()
     except CycleError as error:
         pytest.fail(f"they import each other in a circle: {' -> '.join(error.args[1])}")
+
+
+@pytest.mark.parametrize(
+    ("room", "strangers"),
+    [
+        *((room, {"benchmarks", "testing", "tests"}) for room in PRODUCT),
+        ("testing", {"benchmarks", "tests"}),
+        ("benchmarks", {"tests"}),
+    ],
+)
+def test_what_is_shared_knows_nobody_who_shares_it(room: str, strangers: set[str]) -> None:
+    for path in (REPOSITORY / room).rglob("*.py"):
+        words = [
+            node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)
+        ]
+        names = [node.module or "" if isinstance(node, ast.ImportFrom) else node.names[0].name for node in words]
+        assert not {name.partition(".")[0] for name in names} & strangers, path
 
 
 def test_a_circle_is_found_also_if_it_is_of_types_only(tmp_path: Path) -> None:

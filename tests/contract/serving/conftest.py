@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support import onnx_models
-from tests.support.onnx_zoo import put_zoo
-from tests.support.serving_callers import Client, Grpc, Rest
-from tests.support.serving_process import ServingProcess, serving
+from testing import onnx_models
+from testing.onnx_zoo import put_zoo
+from testing.serving_callers import Client, Grpc, Rest
+from testing.serving_process import ServingProcess, serving
 
 
 @pytest.fixture(scope="package")

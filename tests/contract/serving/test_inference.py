@@ -6,8 +6,8 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 
-from tests.support.onnx_zoo import ZOO
-from tests.support.serving_callers import Client
+from testing.onnx_zoo import ZOO
+from testing.serving_callers import Client
 from tiercel.serving.tensors import DATA_TYPES, DataType
 
 NUMERIC = [kind for kind in DATA_TYPES if not kind.is_bytes]

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.onnx_zoo import f32
-from tests.support.serving_callers import Array, Client, RefusedError
+from testing.onnx_zoo import f32
+from testing.serving_callers import Array, Client, RefusedError
 from tiercel.serving.errors import (
     DeadlineExceededError,
     InferenceFailedError,

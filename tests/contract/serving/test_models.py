@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.serving_callers import Client, RefusedError
-from tests.support.serving_process import ServingProcess
+from testing.serving_callers import Client, RefusedError
+from testing.serving_process import ServingProcess
 from tiercel.serving.dataplane import EXTENSIONS
 from tiercel.serving.errors import ArtefactRefusedError, InvalidRequestError, NotFoundError, ServingError
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.serving_process import Reply, ServingProcess
+from testing.serving_process import Reply, ServingProcess
 
 INFER = "/v2/models/plus/infer"
 INPUT: dict[str, Any] = {"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [0, 1, 2, 3]}

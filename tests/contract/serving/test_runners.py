@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
-from tests.support import onnx_models
+from testing import onnx_models
 from tiercel.serving.execution import runners
 from tiercel.serving.execution.runners import BoundRunner, PageableBuffers, PlainRunner, Runner, SerialRunner
 from tiercel.serving.tensors import Array

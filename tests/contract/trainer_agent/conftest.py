@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.docker import DockerEngine, docker_engine
+from testing.docker import DockerEngine, docker_engine
 
 
 @pytest.fixture(scope="session")

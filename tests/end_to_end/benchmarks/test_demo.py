@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.product import kill_all, processes_of
-from tests.support.until import until
+from testing.product import kill_all, processes_of
+from testing.until import until
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 

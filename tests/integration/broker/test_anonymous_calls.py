@@ -12,9 +12,9 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from tests.support.brokers import broker_process, node_token, running_broker, tenant_of, tenant_token
-from tests.support.scripted_agent import ScriptedAgent
-from tests.support.until import until
+from testing.brokers import broker_process, node_token, running_broker, tenant_of, tenant_token
+from testing.scripted_agent import ScriptedAgent
+from testing.until import until
 from tiercel import InvalidSpecError
 from tiercel.broker.client.errors import from_rpc_error
 from tiercel.v1 import jobs_pb2, jobs_pb2_grpc, nodes_pb2, nodes_pb2_grpc

@@ -10,9 +10,9 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tests.support.brokers import node_token, running_broker, tenant_of, tenant_token
-from tests.support.scripted_agent import ScriptedAgent
-from tests.support.small_disk import fill, small_disk
+from testing.brokers import node_token, running_broker, tenant_of, tenant_token
+from testing.scripted_agent import ScriptedAgent
+from testing.small_disk import fill, small_disk
 from tiercel.broker.domain.jobs import Script
 from tiercel.v1 import jobs_pb2
 

@@ -13,8 +13,8 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.support.brokers import Tenant, node_token, running_broker, tenant_of, tenant_token
-from tests.support.scripted_agent import ScriptedAgent
+from testing.brokers import Tenant, node_token, running_broker, tenant_of, tenant_token
+from testing.scripted_agent import ScriptedAgent
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.lifecycle.job_events import MoveOrdered
 from tiercel.broker.server import Broker

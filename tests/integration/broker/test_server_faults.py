@@ -13,8 +13,8 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from tests.support.brokers import broker_process, make_settings, node_token, running_broker, tenant_of, tenant_token
-from tests.support.scripted_agent import ScriptedAgent
+from testing.brokers import broker_process, make_settings, node_token, running_broker, tenant_of, tenant_token
+from testing.scripted_agent import ScriptedAgent
 from tiercel.broker.domain.errors import InvalidSpecError, UnavailableError
 from tiercel.broker.server import Broker
 from tiercel.v1 import PROTOCOL, jobs_pb2, nodes_pb2

@@ -8,8 +8,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tests.support.brokers import Tenant, node_token, running_broker, tenant_of, tenant_token
-from tests.support.scripted_agent import ScriptedAgent
+from testing.brokers import Tenant, node_token, running_broker, tenant_of, tenant_token
+from testing.scripted_agent import ScriptedAgent
 from tiercel.v1 import jobs_pb2, nodes_pb2
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tests.support.brokers import node_token, running_broker, tenant_of, tenant_token
-from tests.support.scripted_agent import ScriptedAgent, ScriptedRun
+from testing.brokers import node_token, running_broker, tenant_of, tenant_token
+from testing.scripted_agent import ScriptedAgent, ScriptedRun
 from tiercel.broker.domain.jobs import Script
 from tiercel.trainer_agent.broker_calls import BrokerCalls
 from tiercel.trainer_agent.errors import TransferError

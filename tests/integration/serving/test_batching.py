@@ -13,8 +13,8 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 
-from tests.support import onnx_models
-from tests.support.serving_process import ServingProcess, serving, wait_for
+from testing import onnx_models
+from testing.serving_process import ServingProcess, serving, wait_for
 
 REQUESTS = 25
 CLIENTS = 8

@@ -11,8 +11,8 @@ import aiohttp
 import grpc
 import pytest
 
-from tests.support import onnx_models
-from tests.support.serving_process import Reply, ServingProcess, serving, wait_for
+from testing import onnx_models
+from testing.serving_process import Reply, ServingProcess, serving, wait_for
 from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.inference import open_inference_grpc_pb2_grpc as pb_grpc
 from tiercel.trainer_agent.errors import DeliveryFailedError

@@ -17,7 +17,7 @@ import pytest
 from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from tests.support.until import until
+from testing.until import until
 from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.serving.grpc.server.calls import Call, Method
 from tiercel.serving.grpc.server.health import Health

@@ -14,8 +14,8 @@ import h2.events
 import numpy as np
 import pytest
 
-from tests.support import onnx_models
-from tests.support.serving_process import ServingProcess, serving
+from testing import onnx_models
+from testing.serving_process import ServingProcess, serving
 from tiercel.inference import open_inference_grpc_pb2 as pb
 
 SERVICE = "/inference.GRPCInferenceService/"

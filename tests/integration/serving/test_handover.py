@@ -17,9 +17,9 @@ import numpy as np
 import psutil
 import pytest
 
-from tests.support import onnx_models
-from tests.support.serving_process import ServingProcess, serving, wait_for
-from tests.support.until import until
+from testing import onnx_models
+from testing.serving_process import ServingProcess, serving, wait_for
+from testing.until import until
 from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.inference import open_inference_grpc_pb2_grpc as pb_grpc
 from tiercel.trainer_agent.serving_client import ServingClient

@@ -10,9 +10,9 @@ import numpy as np
 import psutil
 import pytest
 
-from tests.support import onnx_models
-from tests.support.serving_process import ServingProcess, serving, wait_for
-from tests.support.until import until
+from testing import onnx_models
+from testing.serving_process import ServingProcess, serving, wait_for
+from testing.until import until
 
 CONNECTIONS = 6
 SWAPS = 30

@@ -9,8 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support import onnx_models
-from tests.support.serving_process import ServingProcess, serving, wait_for
+from testing import onnx_models
+from testing.serving_process import ServingProcess, serving, wait_for
 from tiercel.serving.models import suspects
 from tiercel.serving.process.running import left_behind
 

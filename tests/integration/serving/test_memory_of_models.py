@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import onnx_models
-from tests.support.serving_process import Reply, ServingProcess, serving
+from testing import onnx_models
+from testing.serving_process import Reply, ServingProcess, serving
 
 MEBIBYTE = 1024**2
 RUN_BYTES = 256 * MEBIBYTE

@@ -10,8 +10,8 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.support import onnx_models, triton_uploads
-from tests.support.serving_process import ServingProcess, command, serving
+from testing import onnx_models, triton_uploads
+from testing.serving_process import ServingProcess, command, serving
 
 TOKEN = "a-token-of-some-length"
 

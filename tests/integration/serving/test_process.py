@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support import onnx_models
-from tests.support.serving_process import ServingProcess, command, serving, wait_for
+from testing import onnx_models
+from testing.serving_process import ServingProcess, command, serving, wait_for
 
 LOOP = "/v2/models/loop/infer"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import onnxruntime as ort
 import pytest
 
-from tests.support import onnx_models
-from tests.support.serving_process import serving
+from testing import onnx_models
+from testing.serving_process import serving
 
 HAS_CUDA = "CUDAExecutionProvider" in ort.get_available_providers()
 pytestmark = pytest.mark.skipif(HAS_CUDA, reason="this onnxruntime has CUDA")

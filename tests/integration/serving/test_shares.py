@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import onnx_models
-from tests.support.serving_process import ServingProcess, serving, wait_for
+from testing import onnx_models
+from testing.serving_process import ServingProcess, serving, wait_for
 
 STEPS = 2_000  # of a loop: about a millisecond of CPU a request
 

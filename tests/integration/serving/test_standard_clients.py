@@ -15,8 +15,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from onnx import TensorProto
 
-from tests.support import onnx_models, triton_calls
-from tests.support.serving_process import ServingProcess, serving
+from testing import onnx_models, triton_calls
+from testing.serving_process import ServingProcess, serving
 
 PLUS = [[3.0, 4.0, 5.0, 6.0], [7.0, 8.0, 9.0, 10.0]]
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.support import onnx_models
-from tests.support.serving_process import Reply, ServingProcess, serving
+from testing import onnx_models
+from testing.serving_process import Reply, ServingProcess, serving
 
 CONFIGURATION: dict[str, Any] = {
     "variants": [{"name": "small", "accuracy": 0.8}, {"name": "large", "accuracy": 0.9}],

@@ -12,8 +12,8 @@ import psutil
 import pytest
 from onnx import helper
 
-from tests.support import onnx_models
-from tests.support.until import until
+from testing import onnx_models
+from testing.until import until
 from tiercel.serving.batching.profile import LatencyProfile
 from tiercel.serving.errors import ArtefactRefusedError
 from tiercel.serving.models import repository

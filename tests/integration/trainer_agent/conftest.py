@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.docker import DockerEngine, docker_engine
-from tests.support.nodes_broker import AgentProcess, ScriptedBroker, agent_process, scripted_broker
+from testing.docker import DockerEngine, docker_engine
+from testing.nodes_broker import AgentProcess, ScriptedBroker, agent_process, scripted_broker
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "support" / "scripts"
 

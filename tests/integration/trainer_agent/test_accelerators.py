@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.nodes_broker import DEADLINE, AgentProcess, ScriptedBroker, agent_process, wanted_run
-from tests.support.until import until
+from testing.nodes_broker import DEADLINE, AgentProcess, ScriptedBroker, agent_process, wanted_run
+from testing.until import until
 from tiercel.v1 import nodes_pb2
 
 pytestmark = pytest.mark.timeout(600)

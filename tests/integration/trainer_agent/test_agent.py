@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.nodes_broker import (
+from testing.nodes_broker import (
     DEADLINE,
     NODE_TOKEN,
     AgentProcess,
@@ -20,7 +20,7 @@ from tests.support.nodes_broker import (
     agent_process,
     wanted_run,
 )
-from tests.support.until import until
+from testing.until import until
 from tiercel.core.kept_output import HEAD_BYTES, TAIL_BYTES
 from tiercel.trainer_agent.metric_names import BAD_NAME
 from tiercel.trainer_agent.report_sieve import BYTES_AT_ONCE, BYTES_PER_SECOND

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.support import onnx_models
-from tests.support.nodes_broker import (
+from testing import onnx_models
+from testing.nodes_broker import (
     DEADLINE,
     AgentProcess,
     ScriptedBroker,
@@ -20,7 +20,7 @@ from tests.support.nodes_broker import (
     wanted_delivery,
     wanted_run,
 )
-from tests.support.until import until
+from testing.until import until
 from tiercel.serving.models import suspects
 from tiercel.v1 import nodes_pb2
 

@@ -12,9 +12,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.support import onnx_models
-from tests.support.nodes_broker import DEADLINE, AgentProcess, ScriptedBroker, agent_process, wanted_run
-from tests.support.until import until
+from testing import onnx_models
+from testing.nodes_broker import DEADLINE, AgentProcess, ScriptedBroker, agent_process, wanted_run
+from testing.until import until
 from tiercel.v1 import common_pb2, nodes_pb2
 
 

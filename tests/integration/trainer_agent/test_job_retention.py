@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from tests.support.nodes_broker import DEADLINE, AgentProcess, ScriptedBroker, wanted_run
-from tests.support.until import until
+from testing.nodes_broker import DEADLINE, AgentProcess, ScriptedBroker, wanted_run
+from testing.until import until
 from tiercel.v1 import nodes_pb2
 
 SLEEPER = "import time; time.sleep(600)"

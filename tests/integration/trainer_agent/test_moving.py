@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.nodes_broker import AgentProcess, ScriptedBroker, agent_process, wanted_delivery, wanted_run
-from tests.support.until import until
+from testing.nodes_broker import AgentProcess, ScriptedBroker, agent_process, wanted_delivery, wanted_run
+from testing.until import until
 from tiercel.v1 import nodes_pb2
 
 # An epoch takes some 40 ms and is checkpointed; the target is out of reach.

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from grpc import aio
 
-from tests.support.until import until
+from testing.until import until
 from tiercel.trainer_agent import run_records
 from tiercel.trainer_agent.broker_calls import BrokerCalls
 from tiercel.trainer_agent.checkpoint_carrier import CheckpointCarrier

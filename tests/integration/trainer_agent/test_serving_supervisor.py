@@ -6,7 +6,7 @@ from pathlib import Path
 import aiohttp
 import psutil
 
-from tests.support.until import until
+from testing.until import until
 from tiercel.core.locks import is_held
 from tiercel.trainer_agent import serving_process
 from tiercel.trainer_agent.serving_client import ServingClient

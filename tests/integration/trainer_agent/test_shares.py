@@ -18,10 +18,10 @@ import psutil
 import pytest
 from aiodocker import Docker
 
-from tests.support.cpu import assert_cores, assert_ratio, cores_used
-from tests.support.docker import DockerEngine, docker_runtime
-from tests.support.needs import need
-from tests.support.nodes_broker import (
+from testing.cpu import assert_cores, assert_ratio, cores_used
+from testing.docker import DockerEngine, docker_runtime
+from testing.needs import need
+from testing.nodes_broker import (
     DEADLINE,
     NODE_TOKEN,
     ScriptedBroker,
@@ -29,7 +29,7 @@ from tests.support.nodes_broker import (
     wanted_delivery,
     wanted_run,
 )
-from tests.support.until import until
+from testing.until import until
 from tiercel.trainer_agent.agent import Agent, AgentParts
 from tiercel.trainer_agent.devices.cpu import Capacity
 from tiercel.trainer_agent.job_folder import JobFolder, ScriptFile

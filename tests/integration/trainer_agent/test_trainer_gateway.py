@@ -16,7 +16,7 @@ import grpc
 import pytest
 from grpc import aio
 
-from tests.support.until import until
+from testing.until import until
 from tiercel.trainer_agent.errors import DeliveryFailedError, FallsShortError
 from tiercel.trainer_agent.job_folder import SOCKET
 from tiercel.trainer_agent.metric_names import BAD_NAME, MAX_METRICS, TOO_MANY_METRICS

@@ -8,7 +8,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from tests.support.nodes_broker import (
+from testing.nodes_broker import (
     DEADLINE,
     AgentProcess,
     Heard,
@@ -17,7 +17,7 @@ from tests.support.nodes_broker import (
     wanted_delivery,
     wanted_run,
 )
-from tests.support.until import until
+from testing.until import until
 from tiercel.v1 import nodes_pb2
 
 TRAIN = ("--metric", "score", "--epochs", "100000", "--step-sleep-seconds", "0.01")

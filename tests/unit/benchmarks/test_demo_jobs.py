@@ -5,7 +5,7 @@ import importlib.util
 import pytest
 
 from benchmarks.demo_jobs import JOBS, TENANTS, DemoJob
-from benchmarks.sample_images import load_samples
+from testing.sample_images import load_samples
 from tiercel.broker.domain.validation import validate_spec
 
 

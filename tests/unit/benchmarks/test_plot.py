@@ -5,9 +5,9 @@ from pathlib import Path
 import matplotlib.image
 
 from benchmarks.demo_jobs import JOBS
-from benchmarks.load_record import LoadRecord
 from benchmarks.plot import draw, message
 from benchmarks.timeline import Timeline
+from testing.load_record import LoadRecord
 from tests.support.demo_events import job_info, made_up_record, made_up_timeline
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.load_record import LoadRecord, Request
 from benchmarks.report import build_bars, build_report, find_shortfalls
 from benchmarks.timeline import Timeline
+from testing.load_record import LoadRecord, Request
 from tests.support.demo_events import HAND_OVER_SECONDS, made_up_record, made_up_timeline
 from tiercel import JobState, TierState
 

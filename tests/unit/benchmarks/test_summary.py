@@ -5,10 +5,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.load_record import LoadRecord
 from benchmarks.report import build_bars, build_report
 from benchmarks.summary import print_summary, sentences
 from benchmarks.timeline import Timeline
+from testing.load_record import LoadRecord
 from tests.support.demo_events import made_up_record, made_up_timeline
 
 

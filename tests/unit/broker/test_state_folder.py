@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.small_disk import small_disk
+from testing.small_disk import small_disk
 from tiercel.broker.domain.errors import InvalidSpecError
 from tiercel.broker.state_folder import prepare_state_dir
 from tiercel.broker.state_lock import broker_lock, up_lock

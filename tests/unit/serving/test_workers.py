@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from tests.support.until import until
+from testing.until import until
 from tiercel.serving.workers import Workers
 
 

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from tests.support.nodes_broker import wanted_delivery
-from tests.support.until import until
+from testing.nodes_broker import wanted_delivery
+from testing.until import until
 from tiercel.trainer_agent.deliveries import Deliveries
 from tiercel.trainer_agent.delivery_log import DeliveryLog
 from tiercel.trainer_agent.errors import DeliveryFailedError, FallsShortError

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.support.until import until
+from testing.until import until
 from tiercel.trainer_agent import delivery_log as delivery_log_module
 from tiercel.trainer_agent.deliveries import Deliveries
 from tiercel.trainer_agent.delivery_log import DELIVERED, FAILED, STAGED, DeliveryLog, DeliveryLogEntry

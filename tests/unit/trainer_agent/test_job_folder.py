@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.needs import need
+from testing.needs import need
 from tiercel.trainer_agent.errors import CheckpointError, RunFailedError
 from tiercel.trainer_agent.job_folder import JobFolder, ScriptFile
 

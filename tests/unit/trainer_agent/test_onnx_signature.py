@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper
 
-from tests.support import onnx_models
+from testing import onnx_models
 from tiercel.trainer_agent import onnx_signature
 from tiercel.trainer_agent.onnx_signature import MAX_TENSORS, read_signature
 from tiercel.v1.nodes_pb2 import ModelSignature, TensorSpec

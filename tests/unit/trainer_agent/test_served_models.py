@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.until import until
+from testing.until import until
 from tiercel.trainer_agent.errors import DeliveryFailedError
 from tiercel.trainer_agent.model_record import ModelRecord
 from tiercel.trainer_agent.model_repository import ModelRepository

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.mqtt import BrokerUnderTest, Embedded, Mosquitto
+from testing.mqtt import BrokerUnderTest, Embedded, Mosquitto
 
 
 @pytest.fixture(params=["embedded", pytest.param("mosquitto", marks=pytest.mark.mosquitto)])

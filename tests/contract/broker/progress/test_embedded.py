@@ -12,9 +12,9 @@ from dataclasses import replace
 import aiomqtt
 import pytest
 
-from tests.support.events import job_event, node_event, progress_event, state_event
-from tests.support.mqtt import TENANCY, mosquitto_command, subscribed
-from tests.support.until import until
+from testing.events import job_event, node_event, progress_event, state_event
+from testing.mqtt import TENANCY, mosquitto_command, subscribed
+from testing.until import until
 from tiercel.broker.domain.errors import UnavailableError
 from tiercel.broker.domain.events import ProgressMade, StateChanged
 from tiercel.broker.domain.jobs import JobState

@@ -10,9 +10,9 @@ import sys
 import aiomqtt
 import pytest
 
-from tests.support.events import endpoint_event, node_event, progress_event, share_event, state_event, tier_event
-from tests.support.mqtt import TENANCY, WAIT_SECONDS, BrokerUnderTest, Mosquitto, mosquitto_command, subscribed
-from tests.support.until import until
+from testing.events import endpoint_event, node_event, progress_event, share_event, state_event, tier_event
+from testing.mqtt import TENANCY, WAIT_SECONDS, BrokerUnderTest, Mosquitto, mosquitto_command, subscribed
+from testing.until import until
 from tiercel.broker.domain.jobs import JobState
 
 
@@ -43,7 +43,7 @@ async def test_a_late_subscriber_sees_state_and_no_progress(mqtt: BrokerUnderTes
 async def test_a_killed_broker_is_announced_by_its_last_will(mosquitto: Mosquitto) -> None:
     async with subscribed(mosquitto.port) as subscriber:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.support.mqtt_publishing", f"mqtt://127.0.0.1:{mosquitto.port}"
+            sys.executable, "-m", "testing.mqtt_publishing", f"mqtt://127.0.0.1:{mosquitto.port}"
         )
         try:
             await subscriber.wait_message("broker/presence", presence="online")

@@ -15,7 +15,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, create_engine, inspect
 
-from tests.support.stored import stored_delivery, stored_event, stored_job
+from testing.stored import stored_delivery, stored_event, stored_job
 from tiercel.broker.domain.endpoints import Endpoint, Version
 from tiercel.broker.domain.errors import CannotWriteError, StoreDamagedError, TiercelError, UnavailableError
 from tiercel.broker.store.schema import upgrade_schema
@@ -175,7 +175,7 @@ async def test_a_migration_that_is_cut_short_leaves_nothing_behind(database: Pat
 
 WRITER = """
 import asyncio, itertools, pathlib, sys
-from tests.support.stored import stored_event, stored_job
+from testing.stored import stored_event, stored_job
 from tiercel.broker.store.sql import SqlStore, sqlite_url
 
 async def main():

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine
 
-from tests.support.small_disk import fill, small_disk
-from tests.support.stored import stored_event, stored_job
+from testing.small_disk import fill, small_disk
+from testing.stored import stored_event, stored_job
 from tiercel.broker.domain.errors import CannotWriteError, StoreDamagedError, TiercelError
 from tiercel.broker.store.backups import KEPT_BACKUPS, back_up_before_upgrade, backups_of
 from tiercel.broker.store.schema import is_older_revision

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.stored import stored_decision, stored_delivery, stored_event, stored_job, stored_run_record
+from testing.stored import stored_decision, stored_delivery, stored_event, stored_job, stored_run_record
 from tiercel.broker.domain.endpoints import DeliveryState, Endpoint, Version
 from tiercel.broker.domain.errors import InvalidSpecError, UnavailableError
 from tiercel.broker.domain.events import ProgressMade, ShareChanged, StateChanged, TierChanged

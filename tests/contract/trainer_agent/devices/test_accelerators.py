@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import pynvml
 import pytest
 
-from tests.support import fake_nvml
-from tests.support.fake_nvml import FakeNvml, a100, h100_in_slices, old_card
+from testing import fake_nvml
+from testing.fake_nvml import FakeNvml, a100, h100_in_slices, old_card
 from tiercel.trainer_agent.devices import nvml
 from tiercel.trainer_agent.devices.contract import Accelerators, AcceleratorsUnavailableError
 from tiercel.trainer_agent.devices.detect import detect

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.docker import DockerEngine, docker_runtime
+from testing.docker import DockerEngine, docker_runtime
 from tiercel.trainer_agent.job_folder import JobFolder, ScriptFile
 from tiercel.trainer_agent.limits.contract import Limits
 from tiercel.trainer_agent.limits.detect import detect

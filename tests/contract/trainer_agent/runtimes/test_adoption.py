@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.run_handles import Start, command_of, finish, ready
-from tests.support.until import until
+from testing.run_handles import Start, command_of, finish, ready
+from testing.until import until
 from tiercel.trainer_agent.fence import since_boot
 from tiercel.trainer_agent.fence_keeper import Containers, Runs, Scripts, keep
 from tiercel.trainer_agent.limits.contract import CpuShare

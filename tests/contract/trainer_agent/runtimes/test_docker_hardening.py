@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.docker import DockerEngine, docker_runtime
+from testing.docker import DockerEngine, docker_runtime
 from tiercel.trainer_agent.errors import RunFailedError, SetupError
 from tiercel.trainer_agent.job_folder import JobFolder, ScriptFile
 from tiercel.trainer_agent.runtimes.container_config import PIDS_LIMIT

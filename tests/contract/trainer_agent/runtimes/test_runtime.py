@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.needs import need
-from tests.support.run_handles import Start, command_of, finish, finish_bytes, read, ready
-from tests.support.until import until
+from testing.needs import need
+from testing.run_handles import Start, command_of, finish, finish_bytes, read, ready
+from testing.until import until
 from tiercel.trainer_agent.errors import RunFailedError
 from tiercel.trainer_agent.limits.contract import AcceleratorShare, CpuShare, Limits
 from tiercel.trainer_agent.limits.entering import ENDED_FIRST

@@ -7,7 +7,7 @@ from typing import Protocol
 import pytest
 import torch
 
-from tests.support.fake_cuda import FakeCuda
+from testing.fake_cuda import FakeCuda
 from tiercel.trainer_agent.trainer.device_clock import CudaClock, DeviceClock, StepClock
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.support.command_line import Tiercel
-from tests.support.jobs_service import TOKEN, Script, serving_in_thread
+from testing.command_line import Tiercel
+from testing.jobs_service import TOKEN, Script, serving_in_thread
 from tiercel.broker.cli import app
 
 

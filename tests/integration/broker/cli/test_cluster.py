@@ -17,10 +17,10 @@ import pytest
 from typer.testing import CliRunner
 
 import tiercel as package
-from tests.support import jobs_service as wire
-from tests.support.command_line import Tiercel
-from tests.support.free_ports import free_port
-from tests.support.jobs_service import Script
+from testing import jobs_service as wire
+from testing.command_line import Tiercel
+from testing.free_ports import free_port
+from testing.jobs_service import Script
 from tiercel.broker.cli import app
 from tiercel.v1 import common_pb2, jobs_pb2
 

@@ -6,9 +6,9 @@ import os
 import subprocess
 import sys
 
-from tests.support import jobs_service as wire
-from tests.support.free_ports import free_port
-from tests.support.jobs_service import TOKEN, Script
+from testing import jobs_service as wire
+from testing.free_ports import free_port
+from testing.jobs_service import TOKEN, Script
 from tiercel.v1 import jobs_pb2
 
 

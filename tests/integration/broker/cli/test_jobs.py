@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from tests.support import jobs_service as wire
-from tests.support.command_line import Tiercel
-from tests.support.jobs_service import Script
+from testing import jobs_service as wire
+from testing.command_line import Tiercel
+from testing.jobs_service import Script
 from tiercel.v1 import common_pb2, jobs_pb2
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tests.support import jobs_service as wire
-from tests.support.command_line import Tiercel
-from tests.support.jobs_service import Refusal, Script
+from testing import jobs_service as wire
+from testing.command_line import Tiercel
+from testing.jobs_service import Refusal, Script
 from tiercel.broker.api.translation import spec_from_wire
 from tiercel.broker.domain.jobs import Direction
 from tiercel.broker.domain.validation import validate_spec

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.mqtt import subscribed
-from tests.support.stand_in_agent import SERVING
-from tests.support.until import until
+from testing.mqtt import subscribed
+from testing.stand_in_agent import SERVING
+from testing.until import until
 from tiercel import Client, InvalidSpecError, UnavailableError
 from tiercel.broker.cli.up.detached import _to_text, options_from, start_detached
 from tiercel.broker.cli.up.options import Places, UpOptions
@@ -38,7 +38,7 @@ async def places(tmp_path: Path) -> AsyncIterator[Places]:
 @contextlib.asynccontextmanager
 async def up(places: Places, *options: str) -> AsyncIterator[Process]:
     """A running ``up``; killed at the end if it still is."""
-    command = (sys.executable, "-m", "tests.support.up_with_stand_in", "--state-dir", str(places.state_dir), *options)
+    command = (sys.executable, "-m", "testing.up_with_stand_in", "--state-dir", str(places.state_dir), *options)
     process = await asyncio.create_subprocess_exec(*command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE)
     try:
         yield process
@@ -158,7 +158,7 @@ async def test_a_state_directory_that_is_a_plain_file_is_a_sentence(tmp_path: Pa
     assert folder.read_text() == "mine"
 
 
-STAND_IN = (sys.executable, "-m", "tests.support.up_with_stand_in", "--state-dir")
+STAND_IN = (sys.executable, "-m", "testing.up_with_stand_in", "--state-dir")
 
 
 async def test_detached_it_outlives_who_started_it_and_says_how_to_stop_it(places: Places, tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.free_ports import free_port
-from tests.support.until import until
+from testing.free_ports import free_port
+from testing.until import until
 from tiercel import UnavailableError
 from tiercel.broker.cli.up.addresses import read_earlier, write_addresses
 from tiercel.broker.cli.up.agent import AgentKeeper, AgentPatience
@@ -29,7 +29,7 @@ from tiercel.broker.state_lock import up_lock
 from tiercel.core.backoff import Backoff
 from tiercel.core.locks import is_held, open_holder, take
 
-AGENT = (sys.executable, "-m", "tests.support.stand_in_agent")
+AGENT = (sys.executable, "-m", "testing.stand_in_agent")
 
 
 @pytest.fixture

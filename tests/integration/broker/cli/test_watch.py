@@ -10,9 +10,9 @@ import sys
 
 import pytest
 
-from tests.support import jobs_service as wire
-from tests.support.command_line import Tiercel
-from tests.support.jobs_service import TOKEN, Script
+from testing import jobs_service as wire
+from testing.command_line import Tiercel
+from testing.jobs_service import TOKEN, Script
 from tiercel.v1 import jobs_pb2
 
 COMPLETED = jobs_pb2.JOB_STATE_COMPLETED

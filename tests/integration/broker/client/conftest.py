@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.support.jobs_service import QUICK, TOKEN, Script, serving
+from testing.jobs_service import QUICK, TOKEN, Script, serving
 from tiercel import Client
 
 

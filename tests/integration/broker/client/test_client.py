@@ -10,9 +10,9 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.support import jobs_service as wire
-from tests.support.free_ports import free_port
-from tests.support.jobs_service import QUICK, TOKEN, Refusal, Script
+from testing import jobs_service as wire
+from testing.free_ports import free_port
+from testing.jobs_service import QUICK, TOKEN, Refusal, Script
 from tiercel import (
     Client,
     Direction,

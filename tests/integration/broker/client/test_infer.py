@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from aiohttp import web
 
-from tests.support.jobs_service import Script
+from testing.jobs_service import Script
 from tiercel import Client, InvalidSpecError, NotFoundError, UnavailableError
 from tiercel.v1 import jobs_pb2
 

@@ -8,10 +8,10 @@ from contextlib import aclosing
 import grpc
 import pytest
 
-from tests.support import jobs_service as wire
-from tests.support.free_ports import free_port
-from tests.support.jobs_service import QUICK, TOKEN, Refusal, Script, serving
-from tests.support.until import until
+from testing import jobs_service as wire
+from testing.free_ports import free_port
+from testing.jobs_service import QUICK, TOKEN, Refusal, Script, serving
+from testing.until import until
 from tiercel import Client, JobState, NotFoundError, TierMissedError, TierState, UnavailableError
 from tiercel.broker.client import ProgressEvent, ShareEvent, StateEvent, TierEvent
 from tiercel.v1 import jobs_pb2

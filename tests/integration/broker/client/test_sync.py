@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support import jobs_service as wire
-from tests.support.jobs_service import TOKEN, Script, serving_in_thread
+from testing import jobs_service as wire
+from testing.jobs_service import TOKEN, Script, serving_in_thread
 from tiercel import JobState, NotFoundError, SyncClient, TiercelError, TierState
 from tiercel.broker.client import SyncJobHandle, parse_spec
 from tiercel.v1 import jobs_pb2

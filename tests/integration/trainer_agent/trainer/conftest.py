@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.trainer_service import SCRIPTS, StartScript, StartServer, TrainerServer, TrainingProcess
+from testing.trainer_service import SCRIPTS, StartScript, StartServer, TrainerServer, TrainingProcess
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def start_server(run_directory: Path) -> Iterator[StartServer]:
 
 @pytest.fixture
 def start_script(run_directory: Path) -> Iterator[StartScript]:
-    """Start ``tests/support/scripts/NAME.py`` with arguments, attached to the run unless ``alone``."""
+    """Start ``testing/scripts/NAME.py`` with arguments, attached to the run unless ``alone``."""
     processes: list[TrainingProcess] = []
 
     def start(name: str, *arguments: str, alone: bool = False, **environment: str) -> TrainingProcess:

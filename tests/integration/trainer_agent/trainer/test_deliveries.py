@@ -8,7 +8,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from tests.support.trainer_service import StartScript, StartServer, sha256_of
+from testing.trainer_service import StartScript, StartServer, sha256_of
 from tiercel.v1 import trainer_pb2
 
 SLOW = ("--steps", "4", "--step-sleep-seconds", "0.03")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.trainer_service import StartScript, StartServer
+from testing.trainer_service import StartScript, StartServer
 from tiercel.v1 import common_pb2
 
 

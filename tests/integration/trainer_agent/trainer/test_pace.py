@@ -7,8 +7,8 @@ import time
 import psutil
 import pytest
 
-from tests.support.cpu import judge
-from tests.support.trainer_service import Recorded, StartScript, StartServer, TrainerServer
+from testing.cpu import judge
+from testing.trainer_service import Recorded, StartScript, StartServer, TrainerServer
 from tiercel.v1 import common_pb2
 
 pytestmark = pytest.mark.alone

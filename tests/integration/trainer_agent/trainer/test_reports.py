@@ -9,7 +9,7 @@ import pytest
 from torch import nn
 
 import tiercel.trainer
-from tests.support.trainer_service import SCRIPTS, TOKEN, StartScript, StartServer, TrainerServer, TrainingProcess
+from testing.trainer_service import SCRIPTS, TOKEN, StartScript, StartServer, TrainerServer, TrainingProcess
 from tiercel.trainer_agent.trainer import attaching
 
 # Slow enough for a test to step in between two epochs.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.support.trainer_service import StartScript, StartServer, TrainerServer, TrainingProcess, wait_for
+from testing.trainer_service import StartScript, StartServer, TrainerServer, TrainingProcess, wait_for
 
 SLOW = ("--steps", "4", "--step-sleep-seconds", "0.03")
 

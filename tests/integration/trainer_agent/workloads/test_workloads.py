@@ -9,7 +9,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from tests.support.trainer_service import TrainerServer, TrainingProcess
+from testing.trainer_service import TrainerServer, TrainingProcess
 
 PACKAGE = "tiercel.trainer_agent.workloads"
 

@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.support.jobs import AT, make_spec
+from testing.jobs import AT, make_spec
 from tiercel.broker.domain.endpoints import Delivery, DeliveryState, Endpoint, delivery_id
 from tiercel.broker.domain.jobs import Job, JobState, Shipping, TierState, TierStatus
 from tiercel.broker.domain.moments import Moment

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.scheduling import GIB, job, node, snapshot
+from testing.scheduling import GIB, job, node, snapshot
 from tiercel.broker.scheduling.interface import JobView, NodeView, Snapshot
 from tiercel.broker.scheduling.placement import can_hold, fewest_jobs_per_core, place
 

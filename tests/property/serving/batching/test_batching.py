@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.calls import NoteCall, call_of, session
+from testing.calls import NoteCall, call_of, session
 from tiercel.serving.batching.call import QueuedCall
 from tiercel.serving.batching.rows import run_calls
 from tiercel.serving.batching.waiting import WaitingCalls

@@ -7,7 +7,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.http2_peers import BLOCK, GREETING, LIMITS, RESPONSE, TRAILERS, Server, parse
+from testing.http2_peers import BLOCK, GREETING, LIMITS, RESPONSE, TRAILERS, Server, parse
 from tiercel.serving.grpc.server.assembler import Assembler
 from tiercel.serving.grpc.server.wire import CallError
 from tiercel.serving.http2 import frames, hpack

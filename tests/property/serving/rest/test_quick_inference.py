@@ -10,8 +10,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support import onnx_models
-from tests.support.http_transport import Transport
+from testing import onnx_models
+from testing.http_transport import Transport
 from tiercel.serving.batching.batcher import Batcher
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.models.engine import Session

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.fake_cuda import FakeCuda
+from testing.fake_cuda import FakeCuda
 from tiercel.trainer_agent.trainer.device_clock import CudaClock
 from tiercel.trainer_agent.trainer.device_pacing import STEPS_AHEAD, DevicePacer
 from tiercel.trainer_agent.trainer.pacing import WINDOW_SECONDS

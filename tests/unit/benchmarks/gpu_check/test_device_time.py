@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from benchmarks.gpu_check.device_time import STEPS_IN_FLIGHT, EventTimer, WallTimer
-from tests.support.fake_cuda import FakeCuda, FakeEvent
+from testing.fake_cuda import FakeCuda, FakeEvent
 
 CUDA = torch.device("cuda:0")
 

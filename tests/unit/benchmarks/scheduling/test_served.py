@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.load_record import LoadRecord, Request
 from benchmarks.scheduling.schedules import OBJECTIVE_SECONDS
 from benchmarks.scheduling.served import served_of
+from testing.load_record import LoadRecord, Request
 
 BEGAN = 1000.0
 LATE = 10 * OBJECTIVE_SECONDS

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.actors import Actors, running_actors
+from testing.actors import Actors, running_actors
 from tiercel.broker.store.contract import Store
 from tiercel.broker.store.memory import MemoryStore
 from tiercel.broker.store.sql import SqlStore, sqlite_url

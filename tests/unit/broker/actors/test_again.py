@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from tests.support.actors import ALICE, BOB, Actors, running, running_actors, submit, wanted_of
-from tests.support.clock import ManualClock
+from testing.actors import ALICE, BOB, Actors, running, running_actors, submit, wanted_of
+from testing.clock import ManualClock
 from tiercel.broker.domain.endpoints import DeliveryState
 from tiercel.broker.domain.errors import EndpointBusyError, InvalidSpecError, NotFoundError
 from tiercel.broker.domain.events import JobEvent, StateChanged

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.support.actors import make_node
-from tests.support.jobs import new_job, report
+from testing.actors import make_node
+from testing.jobs import new_job, report
 from tiercel.broker.actors.clock import MAX_STEP_SECONDS, SystemClock, moment_of
 from tiercel.broker.actors.service import TICK_SECONDS
 from tiercel.broker.domain.jobs import Job, JobState

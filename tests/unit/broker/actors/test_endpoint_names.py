@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.actors import ALICE, BOB, Actors, running, running_actors, submit, wanted_of
+from testing.actors import ALICE, BOB, Actors, running, running_actors, submit, wanted_of
 from tiercel.broker.domain.errors import EndpointBusyError, NotFoundError
 from tiercel.broker.domain.events import EndpointGone
 from tiercel.broker.lifecycle.versions import WantedModel

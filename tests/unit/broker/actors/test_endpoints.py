@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.support.actors import ALICE, Actors, running_actors
-from tests.support.jobs import make_spec
+from testing.actors import ALICE, Actors, running_actors
+from testing.jobs import make_spec
 from tiercel.broker.actors.node import NodeActor
 from tiercel.broker.domain.endpoints import EndpointLoad, EndpointUsage
 from tiercel.broker.domain.events import EndpointMeasured, EndpointShareChanged

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.actors import ALICE, Actors, running, running_actors, submit
-from tests.support.clock import ManualClock
-from tests.support.jobs import make_spec
-from tests.support.until import until
+from testing.actors import ALICE, Actors, running, running_actors, submit
+from testing.clock import ManualClock
+from testing.jobs import make_spec
+from testing.until import until
 from tiercel.broker.actors.clock import SystemClock
 from tiercel.broker.actors.journal import BACKOFF
 from tiercel.broker.actors.mailbox import MAX_FAILURES_IN_A_ROW

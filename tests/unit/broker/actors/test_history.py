@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from tests.support.actors import Actors, make_node, running_actors
-from tests.support.jobs import make_spec
+from testing.actors import Actors, make_node, running_actors
+from testing.jobs import make_spec
 from tiercel.broker.actors.history import History
 from tiercel.broker.actors.run_curve import MAX_POINTS, RunCurve
 from tiercel.broker.domain.jobs import Direction, Observation

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.clock import ManualClock
-from tests.support.jobs import new_job
-from tests.support.until import until
+from testing.clock import ManualClock
+from testing.jobs import new_job
+from testing.until import until
 from tiercel.broker.actors import journal as journal_module
 from tiercel.broker.actors.journal import BACKOFF, BATCH, Commit, Journal
 from tiercel.broker.domain.errors import CannotWriteError, StoreDamagedError, UnavailableError

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.actors import running_actors
-from tests.support.stored import stored_job
+from testing.actors import running_actors
+from testing.stored import stored_job
 from tiercel.broker.domain.jobs import JobState, TierState
 from tiercel.broker.store.sql import SqlStore, sqlite_url
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.actors import Actors, make_node
+from testing.actors import Actors, make_node
 from tiercel.broker.actors.node import AcceleratorHeard, NodeActor, NodeHeard
 from tiercel.broker.domain.events import NodeEvent
 from tiercel.broker.domain.nodes import Accelerator

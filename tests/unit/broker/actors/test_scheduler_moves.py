@@ -7,8 +7,8 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 
-from tests.support.clock import ManualClock
-from tests.support.jobs import make_spec
+from testing.clock import ManualClock
+from testing.jobs import make_spec
 from tiercel.broker.actors.journal import Journal
 from tiercel.broker.actors.scheduler import (
     JobObserved,

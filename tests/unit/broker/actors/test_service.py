@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.actors import ALICE, BOB, GIB, Actors, make_node, running, running_actors, submit, wanted_of
-from tests.support.jobs import make_spec
+from testing.actors import ALICE, BOB, GIB, Actors, make_node, running, running_actors, submit, wanted_of
+from testing.jobs import make_spec
 from tiercel.broker.domain.errors import (
     EndpointBusyError,
     InvalidSpecError,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.actors import Actors, make_node, running, running_actors, submit, wanted_of
-from tests.support.clock import ManualClock
+from testing.actors import Actors, make_node, running, running_actors, submit, wanted_of
+from testing.clock import ManualClock
 from tiercel.broker.actors.pruning import PRUNE_SECONDS
 from tiercel.broker.domain.endpoints import DeliveryState
 from tiercel.broker.domain.errors import (

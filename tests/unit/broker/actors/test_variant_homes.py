@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.support.scheduling import job, waiting_job
+from testing.scheduling import job, waiting_job
 from tiercel.broker.actors.variant_homes import with_homes
 from tiercel.broker.scheduling.interface import JobView
 

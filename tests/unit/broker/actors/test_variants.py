@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.support.actors import ALICE, BOB, Actors, make_node, running_actors, submit, wanted_of
-from tests.support.jobs import make_spec
+from testing.actors import ALICE, BOB, Actors, make_node, running_actors, submit, wanted_of
+from testing.jobs import make_spec
 from tiercel.broker.actors.admission import MAX_VARIANTS, check_endpoint
 from tiercel.broker.domain.endpoints import Endpoint, EndpointUsage, Version
 from tiercel.broker.domain.errors import EndpointBusyError, InvalidSpecError

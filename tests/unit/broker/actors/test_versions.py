@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.support.actors import Actors, make_node, running, running_actors, wanted_of
+from testing.actors import Actors, make_node, running, running_actors, wanted_of
 from tiercel.broker.actors.node import NodeActor, NodeHeard, ServedHeard, ServingHeard
 from tiercel.broker.domain.endpoints import DeliveryState, Endpoint, Verdict
 from tiercel.broker.domain.errors import NotFoundError

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.jobs import make_spec
+from testing.jobs import make_spec
 from tiercel.broker.actors.node import AcceleratorHeard
 from tiercel.broker.api.accelerators import MAX_PER_NODE, accelerator_to_wire, accelerators_of, heard_of
 from tiercel.broker.api.translation import node_to_wire

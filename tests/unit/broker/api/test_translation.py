@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.events import progress_event, share_event, state_event, tier_event
-from tests.support.jobs import AT, make_spec, running_job
+from testing.events import progress_event, share_event, state_event, tier_event
+from testing.jobs import AT, make_spec, running_job
 from tiercel.broker.actors.node import EndpointSharesDeclared
 from tiercel.broker.api.endpoints import endpoint_to_wire, lag_of, usages_of, wanted_endpoints
 from tiercel.broker.api.translation import (

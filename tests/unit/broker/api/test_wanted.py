@@ -3,7 +3,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from tests.support.jobs import make_spec
+from testing.jobs import make_spec
 from tiercel.broker.actors.node import Wanted
 from tiercel.broker.actors.peers import WantedRun
 from tiercel.broker.api.wanted import wanted_to_wire

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.support import jobs_service as wire
+from testing import jobs_service as wire
 from tiercel.broker.cli.output import (
     DECISION_COLUMNS,
     ENDPOINT_COLUMNS,

@@ -8,7 +8,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from tests.support import jobs_service as wire
+from testing import jobs_service as wire
 from tiercel.broker.cli.job_view import JobView
 from tiercel.broker.cli.watch_table import WatchTable
 from tiercel.broker.client.conversion import job_from_wire

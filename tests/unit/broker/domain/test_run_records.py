@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.jobs import make_spec
+from testing.jobs import make_spec
 from tiercel.broker.domain.jobs import Direction, Resources, Script, Tier
 from tiercel.broker.domain.run_records import workload_of
 

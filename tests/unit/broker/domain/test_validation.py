@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.jobs import make_spec
+from testing.jobs import make_spec
 from tiercel.broker.domain.errors import InvalidSpecError
 from tiercel.broker.domain.jobs import Direction, JobSpec, Resources, Script, Shipping, Tier
 from tiercel.broker.domain.validation import (

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tests.support.jobs import (
+from testing.jobs import (
     AT,
     CLEAN_EXIT,
     LOST,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.jobs import (
+from testing.jobs import (
     AT,
     CLEAN_EXIT,
     after,

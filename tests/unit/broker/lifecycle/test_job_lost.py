@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.jobs import (
+from testing.jobs import (
     AT,
     CLEAN_EXIT,
     LOST,

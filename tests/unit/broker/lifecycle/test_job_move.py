@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.jobs import AT, SHARE, after, assigned, new_job, report, running_job, told
+from testing.jobs import AT, SHARE, after, assigned, new_job, report, running_job, told
 from tiercel.broker.domain.events import ShareChanged, StateChanged
 from tiercel.broker.domain.jobs import Job, JobState, Move, TierState
 from tiercel.broker.domain.shares import Share

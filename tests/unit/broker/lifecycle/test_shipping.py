@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.jobs import AT, make_spec
+from testing.jobs import AT, make_spec
 from tiercel.broker.domain.endpoints import delivery_id, job_of_delivery
 from tiercel.broker.domain.jobs import Job, JobState, Shipping, Tier, TierState
 from tiercel.broker.domain.moments import Moment

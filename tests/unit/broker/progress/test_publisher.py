@@ -9,8 +9,8 @@ from typing import NoReturn, Self
 import aiomqtt
 import pytest
 
-from tests.support.events import progress_event, state_event
-from tests.support.mqtt import TENANCY
+from testing.events import progress_event, state_event
+from testing.mqtt import TENANCY
 from tiercel.broker.domain.errors import InvalidSpecError
 from tiercel.broker.domain.jobs import JobState
 from tiercel.broker.progress.buffer import Limits

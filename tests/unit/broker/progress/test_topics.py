@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.events import (
+from testing.events import (
     AT,
     endpoint_event,
     job_event,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.scheduling import GIB, job, node, snapshot, waiting_job
+from testing.scheduling import GIB, job, node, snapshot, waiting_job
 from tests.unit.broker.scheduling.test_devices import asking, gpu_node, holding
 from tiercel.broker.domain.shares import AcceleratorShare, Share
 from tiercel.broker.scheduling.accelerators import FLOOR, divide_device, with_accelerators

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.scheduling import GIB, job, node, snapshot, waiting_job
+from testing.scheduling import GIB, job, node, snapshot, waiting_job
 from tiercel.broker.domain.jobs import Resources
 from tiercel.broker.domain.nodes import Accelerator
 from tiercel.broker.domain.shares import AcceleratorShare, Share

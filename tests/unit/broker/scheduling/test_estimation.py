@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tests.support.scheduling import reports
+from testing.scheduling import reports
 from tiercel.broker.domain.jobs import Direction, Observation
 from tiercel.broker.scheduling.estimation import curve_of, fit_line, fit_plateau, growth
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.support.scheduling import job, node, snapshot, waiting_job
+from testing.scheduling import job, node, snapshot, waiting_job
 from tiercel.broker.scheduling.fair import FairPolicy
 
 

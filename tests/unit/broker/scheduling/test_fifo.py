@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.support.scheduling import job, node, snapshot, tiers
+from testing.scheduling import job, node, snapshot, tiers
 from tiercel.broker.scheduling.fifo import FifoPolicy, FifoSettings
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.scheduling import job
+from testing.scheduling import job
 from tiercel.broker.domain.jobs import Tier, TierState, TierStatus
 from tiercel.broker.scheduling.ladder import next_tier, reached_tiers
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from tests.support.scheduling import job, snapshot, tiers
+from testing.scheduling import job, snapshot, tiers
 from tiercel.broker.scheduling.interface import JobView
 from tiercel.broker.scheduling.las import LasPolicy, LasSettings
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tests.support.scheduling import reports
+from testing.scheduling import reports
 from tiercel.broker.domain.jobs import Direction, Observation
 from tiercel.broker.scheduling.interface import CurvePoint, PastRun
 from tiercel.broker.scheduling.learning_curves import (

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.scheduling import job, node, snapshot, tiers, waiting_job
+from testing.scheduling import job, node, snapshot, tiers, waiting_job
 from tiercel.broker.domain.jobs import TierState, TierStatus
 from tiercel.broker.scheduling.interface import JobView, Plan
 from tiercel.broker.scheduling.line_up import LineSettings, LineState, LineUp, Place, line_up, plan_in_line

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.scheduling import job, node, snapshot
+from testing.scheduling import job, node, snapshot
 from tiercel.broker.domain.shares import LEAST_SPEED, AcceleratorShare, Share
 from tiercel.broker.scheduling.interface import Assignment, Plan, Trigger
 from tiercel.broker.scheduling.loop import (

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.support.scheduling import node
+from testing.scheduling import node
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.interface import Assignment
 from tiercel.broker.scheduling.node_memory import NodeMemory, recall

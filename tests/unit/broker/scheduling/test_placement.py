@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.scheduling import GIB, job, node, snapshot, waiting_job
+from testing.scheduling import GIB, job, node, snapshot, waiting_job
 from tiercel.broker.scheduling.interface import JobView, NodeView
 from tiercel.broker.scheduling.placement import can_hold, jobs_by_node, place
 

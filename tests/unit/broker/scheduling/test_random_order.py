@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.support.scheduling import job, snapshot, tiers
+from testing.scheduling import job, snapshot, tiers
 from tiercel.broker.scheduling.random_order import RandomOrderPolicy, RandomOrderSettings
 
 NAMES = [f"job{index}" for index in range(12)]

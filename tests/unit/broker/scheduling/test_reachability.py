@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.scheduling import job, reports, tiers
+from testing.scheduling import job, reports, tiers
 from tiercel.broker.domain.jobs import Direction, Observation
 from tiercel.broker.scheduling.reachability import ReachRecord, ReachSettings, judge, record_of
 

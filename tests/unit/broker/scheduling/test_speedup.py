@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.scheduling import job
+from testing.scheduling import job
 from tiercel.broker.domain.jobs import Observation, Resources
 from tiercel.broker.scheduling.speedup import Needs
 from tiercel.broker.scheduling.speedup import needs_of as needs_of_job

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tests.support.scheduling import GIB, job, node, snapshot, waiting_job
+from testing.scheduling import GIB, job, node, snapshot, waiting_job
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.interface import Assignment, JobView, Plan
 from tiercel.broker.scheduling.validation import check_plan

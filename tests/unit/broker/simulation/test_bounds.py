@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tests.support.simulation import scenario, steps
+from testing.simulation import scenario, steps
 from tiercel.broker.simulation import simulate
 from tiercel.broker.simulation.bounds import against_srpt, pooled_mean, srpt_mean, tier_tasks
 

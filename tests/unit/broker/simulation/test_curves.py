@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from tests.support.simulation import steps
+from testing.simulation import steps
 from tiercel.broker.domain.jobs import Direction, Tier
 from tiercel.broker.scheduling.interface import CurvePoint
 from tiercel.broker.simulation.arrivals import AllAtOnce

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.simulation import GIB, scenario, steps
+from testing.simulation import GIB, scenario, steps
 from tiercel.broker.domain.jobs import JobState
 from tiercel.broker.domain.shares import AcceleratorShare
 from tiercel.broker.simulation import Scenario, SimulationError, Workload, simulate

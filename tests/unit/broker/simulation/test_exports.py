@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.simulation import scenario, steps
+from testing.simulation import scenario, steps
 from tiercel.broker.domain.jobs import JobState
 from tiercel.broker.scheduling.fifo import FifoPolicy
 from tiercel.broker.scheduling.interface import Plan, Snapshot

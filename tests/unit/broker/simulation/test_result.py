@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.simulation import scenario, steps
+from testing.simulation import scenario, steps
 from tiercel.broker.simulation import Result, simulate
 from tiercel.broker.simulation.result import ClassCount, Decision
 

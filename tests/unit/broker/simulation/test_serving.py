@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.simulation import scenario, steps
+from testing.simulation import scenario, steps
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.interface import Assignment, Plan, Snapshot
 from tiercel.broker.simulation import simulate

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.simulation import GIB, scenario, steps
+from testing.simulation import GIB, scenario, steps
 from tiercel.broker.domain.errors import InvalidSpecError
 from tiercel.broker.domain.jobs import Direction, JobState
 from tiercel.broker.domain.shares import Share

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from tests.support.clock import ManualClock
-from tests.support.simulation import steps
+from testing.clock import ManualClock
+from testing.simulation import steps
 from tiercel.broker.actors.job import JobActor, observations_of
 from tiercel.broker.domain.events import JobEvent, ProgressMade
 from tiercel.broker.domain.jobs import Job

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.small_disk import fill, small_disk
+from testing.small_disk import fill, small_disk
 from tiercel.broker.domain.errors import CannotWriteError, InvalidSpecError, NotFoundError
 from tiercel.broker.store.checkpoints import MAX_FILES, Checkpoint, CheckpointFile, CheckpointStore
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from tests.support.jobs import running_job
+from testing.jobs import running_job
 from tiercel.broker.domain.events import JobEvent, ProgressMade, StateChanged
 from tiercel.broker.domain.jobs import Job, JobState, Resources, Script, Tier
 from tiercel.broker.domain.nodes import Node

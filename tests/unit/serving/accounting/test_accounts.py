@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.calls import call_of
+from testing.calls import call_of
 from tiercel.serving.accounting.accounts import Account, ModelShare, read_shares
 from tiercel.serving.accounting.room import Room
 from tiercel.serving.errors import InvalidRequestError, OverloadedError

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support import onnx_models
+from testing import onnx_models
 from tiercel.serving.accounting.metrics import Metrics, write
 from tiercel.serving.accounting.model_statistics import FAILURE_REASONS, ModelStatistics
 from tiercel.serving.canary.plan import CanaryPlan

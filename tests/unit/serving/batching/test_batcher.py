@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from tests.support import onnx_models
+from testing import onnx_models
 from tiercel.serving.accounting.accounts import Account, ModelShare
 from tiercel.serving.batching.batcher import Batcher
 from tiercel.serving.batching.call import QueuedCall

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import onnx_models
+from testing import onnx_models
 from tiercel.serving.batching.measure import Batching, is_borne_out, tried_batching
 from tiercel.serving.batching.profile import LatencyProfile
 from tiercel.serving.models.engine import Session, build_session

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from tests.support import onnx_models
-from tests.support.calls import NoteCall, call_of, session, version
+from testing import onnx_models
+from testing.calls import NoteCall, call_of, session, version
 from tiercel.serving.batching.measure import measured_batching
 from tiercel.serving.batching.rows import run_calls, run_calls_measured, scattered
 from tiercel.serving.errors import InferenceFailedError, InvalidRequestError

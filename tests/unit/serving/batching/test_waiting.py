@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tests.support.calls import NoteCall, call_of
+from testing.calls import NoteCall, call_of
 from tiercel.serving.batching.batcher import batches_of
 from tiercel.serving.batching.call import QueuedCall
 from tiercel.serving.batching.waiting import WaitingCalls

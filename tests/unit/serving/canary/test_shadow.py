@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.support import onnx_models
+from testing import onnx_models
 from tiercel.serving.canary.judgement import Comparison
 from tiercel.serving.canary.shadow import Shadow, compared
 from tiercel.serving.models.engine import Session

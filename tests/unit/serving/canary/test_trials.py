@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.support import onnx_models
+from testing import onnx_models
 from tiercel.serving.canary.judgement import Outcome
 from tiercel.serving.canary.plan import CanaryPlan
 from tiercel.serving.canary.trials import Trial

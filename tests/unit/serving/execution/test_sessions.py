@@ -8,8 +8,8 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 
-from tests.support import onnx_models
-from tests.support.stand_in_accelerator import StandInDevices, StandInLibrary
+from testing import onnx_models
+from testing.stand_in_accelerator import StandInDevices, StandInLibrary
 from tiercel.serving.errors import ArtefactRefusedError, NotReadyError
 from tiercel.serving.execution.cuda import InstalledLibrary
 from tiercel.serving.execution.providers import AUTOMATIC, Provider, read_order

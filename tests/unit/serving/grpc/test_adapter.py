@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from tests.support.http2_peers import HEADERS, parse
+from testing.http2_peers import HEADERS, parse
 from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.errors import DeadlineExceededError, ServingError

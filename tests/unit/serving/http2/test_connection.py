@@ -4,7 +4,7 @@ import h2.events
 import h2.settings
 import pytest
 
-from tests.support.http2_peers import BLOCK, GREETING, HEADERS, LIMITS, RESPONSE, TRAILERS, Joined, Server
+from testing.http2_peers import BLOCK, GREETING, HEADERS, LIMITS, RESPONSE, TRAILERS, Joined, Server
 from tiercel.serving.http2 import frames, hpack
 from tiercel.serving.http2.frames import (
     COMPRESSION_ERROR,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import onnx_models
+from testing import onnx_models
 from tiercel.serving.errors import ArtefactRefusedError, NotReadyError
 from tiercel.serving.models import engine
 from tiercel.serving.models.artefact_file import SealedFile, content_of, open_artefact, sealed_copy

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from tests.support import onnx_models
+from testing import onnx_models
 from tiercel.serving.batching.measure import Batching
 from tiercel.serving.batching.profile import LatencyProfile
 from tiercel.serving.errors import ArtefactRefusedError, InferenceFailedError, InvalidRequestError

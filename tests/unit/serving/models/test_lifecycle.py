@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support import onnx_models
-from tests.support.until import until
+from testing import onnx_models
+from testing.until import until
 from tiercel.serving.batching.batcher import Batcher
 from tiercel.serving.batching.measure import Batching
 from tiercel.serving.canary.plan import plan_from

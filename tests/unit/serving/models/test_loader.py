@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import onnx_models
+from testing import onnx_models
 from tiercel.serving.batching.measure import Batching
 from tiercel.serving.batching.profile import LatencyProfile
 from tiercel.serving.models.artefact_file import SealedFile

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import onnx_models
+from testing import onnx_models
 from tiercel.serving.canary.plan import CanaryPlan
 from tiercel.serving.errors import ArtefactRefusedError
 from tiercel.serving.execution.providers import Provider

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.support import onnx_models
+from testing import onnx_models
 from tiercel.serving.errors import InvalidRequestError, NotFoundError, NotReadyError
 from tiercel.serving.models.engine import Session
 from tiercel.serving.models.loaded_version import LoadedVersion

@@ -10,9 +10,9 @@ from typing import Protocol
 import numpy as np
 import pytest
 
-from tests.support import onnx_models
-from tests.support.stand_in_accelerator import StandInDevices
-from tests.support.until import until
+from testing import onnx_models
+from testing.stand_in_accelerator import StandInDevices
+from testing.until import until
 from tiercel.serving.accounting.metrics import Metrics, write
 from tiercel.serving.batching.batcher import Batcher
 from tiercel.serving.batching.measure import Batching

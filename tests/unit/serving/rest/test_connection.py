@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.until import until
+from testing.until import until
 from tiercel.serving.process.listening import Connections
 from tiercel.serving.rest.connection import HttpConnection
 from tiercel.serving.rest.messages import ByteBudget, Cancellable, HttpRequest, HttpResponse, Respond

@@ -7,8 +7,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from tests.support import onnx_models
-from tests.support.http_transport import Transport
+from testing import onnx_models
+from testing.http_transport import Transport
 from tiercel.serving.accounting.accounts import ModelShare
 from tiercel.serving.batching.batcher import Batcher
 from tiercel.serving.dataplane import DataPlane

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from tests.support import onnx_models
+from testing import onnx_models
 from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.serving.accounting.accounts import Account, ModelShare
 from tiercel.serving.batching.measure import Batching

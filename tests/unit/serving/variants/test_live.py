@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.support import onnx_models
+from testing import onnx_models
 from tiercel.serving.models.engine import Session
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.registry import Registry

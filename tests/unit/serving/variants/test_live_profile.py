@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support import onnx_models
+from testing import onnx_models
 from tiercel.serving.batching.measure import Batching
 from tiercel.serving.batching.profile import LatencyProfile
 from tiercel.serving.models.engine import Session

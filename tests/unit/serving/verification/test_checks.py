@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from tests.support import onnx_models
+from testing import onnx_models
 from tiercel.serving.errors import ArtefactRefusedError
 from tiercel.serving.verification import checks
 from tiercel.serving.verification.checks import verify

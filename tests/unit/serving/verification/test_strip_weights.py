@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from tests.support import onnx_models
+from testing import onnx_models
 from tiercel.serving.verification.strip_weights import without_weights
 
 LARGE, SMALL = 4096, 4095

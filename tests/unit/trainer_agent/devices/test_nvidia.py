@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.support import fake_nvml
-from tests.support.fake_nvml import MIB, FakeCard, FakeNvml, a100, h100_in_slices, old_card
+from testing import fake_nvml
+from testing.fake_nvml import MIB, FakeCard, FakeNvml, a100, h100_in_slices, old_card
 from tiercel.trainer_agent.devices.contract import AcceleratorsUnavailableError, Device, ProcessUse, Reading
 from tiercel.trainer_agent.devices.nvidia import REOPEN_SECONDS, NvidiaAccelerators
 from tiercel.trainer_agent.devices.nvidia_health import XID_SECONDS

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.needs import need
+from testing.needs import need
 from tiercel.trainer_agent.limits.thread_scheduling import (
     LONGEST_SECONDS,
     family,

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from tests.support.fake_cuda import FakeCuda
+from testing.fake_cuda import FakeCuda
 from tiercel.trainer_agent.trainer.device_clock import CudaClock, Reading
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.fake_cuda import FakeCuda
+from testing.fake_cuda import FakeCuda
 from tiercel.trainer_agent.trainer.device_clock import CudaClock, StepClock
 from tiercel.trainer_agent.trainer.device_pacing import STEPS_AHEAD, DevicePacer
 

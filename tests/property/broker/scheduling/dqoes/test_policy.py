@@ -8,7 +8,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.scheduling import job, node
+from testing.scheduling import job, node
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.dqoes.policy import DqoesPolicy, DqoesSettings
 from tiercel.broker.scheduling.dqoes.rule import DqoesDelay, DqoesMode, DqoesWeight

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.scheduling import GIB, job, node
+from testing.scheduling import GIB, job, node
 from tiercel.broker.domain.jobs import Observation
 from tiercel.broker.scheduling.interface import Assignment, JobView, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.specon.moves import SpeconRule

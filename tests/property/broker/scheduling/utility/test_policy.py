@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.scheduling import job, node, tiers
+from testing.scheduling import job, node, tiers
 from tiercel.broker.domain.jobs import Observation
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.interface import EndpointView, JobView, NodeView, Snapshot, Trigger

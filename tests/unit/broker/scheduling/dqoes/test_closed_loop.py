@@ -8,7 +8,7 @@ from statistics import mean
 
 import pytest
 
-from tests.support.scheduling import node
+from testing.scheduling import node
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.allocation import Claim, divide
 from tiercel.broker.scheduling.dqoes.policy import DqoesPolicy, DqoesSettings, DqoesState

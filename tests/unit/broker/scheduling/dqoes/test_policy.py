@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.scheduling import job, node
+from testing.scheduling import job, node
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.dqoes.policy import DqoesPolicy, DqoesSettings, DqoesState
 from tiercel.broker.scheduling.dqoes.rule import DqoesDelay, DqoesMode

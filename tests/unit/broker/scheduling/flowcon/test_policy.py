@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from tests.support.scheduling import job, node, snapshot
+from testing.scheduling import job, node, snapshot
 from tiercel.broker.domain.jobs import Observation
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.flowcon.lists import FlowconList

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tests.support.scheduling import job, node, reports, snapshot, tiers, waiting_job
+from testing.scheduling import job, node, reports, snapshot, tiers, waiting_job
 from tiercel.broker.scheduling.interface import JobView, Plan
 from tiercel.broker.scheduling.line_up import Stage
 from tiercel.broker.scheduling.slaq.policy import SlaqPolicy, SlaqSettings, hand_out

@@ -9,7 +9,7 @@ import dataclasses
 
 import pytest
 
-from tests.support.scheduling import GIB, job, node, reports, tiers
+from testing.scheduling import GIB, job, node, reports, tiers
 from tiercel.broker.domain.jobs import Observation
 from tiercel.broker.scheduling.interface import JobView, NodeView
 from tiercel.broker.scheduling.specon.moves import Move, MoveSettings, SpeconRule, choose_move

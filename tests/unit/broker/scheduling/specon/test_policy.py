@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from tests.support.scheduling import job, node, reports, snapshot, waiting_job
+from testing.scheduling import job, node, reports, snapshot, waiting_job
 from tiercel.broker.domain.errors import InvalidSpecError
 from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.interface import JobView, Plan

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from tests.support.scheduling import job, reports
+from testing.scheduling import job, reports
 from tiercel.broker.domain.jobs import Observation
 from tiercel.broker.scheduling.interface import JobView
 from tiercel.broker.scheduling.specon.readings import (

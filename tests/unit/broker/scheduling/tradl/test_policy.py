@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tests.support.scheduling import job, node, reports, snapshot, tiers, waiting_job
+from testing.scheduling import job, node, reports, snapshot, tiers, waiting_job
 from tiercel.broker.domain.jobs import Direction
 from tiercel.broker.scheduling.interface import JobView, NodeView, Plan
 from tiercel.broker.scheduling.tradl.lead import TradlWeight

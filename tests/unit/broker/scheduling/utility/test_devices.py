@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.scheduling import GIB, job, node, snapshot, tiers, waiting_job
+from testing.scheduling import GIB, job, node, snapshot, tiers, waiting_job
 from tests.unit.broker.scheduling.test_devices import gpu_node
 from tiercel.broker.domain.jobs import Resources
 from tiercel.broker.domain.shares import AcceleratorShare, Share

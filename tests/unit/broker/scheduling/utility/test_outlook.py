@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.scheduling import job, reports, tiers
+from testing.scheduling import job, reports, tiers
 from tiercel.broker.scheduling.interface import JobView
 from tiercel.broker.scheduling.utility.outlook import JobRecord, OutlookSettings, new_record, prior_of, renewed
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.scheduling import GIB, job, node, reports, snapshot, tiers, waiting_job
+from testing.scheduling import GIB, job, node, reports, snapshot, tiers, waiting_job
 from tiercel.broker.domain.jobs import Observation, TierState
 from tiercel.broker.scheduling.interface import (
     CurvePoint,

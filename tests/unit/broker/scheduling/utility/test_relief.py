@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.scheduling import GIB, job, node, snapshot
+from testing.scheduling import GIB, job, node, snapshot
 from tiercel.broker.domain.jobs import Resources
 from tiercel.broker.domain.nodes import Accelerator
 from tiercel.broker.domain.shares import AcceleratorShare, Share

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.scheduling import job, node, snapshot, tiers
+from testing.scheduling import job, node, snapshot, tiers
 from tiercel.broker.domain.jobs import Direction, Observation
 from tiercel.broker.scheduling.interface import CurvePoint, EndpointView, JobView, PastRun, Plan
 from tiercel.broker.scheduling.utility.policy import UtilityPolicy

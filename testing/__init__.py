@@ -1,0 +1,1 @@
+"""What tests and benchmarks share: the product in a process of its own, doubles, data, and how to wait."""

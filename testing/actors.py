@@ -1,0 +1,166 @@
+"""A broker's actors over a manual clock: everything but the network."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from testing.clock import ManualClock
+from testing.jobs import make_spec
+from testing.until import until
+from tiercel.broker.actors.endpoint import DeliveryHeard
+from tiercel.broker.actors.journal import Journal
+from tiercel.broker.actors.mailbox import Actor
+from tiercel.broker.actors.node import NodeActor, NodeHeard, Wanted
+from tiercel.broker.actors.registry import ActorRegistry
+from tiercel.broker.actors.service import TICK_SECONDS, BrokerService
+from tiercel.broker.actors.supervisor import Supervisor
+from tiercel.broker.domain.endpoints import DeliveryState
+from tiercel.broker.domain.events import Event
+from tiercel.broker.domain.jobs import Job
+from tiercel.broker.domain.nodes import Node
+from tiercel.broker.domain.tenants import Tenant
+from tiercel.broker.lifecycle.endpoint import DeliveryReport
+from tiercel.broker.lifecycle.job_events import JobInput, Reported, RunExited, RunIsAlive
+from tiercel.broker.lifecycle.node import LeaseSettings
+from tiercel.broker.scheduling.fair import FairPolicy
+from tiercel.broker.scheduling.interface import Policy
+from tiercel.broker.scheduling.loop import LoopSettings
+from tiercel.broker.store.contract import Store
+
+ALICE = Tenant("alice", "a" * 32)
+BOB = Tenant("bob", "b" * 32)
+LEASES = LeaseSettings(lease_seconds=10.0, gone_after_seconds=60.0)
+GIB = 1024**3
+
+
+def make_node(node_id: str = "n1", **changes: Any) -> Node:
+    return Node(**{"id": node_id, "cpu_cores": 4.0, "memory_bytes": 8 * GIB, "runtimes": ("process",), **changes})
+
+
+@dataclass
+class Actors:
+    """The actors of one broker and what they announced."""
+
+    service: BrokerService
+    registry: ActorRegistry
+    journal: Journal
+    store: Store
+    clock: ManualClock
+    supervisor: Supervisor
+    events: list[Event] = field(default_factory=list)
+
+    def everybody(self) -> list[Actor[Any]]:
+        """Every actor that is alive."""
+        registry = self.registry
+        groups: Sequence[Any] = (registry.jobs, registry.endpoints, registry.nodes)
+        return [registry.scheduler, *itertools.chain.from_iterable(list(group.values()) for group in groups)]
+
+    async def settle(self) -> None:
+        """Wait until nobody has anything left to do."""
+        handled = -1
+        while handled != (now := sum(actor.statistics().handled for actor in self.everybody())):
+            handled = now
+            for actor in self.everybody():
+                await actor.wait_idle()
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let time pass, tick by tick."""
+        for _ in range(round(seconds / TICK_SECONDS)):
+            await self._ticked()
+            self.clock.advance(TICK_SECONDS)
+            await self._ticked()
+            await self.settle()
+
+    async def _ticked(self) -> None:
+        """Wait until the broker's clock has told its ticks and sleeps again."""
+        async with asyncio.timeout(20):
+            while not self.clock.wakes_within(TICK_SECONDS):  # noqa: ASYNC110 - whoever sleeps does not say so
+                await asyncio.sleep(0)
+
+    async def wait_admitted(self) -> None:
+        """Wait until no admission is under way, waited for or not."""
+        await until(lambda: not [task for task in self.supervisor._tasks if task.get_name() == "admission"])
+        await self.settle()
+
+    async def connect(self, node: Node | None = None, runs: Sequence[str] = ()) -> tuple[NodeActor, int]:
+        """An agent opens its stream."""
+        node = node or make_node()
+        connected = await self.service.connect_node(node, frozenset(runs), f"the agent of {node.id}", fenced=True)
+        await self.settle()
+        return connected
+
+    async def heartbeat(self, actor: NodeActor, epoch: int) -> None:
+        await actor.tell(NodeHeard(epoch))
+        await self.settle()
+
+    async def job(self, job_id: str, tenant: Tenant = ALICE) -> Job:
+        """The job once everything is settled."""
+        await self.settle()
+        return await self.service.find_job(tenant.name, job_id)
+
+    async def alive(self, run_id: str) -> None:
+        await self._tell_job(run_id, RunIsAlive(run_id))
+
+    async def _tell_job(self, run_id: str, message: JobInput) -> None:
+        """The node that has the run, if any has, says something of it."""
+        actor = self.registry.job_of(run_id)
+        await self.service.deliver_to_job(actor.job.node_id if actor is not None else "n1", run_id, message)
+
+    async def report(self, run_id: str, value: float, sequence: int = 1) -> None:
+        """The script reports its metric."""
+        message = Reported(run_id, sequence, sequence, {"accuracy": value}, self.clock.now(), float(sequence))
+        await self._tell_job(run_id, message)
+        await self.settle()
+
+    async def exit(self, run_id: str, code: int | None = 0, *, lost: bool = False) -> None:
+        await self._tell_job(run_id, RunExited(run_id, code, lost=lost))
+        await self.settle()
+
+    async def delivery(self, delivery_id: str, state: DeliveryState, node_id: str = "n1", **rest: Any) -> None:
+        """A node says how far a delivery is."""
+        await self.service.deliver_to_endpoint(DeliveryHeard(node_id, delivery_id, DeliveryReport(state, **rest)))
+        await self.settle()
+
+    async def delivered(self, delivery_id: str, node_id: str = "n1") -> None:
+        await self.delivery(delivery_id, DeliveryState.DELIVERED, node_id, value=0.9, sha256="ab")
+
+
+@contextlib.asynccontextmanager
+async def running_actors(
+    store: Store, clock: ManualClock | None = None, policy: Policy[Any] | None = None
+) -> AsyncIterator[Actors]:
+    """Actors over a store that is open; leaving is as abrupt for them as ``kill -9``."""
+    clock = clock or ManualClock()
+    events: list[Event] = []
+    async with Supervisor() as supervisor:
+        journal = Journal(store, clock, await store.last_sequence(), [events.append])
+        chosen = policy if policy is not None else FairPolicy()
+        registry = ActorRegistry(journal, chosen, LoopSettings(), supervisor, clock, LEASES)
+        service = BrokerService(store, journal, registry, supervisor, clock)
+        supervisor.start(journal.run(), name="journal")
+        await service.start()
+        actors = Actors(service, registry, journal, store, clock, supervisor, events)
+        await actors.settle()
+        yield actors
+
+
+async def submit(actors: Actors, endpoint: str = "digits", tenant: Tenant = ALICE, key: str = "", **spec: Any) -> Job:
+    job = await actors.service.submit(tenant, make_spec(endpoint=endpoint, **spec), key)
+    return await actors.job(job.id, tenant)
+
+
+async def wanted_of(actor: NodeActor, epoch: int) -> Wanted:
+    wanted = await actor.wait_wanted(0, epoch)
+    assert wanted is not None
+    return wanted
+
+
+async def running(actors: Actors, endpoint: str = "digits", **spec: Any) -> Job:
+    job = await submit(actors, endpoint, **spec)
+    await actors.alive(job.run_id)
+    return await actors.job(job.id)

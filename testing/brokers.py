@@ -1,0 +1,142 @@
+"""Real brokers for tests, and stubs to call them with."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from testing.jobs import make_spec
+from tiercel.broker.api.translation import spec_to_wire
+from tiercel.broker.server import Broker
+from tiercel.broker.settings import BrokerSettings
+from tiercel.broker.tenancy import open_tenancy
+from tiercel.v1 import jobs_pb2, jobs_pb2_grpc
+
+ROOT = Path(__file__).parents[1]
+TENANTS = ("alice", "bob")
+FINAL = {
+    jobs_pb2.JOB_STATE_COMPLETED,
+    jobs_pb2.JOB_STATE_MISSED,
+    jobs_pb2.JOB_STATE_FAILED,
+    jobs_pb2.JOB_STATE_CANCELLED,
+}
+
+
+def make_settings(state_dir: Path, **changes: Any) -> BrokerSettings:
+    return BrokerSettings(**{"state_dir": state_dir, "tenants": TENANTS, "interval_seconds": 0.2, **changes})
+
+
+def tenant_token(state_dir: Path, tenant: str = "alice") -> str:
+    return open_tenancy(state_dir, TENANTS).tenants[tenant].token
+
+
+def node_token(state_dir: Path) -> str:
+    return open_tenancy(state_dir, TENANTS).node_token
+
+
+@contextlib.asynccontextmanager
+async def running_broker(state_dir: Path, **changes: Any) -> AsyncIterator[Broker]:
+    async with Broker(make_settings(state_dir, **changes)) as broker:
+        yield broker
+
+
+@contextlib.asynccontextmanager
+async def broker_process(
+    state_dir: Path, **settings: float
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, str, str]]:
+    """A broker in a process of its own, where it listens for tenants and where for agents; killed at the end."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "testing.broker_process",
+        str(state_dir),
+        "0",
+        stdout=asyncio.subprocess.PIPE,
+        cwd=ROOT,
+        env={**os.environ, **{f"TIERCEL_{name.upper()}": str(value) for name, value in settings.items()}},
+    )
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(60):
+            tenants, nodes = (await process.stdout.readline()).decode().split()
+        yield process, tenants, nodes
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+class Tenant:
+    """A tenant's calls.
+
+    Args:
+        channel: To the broker.
+        token: The tenant's; empty for none.
+    """
+
+    def __init__(self, channel: grpc.aio.Channel, token: str) -> None:
+        self.stub = jobs_pb2_grpc.JobsServiceStub(channel)
+        self.metadata = (("authorization", f"Bearer {token}"),) if token else ()
+
+    async def submit(self, endpoint: str = "digits", key: str = "", **spec: Any) -> jobs_pb2.Job:
+        request = jobs_pb2.SubmitJobRequest(
+            spec=spec_to_wire(make_spec(endpoint=endpoint, **spec)), idempotency_key=key
+        )
+        return (await self.stub.SubmitJob(request, metadata=self.metadata, timeout=20)).job
+
+    async def get(self, job_id: str) -> jobs_pb2.Job:
+        return (await self.stub.GetJob(jobs_pb2.GetJobRequest(job_id=job_id), metadata=self.metadata, timeout=20)).job
+
+    async def cancel(self, job_id: str) -> jobs_pb2.Job:
+        request = jobs_pb2.CancelJobRequest(job_id=job_id)
+        return (await self.stub.CancelJob(request, metadata=self.metadata, timeout=20)).job
+
+    async def resume(self, job_id: str, max_epochs: int = 0) -> jobs_pb2.Job:
+        request = jobs_pb2.ResumeJobRequest(job_id=job_id, max_epochs=max_epochs)
+        return (await self.stub.ResumeJob(request, metadata=self.metadata, timeout=20)).job
+
+    async def events(self, job_id: str = "", after: int = 0) -> AsyncIterator[jobs_pb2.JobEvent]:
+        """Events as they come; ends when the job has finished."""
+        request = jobs_pb2.WatchJobsRequest(job_id=job_id, after_sequence=after)
+        async for response in self.stub.WatchJobs(request, metadata=self.metadata, timeout=60):
+            yield response.event
+
+    async def output(self, job_id: str, *, offset: int = 0, follow: bool = False) -> list[tuple[int, bytes]]:
+        """The job's output in the pieces it came in."""
+        request = jobs_pb2.StreamLogsRequest(job_id=job_id, offset_bytes=offset, follow=follow)
+        call = self.stub.StreamLogs(request, metadata=self.metadata, timeout=60)
+        return [(piece.offset_bytes, piece.data) async for piece in call]
+
+    async def nodes(self) -> list[jobs_pb2.Node]:
+        return list((await self.stub.ListNodes(jobs_pb2.ListNodesRequest(), metadata=self.metadata, timeout=20)).nodes)
+
+    async def endpoints(self) -> list[jobs_pb2.Endpoint]:
+        request = jobs_pb2.ListEndpointsRequest()
+        return list((await self.stub.ListEndpoints(request, metadata=self.metadata, timeout=20)).endpoints)
+
+    async def delete_endpoint(self, name: str) -> None:
+        request = jobs_pb2.DeleteEndpointRequest(endpoint=name)
+        await self.stub.DeleteEndpoint(request, metadata=self.metadata, timeout=20)
+
+    async def wait(self, job_id: str, condition: Callable[[jobs_pb2.Job], object]) -> jobs_pb2.Job:
+        """Wait until something holds of a job."""
+        async with asyncio.timeout(30):
+            while not condition(job := await self.get(job_id)):  # noqa: ASYNC110 - any condition, also without an event
+                await asyncio.sleep(0.01)
+        return job
+
+    async def wait_finished(self, job_id: str) -> jobs_pb2.Job:
+        return await self.wait(job_id, lambda job: job.state in FINAL)
+
+
+@contextlib.asynccontextmanager
+async def tenant_of(address: str, token: str) -> AsyncIterator[Tenant]:
+    async with grpc.aio.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)]) as channel:
+        yield Tenant(channel, token)

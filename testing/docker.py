@@ -1,0 +1,248 @@
+"""A real Docker engine with a real training image in it.
+
+The engine at DOCKER_HOST or at the default socket is used if it answers; else this starts one of its own, whose images
+are kept in ``build/docker`` so that only the first session on a machine has to make them. Sessions that run at the same
+time share it, the last one stops it, and one that was killed leaves nothing that the next cannot use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tiercel.trainer_agent.limits.turns import AS_THE_KERNEL_DOES, Turns
+from tiercel.trainer_agent.runtimes.docker import DockerRuntime
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+BASE_IMAGE = "tiercel-test-base:bookworm"
+IMAGE_NAME = "tiercel-test"
+
+# Held so that an engine that outlives its block, because another session uses it, is not complained about.
+_started: list[subprocess.Popen[bytes]] = []
+
+_START_SECONDS = 60.0
+_STOP_SECONDS = 30.0
+_IMAGE_SOURCES = (
+    "pyproject.toml",
+    "constraints.txt",
+    "Dockerfile",
+    "tools",
+    "tiercel/__init__.py",
+    "protos",
+    "trainer_agent",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DockerEngine:
+    """An engine that answers, with the training image in it.
+
+    Attributes:
+        host: Where it listens.
+        image: The image's name with tag.
+    """
+
+    host: str
+    image: str
+
+    def command(self, *arguments: str) -> str:
+        """What the client's command prints."""
+        return _client(self.host, *arguments)
+
+
+@contextmanager
+def docker_engine() -> Iterator[DockerEngine]:
+    """An engine for as long as the block lasts. Skips the test where there can be none, but never on CI."""
+    given = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+    if _answers(given):
+        yield DockerEngine(given, _ensure_image(given))
+        return
+    why_not = _why_no_engine()
+    if why_not:
+        if os.environ.get("CI"):
+            pytest.fail(f"The tests need a Docker engine: {why_not}")
+        pytest.skip(why_not)
+    with _own_engine() as host:
+        yield DockerEngine(host, _ensure_image(host))
+
+
+@asynccontextmanager
+async def docker_runtime(
+    engine: DockerEngine, node_id: str, *, cgroup_parent: str | None = None, turns: Turns = AS_THE_KERNEL_DOES
+) -> AsyncIterator[DockerRuntime]:
+    """The runtime over an engine; what it leaves there is removed, and no other process's containers are touched."""
+    runtime = await DockerRuntime.connect(
+        engine.host,
+        node_id=node_id,
+        instance=f"{node_id}-{os.getpid()}",
+        image=engine.image,
+        cgroup_parent=cgroup_parent,
+        turns=turns,
+    )
+    try:
+        yield runtime
+    finally:
+        await runtime.remove_leftovers(())
+        await runtime.close()
+
+
+def _why_no_engine() -> str:
+    if os.geteuid() != 0:
+        return "no Docker engine answers, and only root may start one"
+    missing = [command for command in ("dockerd", "docker", "debootstrap") if shutil.which(command) is None]
+    return f"no Docker engine answers, and {', '.join(missing)} is missing to start one" if missing else ""
+
+
+@contextmanager
+def _own_engine() -> Iterator[str]:
+    """An engine of ours: who uses it shares one lock, who starts or stops it holds another."""
+    data = REPOSITORY / "build" / "docker"
+    data.mkdir(parents=True, exist_ok=True)
+    # Socket paths are short, whatever the checkout's is.
+    runtime = Path("/tmp") / f"tiercel-docker-{hashlib.sha256(os.fsencode(data)).hexdigest()[:12]}"
+    host = f"unix://{runtime}/docker.sock"
+    with (data / "users.lock").open("a") as users:
+        with _exclusive(data / "changes.lock"):
+            fcntl.flock(users, fcntl.LOCK_SH)
+            if not _answers(host):
+                _stop(runtime)
+                _start(data, runtime, host)
+        try:
+            yield host
+        finally:
+            with _exclusive(data / "changes.lock"), contextlib.suppress(BlockingIOError):  # somebody else uses it still
+                fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _stop(runtime)
+
+
+@contextmanager
+def _exclusive(path: Path) -> Iterator[None]:
+    with path.open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _start(data: Path, runtime: Path, host: str) -> None:
+    runtime.mkdir(mode=0o700, exist_ok=True)
+    log = data / "dockerd.log"
+    for driver in ("overlay2", "vfs"):
+        command = ["dockerd", "--data-root", str(data / driver), "--exec-root", str(runtime / "exec")]
+        command += ["--pidfile", str(runtime / "pid"), "--host", host, "--storage-driver", driver]
+        command += ["--bridge=none", "--iptables=false", "--ip6tables=false", "--default-ulimit", "nofile=1024:1024"]
+        with log.open("wb") as output:
+            process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+        _started.append(process)
+        give_up_at = time.monotonic() + _START_SECONDS
+        while process.poll() is None and time.monotonic() < give_up_at:
+            if _answers(host):
+                return
+            time.sleep(0.1)
+        process.kill()
+        process.wait()
+    pytest.fail("The Docker engine does not start:\n" + log.read_text()[-3000:])
+
+
+def _stop(runtime: Path) -> None:
+    """End an engine of ours, if one lives, and what is left of one that was killed."""
+    # The engine ends its own helper, unless it was killed; the helper holds locks that a next engine waits for.
+    for pid_file, name in ((runtime / "pid", b"dockerd"), (runtime / "exec/containerd/containerd.pid", b"containerd")):
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            pid = int(pid_file.read_text())
+            if name in Path(f"/proc/{pid}/cmdline").read_bytes():
+                _end(pid)
+    _end_containers(runtime)
+    shutil.rmtree(runtime, ignore_errors=True)
+
+
+def _end_containers(runtime: Path) -> None:
+    """End containers that outlived an engine that was killed."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process.name().startswith("containerd-shim") and any(str(runtime) in word for word in process.cmdline()):
+                for one in (*process.children(recursive=True), process):
+                    one.kill()
+
+
+def _end(pid: int) -> None:
+    os.kill(pid, signal.SIGTERM)
+    give_up_at = time.monotonic() + _STOP_SECONDS
+    while not _is_zombie(pid) and time.monotonic() < give_up_at:
+        time.sleep(0.05)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, 0)
+
+
+def _is_zombie(pid: int) -> bool:
+    """Whether a process has ended."""
+    with contextlib.suppress(FileNotFoundError, IndexError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    return True
+
+
+def _ensure_image(host: str) -> str:
+    """The training image of this very source, made if need be. One at a time: two would do the work twice."""
+    (REPOSITORY / "build").mkdir(exist_ok=True)
+    with _exclusive(REPOSITORY / "build" / "image.lock"):
+        return _make_image(host)
+
+
+def _make_image(host: str) -> str:
+    image = f"{IMAGE_NAME}:{_source_digest()}"
+    if _client(host, "images", "--quiet", image).strip():
+        return image
+    environment = os.environ | {"DOCKER_HOST": host, "PYTHON": sys.executable}
+    if os.geteuid() == 0 and shutil.which("debootstrap"):
+        if not _client(host, "images", "--quiet", BASE_IMAGE).strip():
+            _run([str(REPOSITORY / "tools" / "debootstrap_base.sh"), BASE_IMAGE], environment)
+        environment["BASE"] = BASE_IMAGE
+    older = _client(host, "images", "--format", "{{.Repository}}:{{.Tag}}", IMAGE_NAME).split()
+    _run([str(REPOSITORY / "tools" / "build_image.sh"), image], environment)
+    for name in set(older) - {image}:
+        # One may be in use by a session that runs at the same time; the next session removes it.
+        subprocess.run(["docker", "--host", host, "rmi", name], check=False, capture_output=True)
+    return image
+
+
+def _source_digest() -> str:
+    digest = hashlib.sha256()
+    for source in _IMAGE_SOURCES:
+        path = REPOSITORY / source
+        files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.suffix in {".py", ".sh"})
+        for file in files:
+            digest.update(str(file.relative_to(REPOSITORY)).encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _answers(host: str) -> bool:
+    command = ["docker", "--host", host, "version", "--format", "{{.Server.Version}}"]
+    try:
+        return subprocess.run(command, check=False, capture_output=True, timeout=10).returncode == 0
+    except (FileNotFoundError, subprocess.TimeoutExpired):
+        return False
+
+
+def _client(host: str, *arguments: str) -> str:
+    return _run(["docker", "--host", host, *arguments], dict(os.environ))
+
+
+def _run(command: list[str], environment: dict[str, str]) -> str:
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment, timeout=600)
+    if done.returncode != 0:
+        pytest.fail(f"{' '.join(command)} failed:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
+    return done.stdout

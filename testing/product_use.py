@@ -1,0 +1,124 @@
+"""The whole product in a temporary state directory, and its users: the command line, jobs to submit, what it left."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from testing.product import Product, tiercel_command
+from tiercel import Client, Direction, JobSpec, Resources, Script, Tier
+
+COMMAND_SECONDS = 90.0
+JOB_SECONDS = 100.0
+"""Generous deadlines: they only decide how long a broken test takes."""
+
+SCRIPTS = Path(__file__).parent / "scripts"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What a command of ``tiercel`` did."""
+
+    exit_code: int
+    output: str
+    errors: str
+
+    @property
+    def content(self) -> Any:
+        """Its output as JSON."""
+        return json.loads(self.output)
+
+
+@contextlib.asynccontextmanager
+async def running_product(folder: Path, *options: str) -> AsyncIterator[Product]:
+    """``tiercel up`` with two tenants, ready; whatever of it is left at the end is killed."""
+    tenants = ("--tenant", "alice", "--tenant", "bob")
+    async with Product(folder / "state", folder / "up.log", ("--runtime", "process", *tenants, *options)) as product:
+        yield product
+
+
+async def tiercel(*arguments: str, state_dir: Path, tenant: str = "", text: str | None = None) -> Command:
+    """Run a command of ``tiercel`` to its end.
+
+    Args:
+        arguments: The command and its options.
+        state_dir: Which product is meant.
+        tenant: On whose behalf.
+        text: What it reads from its standard input.
+    """
+    who = ("--tenant", tenant) if tenant else ()
+    process = await asyncio.create_subprocess_exec(
+        *tiercel_command(*arguments, "--state-dir", str(state_dir), *who),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={name: value for name, value in os.environ.items() if not name.startswith("TIERCEL_")},
+    )
+    try:
+        async with asyncio.timeout(COMMAND_SECONDS):
+            output, errors = await process.communicate((text or "").encode())
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return Command(process.returncode or 0, output.decode(), errors.decode())
+
+
+def client_of(product: Product, tenant: str = "alice") -> Client:
+    """An SDK client; to be entered."""
+    return Client.from_state_dir(product.state_dir, tenant)
+
+
+def digits_job(endpoint: str = "digits", targets: tuple[float, ...] = (0.70, 0.90), **changes: Any) -> JobSpec:
+    """The perceptron on scikit-learn's digits, which learns in seconds."""
+    fields: dict[str, Any] = {
+        "name": endpoint,
+        "endpoint": endpoint,
+        "metric": "accuracy",
+        "direction": Direction.MAX,
+        "tiers": tuple(Tier(target) for target in targets),
+        "module": "tiercel.trainer_agent.workloads.digits_mlp",
+        "arguments": ("--width", "64"),
+        "resources": Resources(cpu_cores=1.0, memory_bytes=1024**3),
+    }
+    return JobSpec(**(fields | changes))
+
+
+def faulty_job(fault: str, endpoint: str, target: float, **changes: Any) -> JobSpec:
+    """A job whose script goes wrong in a way of ``testing/scripts/faulty.py``."""
+    script = Script("faulty.py", (SCRIPTS / "faulty.py").read_bytes())
+    fields: dict[str, Any] = {"name": fault, "module": "", "script": script, "arguments": (fault,)}
+    return digits_job(endpoint, (target,), **(fields | changes))
+
+
+def read_pid(lock: Path) -> int:
+    """The process that holds a lock file."""
+    return int(lock.read_text().split()[0])
+
+
+async def serving_index(product: Product) -> dict[tuple[str, str], str]:
+    """State of each version that the inference server knows, by model and version."""
+    url = f"http://{product.addresses['serving_http']}/v2/repository/index"
+    async with aiohttp.ClientSession() as session, session.post(url, json={}) as response:
+        assert response.status == 200
+        return {(line["name"], line["version"]): line["state"] for line in await response.json()}
+
+
+async def get_json(url: str) -> tuple[int, Any]:
+    """Get JSON; returns the status and the answer."""
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        return response.status, await response.json(content_type=None)
+
+
+async def post_json(url: str, body: object) -> tuple[int, Any]:
+    """Post JSON; returns the status and the answer."""
+    async with aiohttp.ClientSession() as session, session.post(url, json=body) as response:
+        return response.status, await response.json(content_type=None)
