@@ -13,9 +13,9 @@ import grpc
 from grpc import aio
 
 from tiercel.core.backoff import Attempts, Backoff
+from tiercel.core.tasks import run_until_one_ends
 from tiercel.trainer_agent.errors import AgentError
 from tiercel.trainer_agent.outbox import Outbox, Reporter, RunFacts
-from tiercel.trainer_agent.supervision import run_until_first_ends
 from tiercel.v1 import nodes_pb2, nodes_pb2_grpc
 
 _log = logging.getLogger(__name__)
@@ -122,7 +122,7 @@ class BrokerConnection:
         self._last_complaint = ""
         self._node.note_welcome(welcome)
         outbox.begin(welcome.reports, self._node.ended())
-        await run_until_first_ends(
+        await run_until_one_ends(
             send=_send(call, outbox, welcome.lease_epoch),
             receive=self._receive(call, outbox),
             heartbeat=_beat(outbox, welcome.heartbeat_seconds or _DEFAULT_HEARTBEAT_SECONDS),

@@ -64,24 +64,3 @@ class Signal:
     async def wait(self) -> None:
         """Wait until it is fired the next time."""
         await self._event.wait()
-
-
-async def run_until_first_ends(**work: Coroutine[Any, Any, None]) -> None:
-    """Run several things at once until one of them ends or fails, then cancel the others and wait for them.
-
-    Args:
-        work: By the name of the task.
-
-    Raises:
-        Exception: Whatever ended the first one that failed.
-    """
-    tasks = [asyncio.create_task(coroutine, name=name) for name, coroutine in work.items()]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        results = await asyncio.gather(*tasks, return_exceptions=True)
-    for result in results:
-        if isinstance(result, Exception):
-            raise result

@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from tiercel.trainer_agent.supervision import Supervisor, run_until_first_ends
+from tiercel.core.tasks import run_until_one_ends
+from tiercel.trainer_agent.supervision import Supervisor
 from tiercel.trainer_agent.token_bucket import TokenBucket
 
 CONNECTIONS: Final = 8
@@ -92,7 +93,7 @@ class TrainerDoor:
     async def _relay(self, outer_reader: asyncio.StreamReader, outer: asyncio.StreamWriter) -> None:
         inner_reader, inner = await asyncio.open_unix_connection(self._inner, limit=_CHUNK_BYTES)
         try:
-            await run_until_first_ends(
+            await run_until_one_ends(
                 inward=_pass_on(outer_reader, inner, self._bytes), outward=_pass_on(inner_reader, outer, None)
             )
         finally:

@@ -22,12 +22,13 @@ from typing import Any, Final
 import grpc
 from grpc import aio
 
+from tiercel.core.tasks import run_until_one_ends
 from tiercel.trainer_agent.errors import DeliveryFailedError, FallsShortError
 from tiercel.trainer_agent.job_folder import SOCKET
 from tiercel.trainer_agent.metric_names import MetricNames
 from tiercel.trainer_agent.refusals import Refusals
 from tiercel.trainer_agent.report_sieve import REPORTS_PER_SECOND, Goal, ReportSieve
-from tiercel.trainer_agent.supervision import Signal, run_until_first_ends
+from tiercel.trainer_agent.supervision import Signal
 from tiercel.trainer_agent.token_bucket import TokenBucket
 from tiercel.trainer_agent.trainer_door import CONNECTIONS, TrainerDoor
 from tiercel.v1 import protocol_mismatch, trainer_pb2, trainer_pb2_grpc
@@ -224,7 +225,7 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
             self._attachment.end()
         self._attachment = attachment
         try:
-            await run_until_first_ends(
+            await run_until_one_ends(
                 read=self._read(context),
                 write=attachment.write(context),
                 displaced=attachment.wait_ended(),

@@ -81,31 +81,6 @@ class Supervisor:
                 self._failure.set_result(error)
 
 
-async def run_until_one_ends(*works: Coroutine[Any, Any, None]) -> None:
-    """Run several things at the same time; as soon as one of them ends or fails, the others are cancelled.
-
-    For the two directions of a stream, which belong to its call and not to the broker.
-
-    Raises:
-        Exception: What the one that ended first failed on.
-    """
-    failures: list[Exception] = []
-
-    async def run_one(work: Coroutine[Any, Any, None]) -> None:
-        try:
-            await work
-        except Exception as error:
-            failures.append(error)
-        for task in tasks:
-            if task is not asyncio.current_task():
-                task.cancel()
-
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(run_one(work)) for work in works]
-    if failures:
-        raise failures[0]
-
-
 async def _report_to(outcome: asyncio.Future[ResultT], work: Coroutine[Any, Any, ResultT]) -> None:
     try:
         result = await work

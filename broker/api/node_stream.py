@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.endpoint import DeliveryHeard
 from tiercel.broker.actors.node import NodeHeard
-from tiercel.broker.actors.supervisor import run_until_one_ends
 from tiercel.broker.api import accelerators
 from tiercel.broker.api.endpoints import lag_of, serving_of, signature_of, usages_of
 from tiercel.broker.api.translation import seconds_of
@@ -17,6 +16,7 @@ from tiercel.broker.api.wanted import fence_to_wire, wanted_to_wire
 from tiercel.broker.domain.endpoints import DeliveryState
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
 from tiercel.broker.lifecycle.job_events import Reported, RunExited, RunIsAlive, UsageMeasured
+from tiercel.core.tasks import run_until_one_ends
 from tiercel.v1 import nodes_pb2
 
 if TYPE_CHECKING:
@@ -78,7 +78,9 @@ class NodeStream:
         self, hello: nodes_pb2.NodeHello, requests: AsyncIterator[nodes_pb2.ConnectRequest], write: Write
     ) -> None:
         """Read and write until the agent ends the stream or its lease is lost."""
-        await run_until_one_ends(self._read(hello, requests), self._tell_wanted(write), self._tell_taken(write))
+        await run_until_one_ends(
+            read=self._read(hello, requests), wanted=self._tell_wanted(write), taken=self._tell_taken(write)
+        )
 
     async def _tell_wanted(self, write: Write) -> None:
         generation = 0

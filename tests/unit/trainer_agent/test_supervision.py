@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tiercel.trainer_agent.supervision import Signal, Supervisor, run_until_first_ends
+from tiercel.trainer_agent.supervision import Signal, Supervisor
 
 
 async def test_an_error_in_one_task_ends_all() -> None:
@@ -45,34 +45,6 @@ async def test_cancel_all_lets_the_block_end() -> None:
         task = tasks.start("waits", asyncio.Event().wait())  # type: ignore[arg-type]  # its result is of no interest
         tasks.cancel_all()
     assert task.cancelled()
-
-
-async def test_until_first_ends() -> None:
-    cancelled = asyncio.Event()
-
-    async def wait() -> None:
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            cancelled.set()
-            raise
-
-    async def end() -> None:
-        await asyncio.sleep(0)
-
-    await run_until_first_ends(waits=wait(), ends=end())
-    assert cancelled.is_set()
-
-
-async def test_until_first_ends_tells_what_failed() -> None:
-    async def wait() -> None:
-        await asyncio.Event().wait()
-
-    async def fail() -> None:
-        raise ValueError("broken")
-
-    with pytest.raises(ValueError, match="broken"):
-        await run_until_first_ends(waits=wait(), fails=fail())
 
 
 async def test_a_signal_wakes_everybody_once() -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tiercel.broker.actors.supervisor import Supervisor, run_until_one_ends
+from tiercel.broker.actors.supervisor import Supervisor
 
 
 async def forever() -> None:
@@ -86,46 +86,6 @@ async def test_what_is_seen_through_may_fail() -> None:
         abandoned.cancel()
         with pytest.raises((asyncio.CancelledError, ValueError)):
             await abandoned
-
-
-async def test_the_first_to_end_ends_the_others() -> None:
-    cancelled = asyncio.Event()
-
-    async def other() -> None:
-        try:
-            await forever()
-        except asyncio.CancelledError:
-            cancelled.set()
-            raise
-
-    async def short() -> None:
-        await asyncio.sleep(0)
-
-    await run_until_one_ends(other(), short())
-    assert cancelled.is_set()
-
-
-async def test_the_first_failure_comes_out_as_it_is() -> None:
-    with pytest.raises(ValueError, match="broken"):
-        await run_until_one_ends(forever(), fail())
-
-
-async def test_cancelling_ends_all_of_them() -> None:
-    cancelled: list[int] = []
-
-    async def work(number: int) -> None:
-        try:
-            await forever()
-        finally:
-            cancelled.append(number)
-
-    call = asyncio.ensure_future(run_until_one_ends(work(1), work(2)))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    call.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await call
-    assert sorted(cancelled) == [1, 2]
 
 
 async def test_a_task_that_an_error_made_forget_its_cancellation_is_ended_all_the_same() -> None:
