@@ -32,11 +32,17 @@ test: $(STAMP) ## Run every test (TEST_FLAGS="tests/unit -k tradl" for some)
 ifdef TEST_FLAGS
 	@$(BIN)/python -m pytest $(TEST_FLAGS)
 else
+	@rm -f build/skipped
 	@# two workers a core, since tests wait more than they compute;
 	@# in the order of folders: the end-to-end tests are few and long, and would otherwise come last, on one worker
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not alone"
 	@$(BIN)/python -m pytest -m alone
+	@$(BIN)/python -m testing.needs
 endif
+
+.PHONY: test-fast
+test-fast: $(STAMP) ## Run the tests that need no product: unit, property and contract, without containers
+	@$(BIN)/python -m pytest --numprocesses $(WORKERS) -m "not alone and not docker" tests/unit tests/property tests/contract
 
 .PHONY: lint
 lint: $(STAMP) protos-check ## Style, types, architecture and the contract

@@ -24,6 +24,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from testing.needs import need
 from tiercel.trainer_agent.limits.turns import AS_THE_KERNEL_DOES, Turns
 from tiercel.trainer_agent.runtimes.docker import DockerRuntime
 
@@ -71,11 +72,9 @@ def docker_engine() -> Iterator[DockerEngine]:
     if _answers(given):
         yield DockerEngine(given, _ensure_image(given))
         return
-    why_not = _why_no_engine()
-    if why_not:
-        if os.environ.get("CI"):
-            pytest.fail(f"The tests need a Docker engine: {why_not}")
-        pytest.skip(why_not)
+    need(os.geteuid() == 0, "a Docker engine that answers, or root, who may start one")
+    missing = [command for command in ("dockerd", "docker", "debootstrap") if shutil.which(command) is None]
+    need(not missing, "a Docker engine", "docker.io debootstrap")
     with _own_engine() as host:
         yield DockerEngine(host, _ensure_image(host))
 
@@ -98,13 +97,6 @@ async def docker_runtime(
     finally:
         await runtime.remove_leftovers(())
         await runtime.close()
-
-
-def _why_no_engine() -> str:
-    if os.geteuid() != 0:
-        return "no Docker engine answers, and only root may start one"
-    missing = [command for command in ("dockerd", "docker", "debootstrap") if shutil.which(command) is None]
-    return f"no Docker engine answers, and {', '.join(missing)} is missing to start one" if missing else ""
 
 
 @contextmanager

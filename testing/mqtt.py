@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import aiomqtt
-import pytest
 
 from testing.free_ports import free_port
+from testing.needs import need
 from tiercel.broker.domain.events import Event
 from tiercel.broker.domain.tenants import Tenant
 from tiercel.broker.progress.embedded import EmbeddedMqttBroker
@@ -107,12 +107,8 @@ class Mosquitto:
 def mosquitto_command(name: str = "mosquitto") -> str:
     """Path of a command of the mosquitto package; skips the test where it is missing, except on CI."""
     command = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-    if command is None:
-        message = f"{name} is missing; install Debian's packages mosquitto and mosquitto-clients."
-        if os.environ.get("CI"):
-            pytest.fail(message)
-        pytest.skip(message)
-    return command
+    need(command, "the command mosquitto and its clients", "mosquitto mosquitto-clients")
+    return str(command)
 
 
 async def wait_listening(port: int) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from testing.needs import need
 
 
 @contextlib.contextmanager
@@ -18,11 +17,7 @@ def small_disk(folder: Path, size_bytes: int, *options: str) -> Iterator[Path]:
     options = (f"size={size_bytes}", "mode=700", *options)
     mount = ["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", str(folder)]
     mounted = subprocess.run(mount, check=False, capture_output=True, text=True)
-    if mounted.returncode:
-        words = f"a file system cannot be mounted here: {mounted.stderr.strip()}"
-        if os.environ.get("CI"):
-            pytest.fail(words)
-        pytest.skip(words)
+    need(not mounted.returncode, f"to mount a file system: {mounted.stderr.strip()}")
     try:
         yield folder
     finally:

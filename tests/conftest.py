@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 import tiercel  # noqa: F401 - before any test imports ONNX Runtime: it has that report nothing
+from testing import needs
 
 # No test depends on speed: the machine may be busy with anything.
 settings.register_profile("tiercel", deadline=None)
@@ -31,6 +32,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and asyncio.iscoroutinefunction(item.function):
             item.fixturenames.insert(0, "_tell_tasks_that_hang")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Note why tests were skipped, for the last line of ``make test``; see :mod:`testing.needs`."""
+    reasons = [report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.stats.get("skipped", ())]
+    if reasons:
+        needs.SKIPPED.parent.mkdir(exist_ok=True)
+        with needs.SKIPPED.open("a") as file:
+            file.writelines(f"{reason}\n" for reason in reasons)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import pytest
 from benchmarks.serving.bodies import DIFFERENT, ID_PLACE, Bodies, bodies_of
 from benchmarks.serving.load_tools import wrk
 from benchmarks.serving.models import KINDS, Model
+from testing.needs import need
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ def server() -> Iterator[_Server]:
 def test_what_is_sent_differs_as_it_was_asked_for(
     bodies: Bodies, model: Model, server: _Server, tmp_path: Path
 ) -> None:
-    assert shutil.which("wrk"), "wrk is not installed; Debian has it: apt-get install wrk"
+    need(shutil.which("wrk"), "the load tool wrk", "wrk")
     body = bodies_of(model, bodies)
     load = wrk(f"http://127.0.0.1:{server.server_port}/", body, 1, 1, tmp_path)
     assert load.failed == 0
