@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+import psutil
+
 from tiercel.core.locks import read_pid
 from tiercel.trainer_agent.fence import FENCE_FILE, read_promise, since_boot
 from tiercel.trainer_agent.limits.thread_scheduling import family
@@ -61,7 +63,7 @@ class Scripts:
         alive = False
         for folder in self._folder.glob("[!.]*"):
             known = minder.read_processes(folder)
-            if known is None or not all(each.is_alive() for each in known):
+            if known is None or not known[1].is_alive() or _is_zombie(known[1].pid):
                 continue
             alive = True
             script = known[1].pid
@@ -73,6 +75,12 @@ class Scripts:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, number)
         return alive
+
+
+def _is_zombie(pid: int) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    return True
 
 
 class Containers:

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from tiercel.trainer_agent.fence_keeper import keep
+from tiercel.trainer_agent.fence_keeper import Scripts, keep
+from tiercel.trainer_agent.process_identity import identity_of
 
 AGENT = 4711
 
@@ -81,3 +85,20 @@ def test_what_cannot_be_ended_is_given_up_at_last(state_dir: Path) -> None:
     runs = Stubborn(time, lives=1e9)
     keep(state_dir, AGENT, [runs], clock=time, sleep=time.sleep)
     assert time.now == pytest.approx(1080.0 + 3600.0, abs=2.0)
+
+
+def test_a_script_whose_minder_was_killed_too_is_ended_and_is_not_waited_for_as_a_zombie(tmp_path: Path) -> None:
+    script = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    try:
+        known = identity_of(script.pid)
+        assert known is not None
+        (tmp_path / "job-1").mkdir()
+        gone, lives = [known.boot_id, os.getpid(), known.start_ticks], [known.boot_id, known.pid, known.start_ticks]
+        (tmp_path / "job-1" / "processes").write_text(json.dumps([gone, lives]))
+        scripts = Scripts(tmp_path)
+        assert scripts.send(signal.SIGKILL)
+        os.waitid(os.P_PID, script.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and nobody has buried it
+        assert not scripts.send(signal.SIGKILL)
+    finally:
+        script.kill()
+        assert script.wait() == -signal.SIGKILL
