@@ -22,7 +22,7 @@ from tiercel.v1 import common_pb2, trainer_pb2, trainer_pb2_grpc
 TOKEN = "a-secret-of-this-run"
 TIMEOUT_SECONDS = 60.0
 ROOT = Path(__file__).resolve().parents[1]
-SCRIPTS = ROOT / "tests" / "support" / "scripts"
+SCRIPTS = ROOT / "testing" / "scripts"
 
 
 @dataclasses.dataclass

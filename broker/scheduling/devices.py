@@ -37,26 +37,29 @@ class _Device:
         view: The device.
         holders: Jobs on it.
         promised_bytes: Memory promised to them.
+        is_taken: Whether one of them was promised to be alone, whatever memory it was promised then.
     """
 
     view: Accelerator
     holders: int = 0
     promised_bytes: int = 0
+    is_taken: bool = False
 
     @property
     def free_bytes(self) -> int:
         return max(self.view.memory_bytes - self.promised_bytes, 0)
 
     def has_room_for(self, wanted: Resources) -> bool:
-        if self.view.problem:
+        if self.view.problem or self.is_taken:
             return False
         if not wanted.accelerator_memory_bytes:
             return not self.holders
         return wanted.accelerator_memory_bytes <= self.free_bytes
 
-    def promise(self, memory_bytes: int) -> None:
+    def promise(self, memory_bytes: int, wanted: Resources) -> None:
         self.holders += 1
         self.promised_bytes += memory_bytes
+        self.is_taken = self.is_taken or not wanted.accelerator_memory_bytes
 
 
 class Devices:
@@ -82,7 +85,7 @@ class Devices:
     def keep(self, job: JobView) -> None:
         """A running job keeps what it holds."""
         for held in held_by(job):
-            self._hold(held)
+            self._hold(held, job.resources)
 
     def has_room_for(self, wanted: Resources) -> bool:
         """Whether as many devices as it asks for have room for it."""
@@ -100,13 +103,13 @@ class Devices:
             AcceleratorShare(view.id, 1.0, wanted.accelerator_memory_bytes or view.memory_bytes) for view in views
         )
         for share in grant:
-            self._hold(share)
+            self._hold(share, wanted)
         return grant
 
-    def _hold(self, share: AcceleratorShare) -> None:
+    def _hold(self, share: AcceleratorShare, wanted: Resources) -> None:
         self.uses += 1
         if share.id in self._by_id:  # one that is gone is no longer promised by anybody
-            self._by_id[share.id].promise(share.memory_bytes)
+            self._by_id[share.id].promise(share.memory_bytes, wanted)
 
 
 def held_by(job: JobView) -> Grant:

@@ -19,7 +19,7 @@ from tiercel.broker.client.state_dir import read_token
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 
-TRITON_CLIENT = Path(__file__).parent.parent / "support" / "triton_client.py"
+TRITON_CLIENT = Path(__file__).parents[2] / "testing" / "triton_client.py"
 IMAGES = 40
 
 

@@ -65,6 +65,7 @@ async def test_thirty_swaps_under_load_fail_no_request(server: ServingProcess) -
     async with asyncio.timeout(100), asyncio.TaskGroup() as group:
         for load in loads:
             group.create_task(load.run())
+        await until(lambda: all(load.versions for load in loads))
         for version in range(2, SWAPS + 2):
             reference = {"input_x": X, "output_y": X + version}
             onnx_models.put(server.repository, "m", version, onnx_models.plus(version), reference)

@@ -10,7 +10,7 @@ import pytest
 from testing.docker import DockerEngine, docker_engine
 from testing.nodes_broker import AgentProcess, ScriptedBroker, agent_process, scripted_broker
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "support" / "scripts"
+SCRIPTS = Path(__file__).resolve().parents[3] / "testing" / "scripts"
 
 
 @pytest.fixture(scope="session")

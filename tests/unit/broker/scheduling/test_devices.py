@@ -69,6 +69,12 @@ def test_a_whole_device_is_an_empty_one() -> None:
     assert "x" not in chosen(gpu_node(16), [holding(job("whole"), "node-0", gib=16), late])
 
 
+def test_a_job_with_a_device_to_itself_stays_alone_also_where_the_device_has_more_memory_than_it_was_promised() -> None:
+    """As after an agent that kept more of it for serving."""
+    alone = replace(holding(job("whole"), "node-0", gib=8), resources=asking(job("whole")).resources)
+    assert chosen(gpu_node(16), [alone, asking(waiting_job("x"), gib=1)]) == {"whole": ["node-0"]}
+
+
 def test_devices_out_of_order_get_nobody_new_and_keep_who_is_there() -> None:
     on = gpu_node(16, 16, problem="fell off the bus")
     stays = holding(job("stays"), "node-0", gib=1)
