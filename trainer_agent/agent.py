@@ -118,6 +118,7 @@ class Agent:
         self._instance = secrets.token_hex(16)
         self._heartbeats = 0
         self._fence = Fence(parts.state_dir / FENCE_FILE)
+        self._fence_keeper = fence_keeper.Starter(parts.state_dir, parts.engine)
         calls = BrokerCalls(parts.node_id, self._instance, parts.broker_address, parts.token)
         carrier = CheckpointCarrier(calls, parts.state_dir / "carried")
         self._ended_jobs = EndedJobs(places.jobs, parts.state_dir / "ended-jobs", parts.retention)
@@ -177,16 +178,19 @@ class Agent:
             reporter=self._reporter,
             facts=self._runs,
         )
-        self._tasks.start("fence", self._keep_fence())
+        fence = self._tasks.start("fence", self._keep_fence())
         self._tasks.start("broker", connection.run())
         await leave.wait()
         self._leaving = True
         _log.info("leaving: stopping runs and the inference server")
-        await self._stop_runs()
+        all_ended = await self._stop_runs()
+        fence.cancel()
         serving.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await serving
         await self._serving.stop()
+        if all_ended:  # else it ends what is left in time, as it does where this process dies
+            self._fence_keeper.stop()
 
     def hello(self) -> nodes_pb2.NodeHello:
         """Everything the broker has to know at first."""
@@ -310,17 +314,13 @@ class Agent:
 
     async def _keep_fence(self) -> None:
         """Stop all runs in time when the broker may start them elsewhere, also behind our death; serving goes on."""
-        keeper = fence_keeper.Starter(self._parts.state_dir, self._parts.engine)
-        try:
-            while True:
-                # First of all for what was taken over: once the broker answers, the time without it is forgotten.
-                if self._fence.has_fallen:
-                    self._runs.end_all_within(self._fence.seconds_left)
-                if self._fence.is_kept:
-                    keeper.ensure()
-                await asyncio.sleep(_FENCE_SECONDS)
-        finally:
-            keeper.stop()
+        while True:
+            # First of all for what was taken over: once the broker answers, the time without it is forgotten.
+            if self._fence.has_fallen:
+                self._runs.end_all_within(self._fence.seconds_left)
+            if self._fence.is_kept:
+                self._fence_keeper.ensure()
+            await asyncio.sleep(_FENCE_SECONDS)
 
     def _serving_status(self) -> nodes_pb2.ServingStatus:
         status = self._serving.status()
@@ -341,17 +341,21 @@ class Agent:
     def _serving_address(self) -> str:
         return self._serving.address()
 
-    async def _stop_runs(self) -> None:
+    async def _stop_runs(self) -> bool:
+        """Stop all runs; whether they ended in time."""
         self._runs.stop_all("the agent of its node was stopped")
         limit = self._parts.patience.trainer + self._parts.patience.signal + 30.0
         try:
             async with asyncio.timeout(limit):
                 await self._runs.wait_all_ended()
+            all_ended = True
         except TimeoutError:
             _log.error("some runs did not end within %.0f s; the next start of the agent takes them over", limit)
+            all_ended = False
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WORDS_SECONDS):
                 await self._reporter.wait_said()
+        return all_ended
 
     async def _watch_images(self) -> None:
         while True:

@@ -255,6 +255,39 @@ async def test_the_runs_of_an_agent_that_died_end_in_time_also_if_it_does_not_co
         assert not keeper.is_running()
 
 
+DEFECT = """
+import sys
+from pathlib import Path
+from tiercel.trainer_agent import fence, main
+is_kept = fence.Fence.is_kept.fget
+def fails(self):
+    if Path({crash!r}).exists(): raise ValueError("a defect")
+    return is_kept(self)
+fence.Fence.is_kept = property(fails)
+sys.exit(main.main(sys.argv[1:]))
+"""
+
+
+async def test_runs_end_in_time_also_where_a_defect_ended_their_agent(broker: ScriptedBroker, tmp_path: Path) -> None:
+    broker.fence = nodes_pb2.Fence(stop_after_seconds=600.0, end_after_seconds=700.0)
+    with agent_process(tmp_path / "state", broker.address) as agent:
+        await agent.kill()
+        flags = agent.command[agent.command.index("tiercel.trainer_agent") + 1 :]
+        agent.command = [sys.executable, "-c", DEFECT.format(crash=str(tmp_path / "crash")), *flags]
+        agent.start()
+        await broker.want(wanted_run("job-1", DEAF))
+        pid = await running_pid(broker, "job-1")
+        fence = agent.state_dir / "agent" / "fence.json"
+        await until(fence.exists, seconds=DEADLINE)
+        await keepers_of(agent)
+        (tmp_path / "crash").touch()
+        assert await agent.wait() == 1
+        assert psutil.pid_exists(pid)
+        known = json.loads(fence.read_text())
+        fence.write_text(json.dumps(known | {"contact_at": known["contact_at"] - 698.0}))
+        await until(lambda: not psutil.pid_exists(pid), seconds=DEADLINE)
+
+
 async def keepers_of(agent: AgentProcess) -> list[psutil.Process]:
     """Processes that wait for the death of an agent."""
     found: list[psutil.Process] = []
