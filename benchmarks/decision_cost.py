@@ -23,8 +23,6 @@ import typer
 
 from benchmarks.bars import keep_result
 from benchmarks.results import KEEP_HELP, Bar, Json
-from tiercel.broker.domain.jobs import Direction, Observation, Resources, Tier, TierState, TierStatus
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.interface import (
     CurvePoint,
     EndpointView,
@@ -36,6 +34,8 @@ from tiercel.broker.scheduling.interface import (
     Trigger,
 )
 from tiercel.broker.scheduling.registry import AnyPolicy, create_policy, policies
+from tiercel.core.jobs import Direction, Observation, Resources, Tier, TierState, TierStatus
+from tiercel.core.shares import Share
 
 SIZES = ((100, 10), (1_000, 100), (10_000, 1_000))
 GOALS_MS = {1_000: 10, 10_000: 100}

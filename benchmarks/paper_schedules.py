@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from benchmarks.simulated_workloads import past_runs
-from tiercel.broker.domain.jobs import Direction, Resources, Tier
 from tiercel.broker.simulation import (
     DrawnJobs,
     ListedJobs,
@@ -25,6 +24,7 @@ from tiercel.broker.simulation import (
 from tiercel.broker.simulation.arrivals import Uniform
 from tiercel.broker.simulation.curves import Family, FamilyCurve
 from tiercel.broker.simulation.workload import JobSource
+from tiercel.core.jobs import Direction, Resources, Tier
 
 CORES = 8.0
 STARTUP_CPU_SECONDS = 2.0

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from tiercel.broker.domain.jobs import Tier
 from tiercel.broker.scheduling.interface import CurvePoint, PastRun
 from tiercel.broker.simulation import DrawnJobs, Scenario, Workload, equal_nodes
 from tiercel.broker.simulation.arrivals import AllAtOnce, Arrivals, Fixed, Poisson, Uniform
 from tiercel.broker.simulation.cluster import SLICED
 from tiercel.broker.simulation.curves import Family, FamilyCurve
+from tiercel.core.jobs import Tier
 
 STARTUP_CPU_SECONDS = 2.0
 PAST_RUNS = 4

@@ -17,7 +17,6 @@ from tiercel.broker.api import listeners
 from tiercel.broker.api.gate import NodesGate, TenantsGate
 from tiercel.broker.api.jobs import JobsService
 from tiercel.broker.api.nodes import NodesService
-from tiercel.broker.domain.errors import InvalidSpecError
 from tiercel.broker.progress.embedded import EmbeddedMqttBroker
 from tiercel.broker.progress.publisher import MqttPublisher
 from tiercel.broker.scheduling.loop import LoopSettings
@@ -28,17 +27,18 @@ from tiercel.broker.store.checkpoints import CheckpointStore
 from tiercel.broker.store.logs import RunLogs
 from tiercel.broker.store.sql import SqlStore, sqlite_url
 from tiercel.broker.tenancy import open_tenancy
+from tiercel.core.errors import InvalidSpecError
 from tiercel.v1 import nodes_pb2_grpc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from tiercel.broker.domain.nodes import Node
     from tiercel.broker.scheduling.registry import AnyPolicy
     from tiercel.broker.settings import BrokerSettings
     from tiercel.broker.store.contract import Store
     from tiercel.broker.tenancy import Tenancy
+    from tiercel.core.nodes import Node
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ import pwd
 import stat
 from typing import TYPE_CHECKING
 
-from tiercel.broker.domain.errors import InvalidSpecError
+from tiercel.core.errors import InvalidSpecError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from tiercel.broker.domain.errors import UnavailableError
 from tiercel.broker.state_folder import prepare_state_dir, refuse_state_dir
+from tiercel.core.errors import UnavailableError
 from tiercel.core.locks import LockHeldError, take
 
 if TYPE_CHECKING:

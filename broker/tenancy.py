@@ -11,8 +11,8 @@ import tomllib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tiercel.broker.domain.errors import InvalidSpecError
-from tiercel.broker.domain.tenants import DEFAULT_MAX_ACTIVE_JOBS, DEFAULT_WEIGHT, Tenant
+from tiercel.core.errors import InvalidSpecError
+from tiercel.core.tenants import DEFAULT_MAX_ACTIVE_JOBS, DEFAULT_WEIGHT, Tenant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

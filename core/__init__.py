@@ -1,1 +1,4 @@
-"""What broker, agent, serving and client share; it imports nothing of theirs."""
+"""The words of Tiercel as frozen types, and the plumbing that broker, agent, serving and client share.
+
+It imports nothing of theirs.
+"""

@@ -19,11 +19,6 @@ from tiercel.broker.actors.node import NodeActor, NodeHeard, Wanted
 from tiercel.broker.actors.registry import ActorRegistry
 from tiercel.broker.actors.service import TICK_SECONDS, BrokerService
 from tiercel.broker.actors.supervisor import Supervisor
-from tiercel.broker.domain.endpoints import DeliveryState
-from tiercel.broker.domain.events import Event
-from tiercel.broker.domain.jobs import Job
-from tiercel.broker.domain.nodes import Node
-from tiercel.broker.domain.tenants import Tenant
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
 from tiercel.broker.lifecycle.job_events import JobInput, Reported, RunExited, RunIsAlive
 from tiercel.broker.lifecycle.node import LeaseSettings
@@ -31,6 +26,11 @@ from tiercel.broker.scheduling.fair import FairPolicy
 from tiercel.broker.scheduling.interface import Policy
 from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.store.contract import Store
+from tiercel.core.endpoints import DeliveryState
+from tiercel.core.events import Event
+from tiercel.core.jobs import Job
+from tiercel.core.nodes import Node
+from tiercel.core.tenants import Tenant
 
 ALICE = Tenant("alice", "a" * 32)
 BOB = Tenant("bob", "b" * 32)

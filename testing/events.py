@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tiercel.broker.domain.endpoints import Version
-from tiercel.broker.domain.events import (
+from tiercel.core.endpoints import Version
+from tiercel.core.events import (
     EndpointEvent,
     JobChange,
     JobEvent,
@@ -13,8 +13,8 @@ from tiercel.broker.domain.events import (
     StateChanged,
     TierChanged,
 )
-from tiercel.broker.domain.jobs import JobState, Tier, TierState, TierStatus
-from tiercel.broker.domain.shares import Share
+from tiercel.core.jobs import JobState, Tier, TierState, TierStatus
+from tiercel.core.shares import Share
 
 AT = 1_700_000_000.25
 """2023-11-14T22:13:20.250Z."""

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tiercel.broker.domain.events import StateChanged
-from tiercel.broker.domain.jobs import Direction, Job, JobSpec, JobState, Tier
-from tiercel.broker.domain.moments import Moment
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.lifecycle import job as machine
 from tiercel.broker.lifecycle.job_events import (
     Announce,
@@ -20,6 +16,10 @@ from tiercel.broker.lifecycle.job_events import (
     RunExited,
     RunIsAlive,
 )
+from tiercel.core.events import StateChanged
+from tiercel.core.jobs import Direction, Job, JobSpec, JobState, Tier
+from tiercel.core.moments import Moment
+from tiercel.core.shares import Share
 
 AT = 1_000.0
 SHARE = Share(0.5, None, "half")

@@ -16,12 +16,12 @@ import aiomqtt
 
 from testing.free_ports import free_port
 from testing.needs import need
-from tiercel.broker.domain.events import Event
-from tiercel.broker.domain.tenants import Tenant
 from tiercel.broker.progress.embedded import EmbeddedMqttBroker
 from tiercel.broker.progress.publisher import MqttPublisher
 from tiercel.broker.tenancy import Tenancy
 from tiercel.core.backoff import Backoff
+from tiercel.core.events import Event
+from tiercel.core.tenants import Tenant
 
 WAIT_SECONDS = 20.0
 """Generous: it only decides how long a broken test takes."""

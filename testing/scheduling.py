@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tiercel.broker.domain.jobs import Direction, Observation, Resources, Tier, TierState, TierStatus
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.interface import JobView, NodeView, Snapshot, Trigger
+from tiercel.core.jobs import Direction, Observation, Resources, Tier, TierState, TierStatus
+from tiercel.core.shares import Share
 
 GIB = 1024**3
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tiercel.broker.domain.jobs import Direction, Resources, Tier
 from tiercel.broker.scheduling.interface import CurvePoint
 from tiercel.broker.simulation.cluster import NO_PENALTY, Colocation
 from tiercel.broker.simulation.curves import RecordedCurve
 from tiercel.broker.simulation.scenario import MachineSettings, Scenario, equal_nodes
 from tiercel.broker.simulation.workload import ListedJobs, PlannedJob, Workload
+from tiercel.core.jobs import Direction, Resources, Tier
 
 GIB = 1024**3
 

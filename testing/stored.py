@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tiercel.broker.domain.endpoints import Delivery, DeliveryState, delivery_id
-from tiercel.broker.domain.events import Decision, JobChange, JobEvent, ProgressMade
-from tiercel.broker.domain.jobs import Direction, Job, JobSpec, JobState, Script, Tier, TierStatus
-from tiercel.broker.domain.run_records import RunRecord
-from tiercel.broker.domain.shares import Share
+from tiercel.core.endpoints import Delivery, DeliveryState, delivery_id
+from tiercel.core.events import Decision, JobChange, JobEvent, ProgressMade
+from tiercel.core.jobs import Direction, Job, JobSpec, JobState, Script, Tier, TierStatus
+from tiercel.core.run_records import RunRecord
+from tiercel.core.shares import Share
 
 
 def stored_job(

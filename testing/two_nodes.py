@@ -13,10 +13,10 @@ from testing.brokers import make_settings, node_token, tenant_token
 from testing.nodes_broker import AgentProcess, agent_process
 from testing.until import until
 from tiercel import Client
-from tiercel.broker.domain.jobs import Job
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.lifecycle.job_events import MoveOrdered
 from tiercel.broker.server import Broker
+from tiercel.core.jobs import Job
+from tiercel.core.shares import Share
 
 NODES = ("n1", "n2")
 # Only decides how long a broken test takes.

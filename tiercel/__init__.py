@@ -23,11 +23,11 @@ _HOMES = {
     "tiercel.broker.client": (
         "Client ClientOptions JobHandle JobInfo RetryPolicy SyncClient TierMissedError load_spec parse_spec"
     ),
-    "tiercel.broker.domain.errors": (
+    "tiercel.core.errors": (
         "EndpointBusyError InvalidSpecError NotAuthenticatedError NotFoundError OverloadedError QuotaExceededError "
         "TiercelError UnavailableError"
     ),
-    "tiercel.broker.domain.jobs": "Direction JobSpec JobState Resources Script Shipping Tier TierState",
+    "tiercel.core.jobs": "Direction JobSpec JobState Resources Script Shipping Tier TierState",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 

@@ -25,7 +25,7 @@ import psutil
 from testing.brokers import Tenant, node_token, tenant_of, tenant_token
 from testing.scripted_agent import ScriptedAgent
 from testing.small_disk import fill, small_disk
-from tiercel.broker.domain.jobs import Script
+from tiercel.core.jobs import Script
 
 DISK_BYTES = 64 * 1024 * 1024
 # Longer than a node's lease, which is 10 s.

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from tiercel.broker.domain.errors import InvalidSpecError
 from tiercel.broker.scheduling.registry import Option, create_policy
+from tiercel.core.errors import InvalidSpecError
 
 LONG_SLICE_SECONDS = 0.1
 

@@ -19,13 +19,13 @@ from benchmarks.scheduling.kinds import KINDS, Kind
 from benchmarks.scheduling.outcome import JobOutcome, RunOutcome
 from benchmarks.scheduling.recordings import Recordings
 from benchmarks.scheduling.schedules import SCHEDULES
-from tiercel.broker.domain.jobs import Tier
 from tiercel.broker.scheduling.interface import CurvePoint, PastRun
 from tiercel.broker.simulation import MachineSettings, Scenario, Workload, equal_nodes, simulate
 from tiercel.broker.simulation.cluster import SLICED, Colocation
 from tiercel.broker.simulation.curves import RecordedCurve
 from tiercel.broker.simulation.result import Result
 from tiercel.broker.simulation.workload import ListedJobs, PlannedJob, exports_cpu_seconds
+from tiercel.core.jobs import Tier
 
 DISTURBED = 0.05
 """A run is left out in which other programs used more of the machine's CPU than this fraction."""

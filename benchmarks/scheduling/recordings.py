@@ -11,8 +11,8 @@ from typing import Self
 
 from benchmarks.scheduling.kinds import KINDS, Kind
 from benchmarks.scheduling.schedules import TRAINING_SEEDS, Schedule
-from tiercel.broker.domain.run_records import RunRecord, workload_of
 from tiercel.broker.store.sql import SqlStore, sqlite_url
+from tiercel.core.run_records import RunRecord, workload_of
 
 FOLDER = Path(__file__).parents[1] / "recordings" / "alone"
 """Where the committed recordings are."""

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tiercel.broker.domain.errors import EndpointBusyError, InvalidSpecError, QuotaExceededError
-from tiercel.broker.domain.jobs import Resources
 from tiercel.broker.scheduling.interface import JobView, NodeView
 from tiercel.broker.scheduling.placement import can_hold
+from tiercel.core.errors import EndpointBusyError, InvalidSpecError, QuotaExceededError
+from tiercel.core.jobs import Resources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from tiercel.broker.domain.endpoints import Endpoint
-    from tiercel.broker.domain.jobs import Job, JobSpec
-    from tiercel.broker.domain.nodes import Accelerator, Node
-    from tiercel.broker.domain.tenants import Tenant
+    from tiercel.core.endpoints import Endpoint
+    from tiercel.core.jobs import Job, JobSpec
+    from tiercel.core.nodes import Accelerator, Node
+    from tiercel.core.tenants import Tenant
 
 
 # As many as the inference server takes.

@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from tiercel.broker.domain.moments import Moment
+from tiercel.core.moments import Moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable

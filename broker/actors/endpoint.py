@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.peers import WantedDelivery
-from tiercel.broker.domain.endpoints import Delivery, DeliveryState, Endpoint, Verdict, delivery_id
-from tiercel.broker.domain.events import EndpointEvent, EndpointGone, Event
-from tiercel.broker.domain.jobs import Direction
-from tiercel.broker.domain.tenants import DEFAULT_WEIGHT
 from tiercel.broker.lifecycle import endpoint as machine
 from tiercel.broker.lifecycle import versions
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
 from tiercel.broker.lifecycle.job_events import DeliveryEnded
 from tiercel.broker.scheduling.interface import EndpointView
+from tiercel.core.endpoints import Delivery, DeliveryState, Endpoint, Verdict, delivery_id
+from tiercel.core.events import EndpointEvent, EndpointGone, Event
+from tiercel.core.jobs import Direction
+from tiercel.core.tenants import DEFAULT_WEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.peers import Peers
-    from tiercel.broker.domain.jobs import Job, TierStatus
+    from tiercel.core.jobs import Job, TierStatus
 
 
 @dataclass(frozen=True, slots=True)

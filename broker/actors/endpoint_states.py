@@ -6,13 +6,13 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tiercel.broker.domain.endpoints import EndpointLoad, EndpointUsage
+from tiercel.core.endpoints import EndpointLoad, EndpointUsage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from tiercel.broker.domain.shares import Share
     from tiercel.broker.scheduling.interface import EndpointView
+    from tiercel.core.shares import Share
 
 IDLE = EndpointLoad()
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING
 
-from tiercel.broker.domain.run_records import RUNS_KEPT_PER_WORKLOAD, WORKLOADS_KEPT
 from tiercel.broker.scheduling.interface import CurvePoint, PastRun
+from tiercel.core.run_records import RUNS_KEPT_PER_WORKLOAD, WORKLOADS_KEPT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tiercel.broker.domain.run_records import RunRecord
+    from tiercel.core.run_records import RunRecord
 
 
 class History:

@@ -11,10 +11,6 @@ from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.peers import WantedRun
 from tiercel.broker.actors.run_curve import RunCurve
-from tiercel.broker.domain.events import ProgressMade
-from tiercel.broker.domain.jobs import Job, Observation, TierState
-from tiercel.broker.domain.run_records import RunRecord, workload_of
-from tiercel.broker.domain.tenants import DEFAULT_WEIGHT
 from tiercel.broker.lifecycle import job as machine
 from tiercel.broker.lifecycle.job_events import (
     AbandonDelivery,
@@ -36,6 +32,10 @@ from tiercel.broker.lifecycle.job_move import may_move
 from tiercel.broker.lifecycle.job_steps import delivering
 from tiercel.broker.lifecycle.report_bounds import ReportAllowance
 from tiercel.broker.scheduling.interface import JobView
+from tiercel.core.events import ProgressMade
+from tiercel.core.jobs import Job, Observation, TierState
+from tiercel.core.run_records import RunRecord, workload_of
+from tiercel.core.tenants import DEFAULT_WEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.peers import Peers
-    from tiercel.broker.domain.endpoints import Endpoint
-    from tiercel.broker.domain.events import JobEvent
+    from tiercel.core.endpoints import Endpoint
+    from tiercel.core.events import JobEvent
 
 # Reports that a policy sees of a job.
 MAX_OBSERVATIONS = 500

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from tiercel.broker.actors.job import is_over
 
 if TYPE_CHECKING:
-    from tiercel.broker.domain.jobs import Job
     from tiercel.broker.store.contract import Store
+    from tiercel.core.jobs import Job
 
 # That are read from the store together.
 JOBS_AT_A_TIME = 500

@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tiercel.broker.domain.errors import CannotWriteError, StoreDamagedError, UnavailableError
-from tiercel.broker.domain.events import Decision, Event, JobChange, JobEvent
 from tiercel.core.backoff import Backoff
+from tiercel.core.errors import CannotWriteError, StoreDamagedError, UnavailableError
+from tiercel.core.events import Decision, Event, JobChange, JobEvent
 
 if TYPE_CHECKING:
     from tiercel.broker.actors.clock import Clock
-    from tiercel.broker.domain.endpoints import Delivery, Endpoint
-    from tiercel.broker.domain.jobs import Job
-    from tiercel.broker.domain.run_records import RunRecord
     from tiercel.broker.store.contract import Store
+    from tiercel.core.endpoints import Delivery, Endpoint
+    from tiercel.core.jobs import Job
+    from tiercel.core.run_records import RunRecord
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from tiercel.broker.domain.errors import CannotWriteError, OverloadedError, TiercelError, UnavailableError
+from tiercel.core.errors import CannotWriteError, OverloadedError, TiercelError, UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.peers import WantedDelivery, WantedRun
-from tiercel.broker.domain.errors import NodeTakenError, UnavailableError
-from tiercel.broker.domain.events import NodeEvent
-from tiercel.broker.domain.nodes import Accelerator, Node
 from tiercel.broker.lifecycle import node as machine
 from tiercel.broker.lifecycle.job_events import NodeFenced, NodeGone, NodeSilent, RunUnknown
 from tiercel.broker.lifecycle.node import LeaseSettings, NodeLife, NodeNews
 from tiercel.broker.scheduling.interface import NodeView
+from tiercel.core.errors import NodeTakenError, UnavailableError
+from tiercel.core.events import NodeEvent
+from tiercel.core.nodes import Accelerator, Node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.peers import Peers
-    from tiercel.broker.domain.shares import Share
     from tiercel.broker.lifecycle.versions import WantedModel
+    from tiercel.core.shares import Share
 
 
 @dataclass(frozen=True, slots=True)

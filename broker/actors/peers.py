@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tiercel.broker.domain.endpoints import Delivery
-    from tiercel.broker.domain.jobs import Direction, Job, TierStatus
-    from tiercel.broker.domain.run_records import RunRecord
-    from tiercel.broker.domain.shares import Share
     from tiercel.broker.lifecycle.job_events import JobInput
     from tiercel.broker.lifecycle.versions import WantedModel
     from tiercel.broker.scheduling.interface import EndpointView, JobView, NodeView
+    from tiercel.core.endpoints import Delivery
+    from tiercel.core.jobs import Direction, Job, TierStatus
+    from tiercel.core.run_records import RunRecord
+    from tiercel.core.shares import Share
 
 
 @dataclass(frozen=True, slots=True)

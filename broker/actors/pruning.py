@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from tiercel.broker.domain.errors import UnavailableError
-from tiercel.broker.domain.run_records import RUNS_KEPT_PER_WORKLOAD, WORKLOADS_KEPT
+from tiercel.core.errors import UnavailableError
+from tiercel.core.run_records import RUNS_KEPT_PER_WORKLOAD, WORKLOADS_KEPT
 
 if TYPE_CHECKING:
     from tiercel.broker.actors.clock import Clock

@@ -23,12 +23,12 @@ from tiercel.broker.actors.scheduler import (
     SchedulerActor,
     SomethingHappened,
 )
-from tiercel.broker.domain.endpoints import delivery_id
-from tiercel.broker.domain.errors import OverloadedError
-from tiercel.broker.domain.nodes import Node
-from tiercel.broker.domain.tenants import DEFAULT_WEIGHT
 from tiercel.broker.lifecycle.node import fence_of
 from tiercel.broker.scheduling.interface import Trigger
+from tiercel.core.endpoints import delivery_id
+from tiercel.core.errors import OverloadedError
+from tiercel.core.nodes import Node
+from tiercel.core.tenants import DEFAULT_WEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.peers import WantedDelivery, WantedRun
     from tiercel.broker.actors.supervisor import Supervisor
-    from tiercel.broker.domain.endpoints import Delivery, Endpoint
-    from tiercel.broker.domain.errors import CannotWriteError
-    from tiercel.broker.domain.jobs import Job, Observation, TierStatus
-    from tiercel.broker.domain.run_records import RunRecord
-    from tiercel.broker.domain.shares import Share
     from tiercel.broker.lifecycle.job_events import JobInput
     from tiercel.broker.lifecycle.node import Fence, LeaseSettings
     from tiercel.broker.lifecycle.versions import WantedModel
     from tiercel.broker.scheduling.interface import EndpointView, JobView, NodeView, Policy
     from tiercel.broker.scheduling.loop import LoopSettings
     from tiercel.broker.store.checkpoints import CheckpointStore
+    from tiercel.core.endpoints import Delivery, Endpoint
+    from tiercel.core.errors import CannotWriteError
+    from tiercel.core.jobs import Job, Observation, TierStatus
+    from tiercel.core.run_records import RunRecord
+    from tiercel.core.shares import Share
 
 
 class ActorRegistry:

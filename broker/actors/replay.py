@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tiercel.broker.domain.events import EndpointEvent, JobChange, JobEvent, ShareChanged, StateChanged, TierChanged
-from tiercel.broker.domain.jobs import TierState
+from tiercel.core.events import EndpointEvent, JobChange, JobEvent, ShareChanged, StateChanged, TierChanged
+from tiercel.core.jobs import TierState
 
 if TYPE_CHECKING:
-    from tiercel.broker.domain.endpoints import Endpoint
-    from tiercel.broker.domain.jobs import Job
+    from tiercel.core.endpoints import Endpoint
+    from tiercel.core.jobs import Job
 
 
 def job_as_it_is(job: Job, sequence: int, now: float) -> list[JobEvent]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tiercel.broker.domain.jobs import Direction, Observation
+    from tiercel.core.jobs import Direction, Observation
 
 MAX_POINTS = 64
 

@@ -18,10 +18,6 @@ from tiercel.broker.actors.history import History
 from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.variant_homes import with_homes
-from tiercel.broker.domain.errors import CannotWriteError
-from tiercel.broker.domain.events import Decision, EndpointShareChanged
-from tiercel.broker.domain.jobs import TierState
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.lifecycle.job_events import Assigned, Deferred, MoveOrdered, ShareUpdated, TierFeasibilityChanged
 from tiercel.broker.scheduling import loop
 from tiercel.broker.scheduling.accelerators import with_accelerators
@@ -29,14 +25,18 @@ from tiercel.broker.scheduling.devices import held_by, without_leaving
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Policy, Snapshot, Trigger
 from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.scheduling.validation import check_plan
+from tiercel.core.errors import CannotWriteError
+from tiercel.core.events import Decision, EndpointShareChanged
+from tiercel.core.jobs import TierState
+from tiercel.core.shares import Share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.journal import Journal
-    from tiercel.broker.domain.run_records import RunRecord
     from tiercel.broker.lifecycle.job_events import JobInput
+    from tiercel.core.run_records import RunRecord
 
 logger = logging.getLogger(__name__)
 

@@ -31,12 +31,6 @@ from tiercel.broker.actors.pruning import keep_pruned
 from tiercel.broker.actors.registry import tell, tell_latest
 from tiercel.broker.actors.replay import endpoint_as_it_is, job_as_it_is
 from tiercel.broker.actors.scheduler import RunsRemembered, SchedulerTicked
-from tiercel.broker.domain.endpoints import Endpoint, job_of_delivery
-from tiercel.broker.domain.errors import InvalidSpecError, NotAuthenticatedError, NotFoundError, UnavailableError
-from tiercel.broker.domain.events import EndpointMeasured
-from tiercel.broker.domain.jobs import Job, JobState
-from tiercel.broker.domain.nodes import Node
-from tiercel.broker.domain.validation import validate_spec
 from tiercel.broker.lifecycle import job as job_machine
 from tiercel.broker.lifecycle import versions
 from tiercel.broker.lifecycle.job_events import (
@@ -47,6 +41,12 @@ from tiercel.broker.lifecycle.job_events import (
     Ticked,
     UsageMeasured,
 )
+from tiercel.core.endpoints import Endpoint, job_of_delivery
+from tiercel.core.errors import InvalidSpecError, NotAuthenticatedError, NotFoundError, UnavailableError
+from tiercel.core.events import EndpointMeasured
+from tiercel.core.jobs import Job, JobState
+from tiercel.core.nodes import Node
+from tiercel.core.validation import validate_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -57,13 +57,13 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.node import AcceleratorHeard, ServedHeard
     from tiercel.broker.actors.registry import ActorRegistry
     from tiercel.broker.actors.supervisor import Supervisor
-    from tiercel.broker.domain.endpoints import EndpointLoad, EndpointUsage
-    from tiercel.broker.domain.jobs import JobSpec
-    from tiercel.broker.domain.shares import Share
-    from tiercel.broker.domain.tenants import Tenant
     from tiercel.broker.lifecycle.node import Fence
     from tiercel.broker.store.checkpoints import CheckpointStore
     from tiercel.broker.store.contract import Store
+    from tiercel.core.endpoints import EndpointLoad, EndpointUsage
+    from tiercel.core.jobs import JobSpec
+    from tiercel.core.shares import Share
+    from tiercel.core.tenants import Tenant
 
 TICK_SECONDS = 0.5
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.node import AcceleratorHeard
-from tiercel.broker.domain.errors import InvalidSpecError
-from tiercel.broker.domain.nodes import Accelerator
+from tiercel.core.errors import InvalidSpecError
+from tiercel.core.nodes import Accelerator
 from tiercel.v1 import jobs_pb2, nodes_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tiercel.broker.domain.jobs import Job
-    from tiercel.broker.domain.shares import AcceleratorShare
+    from tiercel.core.jobs import Job
+    from tiercel.core.shares import AcceleratorShare
 
 MAX_PER_NODE = 256
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tiercel.broker.domain.errors import NotAuthenticatedError, ProtocolError
+from tiercel.core.errors import NotAuthenticatedError, ProtocolError
 from tiercel.v1 import PROTOCOL_KEY, protocol_mismatch
 
 if TYPE_CHECKING:
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     import grpc
 
-    from tiercel.broker.domain.tenants import Tenant
     from tiercel.broker.tenancy import Tenancy
+    from tiercel.core.tenants import Tenant
 
     Metadata = Iterable[tuple[str, str | bytes]] | None
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from tiercel.broker.domain.errors import InvalidSpecError, NotFoundError, UnavailableError
 from tiercel.broker.store.checkpoints import CheckpointFile
+from tiercel.core.errors import InvalidSpecError, NotFoundError, UnavailableError
 from tiercel.v1 import nodes_pb2
 
 if TYPE_CHECKING:

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.node import ServedHeard, ServingHeard
 from tiercel.broker.api.translation import share_to_wire, timestamp
-from tiercel.broker.domain.endpoints import DelayWindow, EndpointUsage, Signature, Tensor
 from tiercel.broker.lifecycle.versions import kept
+from tiercel.core.endpoints import DelayWindow, EndpointUsage, Signature, Tensor
 from tiercel.v1 import common_pb2, jobs_pb2, nodes_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tiercel.broker.actors.node import EndpointSharesDeclared
-    from tiercel.broker.domain.endpoints import Endpoint, EndpointLoad, Version
-    from tiercel.broker.domain.nodes import Node
-    from tiercel.broker.domain.shares import Share
     from tiercel.broker.lifecycle.versions import WantedModel
+    from tiercel.core.endpoints import Endpoint, EndpointLoad, Version
+    from tiercel.core.nodes import Node
+    from tiercel.core.shares import Share
 
 # What an agent reads of a model is far below; it is stored with each version.
 MAX_SIGNATURE_BYTES = 64 * 1024

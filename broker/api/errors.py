@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from tiercel.broker.domain.errors import TiercelError
+from tiercel.core.errors import TiercelError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

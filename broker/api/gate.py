@@ -16,7 +16,7 @@ import grpc
 
 from tiercel.broker.api.auth import node_token_error, tenant_by_metadata
 from tiercel.broker.api.errors import translated_errors
-from tiercel.broker.domain.errors import OverloadedError, TiercelError, UnavailableError
+from tiercel.core.errors import OverloadedError, TiercelError, UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

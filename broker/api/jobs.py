@@ -16,8 +16,8 @@ from tiercel.broker.api.translation import (
     node_to_wire,
     spec_from_wire,
 )
-from tiercel.broker.domain.errors import InvalidSpecError
-from tiercel.broker.domain.events import StateChanged, subject_of_endpoint
+from tiercel.core.errors import InvalidSpecError
+from tiercel.core.events import StateChanged, subject_of_endpoint
 from tiercel.v1 import jobs_pb2, jobs_pb2_grpc
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.service import BrokerService
-    from tiercel.broker.domain.endpoints import Endpoint
-    from tiercel.broker.domain.nodes import Node
     from tiercel.broker.store.contract import Store
     from tiercel.broker.store.logs import RunLogs
     from tiercel.broker.tenancy import Tenancy
+    from tiercel.core.endpoints import Endpoint
+    from tiercel.core.nodes import Node
 
     Context = grpc.aio.ServicerContext[Any, Any]
 

@@ -12,7 +12,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from tiercel.broker.domain.errors import UnavailableError
+from tiercel.core.errors import UnavailableError
 from tiercel.v1 import jobs_pb2, jobs_pb2_grpc, nodes_pb2
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from tiercel.broker.api import accelerators
 from tiercel.broker.api.endpoints import lag_of, serving_of, signature_of, usages_of
 from tiercel.broker.api.translation import seconds_of
 from tiercel.broker.api.wanted import fence_to_wire, wanted_to_wire
-from tiercel.broker.domain.endpoints import DeliveryState
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
 from tiercel.broker.lifecycle.job_events import Reported, RunExited, RunIsAlive, UsageMeasured
+from tiercel.core.endpoints import DeliveryState
 from tiercel.core.tasks import run_until_one_ends
 from tiercel.v1 import nodes_pb2
 

@@ -14,8 +14,8 @@ from tiercel.broker.api.auth import require_node
 from tiercel.broker.api.errors import translated_errors
 from tiercel.broker.api.node_stream import NodeStream
 from tiercel.broker.api.wanted import fence_to_wire
-from tiercel.broker.domain.errors import InvalidSpecError, LeaseLostError, ProtocolError
-from tiercel.broker.domain.nodes import Node
+from tiercel.core.errors import InvalidSpecError, LeaseLostError, ProtocolError
+from tiercel.core.nodes import Node
 from tiercel.v1 import nodes_pb2, nodes_pb2_grpc, protocol_mismatch
 
 if TYPE_CHECKING:

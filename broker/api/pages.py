@@ -7,7 +7,7 @@ import binascii
 import json
 import math
 
-from tiercel.broker.domain.errors import InvalidSpecError
+from tiercel.core.errors import InvalidSpecError
 
 MAX_TOKEN_CHARACTERS = 256
 

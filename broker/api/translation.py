@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from tiercel.broker.api.accelerators import accelerator_to_wire
-from tiercel.broker.domain.errors import InvalidSpecError
-from tiercel.broker.domain.events import ProgressMade, ShareChanged, StateChanged, TierChanged
-from tiercel.broker.domain.jobs import (
+from tiercel.core.errors import InvalidSpecError
+from tiercel.core.events import ProgressMade, ShareChanged, StateChanged, TierChanged
+from tiercel.core.jobs import (
     DEFAULT_MAX_EPOCHS,
     DEFAULT_REPORT_TIMEOUT_SECONDS,
     Direction,
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tiercel.broker.actors.node import AcceleratorHeard
-    from tiercel.broker.domain.events import Decision, JobEvent
-    from tiercel.broker.domain.jobs import TierStatus
-    from tiercel.broker.domain.nodes import Node
-    from tiercel.broker.domain.shares import Share
+    from tiercel.core.events import Decision, JobEvent
+    from tiercel.core.jobs import TierStatus
+    from tiercel.core.nodes import Node
+    from tiercel.core.shares import Share
 
 _DIRECTIONS = {common_pb2.DIRECTION_MAX: Direction.MAX, common_pb2.DIRECTION_MIN: Direction.MIN}
 _DIRECTIONS_TO_WIRE = {direction: number for number, direction in _DIRECTIONS.items()}

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from tiercel.broker.api.endpoints import wanted_endpoints, wanted_models
 from tiercel.broker.api.translation import direction_to_wire, share_to_wire, spec_to_wire
-from tiercel.broker.domain.endpoints import Verdict
-from tiercel.broker.domain.jobs import TierState
+from tiercel.core.endpoints import Verdict
+from tiercel.core.jobs import TierState
 from tiercel.v1 import nodes_pb2
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tiercel.broker.cli.output import clean, number
 from tiercel.broker.client import JobEvent, JobInfo, ProgressEvent, ShareEvent, StateEvent, TierEvent, TierInfo
-from tiercel.broker.domain.jobs import Direction, TierState
+from tiercel.core.jobs import Direction, TierState
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tiercel.broker.domain.jobs import JobState, TierState
+from tiercel.core.jobs import JobState, TierState
 
 if TYPE_CHECKING:
     from tiercel.broker.client import DecisionInfo, EndpointInfo, JobInfo, NodeInfo, TierInfo, VariantInfo
-    from tiercel.broker.domain.endpoints import DelayWindow
-    from tiercel.broker.domain.jobs import Resources
-    from tiercel.broker.domain.shares import Share
+    from tiercel.core.endpoints import DelayWindow
+    from tiercel.core.jobs import Resources
+    from tiercel.core.shares import Share
 
 # What a script prints or a job's reason says is not to move the cursor or rename the window.
 _CONTROL = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}

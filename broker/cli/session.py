@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
-from tiercel.broker.domain.errors import TiercelError
-from tiercel.broker.domain.jobs import JobState
+from tiercel.core.errors import TiercelError
+from tiercel.core.jobs import JobState
 
 if TYPE_CHECKING:
     from tiercel.broker.client import Client, JobInfo

@@ -20,11 +20,11 @@ from tiercel.broker.cli.session import (
     run,
 )
 from tiercel.broker.cli.watch import follow_job
-from tiercel.broker.domain.errors import TiercelError
+from tiercel.core.errors import TiercelError
 
 if TYPE_CHECKING:
     from tiercel.broker.client import Client, JobInfo
-    from tiercel.broker.domain.jobs import JobSpec
+    from tiercel.core.jobs import JobSpec
 
 
 def submit(

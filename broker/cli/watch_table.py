@@ -14,7 +14,7 @@ from rich.text import Text
 
 from tiercel.broker.cli.job_view import JobView
 from tiercel.broker.cli.output import clean, fed_by, number, share_cell, tier_cell
-from tiercel.broker.domain.jobs import JobState, TierState
+from tiercel.core.jobs import JobState, TierState
 
 _STYLES = {
     JobState.COMPLETED: "green",

@@ -1,6 +1,6 @@
 """The client SDK: submit training jobs, follow them, and use what they feed.
 
-It talks to the broker over gRPC only and knows none of its code besides the words in ``broker.domain``.
+It talks to the broker over gRPC only and knows none of its code besides the words in ``core``.
 """
 
 from tiercel.broker.client.client import Client

@@ -24,8 +24,8 @@ from tiercel.broker.client.handle import JobHandle
 from tiercel.broker.client.info import EndpointExplanation, EndpointInfo, Explanation, JobEvent, JobInfo, NodeInfo
 from tiercel.broker.client.options import ClientOptions
 from tiercel.broker.client.state_dir import read_broker_address, read_token
-from tiercel.broker.domain.errors import InvalidSpecError, TiercelError, UnavailableError
-from tiercel.broker.domain.jobs import JobSpec
+from tiercel.core.errors import InvalidSpecError, TiercelError, UnavailableError
+from tiercel.core.jobs import JobSpec
 from tiercel.v1 import jobs_pb2
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ JOBS_AT_A_TIME = 500
 class Client:
     """A tenant's connection to a broker; an async context manager.
 
-    Every method raises :class:`~tiercel.broker.domain.errors.TiercelError` with a sentence for the user.
+    Every method raises :class:`~tiercel.core.errors.TiercelError` with a sentence for the user.
 
     Args:
         address: The broker's, ``host:port``.

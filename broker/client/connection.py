@@ -12,7 +12,7 @@ import grpc
 
 from tiercel.broker.client.errors import from_rpc_error
 from tiercel.broker.client.options import ClientOptions, channel_options
-from tiercel.broker.domain.errors import OverloadedError, TiercelError, UnavailableError
+from tiercel.core.errors import OverloadedError, TiercelError, UnavailableError
 from tiercel.v1 import PROTOCOL, PROTOCOL_KEY
 from tiercel.v1.jobs_pb2_grpc import JobsServiceStub
 

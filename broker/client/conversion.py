@@ -23,10 +23,10 @@ from tiercel.broker.client.info import (
     VariantInfo,
     VersionInfo,
 )
-from tiercel.broker.domain.endpoints import DelayWindow
-from tiercel.broker.domain.errors import InvalidSpecError
-from tiercel.broker.domain.jobs import Direction, JobSpec, JobState, Resources, Script, Shipping, Tier, TierState
-from tiercel.broker.domain.shares import AcceleratorShare, Share
+from tiercel.core.endpoints import DelayWindow
+from tiercel.core.errors import InvalidSpecError
+from tiercel.core.jobs import Direction, JobSpec, JobState, Resources, Script, Shipping, Tier, TierState
+from tiercel.core.shares import AcceleratorShare, Share
 from tiercel.v1 import common_pb2, jobs_pb2
 
 _DIRECTIONS = {Direction.MAX: common_pb2.DIRECTION_MAX, Direction.MIN: common_pb2.DIRECTION_MIN}

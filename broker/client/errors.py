@@ -1,10 +1,10 @@
-"""From gRPC's errors to the tree in ``broker/domain/errors.py``; the code that the broker sends decides."""
+"""From gRPC's errors to the tree in ``core/errors.py``; the code that the broker sends decides."""
 
 from __future__ import annotations
 
 import grpc
 
-from tiercel.broker.domain.errors import (
+from tiercel.core.errors import (
     CannotWriteError,
     EndpointBusyError,
     IllegalTransitionError,

@@ -9,8 +9,8 @@ from typing import Protocol
 
 from tiercel.broker.client.errors import TierMissedError
 from tiercel.broker.client.info import Explanation, JobEvent, JobInfo, TierEvent, TierInfo
-from tiercel.broker.domain.errors import NotFoundError
-from tiercel.broker.domain.jobs import TierState
+from tiercel.core.errors import NotFoundError
+from tiercel.core.jobs import TierState
 
 
 class _Client(Protocol):

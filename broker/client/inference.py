@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias
 import aiohttp
 
 from tiercel.broker.client.info import EndpointInfo, Json
-from tiercel.broker.domain.errors import InvalidSpecError, NotFoundError, TiercelError, UnavailableError
+from tiercel.core.errors import InvalidSpecError, NotFoundError, TiercelError, UnavailableError
 
 
 class _Array(Protocol):

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar
 
-from tiercel.broker.domain.endpoints import DelayWindow
-from tiercel.broker.domain.jobs import JobSpec, JobState, TierState
-from tiercel.broker.domain.shares import Share
+from tiercel.core.endpoints import DelayWindow
+from tiercel.core.jobs import JobSpec, JobState, TierState
+from tiercel.core.shares import Share
 
 Json = dict[str, Any]
 

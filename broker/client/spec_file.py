@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, ValidationError
 
-from tiercel.broker.domain.errors import InvalidSpecError
-from tiercel.broker.domain.jobs import Direction, JobSpec, Resources, Script, Shipping, Tier
-from tiercel.broker.domain.metric_names import usual_direction
+from tiercel.core.errors import InvalidSpecError
+from tiercel.core.jobs import Direction, JobSpec, Resources, Script, Shipping, Tier
+from tiercel.core.metric_names import usual_direction
 
 MAX_SCRIPT_BYTES = 1024 * 1024
 _DEFAULTS = JobSpec(name="", endpoint="", metric="", direction=Direction.MAX, tiers=())

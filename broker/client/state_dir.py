@@ -7,7 +7,7 @@ import os
 import tomllib
 from pathlib import Path
 
-from tiercel.broker.domain.errors import NotAuthenticatedError, UnavailableError
+from tiercel.core.errors import NotAuthenticatedError, UnavailableError
 
 
 def default_state_dir() -> Path:

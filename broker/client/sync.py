@@ -20,8 +20,8 @@ from tiercel.broker.client.info import (
     TierInfo,
 )
 from tiercel.broker.client.options import ClientOptions
-from tiercel.broker.domain.errors import TiercelError
-from tiercel.broker.domain.jobs import JobSpec
+from tiercel.core.errors import TiercelError
+from tiercel.core.jobs import JobSpec
 
 if TYPE_CHECKING:
     from tiercel.broker.client.inference import ArrayLike, InferenceResult

@@ -11,7 +11,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tiercel.broker.domain.endpoints import (
+from tiercel.broker.lifecycle.versions import held_words, why_held, with_version
+from tiercel.core.endpoints import (
     Delivery,
     DeliveryState,
     Endpoint,
@@ -20,12 +21,11 @@ from tiercel.broker.domain.endpoints import (
     Version,
     delivery_id,
 )
-from tiercel.broker.lifecycle.versions import held_words, why_held, with_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tiercel.broker.domain.jobs import Direction
+    from tiercel.core.jobs import Direction
 
 _ORDER = (
     DeliveryState.REQUESTED,

@@ -10,9 +10,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tiercel.broker.domain.errors import IllegalTransitionError
-from tiercel.broker.domain.events import ShareChanged, StateChanged, TierChanged
-from tiercel.broker.domain.jobs import Job, JobState, Move, TierState, TierStatus
 from tiercel.broker.lifecycle import job_again, job_end, job_move, job_run
 from tiercel.broker.lifecycle.job_events import (
     Announce,
@@ -40,11 +37,14 @@ from tiercel.broker.lifecycle.job_events import (
 )
 from tiercel.broker.lifecycle.job_silence import unheard, with_share
 from tiercel.broker.lifecycle.job_steps import Step, enter, request_deliveries, with_tier
+from tiercel.core.errors import IllegalTransitionError
+from tiercel.core.events import ShareChanged, StateChanged, TierChanged
+from tiercel.core.jobs import Job, JobState, Move, TierState, TierStatus
 
 if TYPE_CHECKING:
-    from tiercel.broker.domain.jobs import JobSpec
-    from tiercel.broker.domain.moments import Moment
-    from tiercel.broker.domain.shares import Share
+    from tiercel.core.jobs import JobSpec
+    from tiercel.core.moments import Moment
+    from tiercel.core.shares import Share
 
 
 def create(job_id: str, tenant: str, spec: JobSpec, now: float, idempotency_key: str = "") -> Step:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tiercel.broker.domain.jobs import Job, JobState, TierState, TierStatus
 from tiercel.broker.lifecycle.job_events import JobEffect, Reschedule
 from tiercel.broker.lifecycle.job_steps import Step, enter, request_deliveries, with_run_counted
 from tiercel.core.backoff import Backoff
+from tiercel.core.jobs import Job, JobState, TierState, TierStatus
 
 if TYPE_CHECKING:
-    from tiercel.broker.domain.moments import Moment
     from tiercel.broker.lifecycle.job_events import RunExited
+    from tiercel.core.moments import Moment
 
 BACKOFF = Backoff(first_seconds=1.0, longest_seconds=60.0)
 

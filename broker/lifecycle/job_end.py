@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tiercel.broker.domain.events import TierChanged
-from tiercel.broker.domain.jobs import Job, JobState, TierState, TierStatus
 from tiercel.broker.lifecycle import job_again, job_move, job_shipping
 from tiercel.broker.lifecycle.job_events import Announce, DeclareRun, JobEffect, Reschedule, WithdrawRun
 from tiercel.broker.lifecycle.job_steps import (
@@ -17,11 +15,13 @@ from tiercel.broker.lifecycle.job_steps import (
     with_tier,
     with_work,
 )
+from tiercel.core.events import TierChanged
+from tiercel.core.jobs import Job, JobState, TierState, TierStatus
 
 if TYPE_CHECKING:
-    from tiercel.broker.domain.jobs import Move
-    from tiercel.broker.domain.moments import Moment
     from tiercel.broker.lifecycle.job_events import DeliveryEnded, RunExited
+    from tiercel.core.jobs import Move
+    from tiercel.core.moments import Moment
 
 # A job fails when so many of its runs were lost in so short a time: something about it, or where it runs, is wrong.
 MAX_LOST_RUNS = 5

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tiercel.broker.domain.events import JobChange
-from tiercel.broker.domain.jobs import TierStatus
-from tiercel.broker.domain.shares import Share
+from tiercel.core.events import JobChange
+from tiercel.core.jobs import TierStatus
+from tiercel.core.shares import Share
 
 # --- Inputs -----------------------------------------------------------------------------------------------------------
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tiercel.broker.domain.events import ShareChanged
-from tiercel.broker.domain.jobs import Job, JobState, Move
 from tiercel.broker.lifecycle.job_events import Announce, DeclareRun, RefuseMove, Reschedule
 from tiercel.broker.lifecycle.job_silence import unheard
 from tiercel.broker.lifecycle.job_steps import Step, delivering, enter, request_deliveries, with_run_counted
+from tiercel.core.events import ShareChanged
+from tiercel.core.jobs import Job, JobState, Move
 
 if TYPE_CHECKING:
     from tiercel.broker.lifecycle.job_events import MoveOrdered, RunExited

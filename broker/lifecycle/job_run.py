@@ -6,8 +6,6 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tiercel.broker.domain.events import ProgressMade, TierChanged
-from tiercel.broker.domain.jobs import Job, JobState, TierState
 from tiercel.broker.lifecycle import job_again
 from tiercel.broker.lifecycle.job_end import fail_running, run_exited
 from tiercel.broker.lifecycle.job_events import (
@@ -24,10 +22,12 @@ from tiercel.broker.lifecycle.job_shipping import ship_best
 from tiercel.broker.lifecycle.job_silence import heard, silent_seconds
 from tiercel.broker.lifecycle.job_steps import Step, enter, with_tier, with_work
 from tiercel.broker.lifecycle.report_bounds import carried_metrics
+from tiercel.core.events import ProgressMade, TierChanged
+from tiercel.core.jobs import Job, JobState, TierState
 
 if TYPE_CHECKING:
-    from tiercel.broker.domain.moments import Moment
     from tiercel.broker.lifecycle.job_events import Reported, UsageMeasured
+    from tiercel.core.moments import Moment
 
 
 def run_is_alive(job: Job, event: RunIsAlive, now: Moment) -> Step:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tiercel.broker.domain.jobs import Job, Tier, TierState, TierStatus
 from tiercel.broker.lifecycle.job_events import RequestDelivery
 from tiercel.broker.lifecycle.job_steps import Step, delivering
+from tiercel.core.jobs import Job, Tier, TierState, TierStatus
 
 if TYPE_CHECKING:
     from tiercel.broker.lifecycle.job_events import DeliveryEnded

@@ -14,11 +14,11 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tiercel.broker.domain.jobs import Silence
+from tiercel.core.jobs import Silence
 
 if TYPE_CHECKING:
-    from tiercel.broker.domain.jobs import Job
-    from tiercel.broker.domain.shares import Share
+    from tiercel.core.jobs import Job
+    from tiercel.core.shares import Share
 
 
 def with_share(job: Job, share: Share, alive: float) -> Job:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tiercel.broker.domain.events import StateChanged
-from tiercel.broker.domain.jobs import TierState
 from tiercel.broker.lifecycle.job_events import AbandonDelivery, Announce, JobEffect, RequestDelivery
+from tiercel.core.events import StateChanged
+from tiercel.core.jobs import TierState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tiercel.broker.domain.jobs import Job, JobState, TierStatus
+    from tiercel.core.jobs import Job, JobState, TierStatus
 
 Step = tuple["Job", "Sequence[JobEffect]"]
 

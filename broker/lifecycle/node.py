@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 
-from tiercel.broker.domain.nodes import Node
+from tiercel.core.nodes import Node
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tiercel.broker.domain.endpoints import Endpoint
-from tiercel.broker.domain.errors import InvalidSpecError, NotFoundError
-from tiercel.broker.domain.jobs import Direction
+from tiercel.core.endpoints import Endpoint
+from tiercel.core.errors import InvalidSpecError, NotFoundError
+from tiercel.core.jobs import Direction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tiercel.broker.domain.endpoints import Signature, Tensor, Version
+    from tiercel.core.endpoints import Signature, Tensor, Version
 
 # Newest versions of a variant whose files are kept, beside the one that answers.
 KEPT_VERSIONS = 5

@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from tiercel.broker.domain.errors import InvalidSpecError, UnavailableError
 from tiercel.broker.progress.packets import Answer, Connect
 from tiercel.broker.progress.subscriber import Limits, Subscriber
 from tiercel.broker.progress.topics import Message, broker_presence, message_of
+from tiercel.core.errors import InvalidSpecError, UnavailableError
 
 if TYPE_CHECKING:
-    from tiercel.broker.domain.events import Event
     from tiercel.broker.tenancy import Tenancy
+    from tiercel.core.events import Event
 
 _LOOK_SECONDS = 0.5
 _STOP_SECONDS = 1.0

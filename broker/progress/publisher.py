@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 import aiomqtt
 
-from tiercel.broker.domain.errors import InvalidSpecError
-from tiercel.broker.domain.events import Event
 from tiercel.broker.progress.buffer import Buffer, Limits
 from tiercel.broker.progress.topics import Message, broker_presence, message_of
 from tiercel.core.backoff import Backoff
+from tiercel.core.errors import InvalidSpecError
+from tiercel.core.events import Event
 
 _LOGGER = logging.getLogger(__name__)
 # The library tells each broken connection as an error; it is told here, once.

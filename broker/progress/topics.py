@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from tiercel.broker.domain.events import (
+from tiercel.core.events import (
     EndpointEvent,
     EndpointGone,
     EndpointMeasured,

@@ -13,11 +13,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.allocation import Claim, divide
 from tiercel.broker.scheduling.devices import Grant, grants, names_of
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot
 from tiercel.broker.scheduling.placement import by_submission
+from tiercel.core.shares import Share
 
 FLOOR = 0.01
 """What each of several jobs on a device gets of its time at least; less where that is more than equal parts."""

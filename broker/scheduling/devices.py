@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tiercel.broker.domain.jobs import Resources
-from tiercel.broker.domain.nodes import Accelerator
-from tiercel.broker.domain.shares import AcceleratorShare
 from tiercel.broker.scheduling.interface import JobView, NodeView
+from tiercel.core.jobs import Resources
+from tiercel.core.nodes import Accelerator
+from tiercel.core.shares import AcceleratorShare
 
 _GIB = 1024**3
 # The problem of a device that a job which goes elsewhere has not left yet: its memory is free once its exit is

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from operator import mul
 
-from tiercel.broker.domain.jobs import Direction, Observation
+from tiercel.core.jobs import Direction, Observation
 
 _POINTS_FITTED = 48
 # A curve that might be a flat line may go on along it for so many times the CPU seconds used so far.

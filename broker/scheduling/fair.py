@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.interface import Assignment, Plan, Snapshot
 from tiercel.broker.scheduling.placement import jobs_by_node, place
+from tiercel.core.shares import Share
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-from tiercel.broker.domain.jobs import Direction, Observation, Resources, TierStatus
-from tiercel.broker.domain.nodes import Accelerator
-from tiercel.broker.domain.shares import Share
+from tiercel.core.jobs import Direction, Observation, Resources, TierStatus
+from tiercel.core.nodes import Accelerator
+from tiercel.core.shares import Share
 
 
 class Trigger(enum.Enum):

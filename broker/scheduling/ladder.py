@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tiercel.broker.domain.jobs import TierState, TierStatus
 from tiercel.broker.scheduling.interface import JobView
+from tiercel.core.jobs import TierState, TierStatus
 
 # A tuple and no set: looking for one of two by identity is faster than hashing.
 _NOT_REACHED = (TierState.PENDING, TierState.UNREACHABLE)

@@ -23,8 +23,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tiercel.broker.domain.jobs import Direction, Observation
 from tiercel.broker.scheduling.interface import PastRun
+from tiercel.core.jobs import Direction, Observation
 
 MIN_POINTS = 5
 """Reports that a fit needs."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tiercel.broker.domain.shares import LEAST_SPEED, Share
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot, Trigger
+from tiercel.core.shares import LEAST_SPEED, Share
 
 _STRENGTH = {trigger: rank for rank, trigger in enumerate(Trigger)}
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tiercel.broker.domain.jobs import Observation, TierState
 from tiercel.broker.scheduling.estimation import Curve, curve_of, fit_line, fit_plateau
 from tiercel.broker.scheduling.interface import JobView
 from tiercel.broker.scheduling.ladder import next_tier, reached_tiers
+from tiercel.core.jobs import Observation, TierState
 
 _Mark = tuple[float, int]
 # Progress has resumed when a report covers this part of the way from the best thought possible to the target.

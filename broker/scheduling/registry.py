@@ -8,7 +8,6 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from tiercel.broker.domain.errors import InvalidSpecError
 from tiercel.broker.scheduling.dqoes.policy import DqoesPolicy, DqoesSettings
 from tiercel.broker.scheduling.fair import FairPolicy, FairSettings
 from tiercel.broker.scheduling.fifo import FifoPolicy, FifoSettings
@@ -23,6 +22,7 @@ from tiercel.broker.scheduling.srpt_oracle import SrptOraclePolicy, SrptOracleSe
 from tiercel.broker.scheduling.tradl.policy import TradlPolicy, TradlSettings
 from tiercel.broker.scheduling.utility.policy import UtilityPolicy
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
+from tiercel.core.errors import InvalidSpecError
 
 Option = str | float | bool
 Options = Mapping[str, Option]

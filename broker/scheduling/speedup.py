@@ -18,8 +18,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tiercel.broker.domain.jobs import Observation
 from tiercel.broker.scheduling.interface import JobView
+from tiercel.core.jobs import Observation
 
 # Reports looked at, and steps between them that a measurement needs.
 _REPORTS = 32

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tiercel.broker.domain.jobs import Direction
 from tiercel.broker.scheduling.interface import JobView, Plan, Snapshot
 from tiercel.broker.scheduling.ladder import next_tier
 from tiercel.broker.scheduling.learning_curves import forecast_from_history, look_ahead, past_curves
 from tiercel.broker.scheduling.line_up import LineSettings, LineState, Place, plan_in_line
+from tiercel.core.jobs import Direction
 
 _UNKNOWN = Place(math.inf, "no earlier run of its program tells what it still needs")
 

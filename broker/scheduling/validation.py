@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot
 from tiercel.broker.scheduling.placement import can_hold
 from tiercel.broker.scheduling.validation_devices import device_problems
+from tiercel.core.shares import Share
 
 TOLERANCE = 1e-9
 

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tiercel.broker.domain.nodes import Accelerator
-from tiercel.broker.domain.shares import AcceleratorShare
 from tiercel.broker.scheduling.devices import held_by
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan
+from tiercel.core.nodes import Accelerator
+from tiercel.core.shares import AcceleratorShare
 
 TOLERANCE = 1e-9
 

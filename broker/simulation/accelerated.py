@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tiercel.broker.domain.nodes import Accelerator
 from tiercel.broker.scheduling.interface import NodeView
 from tiercel.broker.simulation.scenario import GIB, Scenario
 from tiercel.broker.simulation.workload import DrawnJobs, Workload
+from tiercel.core.nodes import Accelerator
 
 DEVICE_BYTES = 16 * GIB
 

@@ -7,7 +7,6 @@ import signal
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from tiercel.broker.domain.jobs import JobState, TierState
 from tiercel.broker.lifecycle.job_events import (
     DeliveryEnded,
     JobInput,
@@ -21,6 +20,7 @@ from tiercel.broker.simulation.nodes import SimulatedNode
 from tiercel.broker.simulation.running import SimulatedJob, Usage
 from tiercel.broker.simulation.scenario import Scenario
 from tiercel.broker.simulation.serving import Serving
+from tiercel.core.jobs import JobState, TierState
 
 Post = Callable[[SimulatedJob, JobInput], None]
 

@@ -12,7 +12,6 @@ from typing import Annotated, Any
 
 import typer
 
-from tiercel.broker.domain.errors import InvalidSpecError
 from tiercel.broker.simulation import presets
 from tiercel.broker.simulation.accelerated import with_accelerators
 from tiercel.broker.simulation.arrivals import AllAtOnce, Arrivals, Bursty, Fixed, Poisson, Uniform
@@ -23,6 +22,7 @@ from tiercel.broker.simulation.scenario import Scenario, SimulationError
 from tiercel.broker.simulation.simulation import simulate
 from tiercel.broker.simulation.trace import TraceError, read_trace
 from tiercel.broker.simulation.workload import DrawnJobs, Workload
+from tiercel.core.errors import InvalidSpecError
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 

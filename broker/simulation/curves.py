@@ -13,9 +13,9 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
-from tiercel.broker.domain.jobs import Direction
 from tiercel.broker.scheduling.interface import CurvePoint
 from tiercel.broker.simulation.randomness import Random
+from tiercel.core.jobs import Direction
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tiercel.broker.domain.shares import AcceleratorShare
 from tiercel.core.filling import fill
+from tiercel.core.shares import AcceleratorShare
 
 # Less than this is a rounding error and nobody's bottleneck.
 _NOTHING = 1e-9

@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.interface import EndpointView
 from tiercel.broker.simulation.randomness import Random, log_normal, stream
 from tiercel.broker.simulation.requests import RequestRate
+from tiercel.core.shares import Share
 
 # Shorter than this, nothing new is measured: what was measured before is shown again.
 _LEAST_WINDOW_SECONDS = 0.5

@@ -5,8 +5,8 @@ from __future__ import annotations
 import types
 from collections.abc import Iterable, Mapping
 
-from tiercel.broker.domain.jobs import Direction, Observation
 from tiercel.broker.scheduling.interface import CurvePoint, PastRun
+from tiercel.core.jobs import Direction, Observation
 
 # As the live broker keeps them.
 MAX_RUNS = 8

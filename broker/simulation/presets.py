@@ -10,7 +10,6 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tiercel.broker.domain.jobs import Tier
 from tiercel.broker.simulation.arrivals import Arrivals, Poisson
 from tiercel.broker.simulation.cluster import Colocation
 from tiercel.broker.simulation.curves import Family, FamilyCurve
@@ -19,6 +18,7 @@ from tiercel.broker.simulation.randomness import stream
 from tiercel.broker.simulation.requests import BurstyRate, ConstantRate, SinusoidalRate
 from tiercel.broker.simulation.scenario import MachineSettings, Scenario, equal_nodes
 from tiercel.broker.simulation.workload import DrawnJobs, Workload
+from tiercel.core.jobs import Tier
 
 # Parts of the way from start to plateau at which the tiers are.
 TIER_GAINS = (0.88, 0.985)

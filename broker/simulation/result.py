@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from tiercel.broker.domain.jobs import JobState
 from tiercel.broker.simulation.running import Usage
+from tiercel.core.jobs import JobState
 
 
 @dataclass(frozen=True, slots=True)

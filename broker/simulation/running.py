@@ -6,12 +6,12 @@ import math
 from collections import deque
 from dataclasses import dataclass, field
 
-from tiercel.broker.domain.jobs import Job, JobState, Observation, TierState
 from tiercel.broker.lifecycle.job_move import may_move
 from tiercel.broker.lifecycle.job_silence import hangs_at
 from tiercel.broker.scheduling.interface import JobView
 from tiercel.broker.simulation.curves import Trajectory
 from tiercel.broker.simulation.workload import PlannedJob
+from tiercel.core.jobs import Job, JobState, Observation, TierState
 
 # Reports that a policy sees of a job, as live.
 MAX_OBSERVATIONS = 500

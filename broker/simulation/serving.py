@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tiercel.broker.domain.endpoints import Delivery, DeliveryState, Endpoint, Verdict
-from tiercel.broker.domain.jobs import Direction, Job, TierStatus
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.lifecycle import endpoint as machine
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
 from tiercel.broker.scheduling.interface import EndpointView
@@ -14,6 +11,9 @@ from tiercel.broker.simulation.endpoints import SimulatedEndpoint
 from tiercel.broker.simulation.nodes import SimulatedNode
 from tiercel.broker.simulation.result import ClassCount, EndpointOutcome
 from tiercel.broker.simulation.scenario import Scenario
+from tiercel.core.endpoints import Delivery, DeliveryState, Endpoint, Verdict
+from tiercel.core.jobs import Direction, Job, TierStatus
+from tiercel.core.shares import Share
 
 CLASS_TOLERANCE = 0.1
 """Part of the objective by which a delay may differ from it in class S (Mao et al., 2020)."""

@@ -11,8 +11,6 @@ from collections import deque
 from collections.abc import Sequence
 from functools import partial
 
-from tiercel.broker.domain.jobs import Job, Observation, TierState
-from tiercel.broker.domain.moments import Moment
 from tiercel.broker.lifecycle import job as machine
 from tiercel.broker.lifecycle.job_events import (
     AbandonDelivery,
@@ -43,6 +41,8 @@ from tiercel.broker.simulation.running import SimulatedJob
 from tiercel.broker.simulation.scenario import Scenario, SimulationError
 from tiercel.broker.simulation.scheduler import Decided, SimulatedScheduler
 from tiercel.broker.simulation.serving import Serving
+from tiercel.core.jobs import Job, Observation, TierState
+from tiercel.core.moments import Moment
 
 # Passes in a row that place nothing while nothing runs and nothing will arrive: the policy will never place it.
 _IDLE_PASSES = 200

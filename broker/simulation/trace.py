@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from tiercel.broker.domain.jobs import Resources, Tier
 from tiercel.broker.simulation.curves import Family, FamilyCurve
 from tiercel.broker.simulation.workload import ListedJobs, PlannedJob, Workload
+from tiercel.core.jobs import Resources, Tier
 
 REQUIRED = ("submit_seconds", "work_cpu_seconds", "tiers")
 OPTIONAL = (

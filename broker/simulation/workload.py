@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from tiercel.broker.domain.jobs import Direction, JobSpec, Resources, Tier
 from tiercel.broker.simulation.arrivals import Arrivals
 from tiercel.broker.simulation.curves import Curve, Trajectory
 from tiercel.broker.simulation.randomness import Random, log_normal, stream
+from tiercel.core.jobs import Direction, JobSpec, Resources, Tier
 
 # No simulated run hangs unless a scenario says what counts as hanging.
 _NO_TIMEOUT_SECONDS = 1e9

@@ -17,8 +17,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, BinaryIO, Self
 
-from tiercel.broker.domain.errors import InvalidSpecError, NotFoundError
 from tiercel.broker.store.errors import no_space
+from tiercel.core.errors import InvalidSpecError, NotFoundError
 
 if TYPE_CHECKING:
     from pathlib import Path

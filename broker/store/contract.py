@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from tiercel.broker.domain.endpoints import Delivery, Endpoint
-from tiercel.broker.domain.events import Decision, JobEvent
-from tiercel.broker.domain.jobs import Job
-from tiercel.broker.domain.run_records import RunRecord
+from tiercel.core.endpoints import Delivery, Endpoint
+from tiercel.core.events import Decision, JobEvent
+from tiercel.core.jobs import Job
+from tiercel.core.run_records import RunRecord
 
 
 class Store(ABC):

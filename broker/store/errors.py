@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tiercel.broker.domain.errors import (
+from tiercel.core.errors import (
     CannotWriteError,
     InvalidSpecError,
     StoreDamagedError,

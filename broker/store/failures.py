@@ -5,9 +5,9 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from tiercel.broker.domain.errors import TiercelError
 from tiercel.broker.store import errors
 from tiercel.broker.store.backups import backups_of
+from tiercel.core.errors import TiercelError
 
 # SQLite's result codes; the byte at the end says what it is about, the rest says more.
 _CODE = 0xFF

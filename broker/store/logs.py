@@ -8,7 +8,7 @@ import re
 import shutil
 from typing import TYPE_CHECKING
 
-from tiercel.broker.domain.errors import LeaseLostError
+from tiercel.core.errors import LeaseLostError
 from tiercel.core.kept_output import KeptOutput
 
 if TYPE_CHECKING:

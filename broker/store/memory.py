@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from tiercel.broker.domain.endpoints import Delivery, Endpoint
-from tiercel.broker.domain.events import Decision, JobEvent, ProgressMade
-from tiercel.broker.domain.jobs import Job
-from tiercel.broker.domain.run_records import RunRecord
 from tiercel.broker.store.contract import Store
 from tiercel.broker.store.errors import not_open, second_job_with_key
 from tiercel.broker.store.rows import without_script
+from tiercel.core.endpoints import Delivery, Endpoint
+from tiercel.core.events import Decision, JobEvent, ProgressMade
+from tiercel.core.jobs import Job
+from tiercel.core.run_records import RunRecord
 
 _T = TypeVar("_T")
 

@@ -1,6 +1,6 @@
 """Dataclasses to JSON and back, by their type hints.
 
-Understands what the domain is made of: dataclasses, enums, ``str``, ``int``, ``float``, ``bool``, ``bytes``, tuples,
+Understands what core is made of: dataclasses, enums, ``str``, ``int``, ``float``, ``bool``, ``bytes``, tuples,
 frozensets, mappings with text keys, optional values, and unions of dataclasses, which carry the class's name as a tag.
 The JSON is standard: numbers that JSON does not have (NaN, infinities) become text, bytes become base64.
 

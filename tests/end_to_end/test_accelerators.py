@@ -13,7 +13,7 @@ from testing.made_up_gpus import MadeUpGpus
 from testing.product import Product
 from testing.product_use import JOB_SECONDS, client_of, digits_job, running_product, tiercel
 from tiercel import Resources, Script
-from tiercel.broker.domain.jobs import JobState
+from tiercel.core.jobs import JobState
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 

@@ -11,7 +11,7 @@ from benchmarks.timeline import FirstAnswer, Timeline
 from testing.load_record import LoadRecord, Request
 from tiercel import Direction, JobInfo, JobState, TierState
 from tiercel.broker.client import JobEvent, ProgressEvent, ShareEvent, StateEvent, TierEvent, TierInfo
-from tiercel.broker.domain.shares import Share
+from tiercel.core.shares import Share
 
 BEGAN = 1_700_000_000.0
 FIRST_VALUES = {Direction.MAX: 0.2, Direction.MIN: 230.0}

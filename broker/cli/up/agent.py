@@ -13,8 +13,8 @@ from tiercel.broker.cli.up.addresses import read_earlier
 from tiercel.broker.cli.up.options import Places, UpOptions
 from tiercel.broker.cli.up.ports import choose_port
 from tiercel.broker.cli.up.processes import find_holder, stop_holder, stop_process, wait_exit
-from tiercel.broker.domain.errors import UnavailableError
 from tiercel.core.backoff import Backoff
+from tiercel.core.errors import UnavailableError
 from tiercel.core.locks import is_held, read_name
 
 AGENT_COMMAND = (sys.executable, "-m", "tiercel.trainer_agent")

@@ -12,8 +12,8 @@ from pathlib import Path
 from tiercel.broker.cli.session import run_to_the_end
 from tiercel.broker.cli.up.options import Places, UpOptions
 from tiercel.broker.cli.up.run import UP_WORDS, run_up
-from tiercel.broker.domain.errors import UnavailableError
 from tiercel.broker.state_folder import prepare_state_dir
+from tiercel.core.errors import UnavailableError
 
 _START_SECONDS = 120.0
 _LOOK_SECONDS = 0.1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 
-from tiercel.broker.domain.errors import UnavailableError
+from tiercel.core.errors import UnavailableError
 
 # Import names of what the extras of pyproject.toml bring; a test holds the two together.
 SERVING = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 
-from tiercel.broker.domain.errors import UnavailableError
+from tiercel.core.errors import UnavailableError
 
 HOST = "127.0.0.1"
 

@@ -8,7 +8,7 @@ import os
 import signal
 from pathlib import Path
 
-from tiercel.broker.domain.errors import UnavailableError
+from tiercel.core.errors import UnavailableError
 from tiercel.core.locks import LockHeldError, open_holder
 
 

@@ -18,11 +18,11 @@ from tiercel.broker.cli.up.agent import AGENT_COMMAND, AgentKeeper
 from tiercel.broker.cli.up.options import Places, UpOptions
 from tiercel.broker.cli.up.packages import check_packages
 from tiercel.broker.cli.up.ports import choose_port
-from tiercel.broker.domain.errors import InvalidSpecError, TiercelError, UnavailableError
 from tiercel.broker.server import Broker
 from tiercel.broker.settings import BrokerSettings
 from tiercel.broker.state_folder import refuse_state_dir
 from tiercel.broker.state_lock import up_lock
+from tiercel.core.errors import InvalidSpecError, TiercelError, UnavailableError
 from tiercel.core.locks import is_held
 
 _LOGGER = logging.getLogger(__name__)

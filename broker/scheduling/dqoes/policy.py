@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.dqoes.rule import (
     DqoesDelay,
     DqoesMode,
@@ -33,6 +32,7 @@ from tiercel.broker.scheduling.dqoes.rule import (
 )
 from tiercel.broker.scheduling.interface import Assignment, EndpointView, JobView, NodeView, Plan, Snapshot
 from tiercel.broker.scheduling.placement import jobs_by_node, place
+from tiercel.core.shares import Share
 
 # Limits that change by less than this fraction stand still.
 _STILL = 0.03

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tiercel.broker.domain.jobs import Observation
+from tiercel.core.jobs import Observation
 
 
 def largest_value(observations: Sequence[Observation], so_far: float) -> float:

@@ -28,7 +28,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.flowcon.growth import growth_efficiency, largest_value
 from tiercel.broker.scheduling.flowcon.lists import (
     FlowconList,
@@ -41,6 +40,7 @@ from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, P
 from tiercel.broker.scheduling.node_memory import NodeMemories, NodeMemory, recall
 from tiercel.broker.scheduling.placement import jobs_by_node, place
 from tiercel.core.filling import fill
+from tiercel.core.shares import Share
 
 # Clocks are read to within this part of an interval.
 _SLACK = 1e-3

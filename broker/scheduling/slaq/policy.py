@@ -14,12 +14,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot
 from tiercel.broker.scheduling.line_up import FLOOR, Stage, line_up, reason_for, stage_of, stage_words
 from tiercel.broker.scheduling.node_memory import NodeMemories, NodeMemory, recall
 from tiercel.broker.scheduling.placement import jobs_by_node, place
 from tiercel.broker.scheduling.slaq.prediction import predicted_gains
+from tiercel.core.shares import Share
 
 _Mark = tuple[int, float, int]
 # What the first, second, ... core of a job is held to gain that nothing can be predicted of.

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from operator import mul
 
-from tiercel.broker.domain.jobs import Direction, Observation
 from tiercel.broker.scheduling.estimation import curve_of
+from tiercel.core.jobs import Direction, Observation
 
 # Decay over the CPU seconds that the fitted reports span: from nearly straight to over after a twentieth of them.
 _RATES = (0.25, 0.5, 1.0, 1.7, 3.0, 5.0, 9.0, 20.0)

@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.interface import Assignment, JobView, Plan, Snapshot
 from tiercel.broker.scheduling.placement import jobs_by_node, place
 from tiercel.broker.scheduling.specon.moves import Move, MoveSettings, SpeconRule, choose_move
 from tiercel.broker.scheduling.specon.placement import SpeconPlacement, parse_given, preference_of
 from tiercel.broker.scheduling.specon.readings import MonitorSettings, Reading, SpeconGrowth, SpeconUnit, read
+from tiercel.core.shares import Share
 
 _UNREAD = Reading()
 

@@ -13,8 +13,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tiercel.broker.domain.jobs import Observation
 from tiercel.broker.scheduling.interface import JobView
+from tiercel.core.jobs import Observation
 
 
 class SpeconGrowth(enum.Enum):

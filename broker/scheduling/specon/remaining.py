@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 
-from tiercel.broker.domain.jobs import Direction
 from tiercel.broker.scheduling.interface import JobView
 from tiercel.broker.scheduling.ladder import next_tier
+from tiercel.core.jobs import Direction
 
 
 def epoch_seconds(job: JobView) -> float | None:

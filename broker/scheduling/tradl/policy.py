@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.allocation import Claim, divide
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot
 from tiercel.broker.scheduling.node_memory import NodeMemory, recall
@@ -28,6 +27,7 @@ from tiercel.broker.scheduling.reachability import ReachSettings
 from tiercel.broker.scheduling.tradl import reasons
 from tiercel.broker.scheduling.tradl.lead import Standing, TradlWeight, find_lead, lead_weights
 from tiercel.broker.scheduling.tradl.memory import JobMemory, TradlState, judged, measured, remember
+from tiercel.core.shares import Share
 
 
 @dataclass(frozen=True, slots=True)

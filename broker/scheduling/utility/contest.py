@@ -18,9 +18,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.interface import EndpointView, NodeView
 from tiercel.broker.scheduling.utility.serving import SATURATED, EndpointRecord, ServingSettings, in_time
+from tiercel.core.shares import Share
 
 # A contest begins when requests want more than this part of a node, and ends when they want less than the other.
 _BEGINS, _ENDS = 0.95, 0.8

@@ -20,13 +20,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.accelerators import divide_device, holders, with_fractions
 from tiercel.broker.scheduling.allocation import Claim, divide
 from tiercel.broker.scheduling.devices import Grant, held_by
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Snapshot
 from tiercel.broker.scheduling.utility.outlook import JobRecord
 from tiercel.broker.scheduling.utility.reasons import Standing, sentence
+from tiercel.core.shares import Share
 
 _NO_ROOM = 1e-9
 # With less than this part of its full speed a job is not in front.

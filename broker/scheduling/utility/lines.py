@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
-from tiercel.broker.domain.jobs import TierStatus
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.accelerators import holders
 from tiercel.broker.scheduling.devices import Grant, grants
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView
@@ -21,6 +19,8 @@ from tiercel.broker.scheduling.utility.reasons import Standing, sentence
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.broker.scheduling.utility.traffic import Traffic
 from tiercel.broker.scheduling.utility.worth import appraised
+from tiercel.core.jobs import TierStatus
+from tiercel.core.shares import Share
 
 _NO_ROOM = 1e-9
 # So much of a node that its endpoints leave is not worth new weights for its jobs, which get it in any case.

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from heapq import nsmallest
 from operator import attrgetter, itemgetter
 
-from tiercel.broker.domain.jobs import Direction
 from tiercel.broker.scheduling.interface import JobView, PastRun, Snapshot
 from tiercel.broker.scheduling.ladder import reached_tiers
 from tiercel.broker.scheduling.learning_curves import Forecast, PastCurve, past_curves
@@ -21,6 +20,7 @@ from tiercel.broker.scheduling.utility.outlook import (
     staleness,
 )
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
+from tiercel.core.jobs import Direction
 
 # Works of jobs that reached their first tier under this policy: a prior for programs that never ran before.
 _SAMPLES_KEPT = 64

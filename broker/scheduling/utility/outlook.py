@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tiercel.broker.domain.jobs import Direction, TierState, TierStatus
 from tiercel.broker.scheduling.interface import JobView
 from tiercel.broker.scheduling.ladder import next_tier, reached_tiers
 from tiercel.broker.scheduling.learning_curves import (
@@ -26,6 +25,7 @@ from tiercel.broker.scheduling.learning_curves import (
     mixed,
 )
 from tiercel.broker.scheduling.speedup import Needs, needs_of
+from tiercel.core.jobs import Direction, TierState, TierStatus
 
 # From the work to one tier to that of the next, while nothing is known: small and large factors.
 _NEXT_TIER_FACTORS = (1.3, 2.0, 3.5)

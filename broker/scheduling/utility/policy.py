@@ -31,7 +31,6 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import attrgetter
 
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.interface import Assignment, EndpointView, JobView, NodeView, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.placement import Placement, jobs_by_node, place, submission_order
 from tiercel.broker.scheduling.utility.contest import serve
@@ -45,6 +44,7 @@ from tiercel.broker.scheduling.utility.relief import NONE, Relief, capped, relie
 from tiercel.broker.scheduling.utility.serving import Answering, EndpointRecord, cores_left, observe
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.broker.scheduling.utility.traffic import Traffic, renewed, traffic_of
+from tiercel.core.shares import Share
 
 # Fewer jobs than this part that came or went since do not change what fair sharing would give to the others.
 _FEW = 0.01

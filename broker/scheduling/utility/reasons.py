@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tiercel.broker.domain.jobs import TierStatus
 from tiercel.broker.scheduling.interface import JobView
 from tiercel.broker.scheduling.speedup import Needs
 from tiercel.broker.scheduling.utility.outlook import JobRecord
+from tiercel.core.jobs import TierStatus
 
 # What applications have of a tier is told from this part of the value of a first tier on.
 _WORTH_TELLING = 0.1

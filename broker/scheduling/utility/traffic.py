@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tiercel.broker.domain.jobs import Direction
 from tiercel.broker.scheduling.interface import EndpointView, JobView
 from tiercel.broker.scheduling.utility.serving import ServingSettings
+from tiercel.core.jobs import Direction
 
 # What is measured of requests differs by this part from one moment to the next.
 _CHANCE = 0.1

@@ -13,7 +13,7 @@ import pytest
 from testing.brokers import node_token, running_broker, tenant_of, tenant_token
 from testing.scripted_agent import ScriptedAgent
 from testing.small_disk import fill, small_disk
-from tiercel.broker.domain.jobs import Script
+from tiercel.core.jobs import Script
 from tiercel.v1 import jobs_pb2
 
 LARGE = Script("train.py", b"#" * 512 * 1024)

@@ -15,9 +15,9 @@ import pytest
 
 from testing.brokers import Tenant, node_token, running_broker, tenant_of, tenant_token
 from testing.scripted_agent import ScriptedAgent
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.lifecycle.job_events import MoveOrdered
 from tiercel.broker.server import Broker
+from tiercel.core.shares import Share
 from tiercel.v1 import jobs_pb2, nodes_pb2, nodes_pb2_grpc
 
 CONTENT = b"what the run has learnt" * 20_000

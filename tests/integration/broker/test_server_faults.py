@@ -15,8 +15,8 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from testing.brokers import broker_process, make_settings, node_token, running_broker, tenant_of, tenant_token
 from testing.scripted_agent import ScriptedAgent
-from tiercel.broker.domain.errors import InvalidSpecError, UnavailableError
 from tiercel.broker.server import Broker
+from tiercel.core.errors import InvalidSpecError, UnavailableError
 from tiercel.v1 import PROTOCOL, jobs_pb2, nodes_pb2
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from testing.brokers import node_token, running_broker, tenant_of, tenant_token
 from testing.scripted_agent import ScriptedAgent, ScriptedRun
-from tiercel.broker.domain.jobs import Script
+from tiercel.core.jobs import Script
 from tiercel.trainer_agent.broker_calls import BrokerCalls
 from tiercel.trainer_agent.errors import TransferError
 from tiercel.trainer_agent.scripts import ScriptFetcher

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.demo_jobs import JOBS, TENANTS, DemoJob
 from testing.sample_images import load_samples
-from tiercel.broker.domain.validation import validate_spec
+from tiercel.core.validation import validate_spec
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.endpoint)

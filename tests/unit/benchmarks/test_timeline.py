@@ -7,7 +7,7 @@ from benchmarks.timeline import FirstAnswer, JobTrack, Timeline
 from tests.support.demo_events import BEGAN, job_info, made_up_timeline
 from tiercel import JobState
 from tiercel.broker.client import JobEvent, ProgressEvent, ShareEvent, StateEvent
-from tiercel.broker.domain.shares import Share
+from tiercel.core.shares import Share
 
 ABOUT = {"job_id": "job0", "tenant": "alice"}
 

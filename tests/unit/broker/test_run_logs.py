@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from testing.small_disk import fill, small_disk
-from tiercel.broker.domain.errors import LeaseLostError
 from tiercel.broker.store.logs import RunLogs
+from tiercel.core.errors import LeaseLostError
 from tiercel.core.kept_output import HEAD_BYTES
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from testing.small_disk import small_disk
-from tiercel.broker.domain.errors import InvalidSpecError
 from tiercel.broker.state_folder import prepare_state_dir
 from tiercel.broker.state_lock import broker_lock, up_lock
+from tiercel.core.errors import InvalidSpecError
 from tiercel.core.locks import is_held
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tiercel.broker.domain.errors import InvalidSpecError
 from tiercel.broker.tenancy import open_tenancy
+from tiercel.core.errors import InvalidSpecError
 
 TOKEN = "0123456789abcdef"
 

@@ -15,11 +15,11 @@ import pytest
 from testing.events import job_event, node_event, progress_event, state_event
 from testing.mqtt import TENANCY, mosquitto_command, subscribed
 from testing.until import until
-from tiercel.broker.domain.errors import UnavailableError
-from tiercel.broker.domain.events import ProgressMade, StateChanged
-from tiercel.broker.domain.jobs import JobState
 from tiercel.broker.progress.embedded import EmbeddedMqttBroker, Rooms
 from tiercel.broker.progress.subscriber import Limits
+from tiercel.core.errors import UnavailableError
+from tiercel.core.events import ProgressMade, StateChanged
+from tiercel.core.jobs import JobState
 
 MIB = 1024 * 1024
 SECRET = StateChanged(JobState.RUNNING, "a secret of default's")

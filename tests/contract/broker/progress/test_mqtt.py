@@ -13,7 +13,7 @@ import pytest
 from testing.events import endpoint_event, node_event, progress_event, share_event, state_event, tier_event
 from testing.mqtt import TENANCY, WAIT_SECONDS, BrokerUnderTest, Mosquitto, mosquitto_command, subscribed
 from testing.until import until
-from tiercel.broker.domain.jobs import JobState
+from tiercel.core.jobs import JobState
 
 
 async def test_a_late_subscriber_sees_state_and_no_progress(mqtt: BrokerUnderTest) -> None:

@@ -16,11 +16,11 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, create_engine, inspect
 
 from testing.stored import stored_delivery, stored_event, stored_job
-from tiercel.broker.domain.endpoints import Endpoint, Version
-from tiercel.broker.domain.errors import CannotWriteError, StoreDamagedError, TiercelError, UnavailableError
 from tiercel.broker.store.schema import upgrade_schema
 from tiercel.broker.store.sql import SqlStore, sqlite_url
 from tiercel.broker.store.tables import metadata
+from tiercel.core.endpoints import Endpoint, Version
+from tiercel.core.errors import CannotWriteError, StoreDamagedError, TiercelError, UnavailableError
 
 
 def change(database: Path, statement: str) -> None:

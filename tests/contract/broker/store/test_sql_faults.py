@@ -13,10 +13,10 @@ from sqlalchemy import create_engine
 
 from testing.small_disk import fill, small_disk
 from testing.stored import stored_event, stored_job
-from tiercel.broker.domain.errors import CannotWriteError, StoreDamagedError, TiercelError
 from tiercel.broker.store.backups import KEPT_BACKUPS, back_up_before_upgrade, backups_of
 from tiercel.broker.store.schema import is_older_revision
 from tiercel.broker.store.sql import SqlStore, sqlite_url
+from tiercel.core.errors import CannotWriteError, StoreDamagedError, TiercelError
 
 
 async def test_a_full_disk_refuses_what_is_saved_and_is_read_all_the_same(tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ from dataclasses import replace
 import pytest
 
 from testing.stored import stored_decision, stored_delivery, stored_event, stored_job, stored_run_record
-from tiercel.broker.domain.endpoints import DeliveryState, Endpoint, Version
-from tiercel.broker.domain.errors import InvalidSpecError, UnavailableError
-from tiercel.broker.domain.events import ProgressMade, ShareChanged, StateChanged, TierChanged
-from tiercel.broker.domain.jobs import Direction, Job, JobState, Tier, TierStatus
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.store.contract import Store
+from tiercel.core.endpoints import DeliveryState, Endpoint, Version
+from tiercel.core.errors import InvalidSpecError, UnavailableError
+from tiercel.core.events import ProgressMade, ShareChanged, StateChanged, TierChanged
+from tiercel.core.jobs import Direction, Job, JobState, Tier, TierStatus
+from tiercel.core.shares import Share
 
 ENDPOINT = Endpoint(
     "digits",

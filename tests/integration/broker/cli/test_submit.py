@@ -13,8 +13,8 @@ from testing import jobs_service as wire
 from testing.command_line import Tiercel
 from testing.jobs_service import Refusal, Script
 from tiercel.broker.api.translation import spec_from_wire
-from tiercel.broker.domain.jobs import Direction
-from tiercel.broker.domain.validation import validate_spec
+from tiercel.core.jobs import Direction
+from tiercel.core.validation import validate_spec
 from tiercel.v1 import common_pb2, jobs_pb2
 
 ROOT = Path(__file__).parents[4]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tiercel.broker.domain.jobs import Direction, Resources, Tier
 from tiercel.broker.scheduling.registry import Option
 from tiercel.broker.simulation import Scenario, Workload, equal_nodes, simulate
 from tiercel.broker.simulation.cluster import NO_PENALTY, Colocation
 from tiercel.broker.simulation.curves import Family, FamilyCurve
 from tiercel.broker.simulation.scenario import MachineSettings
 from tiercel.broker.simulation.workload import ListedJobs, PlannedJob
+from tiercel.core.jobs import Direction, Resources, Tier
 
 CORES = 8.0
 

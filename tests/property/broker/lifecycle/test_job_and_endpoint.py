@@ -14,10 +14,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from testing.jobs import AT, make_spec
-from tiercel.broker.domain.endpoints import Delivery, DeliveryState, Endpoint, delivery_id
-from tiercel.broker.domain.jobs import Job, JobState, Shipping, TierState, TierStatus
-from tiercel.broker.domain.moments import Moment
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.lifecycle import endpoint as endpoint_machine
 from tiercel.broker.lifecycle import job as machine
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
@@ -44,6 +40,10 @@ from tiercel.broker.lifecycle.job_events import (
     TierFeasibilityChanged,
     UsageMeasured,
 )
+from tiercel.core.endpoints import Delivery, DeliveryState, Endpoint, delivery_id
+from tiercel.core.jobs import Job, JobState, Shipping, TierState, TierStatus
+from tiercel.core.moments import Moment
+from tiercel.core.shares import Share
 
 NODES = st.sampled_from(["n1", "n2"])
 TIER_ORDER = list(TierState)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiercel.broker.domain.endpoints import Delivery, DeliveryState, Endpoint
 from tiercel.broker.lifecycle import endpoint as machine
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
 from tiercel.broker.store.serialization import from_json, to_json
+from tiercel.core.endpoints import Delivery, DeliveryState, Endpoint
 
 VARIANTS = ("small", "large", "huge")
 STATES = st.sampled_from(DeliveryState)

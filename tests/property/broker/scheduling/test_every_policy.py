@@ -11,9 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tiercel.broker.domain.jobs import Direction, Observation, Resources, Tier, TierState, TierStatus
-from tiercel.broker.domain.nodes import Accelerator
-from tiercel.broker.domain.shares import AcceleratorShare, Share
 from tiercel.broker.scheduling.accelerators import FLOOR, with_accelerators
 from tiercel.broker.scheduling.interface import JobView, NodeView, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.ladder import delivering_tier, next_tier
@@ -21,6 +18,9 @@ from tiercel.broker.scheduling.registry import AnyPolicy, Option, create_policy,
 from tiercel.broker.scheduling.tradl.policy import TradlSettings
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.broker.scheduling.validation import check_plan
+from tiercel.core.jobs import Direction, Observation, Resources, Tier, TierState, TierStatus
+from tiercel.core.nodes import Accelerator
+from tiercel.core.shares import AcceleratorShare, Share
 
 GIB = 1024**3
 VARIANTS: list[tuple[str, dict[str, Option]]] = [(name, {}) for name in sorted(policies)] + [

@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tiercel.broker.domain.jobs import JobState, Resources, Tier
-from tiercel.broker.domain.shares import AcceleratorShare, Share
 from tiercel.broker.scheduling.interface import NodeView
 from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.scheduling.registry import policies
@@ -26,6 +24,8 @@ from tiercel.broker.simulation.nodes import SimulatedNode
 from tiercel.broker.simulation.presets import mixed_jobs, with_endpoints
 from tiercel.broker.simulation.requests import ConstantRate
 from tiercel.core.filling import fill
+from tiercel.core.jobs import JobState, Resources, Tier
+from tiercel.core.shares import AcceleratorShare, Share
 
 GIB = 1024**3
 CORES = 2.0

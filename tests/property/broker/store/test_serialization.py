@@ -1,4 +1,4 @@
-"""Whatever the domain can hold comes back from JSON as it was."""
+"""Whatever core can hold comes back from JSON as it was."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tiercel.broker.domain.endpoints import Delivery, Endpoint
-from tiercel.broker.domain.events import Decision, EndpointEvent, JobEvent, NodeEvent
-from tiercel.broker.domain.jobs import Job, Observation
-from tiercel.broker.domain.nodes import Node
 from tiercel.broker.store.serialization import from_json, to_json
+from tiercel.core.endpoints import Delivery, Endpoint
+from tiercel.core.events import Decision, EndpointEvent, JobEvent, NodeEvent
+from tiercel.core.jobs import Job, Observation
+from tiercel.core.nodes import Node
 
 KINDS = [Job, Delivery, Endpoint, Decision, JobEvent, EndpointEvent, NodeEvent, Node, Observation]
 

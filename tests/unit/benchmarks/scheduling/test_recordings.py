@@ -12,8 +12,8 @@ from benchmarks.scheduling.record import recording_of, runs_to_record
 from benchmarks.scheduling.recordings import FOLDER, Recording, RecordingError, Recordings, remember
 from benchmarks.scheduling.schedules import TRAINING_SEEDS, Schedule, ScheduledJob
 from tests.support.scheduling_runs import job_outcome, recording
-from tiercel.broker.domain.run_records import workload_of
 from tiercel.broker.store.sql import SqlStore, sqlite_url
+from tiercel.core.run_records import workload_of
 
 
 def test_a_recording_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.scheduling.kinds import KINDS, Kind
 from benchmarks.scheduling.schedules import SCHEDULES, TRAINING_SEEDS, make_schedule
-from tiercel.broker.domain.validation import validate_spec
+from tiercel.core.validation import validate_spec
 
 
 @pytest.mark.parametrize("name", SCHEDULES)

@@ -8,11 +8,11 @@ import pytest
 
 from testing.actors import ALICE, BOB, Actors, running, running_actors, submit, wanted_of
 from testing.clock import ManualClock
-from tiercel.broker.domain.endpoints import DeliveryState
-from tiercel.broker.domain.errors import EndpointBusyError, InvalidSpecError, NotFoundError
-from tiercel.broker.domain.events import JobEvent, StateChanged
-from tiercel.broker.domain.jobs import JobState, TierState
 from tiercel.broker.store.contract import Store
+from tiercel.core.endpoints import DeliveryState
+from tiercel.core.errors import EndpointBusyError, InvalidSpecError, NotFoundError
+from tiercel.core.events import JobEvent, StateChanged
+from tiercel.core.jobs import JobState, TierState
 
 
 async def test_a_script_that_crashes_is_placed_again_after_a_pause_where_its_checkpoint_is(actors: Actors) -> None:

@@ -10,12 +10,12 @@ from testing.actors import make_node
 from testing.jobs import new_job, report
 from tiercel.broker.actors.clock import MAX_STEP_SECONDS, SystemClock, moment_of
 from tiercel.broker.actors.service import TICK_SECONDS
-from tiercel.broker.domain.jobs import Job, JobState
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.lifecycle import job as machine
 from tiercel.broker.lifecycle import node as node_machine
 from tiercel.broker.lifecycle.job_events import Assigned, JobInput, RunIsAlive, Ticked
 from tiercel.broker.lifecycle.node import LeaseSettings, NodeLife, NodeNews
+from tiercel.core.jobs import Job, JobState
+from tiercel.core.shares import Share
 
 
 @dataclass

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from testing.actors import ALICE, BOB, Actors, running, running_actors, submit, wanted_of
-from tiercel.broker.domain.errors import EndpointBusyError, NotFoundError
-from tiercel.broker.domain.events import EndpointGone
 from tiercel.broker.lifecycle.versions import WantedModel
 from tiercel.broker.store.contract import Store
+from tiercel.core.errors import EndpointBusyError, NotFoundError
+from tiercel.core.events import EndpointGone
 
 
 async def deliver_first_tier(actors: Actors) -> str:

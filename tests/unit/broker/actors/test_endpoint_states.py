@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import pytest
 
 from tiercel.broker.actors.endpoint_states import EndpointObserved, EndpointsMeasured, EndpointStates
-from tiercel.broker.domain.endpoints import DelayWindow, EndpointLoad, EndpointUsage
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.interface import EndpointView
+from tiercel.core.endpoints import DelayWindow, EndpointLoad, EndpointUsage
+from tiercel.core.shares import Share
 
 
 class Declared:

@@ -9,12 +9,12 @@ import pytest
 from testing.actors import ALICE, Actors, running_actors
 from testing.jobs import make_spec
 from tiercel.broker.actors.node import NodeActor
-from tiercel.broker.domain.endpoints import EndpointLoad, EndpointUsage
-from tiercel.broker.domain.events import EndpointMeasured, EndpointShareChanged
-from tiercel.broker.domain.jobs import Job
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.dqoes.policy import DqoesPolicy, DqoesSettings
 from tiercel.broker.store.contract import Store
+from tiercel.core.endpoints import EndpointLoad, EndpointUsage
+from tiercel.core.events import EndpointMeasured, EndpointShareChanged
+from tiercel.core.jobs import Job
+from tiercel.core.shares import Share
 
 
 @pytest.fixture

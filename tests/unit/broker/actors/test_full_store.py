@@ -16,10 +16,10 @@ from tiercel.broker.actors.clock import SystemClock
 from tiercel.broker.actors.journal import BACKOFF
 from tiercel.broker.actors.mailbox import MAX_FAILURES_IN_A_ROW
 from tiercel.broker.actors.service import TICK_SECONDS
-from tiercel.broker.domain.errors import CannotWriteError
-from tiercel.broker.domain.jobs import JobState
 from tiercel.broker.lifecycle.job_events import Reported
 from tiercel.broker.store.memory import MemoryStore
+from tiercel.core.errors import CannotWriteError
+from tiercel.core.jobs import JobState
 
 
 class FullStore(MemoryStore):

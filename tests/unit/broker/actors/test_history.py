@@ -8,12 +8,12 @@ from testing.actors import Actors, make_node, running_actors
 from testing.jobs import make_spec
 from tiercel.broker.actors.history import History
 from tiercel.broker.actors.run_curve import MAX_POINTS, RunCurve
-from tiercel.broker.domain.jobs import Direction, Observation
-from tiercel.broker.domain.run_records import RunRecord
-from tiercel.broker.domain.tenants import Tenant
 from tiercel.broker.scheduling.fair import FairPolicy, FairState
 from tiercel.broker.scheduling.interface import CurvePoint, PastRun, Plan, Snapshot
 from tiercel.broker.store.contract import Store
+from tiercel.core.jobs import Direction, Observation
+from tiercel.core.run_records import RunRecord
+from tiercel.core.tenants import Tenant
 
 
 def seen(spent: float, value: float) -> Observation:

@@ -15,10 +15,10 @@ from testing.jobs import new_job
 from testing.until import until
 from tiercel.broker.actors import journal as journal_module
 from tiercel.broker.actors.journal import BACKOFF, BATCH, Commit, Journal
-from tiercel.broker.domain.errors import CannotWriteError, StoreDamagedError, UnavailableError
-from tiercel.broker.domain.events import Event, JobEvent, NodeEvent, StateChanged
-from tiercel.broker.domain.jobs import Job, JobState
 from tiercel.broker.store.memory import MemoryStore
+from tiercel.core.errors import CannotWriteError, StoreDamagedError, UnavailableError
+from tiercel.core.events import Event, JobEvent, NodeEvent, StateChanged
+from tiercel.core.jobs import Job, JobState
 
 CHANGE = StateChanged(JobState.PENDING, "why")
 

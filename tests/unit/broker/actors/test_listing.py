@@ -10,8 +10,8 @@ import pytest
 
 from testing.actors import running_actors
 from testing.stored import stored_job
-from tiercel.broker.domain.jobs import JobState, TierState
 from tiercel.broker.store.sql import SqlStore, sqlite_url
+from tiercel.core.jobs import JobState, TierState
 
 SCRIPT_BYTES = 256 * 1024
 JOBS = 200

@@ -9,7 +9,7 @@ import pytest
 
 from tiercel.broker.actors import mailbox
 from tiercel.broker.actors.mailbox import Actor, ActorFailedError
-from tiercel.broker.domain.errors import OverloadedError, UnavailableError
+from tiercel.core.errors import OverloadedError, UnavailableError
 
 
 class Recorder(Actor[str]):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from testing.actors import Actors, make_node
 from tiercel.broker.actors.node import AcceleratorHeard, NodeActor, NodeHeard
-from tiercel.broker.domain.events import NodeEvent
-from tiercel.broker.domain.nodes import Accelerator
+from tiercel.core.events import NodeEvent
+from tiercel.core.nodes import Accelerator
 
 DEVICES = (Accelerator("GPU-1", "One", 80), Accelerator("GPU-2", "Two", 80))
 

@@ -19,13 +19,13 @@ from tiercel.broker.actors.scheduler import (
     SchedulerTicked,
     SomethingHappened,
 )
-from tiercel.broker.domain.jobs import Resources, TierState, TierStatus
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.lifecycle.job_events import Assigned, Deferred, JobInput, ShareUpdated, TierFeasibilityChanged
 from tiercel.broker.scheduling.fair import FairPolicy, FairState
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.store.memory import MemoryStore
+from tiercel.core.jobs import Resources, TierState, TierStatus
+from tiercel.core.shares import Share
 
 GIB = 1024**3
 NODE = NodeView("n1", 4.0, 3 * GIB)

@@ -19,14 +19,14 @@ from tiercel.broker.actors.scheduler import (
     SchedulerTicked,
     SomethingHappened,
 )
-from tiercel.broker.domain.jobs import Resources, TierStatus
-from tiercel.broker.domain.nodes import Accelerator
-from tiercel.broker.domain.shares import AcceleratorShare, Share
 from tiercel.broker.lifecycle.job_events import Assigned, Deferred, JobInput, MoveOrdered, ShareUpdated
 from tiercel.broker.scheduling.fair import FairPolicy, FairState
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.store.memory import MemoryStore
+from tiercel.core.jobs import Resources, TierStatus
+from tiercel.core.nodes import Accelerator
+from tiercel.core.shares import AcceleratorShare, Share
 
 GIB = 1024**3
 SPEC = make_spec()

@@ -9,20 +9,20 @@ import pytest
 
 from testing.actors import ALICE, BOB, GIB, Actors, make_node, running, running_actors, submit, wanted_of
 from testing.jobs import make_spec
-from tiercel.broker.domain.errors import (
+from tiercel.broker.lifecycle import report_bounds
+from tiercel.broker.lifecycle.job_events import Reported
+from tiercel.broker.scheduling.utility.policy import UtilityPolicy
+from tiercel.broker.store.contract import Store
+from tiercel.core.errors import (
     EndpointBusyError,
     InvalidSpecError,
     NotFoundError,
     QuotaExceededError,
 )
-from tiercel.broker.domain.events import EndpointEvent, JobEvent, StateChanged
-from tiercel.broker.domain.jobs import JobState, Resources, TierState
-from tiercel.broker.domain.nodes import Accelerator
-from tiercel.broker.domain.tenants import Tenant
-from tiercel.broker.lifecycle import report_bounds
-from tiercel.broker.lifecycle.job_events import Reported
-from tiercel.broker.scheduling.utility.policy import UtilityPolicy
-from tiercel.broker.store.contract import Store
+from tiercel.core.events import EndpointEvent, JobEvent, StateChanged
+from tiercel.core.jobs import JobState, Resources, TierState
+from tiercel.core.nodes import Accelerator
+from tiercel.core.tenants import Tenant
 
 # --- A whole life -----------------------------------------------------------------------------------------------------
 

@@ -10,13 +10,13 @@ import pytest
 from testing.actors import Actors, make_node, running, running_actors, submit, wanted_of
 from testing.clock import ManualClock
 from tiercel.broker.actors.pruning import PRUNE_SECONDS
-from tiercel.broker.domain.endpoints import DeliveryState
-from tiercel.broker.domain.errors import (
+from tiercel.broker.store.contract import Store
+from tiercel.core.endpoints import DeliveryState
+from tiercel.core.errors import (
     TiercelError,
 )
-from tiercel.broker.domain.events import EndpointEvent, JobEvent, NodeEvent
-from tiercel.broker.domain.jobs import Job, JobState, TierState
-from tiercel.broker.store.contract import Store
+from tiercel.core.events import EndpointEvent, JobEvent, NodeEvent
+from tiercel.core.jobs import Job, JobState, TierState
 
 # --- Nodes that come and go -------------------------------------------------------------------------------------------
 

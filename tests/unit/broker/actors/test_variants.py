@@ -9,11 +9,11 @@ import pytest
 from testing.actors import ALICE, BOB, Actors, make_node, running_actors, submit, wanted_of
 from testing.jobs import make_spec
 from tiercel.broker.actors.admission import MAX_VARIANTS, check_endpoint
-from tiercel.broker.domain.endpoints import Endpoint, EndpointUsage, Version
-from tiercel.broker.domain.errors import EndpointBusyError, InvalidSpecError
-from tiercel.broker.domain.events import EndpointEvent
-from tiercel.broker.domain.jobs import Job, JobState, Resources
 from tiercel.broker.store.contract import Store
+from tiercel.core.endpoints import Endpoint, EndpointUsage, Version
+from tiercel.core.errors import EndpointBusyError, InvalidSpecError
+from tiercel.core.events import EndpointEvent
+from tiercel.core.jobs import Job, JobState, Resources
 
 GIB = 1024**3
 

@@ -8,14 +8,14 @@ import pytest
 
 from testing.actors import Actors, make_node, running, running_actors, wanted_of
 from tiercel.broker.actors.node import NodeActor, NodeHeard, ServedHeard, ServingHeard
-from tiercel.broker.domain.endpoints import DeliveryState, Endpoint, Verdict
-from tiercel.broker.domain.errors import NotFoundError
-from tiercel.broker.domain.events import EndpointEvent
-from tiercel.broker.domain.jobs import JobState, Tier, TierState
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.lifecycle.job_events import MoveOrdered, RunExited
 from tiercel.broker.lifecycle.versions import WantedModel
 from tiercel.broker.store.contract import Store
+from tiercel.core.endpoints import DeliveryState, Endpoint, Verdict
+from tiercel.core.errors import NotFoundError
+from tiercel.core.events import EndpointEvent
+from tiercel.core.jobs import JobState, Tier, TierState
+from tiercel.core.shares import Share
 
 
 @pytest.fixture

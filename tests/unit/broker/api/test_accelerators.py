@@ -11,10 +11,10 @@ from testing.jobs import make_spec
 from tiercel.broker.actors.node import AcceleratorHeard
 from tiercel.broker.api.accelerators import MAX_PER_NODE, accelerator_to_wire, accelerators_of, heard_of
 from tiercel.broker.api.translation import node_to_wire
-from tiercel.broker.domain.errors import InvalidSpecError
-from tiercel.broker.domain.jobs import Job, JobState, Move
-from tiercel.broker.domain.nodes import Accelerator, Node
-from tiercel.broker.domain.shares import AcceleratorShare, Share
+from tiercel.core.errors import InvalidSpecError
+from tiercel.core.jobs import Job, JobState, Move
+from tiercel.core.nodes import Accelerator, Node
+from tiercel.core.shares import AcceleratorShare, Share
 from tiercel.v1 import nodes_pb2
 
 TOLD = nodes_pb2.Accelerator(id="GPU-1", name="Made up", memory_bytes=80)

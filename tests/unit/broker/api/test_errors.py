@@ -6,8 +6,8 @@ import grpc
 import pytest
 
 from tiercel.broker.api.errors import CODE_KEY, FIELD_KEY, MAX_DETAILS_CHARACTERS, STATUSES, translated_errors
-from tiercel.broker.domain import errors
-from tiercel.broker.domain.errors import InvalidSpecError, NotFoundError, TiercelError
+from tiercel.core import errors
+from tiercel.core.errors import InvalidSpecError, NotFoundError, TiercelError
 
 Aborted = tuple[grpc.StatusCode, str, tuple[tuple[str, str], ...]]
 

@@ -7,7 +7,7 @@ import contextlib
 import pytest
 
 from tiercel.broker.api.gate import Places
-from tiercel.broker.domain.errors import OverloadedError
+from tiercel.core.errors import OverloadedError
 
 
 def test_one_caller_takes_no_more_than_its_places_and_all_together_no_more_than_there_are() -> None:

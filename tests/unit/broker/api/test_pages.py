@@ -7,7 +7,7 @@ import base64
 import pytest
 
 from tiercel.broker.api.pages import MAX_TOKEN_CHARACTERS, place_of, token_of
-from tiercel.broker.domain.errors import InvalidSpecError
+from tiercel.core.errors import InvalidSpecError
 
 
 def test_a_token_says_where_the_page_before_ended() -> None:

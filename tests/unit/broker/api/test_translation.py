@@ -23,10 +23,10 @@ from tiercel.broker.api.translation import (
     timestamp,
 )
 from tiercel.broker.client.conversion import share_from_wire
-from tiercel.broker.domain.endpoints import DelayWindow, Endpoint, EndpointLoad, Version
-from tiercel.broker.domain.errors import InvalidSpecError
-from tiercel.broker.domain.events import JobEvent
-from tiercel.broker.domain.jobs import (
+from tiercel.core.endpoints import DelayWindow, Endpoint, EndpointLoad, Version
+from tiercel.core.errors import InvalidSpecError
+from tiercel.core.events import JobEvent
+from tiercel.core.jobs import (
     DEFAULT_MAX_EPOCHS,
     DEFAULT_REPORT_TIMEOUT_SECONDS,
     Direction,
@@ -37,8 +37,8 @@ from tiercel.broker.domain.jobs import (
     Shipping,
     Tier,
 )
-from tiercel.broker.domain.nodes import Node
-from tiercel.broker.domain.shares import AcceleratorShare, Share
+from tiercel.core.nodes import Node
+from tiercel.core.shares import AcceleratorShare, Share
 from tiercel.v1 import common_pb2, jobs_pb2, nodes_pb2
 
 

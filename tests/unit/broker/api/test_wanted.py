@@ -7,8 +7,8 @@ from testing.jobs import make_spec
 from tiercel.broker.actors.node import Wanted
 from tiercel.broker.actors.peers import WantedRun
 from tiercel.broker.api.wanted import wanted_to_wire
-from tiercel.broker.domain.jobs import Job, Script
 from tiercel.broker.store.logs import RunLogs
+from tiercel.core.jobs import Job, Script
 
 
 def test_a_hundred_runs_with_scripts_of_1_mib_are_wanted_without_them(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from tiercel.broker.cli.job_view import JobView, event_line
 from tiercel.broker.client import JobEvent, JobInfo, ProgressEvent, ShareEvent, StateEvent, TierEvent, TierInfo
-from tiercel.broker.domain.jobs import Direction, JobSpec, JobState, Tier, TierState
-from tiercel.broker.domain.shares import Share
+from tiercel.core.jobs import Direction, JobSpec, JobState, Tier, TierState
+from tiercel.core.shares import Share
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ABOUT = (1, "j1", "default", AT)

@@ -12,7 +12,7 @@ import pytest
 
 from tiercel.broker.cli.up import packages
 from tiercel.broker.cli.up.packages import SERVING, TRAINING, check_packages
-from tiercel.broker.domain.errors import UnavailableError
+from tiercel.core.errors import UnavailableError
 
 PROJECT = Path(__file__).parents[4] / "pyproject.toml"
 

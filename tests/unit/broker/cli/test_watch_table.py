@@ -12,7 +12,7 @@ from testing import jobs_service as wire
 from tiercel.broker.cli.job_view import JobView
 from tiercel.broker.cli.watch_table import WatchTable
 from tiercel.broker.client.conversion import job_from_wire
-from tiercel.broker.domain.jobs import JobState
+from tiercel.core.jobs import JobState
 
 
 def view(job_id: str, state: JobState) -> JobView:

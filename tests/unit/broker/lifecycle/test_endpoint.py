@@ -7,9 +7,9 @@ import math
 
 import pytest
 
-from tiercel.broker.domain.endpoints import Delivery, DeliveryState, Endpoint
 from tiercel.broker.lifecycle import endpoint as machine
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
+from tiercel.core.endpoints import Delivery, DeliveryState, Endpoint
 
 AT = 1_000.0
 DONE = DeliveryReport(DeliveryState.DELIVERED, 0.91, "ab", AT + 1)

@@ -23,10 +23,6 @@ from testing.jobs import (
     states,
     told,
 )
-from tiercel.broker.domain.errors import IllegalTransitionError
-from tiercel.broker.domain.events import ProgressMade, ShareChanged, StateChanged, TierChanged
-from tiercel.broker.domain.jobs import Direction, JobState, Silence, Tier, TierState
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.lifecycle import job as machine
 from tiercel.broker.lifecycle.job_end import MAX_LOG_TAIL_CHARACTERS
 from tiercel.broker.lifecycle.job_events import (
@@ -50,6 +46,10 @@ from tiercel.broker.lifecycle.job_events import (
     WithdrawRun,
 )
 from tiercel.broker.lifecycle.report_bounds import MAX_METRICS
+from tiercel.core.errors import IllegalTransitionError
+from tiercel.core.events import ProgressMade, ShareChanged, StateChanged, TierChanged
+from tiercel.core.jobs import Direction, JobState, Silence, Tier, TierState
+from tiercel.core.shares import Share
 
 # --- From submission to running ---------------------------------------------------------------------------------------
 

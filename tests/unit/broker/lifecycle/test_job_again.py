@@ -20,8 +20,6 @@ from testing.jobs import (
     states,
     told,
 )
-from tiercel.broker.domain.endpoints import delivery_id
-from tiercel.broker.domain.jobs import Job, JobState, TierState
 from tiercel.broker.lifecycle.job_again import BACKOFF
 from tiercel.broker.lifecycle.job_end import MAX_LOST_RUNS
 from tiercel.broker.lifecycle.job_events import (
@@ -35,6 +33,8 @@ from tiercel.broker.lifecycle.job_events import (
     Ticked,
     WithdrawRun,
 )
+from tiercel.core.endpoints import delivery_id
+from tiercel.core.jobs import Job, JobState, TierState
 
 CRASH = RunExited("j1-1", 1, log_tail="Traceback …", cpu_seconds=3.0)
 

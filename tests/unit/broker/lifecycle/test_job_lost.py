@@ -20,8 +20,6 @@ from testing.jobs import (
     running_job,
     told,
 )
-from tiercel.broker.domain.jobs import Job, JobState, TierState
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.lifecycle import job as machine
 from tiercel.broker.lifecycle.job_end import LOST_RUNS_SECONDS, MAX_LOST_RUNS
 from tiercel.broker.lifecycle.job_events import (
@@ -43,6 +41,8 @@ from tiercel.broker.lifecycle.job_events import (
     WithdrawRun,
 )
 from tiercel.broker.lifecycle.job_silence import hangs_at
+from tiercel.core.jobs import Job, JobState, TierState
+from tiercel.core.shares import Share
 
 # --- Hanging ----------------------------------------------------------------------------------------------------------
 

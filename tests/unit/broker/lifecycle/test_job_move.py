@@ -5,9 +5,6 @@ from __future__ import annotations
 import pytest
 
 from testing.jobs import AT, SHARE, after, assigned, new_job, report, running_job, told
-from tiercel.broker.domain.events import ShareChanged, StateChanged
-from tiercel.broker.domain.jobs import Job, JobState, Move, TierState
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.lifecycle import job as machine
 from tiercel.broker.lifecycle.job_end import MAX_LOST_RUNS
 from tiercel.broker.lifecycle.job_events import (
@@ -34,6 +31,9 @@ from tiercel.broker.lifecycle.job_events import (
     WithdrawRun,
 )
 from tiercel.broker.lifecycle.job_move import may_move
+from tiercel.core.events import ShareChanged, StateChanged
+from tiercel.core.jobs import Job, JobState, Move, TierState
+from tiercel.core.shares import Share
 
 THERE = Share(0.25, None, "moved from n1 to n2 because it hardly improves any more")
 ORDER = MoveOrdered("n2", THERE, 2)

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tiercel.broker.domain.nodes import Node
 from tiercel.broker.lifecycle import node as machine
 from tiercel.broker.lifecycle.node import LeaseSettings, NodeLife, NodeNews
+from tiercel.core.nodes import Node
 
 LEASES = LeaseSettings(lease_seconds=10.0, gone_after_seconds=60.0)
 HELLO = Node("n1", 4.0, 2**30, ("process",))

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from testing.jobs import AT, make_spec
-from tiercel.broker.domain.endpoints import delivery_id, job_of_delivery
-from tiercel.broker.domain.jobs import Job, JobState, Shipping, Tier, TierState
-from tiercel.broker.domain.moments import Moment
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.lifecycle import job as machine
 from tiercel.broker.lifecycle.job_events import Assigned, DeliveryEnded, JobInput, Reported, RequestDelivery, RunExited
+from tiercel.core.endpoints import delivery_id, job_of_delivery
+from tiercel.core.jobs import Job, JobState, Shipping, Tier, TierState
+from tiercel.core.moments import Moment
+from tiercel.core.shares import Share
 
 
 class Life:

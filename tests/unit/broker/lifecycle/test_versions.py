@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from tiercel.broker.domain.endpoints import Delivery, DeliveryState, Endpoint, Signature, Tensor, Verdict, Version
-from tiercel.broker.domain.errors import InvalidSpecError, NotFoundError
-from tiercel.broker.domain.jobs import Direction
 from tiercel.broker.lifecycle import endpoint as machine
 from tiercel.broker.lifecycle import versions
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
 from tiercel.broker.lifecycle.versions import KEPT_VERSIONS, REMEMBERED_VERSIONS, WantedModel
+from tiercel.core.endpoints import Delivery, DeliveryState, Endpoint, Signature, Tensor, Verdict, Version
+from tiercel.core.errors import InvalidSpecError, NotFoundError
+from tiercel.core.jobs import Direction
 
 IMAGES = Signature((Tensor("x", "FP32", (-1, 28, 28)),), (Tensor("y", "FP32", (-1, 10)),))
 

@@ -11,11 +11,11 @@ import pytest
 
 from testing.events import progress_event, state_event
 from testing.mqtt import TENANCY
-from tiercel.broker.domain.errors import InvalidSpecError
-from tiercel.broker.domain.jobs import JobState
 from tiercel.broker.progress.buffer import Limits
 from tiercel.broker.progress.embedded import EmbeddedMqttBroker
 from tiercel.broker.progress.publisher import MqttPublisher
+from tiercel.core.errors import InvalidSpecError
+from tiercel.core.jobs import JobState
 
 
 @pytest.mark.parametrize("url", ["", "127.0.0.1:1883", "http://h:1", "mqtt://", "mqtt://h:port", "mqtt://h/path"])

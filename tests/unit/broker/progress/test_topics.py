@@ -18,12 +18,12 @@ from testing.events import (
     state_event,
     tier_event,
 )
-from tiercel.broker.domain.endpoints import DelayWindow, EndpointLoad
-from tiercel.broker.domain.events import EndpointGone, EndpointMeasured, EndpointShareChanged, Event, StateChanged
-from tiercel.broker.domain.jobs import JobState
-from tiercel.broker.domain.nodes import Accelerator
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.progress.topics import broker_presence, message_of
+from tiercel.core.endpoints import DelayWindow, EndpointLoad
+from tiercel.core.events import EndpointGone, EndpointMeasured, EndpointShareChanged, Event, StateChanged
+from tiercel.core.jobs import JobState
+from tiercel.core.nodes import Accelerator
+from tiercel.core.shares import Share
 
 ISO = "2023-11-14T22:13:20.250Z"
 ABOUT = {"at": ISO, "sequence": 1, "job": "j1", "tenant": "default"}

@@ -8,11 +8,11 @@ import pytest
 
 from testing.scheduling import GIB, job, node, snapshot, waiting_job
 from tests.unit.broker.scheduling.test_devices import asking, gpu_node, holding
-from tiercel.broker.domain.shares import AcceleratorShare, Share
 from tiercel.broker.scheduling.accelerators import FLOOR, divide_device, with_accelerators
 from tiercel.broker.scheduling.fair import FairPolicy, FairState
 from tiercel.broker.scheduling.interface import Assignment, Plan, Snapshot
 from tiercel.broker.scheduling.validation import check_plan
+from tiercel.core.shares import AcceleratorShare, Share
 
 ON = gpu_node(16, 16)
 FIRST, SECOND = (holding(job(name), "node-0", gib=4) for name in ("first", "second"))

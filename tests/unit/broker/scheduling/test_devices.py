@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from testing.scheduling import GIB, job, node, snapshot, waiting_job
-from tiercel.broker.domain.jobs import Resources
-from tiercel.broker.domain.nodes import Accelerator
-from tiercel.broker.domain.shares import AcceleratorShare, Share
 from tiercel.broker.scheduling.devices import can_take, grants, without_leaving
 from tiercel.broker.scheduling.interface import JobView, NodeView
 from tiercel.broker.scheduling.placement import place
+from tiercel.core.jobs import Resources
+from tiercel.core.nodes import Accelerator
+from tiercel.core.shares import AcceleratorShare, Share
 
 
 def gpu_node(*gib: int, name: str = "node", problem: str = "", cpu_cores: float = 4.0) -> NodeView:

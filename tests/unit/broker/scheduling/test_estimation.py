@@ -5,8 +5,8 @@ import math
 import pytest
 
 from testing.scheduling import reports
-from tiercel.broker.domain.jobs import Direction, Observation
 from tiercel.broker.scheduling.estimation import curve_of, fit_line, fit_plateau, growth
+from tiercel.core.jobs import Direction, Observation
 
 
 def test_a_curve_is_scaled_by_its_largest_value_and_turned_so_that_larger_is_better() -> None:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from testing.scheduling import job
-from tiercel.broker.domain.jobs import Tier, TierState, TierStatus
 from tiercel.broker.scheduling.ladder import next_tier, reached_tiers
+from tiercel.core.jobs import Tier, TierState, TierStatus
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import math
 import pytest
 
 from testing.scheduling import reports
-from tiercel.broker.domain.jobs import Direction, Observation
 from tiercel.broker.scheduling.interface import CurvePoint, PastRun
 from tiercel.broker.scheduling.learning_curves import (
     Forecast,
@@ -21,6 +20,7 @@ from tiercel.broker.scheduling.learning_curves import (
     past_curve,
     work_to,
 )
+from tiercel.core.jobs import Direction, Observation
 
 
 def sure(*totals: float, never: float = 0.0) -> Forecast:

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from testing.scheduling import job, node, snapshot, tiers, waiting_job
-from tiercel.broker.domain.jobs import TierState, TierStatus
 from tiercel.broker.scheduling.interface import JobView, Plan
 from tiercel.broker.scheduling.line_up import LineSettings, LineState, LineUp, Place, line_up, plan_in_line
+from tiercel.core.jobs import TierState, TierStatus
 
 
 def test_as_many_as_there_are_cores_share_all_but_the_floor() -> None:

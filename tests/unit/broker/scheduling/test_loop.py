@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 
 from testing.scheduling import job, node, snapshot
-from tiercel.broker.domain.shares import LEAST_SPEED, AcceleratorShare, Share
 from tiercel.broker.scheduling.interface import Assignment, Plan, Trigger
 from tiercel.broker.scheduling.loop import (
     LoopSettings,
@@ -15,6 +14,7 @@ from tiercel.broker.scheduling.loop import (
     strongest,
     triggered,
 )
+from tiercel.core.shares import LEAST_SPEED, AcceleratorShare, Share
 
 SETTINGS = LoopSettings(interval_seconds=2.0, max_factor=16)
 

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 from testing.scheduling import node
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.interface import Assignment
 from tiercel.broker.scheduling.node_memory import NodeMemory, recall
+from tiercel.core.shares import Share
 
 MEMORY = NodeMemory(node("a"), ("x", 1.0), (Assignment("x", "a", Share(1.0, reason="alone")),))
 

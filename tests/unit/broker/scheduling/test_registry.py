@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from tiercel.broker.domain.errors import InvalidSpecError
 from tiercel.broker.scheduling.fair import FairPolicy
 from tiercel.broker.scheduling.fifo import FifoPolicy, FifoSettings
 from tiercel.broker.scheduling.registry import Option, create_policy, policies
 from tiercel.broker.scheduling.tradl.lead import TradlWeight
 from tiercel.broker.scheduling.tradl.policy import TradlPolicy, TradlSettings
+from tiercel.core.errors import InvalidSpecError
 
 
 def test_every_policy_can_be_made_by_name_and_bears_it() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from testing.scheduling import job
-from tiercel.broker.domain.jobs import Observation, Resources
 from tiercel.broker.scheduling.speedup import Needs
 from tiercel.broker.scheduling.speedup import needs_of as needs_of_job
+from tiercel.core.jobs import Observation, Resources
 
 
 def needs_of(observations: tuple[Observation, ...], cores: float, **changes: Any) -> Needs:

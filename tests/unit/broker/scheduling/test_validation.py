@@ -5,9 +5,9 @@ import math
 import pytest
 
 from testing.scheduling import GIB, job, node, snapshot, waiting_job
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.interface import Assignment, JobView, Plan
 from tiercel.broker.scheduling.validation import check_plan
+from tiercel.core.shares import Share
 
 WHY = "because"
 

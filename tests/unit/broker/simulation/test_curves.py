@@ -6,12 +6,12 @@ import random
 import pytest
 
 from testing.simulation import steps
-from tiercel.broker.domain.jobs import Direction, Tier
 from tiercel.broker.scheduling.interface import CurvePoint
 from tiercel.broker.simulation.arrivals import AllAtOnce
 from tiercel.broker.simulation.curves import Family, FamilyCurve, RecordedCurve, Trajectory
 from tiercel.broker.simulation.presets import measured_kinds
 from tiercel.broker.simulation.workload import DrawnJobs, Workload
+from tiercel.core.jobs import Direction, Tier
 
 
 @pytest.mark.parametrize(

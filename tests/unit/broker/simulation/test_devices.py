@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from testing.simulation import GIB, scenario, steps
-from tiercel.broker.domain.jobs import JobState
-from tiercel.broker.domain.shares import AcceleratorShare
 from tiercel.broker.simulation import Scenario, SimulationError, Workload, simulate
 from tiercel.broker.simulation.accelerated import accelerated, with_accelerators, with_devices
 from tiercel.broker.simulation.devices import DeviceUser, limited_by_devices
 from tiercel.broker.simulation.presets import mixed_jobs
 from tiercel.broker.simulation.trace import TraceError, read_trace
 from tiercel.broker.simulation.workload import DrawnJobs
+from tiercel.core.jobs import JobState
+from tiercel.core.shares import AcceleratorShare
 
 # Start-up of one CPU second, tier 1 after two, tier 2 after three; then it is done.
 SMALL = steps(0.5, 0.9)

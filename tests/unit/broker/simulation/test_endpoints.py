@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.interface import NodeView
 from tiercel.broker.simulation import simulate
 from tiercel.broker.simulation.cluster import Colocation
@@ -14,6 +13,7 @@ from tiercel.broker.simulation.nodes import SimulatedNode
 from tiercel.broker.simulation.presets import closed_endpoints
 from tiercel.broker.simulation.requests import BurstyRate, ConstantRate, SinusoidalRate
 from tiercel.broker.simulation.scenario import Scenario, equal_nodes
+from tiercel.core.shares import Share
 
 GIB = 1024**3
 

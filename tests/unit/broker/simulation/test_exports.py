@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from testing.simulation import scenario, steps
-from tiercel.broker.domain.jobs import JobState
 from tiercel.broker.scheduling.fifo import FifoPolicy
 from tiercel.broker.scheduling.interface import Plan, Snapshot
 from tiercel.broker.scheduling.line_up import LineState
 from tiercel.broker.simulation import simulate
 from tiercel.broker.simulation.result import JobOutcome
 from tiercel.broker.simulation.workload import exports_cpu_seconds
+from tiercel.core.jobs import JobState
 
 # Start-up of one CPU second, a report after each second of training; exports of half a second and a quarter.
 EXPORTING = steps(0.5, 0.9, exports=(0.5, 0.25))

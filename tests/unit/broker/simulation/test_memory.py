@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from tiercel.broker.domain.jobs import Direction, Observation
 from tiercel.broker.scheduling.interface import CurvePoint, PastRun
 from tiercel.broker.simulation.memory import MAX_POINTS, MAX_RUNS, MAX_WORKLOADS, Memory, best_so_far
+from tiercel.core.jobs import Direction, Observation
 
 
 def run(value: float) -> tuple[CurvePoint, ...]:

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from testing.simulation import scenario, steps
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.interface import Assignment, Plan, Snapshot
 from tiercel.broker.simulation import simulate
 from tiercel.broker.simulation.endpoints import EndpointLoad
 from tiercel.broker.simulation.requests import ConstantRate
 from tiercel.broker.simulation.scenario import Scenario, equal_nodes
 from tiercel.broker.simulation.workload import ListedJobs, PlannedJob
+from tiercel.core.shares import Share
 
 # Two requests a second of a quarter of a CPU second: half a core.
 HALF_A_CORE = EndpointLoad(name="digits", work_cpu_seconds=0.25, rate=ConstantRate(2.0), node_id="node1", quality=0.25)

@@ -7,9 +7,6 @@ from dataclasses import replace
 import pytest
 
 from testing.simulation import GIB, scenario, steps
-from tiercel.broker.domain.errors import InvalidSpecError
-from tiercel.broker.domain.jobs import Direction, JobState
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.interface import Assignment, JobView, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.scheduling.registry import policies
@@ -18,6 +15,9 @@ from tiercel.broker.simulation.cluster import Colocation
 from tiercel.broker.simulation.presets import mixed_jobs
 from tiercel.broker.simulation.result import JobOutcome
 from tiercel.broker.simulation.scenario import UnsoundPlanError
+from tiercel.core.errors import InvalidSpecError
+from tiercel.core.jobs import Direction, JobState
+from tiercel.core.shares import Share
 
 # Start-up of one CPU second, tier 1 after two, tier 2 after three; then it is done.
 SMALL = steps(0.5, 0.9)

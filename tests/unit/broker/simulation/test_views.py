@@ -10,10 +10,6 @@ import pytest
 from testing.clock import ManualClock
 from testing.simulation import steps
 from tiercel.broker.actors.job import JobActor, observations_of
-from tiercel.broker.domain.events import JobEvent, ProgressMade
-from tiercel.broker.domain.jobs import Job
-from tiercel.broker.domain.moments import Moment
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.lifecycle import job as machine
 from tiercel.broker.lifecycle.job_events import (
     Announce,
@@ -27,6 +23,10 @@ from tiercel.broker.lifecycle.job_events import (
 from tiercel.broker.simulation.curves import Trajectory
 from tiercel.broker.simulation.running import SimulatedJob
 from tiercel.broker.simulation.workload import PlannedJob
+from tiercel.core.events import JobEvent, ProgressMade
+from tiercel.core.jobs import Job
+from tiercel.core.moments import Moment
+from tiercel.core.shares import Share
 
 WORKLOAD = steps(0.5, 0.9)
 HALF = Share(0.5, reason="half")

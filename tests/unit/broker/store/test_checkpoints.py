@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from testing.small_disk import fill, small_disk
-from tiercel.broker.domain.errors import CannotWriteError, InvalidSpecError, NotFoundError
 from tiercel.broker.store.checkpoints import MAX_FILES, Checkpoint, CheckpointFile, CheckpointStore
+from tiercel.core.errors import CannotWriteError, InvalidSpecError, NotFoundError
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from testing.jobs import running_job
-from tiercel.broker.domain.events import JobEvent, ProgressMade, StateChanged
-from tiercel.broker.domain.jobs import Job, JobState, Resources, Script, Tier
-from tiercel.broker.domain.nodes import Node
 from tiercel.broker.store.serialization import from_json, to_json
+from tiercel.core.events import JobEvent, ProgressMade, StateChanged
+from tiercel.core.jobs import Job, JobState, Resources, Script, Tier
+from tiercel.core.nodes import Node
 
 
 class Colour(enum.Enum):

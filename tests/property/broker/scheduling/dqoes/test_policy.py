@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testing.scheduling import job, node
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.dqoes.policy import DqoesPolicy, DqoesSettings
 from tiercel.broker.scheduling.dqoes.rule import DqoesDelay, DqoesMode, DqoesWeight
 from tiercel.broker.scheduling.interface import EndpointView, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.validation import check_plan
+from tiercel.core.shares import Share
 
 few = settings(max_examples=100, deadline=None)
 seconds = st.one_of(st.floats(1e-4, 100), st.floats(min_value=1e-300, max_value=1e300))

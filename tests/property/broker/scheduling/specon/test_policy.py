@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testing.scheduling import GIB, job, node
-from tiercel.broker.domain.jobs import Observation
 from tiercel.broker.scheduling.interface import Assignment, JobView, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.specon.moves import SpeconRule
 from tiercel.broker.scheduling.specon.policy import SpeconPolicy, SpeconSettings
 from tiercel.broker.scheduling.validation import check_plan
+from tiercel.core.jobs import Observation
 
 STEP_SECONDS = 10.0
 STEPS = 40

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testing.scheduling import job, node, tiers
-from tiercel.broker.domain.jobs import Observation
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.interface import EndpointView, JobView, NodeView, Snapshot, Trigger
 from tiercel.broker.scheduling.utility.policy import UtilityPolicy
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.broker.scheduling.validation import check_plan
+from tiercel.core.jobs import Observation
+from tiercel.core.shares import Share
 
 few = settings(max_examples=40, deadline=None)
 

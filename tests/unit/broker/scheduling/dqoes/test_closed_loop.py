@@ -9,11 +9,11 @@ from statistics import mean
 import pytest
 
 from testing.scheduling import node
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.allocation import Claim, divide
 from tiercel.broker.scheduling.dqoes.policy import DqoesPolicy, DqoesSettings, DqoesState
 from tiercel.broker.scheduling.dqoes.rule import DqoesMode
 from tiercel.broker.scheduling.interface import EndpointView, Snapshot, Trigger
+from tiercel.core.shares import Share
 
 SERVICES = 10
 # CPU seconds of the whole node that one answer takes: 30 s where ten of them share it equally.

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from testing.scheduling import job, node
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.dqoes.policy import DqoesPolicy, DqoesSettings, DqoesState
 from tiercel.broker.scheduling.dqoes.rule import DqoesDelay, DqoesMode
 from tiercel.broker.scheduling.interface import EndpointView, JobView, Plan, Snapshot, Trigger
+from tiercel.core.shares import Share
 
 
 def endpoint(

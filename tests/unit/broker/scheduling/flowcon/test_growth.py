@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from tiercel.broker.domain.jobs import Observation
 from tiercel.broker.scheduling.flowcon.growth import growth_efficiency, largest_value
+from tiercel.core.jobs import Observation
 
 
 def seen(at: float, value: float, cpu_seconds: float) -> Observation:

@@ -6,8 +6,6 @@ import math
 import pytest
 
 from testing.scheduling import job, node, snapshot
-from tiercel.broker.domain.jobs import Observation
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.flowcon.lists import FlowconList
 from tiercel.broker.scheduling.flowcon.policy import (
     FlowconMode,
@@ -17,6 +15,8 @@ from tiercel.broker.scheduling.flowcon.policy import (
     weights_under,
 )
 from tiercel.broker.scheduling.interface import JobView, NodeView, Plan
+from tiercel.core.jobs import Observation
+from tiercel.core.shares import Share
 
 ALPHA, INTERVAL = 0.03, 10.0
 

@@ -5,8 +5,8 @@ import math
 import pytest
 
 from testing.scheduling import reports
-from tiercel.broker.domain.jobs import Direction, Observation
 from tiercel.broker.scheduling.slaq.prediction import predicted_gains
+from tiercel.core.jobs import Direction, Observation
 
 
 def gains(

@@ -10,10 +10,10 @@ import dataclasses
 import pytest
 
 from testing.scheduling import GIB, job, node, reports, tiers
-from tiercel.broker.domain.jobs import Observation
 from tiercel.broker.scheduling.interface import JobView, NodeView
 from tiercel.broker.scheduling.specon.moves import Move, MoveSettings, SpeconRule, choose_move
 from tiercel.broker.scheduling.specon.readings import Category, Reading
+from tiercel.core.jobs import Observation
 
 SETTINGS = MoveSettings(SpeconRule.GROWTH, 2, 120.0, 1, 12.0, 1.0)
 BY_LOAD = dataclasses.replace(SETTINGS, rule=SpeconRule.LOAD)

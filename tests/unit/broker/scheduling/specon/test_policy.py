@@ -5,13 +5,13 @@ import dataclasses
 import pytest
 
 from testing.scheduling import job, node, reports, snapshot, waiting_job
-from tiercel.broker.domain.errors import InvalidSpecError
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.interface import JobView, Plan
 from tiercel.broker.scheduling.registry import Option, create_policy
 from tiercel.broker.scheduling.specon.placement import SpeconPlacement, parse_given, work_left
 from tiercel.broker.scheduling.specon.policy import SpeconPolicy, SpeconSettings, SpeconState
 from tiercel.broker.scheduling.specon.readings import Category, SpeconUnit
+from tiercel.core.errors import InvalidSpecError
+from tiercel.core.shares import Share
 
 NODES = [node("n1"), node("n2")]
 QUICK = SpeconSettings(interval=1, unit=SpeconUnit.REPORTS)

@@ -8,7 +8,6 @@ import math
 import pytest
 
 from testing.scheduling import job, reports
-from tiercel.broker.domain.jobs import Observation
 from tiercel.broker.scheduling.interface import JobView
 from tiercel.broker.scheduling.specon.readings import (
     Category,
@@ -18,6 +17,7 @@ from tiercel.broker.scheduling.specon.readings import (
     SpeconUnit,
     read,
 )
+from tiercel.core.jobs import Observation
 
 EACH_REPORT = MonitorSettings(0.1, 1, SpeconUnit.REPORTS, SpeconGrowth.RELATIVE)
 

@@ -9,13 +9,13 @@ import pytest
 
 from testing.scheduling import GIB, job, node, snapshot, tiers, waiting_job
 from tests.unit.broker.scheduling.test_devices import gpu_node
-from tiercel.broker.domain.jobs import Resources
-from tiercel.broker.domain.shares import AcceleratorShare, Share
 from tiercel.broker.scheduling.accelerators import with_accelerators
 from tiercel.broker.scheduling.interface import CurvePoint, JobView, NodeView, PastRun, Plan, Snapshot
 from tiercel.broker.scheduling.utility.policy import UtilityPolicy
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.broker.scheduling.validation import check_plan
+from tiercel.core.jobs import Resources
+from tiercel.core.shares import AcceleratorShare, Share
 
 UNGUARDED = UtilitySettings(guard_ratio=0.0)
 

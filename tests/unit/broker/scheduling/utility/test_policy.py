@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from testing.scheduling import GIB, job, node, reports, snapshot, tiers, waiting_job
-from tiercel.broker.domain.jobs import Observation, TierState
 from tiercel.broker.scheduling.interface import (
     CurvePoint,
     EndpointView,
@@ -22,6 +21,7 @@ from tiercel.broker.scheduling.interface import (
 )
 from tiercel.broker.scheduling.utility.policy import UtilityPolicy, UtilityState
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
+from tiercel.core.jobs import Observation, TierState
 
 UNGUARDED = UtilitySettings(guard_ratio=0.0)
 

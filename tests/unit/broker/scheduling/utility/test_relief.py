@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from testing.scheduling import GIB, job, node, snapshot
-from tiercel.broker.domain.jobs import Resources
-from tiercel.broker.domain.nodes import Accelerator
-from tiercel.broker.domain.shares import AcceleratorShare, Share
 from tiercel.broker.scheduling.interface import EndpointView, JobView, Plan
 from tiercel.broker.scheduling.utility.policy import UtilityPolicy
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
+from tiercel.core.jobs import Resources
+from tiercel.core.nodes import Accelerator
+from tiercel.core.shares import AcceleratorShare, Share
 
 CORES = 2.0
 # Nothing that is not under test: one job in front, and no guard.

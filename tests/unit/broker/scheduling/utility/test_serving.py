@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tiercel.broker.domain.shares import Share
 from tiercel.broker.scheduling.interface import EndpointView, NodeView
 from tiercel.broker.scheduling.utility.contest import Serving, serve
 from tiercel.broker.scheduling.utility.serving import EndpointRecord, ServingSettings, cores_left, observe
+from tiercel.core.shares import Share
 
 SETTINGS = ServingSettings()
 NODE = NodeView("node", 2.0, 1 << 30)

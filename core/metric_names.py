@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tiercel.broker.domain.jobs import Direction
+from tiercel.core.jobs import Direction
 
 _MORE_IS_BETTER = frozenset(
     [

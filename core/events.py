@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tiercel.broker.domain.endpoints import EndpointLoad, Version
-from tiercel.broker.domain.jobs import JobState, TierStatus
-from tiercel.broker.domain.nodes import Accelerator
-from tiercel.broker.domain.shares import Share
+from tiercel.core.endpoints import EndpointLoad, Version
+from tiercel.core.jobs import JobState, TierStatus
+from tiercel.core.nodes import Accelerator
+from tiercel.core.shares import Share
 
 
 @dataclass(frozen=True, slots=True)

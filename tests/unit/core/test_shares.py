@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tiercel.broker.domain.shares import AcceleratorShare, Share
+from tiercel.core.shares import AcceleratorShare, Share
 
 HELD = AcceleratorShare("GPU-1", 0.5, 2**33)
 SHARE = Share(0.5, 1.5, "because", (HELD,))

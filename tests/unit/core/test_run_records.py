@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from testing.jobs import make_spec
-from tiercel.broker.domain.jobs import Direction, Resources, Script, Tier
-from tiercel.broker.domain.run_records import workload_of
+from tiercel.core.jobs import Direction, Resources, Script, Tier
+from tiercel.core.run_records import workload_of
 
 
 def fingerprint(tenant: str = "alice", **changes: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
-from tiercel.broker.domain.shares import Share
+from tiercel.core.shares import Share
 
 # Metadata of a field that ends with the broker's life.
 NOT_STORED = {"stored": False}

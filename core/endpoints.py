@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tiercel.broker.domain.jobs import Direction
+from tiercel.core.jobs import Direction
 
 
 @dataclass(frozen=True, slots=True)

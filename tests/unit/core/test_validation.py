@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testing.jobs import make_spec
-from tiercel.broker.domain.errors import InvalidSpecError
-from tiercel.broker.domain.jobs import Direction, JobSpec, Resources, Script, Shipping, Tier
-from tiercel.broker.domain.validation import (
+from tiercel.core.errors import InvalidSpecError
+from tiercel.core.jobs import Direction, JobSpec, Resources, Script, Shipping, Tier
+from tiercel.core.validation import (
     MAX_ACCELERATORS,
     MAX_ARGUMENTS,
     MAX_ARGUMENTS_CHARACTERS,

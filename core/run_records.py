@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tiercel.broker.domain.jobs import JobSpec
+    from tiercel.core.jobs import JobSpec
 
 RUNS_KEPT_PER_WORKLOAD = 8
 """Of each workload the latest runs are kept."""

@@ -6,11 +6,11 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from tiercel.broker.domain.errors import InvalidSpecError
-from tiercel.broker.domain.jobs import Direction
+from tiercel.core.errors import InvalidSpecError
+from tiercel.core.jobs import Direction
 
 if TYPE_CHECKING:
-    from tiercel.broker.domain.jobs import JobSpec, Resources, Script, Shipping
+    from tiercel.core.jobs import JobSpec, Resources, Script, Shipping
 
 MAX_TIERS = 32
 MAX_SCRIPT_BYTES = 1024 * 1024

@@ -1,1 +1,0 @@
-"""The words of Tiercel as frozen dataclasses; imports nothing else of ours."""
