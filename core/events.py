@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from tiercel.core.endpoints import EndpointLoad, Version
 from tiercel.core.jobs import JobState, TierStatus
@@ -17,6 +18,7 @@ class StateChanged:
 
     state: JobState
     reason: str
+    type: Literal["StateChanged"] = "StateChanged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,7 @@ class ProgressMade:
     metrics: Mapping[str, float]
     cpu_seconds: float
     accelerator_seconds: float = 0.0
+    type: Literal["ProgressMade"] = "ProgressMade"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,7 @@ class TierChanged:
     """A tier of a job was reached, delivered, failed, or found out of reach."""
 
     tier: TierStatus
+    type: Literal["TierChanged"] = "TierChanged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,7 @@ class ShareChanged:
 
     node_id: str
     share: Share
+    type: Literal["ShareChanged"] = "ShareChanged"
 
 
 JobChange = StateChanged | ProgressMade | TierChanged | ShareChanged

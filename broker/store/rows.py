@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tiercel.broker.store.serialization import from_json, to_json
 from tiercel.core.endpoints import Delivery, Endpoint
 from tiercel.core.events import Decision, JobEvent
 from tiercel.core.jobs import Job
 from tiercel.core.run_records import RunRecord
+from tiercel.core.storage import from_json, to_json
 
 
 def job_row(job: Job) -> dict[str, Any]:

@@ -28,12 +28,12 @@ from tiercel.broker.store.backups import back_up_before_upgrade, backups_of
 from tiercel.broker.store.contract import Store
 from tiercel.broker.store.failures import cause_of, failure_of
 from tiercel.broker.store.schema import ForeignSchemaError, upgrade_schema
-from tiercel.broker.store.serialization import from_json
 from tiercel.core.endpoints import Delivery, Endpoint
 from tiercel.core.errors import StoreDamagedError, TiercelError, UnavailableError
 from tiercel.core.events import Decision, JobEvent, ProgressMade
 from tiercel.core.jobs import Job, JobState
 from tiercel.core.run_records import RunRecord
+from tiercel.core.storage import from_json
 
 # Of another program that holds the lock; longer than any transaction of ours.
 LOCK_SECONDS = 2.0

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiercel.broker.lifecycle import versions
-from tiercel.broker.store.serialization import from_json, to_json
 from tiercel.core.endpoints import Endpoint, Signature, Tensor, Version
 from tiercel.core.errors import TiercelError
 from tiercel.core.jobs import Direction
+from tiercel.core.storage import from_json, to_json
 
 SHAPES = st.sampled_from([None, (-1, 4), (1, 4), (-1, -1), (-1, 5), (4,)])
 DELIVERED = st.tuples(st.integers(0, 5), st.sampled_from(["accuracy", "f1"]), SHAPES, st.sampled_from(["n1", "n2"]))

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from tiercel.broker.lifecycle import endpoint as machine
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
-from tiercel.broker.store.serialization import from_json, to_json
 from tiercel.core.endpoints import Delivery, DeliveryState, Endpoint
+from tiercel.core.storage import from_json, to_json
 
 VARIANTS = ("small", "large", "huge")
 STATES = st.sampled_from(DeliveryState)
