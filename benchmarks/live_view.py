@@ -16,7 +16,7 @@ from rich.text import Text
 from benchmarks.demo_state import DemoState
 from benchmarks.timeline import JobTrack
 from tiercel import JobState, TierState
-from tiercel.broker.client import TierInfo
+from tiercel.broker.client import TierStatus
 
 LINE_SECONDS = 2.0
 BAR_WIDTH = 14
@@ -186,7 +186,7 @@ def _way(track: JobTrack) -> RenderableType:
     return grid
 
 
-def _way_to(track: JobTrack, tier: TierInfo) -> float:
+def _way_to(track: JobTrack, tier: TierStatus) -> float:
     """How much of the way from the tier before (or the first value) to this one the metric has come, 0 to 1."""
     if track.best is None:
         return 0.0

@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks.results import Bar
 from benchmarks.timeline import JobTrack, Timeline
 from testing.load_record import SWAP_WINDOW_SECONDS, LoadRecord, percentile_ms
-from tiercel.broker.client import TierInfo
+from tiercel.broker.client import TierStatus
 
 Json = dict[str, Any]
 
@@ -100,7 +100,7 @@ def _job(track: JobTrack, record: LoadRecord, swaps: list[float | None]) -> Json
     }
 
 
-def _tier(track: JobTrack, tier: TierInfo, swap: float | None, scores: dict[int, tuple[float, int]]) -> Json:
+def _tier(track: JobTrack, tier: TierStatus, swap: float | None, scores: dict[int, tuple[float, int]]) -> Json:
     seen, answers = scores.get(tier.version or 0, (None, 0))
     return {
         "target": tier.target,
@@ -137,7 +137,7 @@ def _requests(timeline: Timeline, record: LoadRecord) -> Json:
     }
 
 
-def _swap_seconds(track: JobTrack, tier: TierInfo, record: LoadRecord) -> float | None:
+def _swap_seconds(track: JobTrack, tier: TierStatus, record: LoadRecord) -> float | None:
     if tier.version is None or tier.reached_seconds is None:
         return None
     first = record.first_answer(track.endpoint, tier.version)

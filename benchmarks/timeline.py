@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tiercel import Direction, JobInfo, JobState, TierState
-from tiercel.broker.client import JobEvent, ProgressEvent, ShareEvent, StateEvent, TierEvent, TierInfo
+from tiercel.broker.client import JobEvent, ProgressEvent, ShareEvent, StateEvent, TierEvent, TierStatus
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class JobTrack:
     metric: str
     direction: Direction
     submitted_at: float
-    tiers: list[TierInfo]
+    tiers: list[TierStatus]
     state: JobState = JobState.PENDING
     reason: str = ""
     log_tail: str = ""
@@ -71,12 +71,12 @@ class JobTrack:
         return max(values) if self.direction is Direction.MAX else min(values)
 
     @property
-    def delivered(self) -> list[TierInfo]:
+    def delivered(self) -> list[TierStatus]:
         """Tiers whose version answers."""
         return [tier for tier in self.tiers if tier.state is TierState.DELIVERED]
 
     @property
-    def next_tier(self) -> TierInfo | None:
+    def next_tier(self) -> TierStatus | None:
         """The easiest tier that is not reached yet."""
         return next((tier for tier in self.tiers if tier.reached_seconds is None), None)
 

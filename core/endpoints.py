@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tiercel.core.jobs import Direction
+from tiercel.core.jobs import NOT_TOLD, Direction
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ class EndpointLoad:
     in_objective: float | None = None
     windows: tuple[DelayWindow, ...] = ()
     lag_seconds: float | None = None
-    answered_parts: Mapping[str, float] = field(default_factory=dict)
+    answered_parts: Mapping[str, float] = field(default_factory=dict, metadata=NOT_TOLD)
 
     @property
     def p95_seconds(self) -> float | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tiercel.core.endpoints import EndpointLoad, Version
-from tiercel.core.jobs import JobState, TierStatus
+from tiercel.core.jobs import NOT_TOLD, JobState, TierStatus
 from tiercel.core.nodes import Accelerator
 from tiercel.core.shares import Share
 
@@ -140,13 +140,13 @@ class Decision:
         endpoint: The endpoint; empty when it is about a job.
     """
 
-    job_id: str
+    job_id: str = field(metadata=NOT_TOLD)
     at: float
     policy: str
     trigger: str
     node_id: str
-    share: Share = field()
-    endpoint: str = ""
+    share: Share
+    endpoint: str = field(default="", metadata=NOT_TOLD)
 
     @property
     def subject(self) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tiercel.core.shares import Share
 
-# Metadata of a field that ends with the broker's life.
+# Metadata of a field: it ends with the broker's life; other fields of a message say it; only the broker knows it.
 NOT_STORED = {"stored": False}
+TOLD_OTHERWISE = {"told": False}
+NOT_TOLD = {"told": False, "shown": False}
 
 DEFAULT_MAX_EPOCHS = 100
 DEFAULT_REPORT_TIMEOUT_SECONDS = 300.0
@@ -140,6 +142,11 @@ class JobSpec:
     ship: Shipping = Shipping()
 
 
+def without_script_text(spec: JobSpec) -> JobSpec:
+    """The spec, its script without content."""
+    return spec if spec.script is None else replace(spec, script=replace(spec.script, content=b""))
+
+
 class JobState(enum.Enum):
     """Where a job is in its life; see ``lifecycle/README.md`` for the edges.
 
@@ -202,7 +209,22 @@ class TierStatus:
     delivered_seconds: float | None = None
     version: int | None = None
     reason: str = ""
-    failed_deliveries: int = 0
+    failed_deliveries: int = field(default=0, metadata=NOT_TOLD)
+
+    @property
+    def target(self) -> float:
+        """Metric value that reaches it."""
+        return self.tier.target
+
+    @property
+    def value(self) -> float:
+        """What reaching it is worth, relative to other tiers."""
+        return self.tier.value
+
+    @property
+    def deadline_seconds(self) -> float | None:
+        """Seconds after submission by which the tenant wants it, or None."""
+        return self.tier.deadline_seconds
 
 
 @dataclass(frozen=True, slots=True)

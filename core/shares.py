@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Share:
     cpu_cap_cores: float | None = None
     reason: str = ""
     accelerators: tuple[AcceleratorShare, ...] = ()
-    speed: float = 1.0
+    speed: float = field(default=1.0, metadata={"told": False, "shown": False})
 
     def same_limits(
         self, other: Share | None, *, tolerance: float = 0.0, device_tolerance: float | None = None

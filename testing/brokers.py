@@ -13,11 +13,11 @@ from typing import Any
 import grpc
 
 from testing.jobs import make_spec
-from tiercel.broker.api.translation import spec_to_wire
 from tiercel.broker.server import Broker
 from tiercel.broker.settings import BrokerSettings
 from tiercel.broker.tenancy import open_tenancy
-from tiercel.v1 import jobs_pb2, jobs_pb2_grpc
+from tiercel.core.wire import to_proto
+from tiercel.v1 import common_pb2, jobs_pb2, jobs_pb2_grpc
 
 ROOT = Path(__file__).parents[1]
 TENANTS = ("alice", "bob")
@@ -87,7 +87,7 @@ class Tenant:
 
     async def submit(self, endpoint: str = "digits", key: str = "", **spec: Any) -> jobs_pb2.Job:
         request = jobs_pb2.SubmitJobRequest(
-            spec=spec_to_wire(make_spec(endpoint=endpoint, **spec)), idempotency_key=key
+            spec=to_proto(make_spec(endpoint=endpoint, **spec), common_pb2.JobSpec), idempotency_key=key
         )
         return (await self.stub.SubmitJob(request, metadata=self.metadata, timeout=20)).job
 

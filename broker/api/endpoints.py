@@ -1,15 +1,18 @@
-"""Between the wire's messages about endpoints and the broker's words; decides nothing."""
+"""What tenants and nodes are told of endpoints, and what nodes tell of them; decides nothing."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.node import ServedHeard, ServingHeard
-from tiercel.broker.api.translation import share_to_wire, timestamp
 from tiercel.broker.lifecycle.versions import kept
 from tiercel.core.endpoints import DelayWindow, EndpointUsage, Signature, Tensor
+from tiercel.core.views import EndpointInfo, VariantInfo, VersionInfo
+from tiercel.core.wire import from_proto, to_proto
 from tiercel.v1 import common_pb2, jobs_pb2, nodes_pb2
 
 if TYPE_CHECKING:
@@ -25,14 +28,14 @@ if TYPE_CHECKING:
 MAX_SIGNATURE_BYTES = 64 * 1024
 
 
-def endpoint_to_wire(
+def endpoint_to_proto(
     endpoint: Endpoint,
     node: Node | None,
     share: Share | None = None,
     load: EndpointLoad | None = None,
     served: Mapping[str, ServedHeard] = MappingProxyType({}),
 ) -> jobs_pb2.Endpoint:
-    """An endpoint as the wire has it.
+    """An endpoint as its tenant sees it.
 
     Args:
         endpoint: The endpoint.
@@ -44,18 +47,18 @@ def endpoint_to_wire(
     live = {version.version for version in endpoint.live}
     there = {version.version for version in kept(endpoint)}
     plain = served.get("", ServedHeard())
-    return jobs_pb2.Endpoint(
+    info = EndpointInfo(
         name=endpoint.name,
         tenant=endpoint.tenant,
-        live_version=endpoint.live_version or 0,
-        versions=[
-            jobs_pb2.EndpointVersion(
+        live_version=endpoint.live_version,
+        versions=tuple(
+            VersionInfo(
                 version=version.version,
                 job_id=version.job_id,
                 tier=version.tier,
                 metric=version.metric,
                 value=version.value,
-                delivered_at=timestamp(version.delivered_at),
+                delivered_at=datetime.fromtimestamp(version.delivered_at, UTC),
                 sha256=version.sha256,
                 variant=version.variant,
                 live=version.version in live,
@@ -63,34 +66,35 @@ def endpoint_to_wire(
                 kept=version.version in there,
             )
             for version in endpoint.versions
-        ],
+        ),
         node_id=endpoint.node_id,
         serving_http=node.serving_http if node is not None else "",
         serving_grpc=node.serving_grpc if node is not None else "",
-        objective_seconds=endpoint.objective_seconds or 0.0,
-        share=share_to_wire(share) if share is not None else None,
-        load=_load_to_wire(load) if load is not None else None,
-        variants=[
-            _variant_to_wire(endpoint, version, load, served.get(version.variant, ServedHeard()))
+        objective_seconds=endpoint.objective_seconds,
+        share=share,
+        variants=tuple(
+            _variant_info(endpoint, version, load, served.get(version.variant, ServedHeard()))
             for version in endpoint.live
             if version.variant
-        ],
-        answering_version=plain.version,
+        ),
+        answering_version=plain.version or None,
         problem=plain.problem,
         pinned="" in endpoint.pinned,
     )
+    message = to_proto(info, jobs_pb2.Endpoint)
+    if load is not None:
+        message.load.CopyFrom(to_proto(load, jobs_pb2.EndpointLoad))
+    return message
 
 
-def _variant_to_wire(
-    endpoint: Endpoint, live: Version, load: EndpointLoad | None, served: ServedHeard
-) -> jobs_pb2.EndpointVariant:
-    return jobs_pb2.EndpointVariant(
+def _variant_info(endpoint: Endpoint, live: Version, load: EndpointLoad | None, served: ServedHeard) -> VariantInfo:
+    return VariantInfo(
         name=live.variant,
         live_version=live.version,
         accuracy=live.value,
         # One that is not named gave none, if there were any.
         answered_part=load.answered_parts.get(live.variant, 0.0) if load and load.answered_parts else None,
-        answering_version=served.version,
+        answering_version=served.version or None,
         problem=served.problem,
         pinned=live.variant in endpoint.pinned,
     )
@@ -132,7 +136,7 @@ def wanted_endpoints(declared: EndpointSharesDeclared) -> list[nodes_pb2.WantedE
     return [
         nodes_pb2.WantedEndpoint(
             endpoint=name,
-            share=share_to_wire(shares[name]) if name in shares else None,
+            share=to_proto(shares[name], common_pb2.Share) if name in shares else None,
             objective_seconds=objectives.get(name, 0.0),
         )
         for name in sorted({*shares, *objectives})
@@ -141,20 +145,10 @@ def wanted_endpoints(declared: EndpointSharesDeclared) -> list[nodes_pb2.WantedE
 
 def usages_of(heartbeat: nodes_pb2.Heartbeat) -> tuple[EndpointUsage, ...]:
     """What an inference server counted; what makes no sense is left out, since policies reckon with it."""
+    told = (from_proto(EndpointUsage, usage) for usage in heartbeat.endpoints)
     return tuple(
-        EndpointUsage(
-            usage.endpoint,
-            usage.seconds,
-            usage.requests,
-            usage.answers,
-            usage.delay_seconds,
-            usage.cpu_seconds,
-            usage.failures,
-            usage.on_time,
-            tuple(map(_window_from_wire, filter(_makes_sense, usage.windows))),
-            dict(usage.answered_by),
-        )
-        for usage in heartbeat.endpoints
+        replace(usage, windows=tuple(filter(_makes_sense, usage.windows)))
+        for usage in told
         if math.isfinite(usage.seconds + usage.delay_seconds + usage.cpu_seconds)
         and usage.seconds > 0
         and min(usage.delay_seconds, usage.cpu_seconds) >= 0
@@ -167,40 +161,6 @@ def lag_of(heartbeat: nodes_pb2.Heartbeat) -> float | None:
     return lag if heartbeat.HasField("serving_lag_seconds") and math.isfinite(lag) and lag >= 0 else None
 
 
-def _makes_sense(window: common_pb2.DelayWindow) -> bool:
-    numbers = (window.seconds, window.p50_seconds, window.p95_seconds, window.p99_seconds)
-    return all(math.isfinite(number) and number >= 0 for number in numbers) and 0 <= window.in_objective <= 1
-
-
-def _window_from_wire(window: common_pb2.DelayWindow) -> DelayWindow:
-    return DelayWindow(
-        window.seconds,
-        window.answers,
-        window.failures,
-        window.in_objective if window.HasField("in_objective") else None,
-        window.p50_seconds if window.HasField("p50_seconds") else None,
-        window.p95_seconds if window.HasField("p95_seconds") else None,
-        window.p99_seconds if window.HasField("p99_seconds") else None,
-    )
-
-
-def _load_to_wire(load: EndpointLoad) -> jobs_pb2.EndpointLoad:
-    return jobs_pb2.EndpointLoad(
-        requests_per_second=load.requests_per_second,
-        delay_seconds=load.delay_seconds,
-        cpu_cores=load.cpu_cores,
-        in_objective=load.in_objective,
-        windows=[
-            common_pb2.DelayWindow(
-                seconds=window.seconds,
-                answers=window.answers,
-                failures=window.failures,
-                in_objective=window.in_objective,
-                p50_seconds=window.p50_seconds,
-                p95_seconds=window.p95_seconds,
-                p99_seconds=window.p99_seconds,
-            )
-            for window in load.windows
-        ],
-        serving_lag_seconds=load.lag_seconds,
-    )
+def _makes_sense(window: DelayWindow) -> bool:
+    numbers = (window.seconds, window.p50_seconds or 0.0, window.p95_seconds or 0.0, window.p99_seconds or 0.0)
+    return all(math.isfinite(number) and number >= 0 for number in numbers) and 0 <= (window.in_objective or 0.0) <= 1

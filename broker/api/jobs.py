@@ -7,17 +7,12 @@ from typing import TYPE_CHECKING
 from tiercel.broker.actors.job_pages import JOBS_AT_A_TIME
 from tiercel.broker.api import pages
 from tiercel.broker.api.auth import tenant_of
-from tiercel.broker.api.endpoints import endpoint_to_wire
+from tiercel.broker.api.endpoints import endpoint_to_proto
 from tiercel.broker.api.errors import translated_errors
-from tiercel.broker.api.translation import (
-    decision_to_wire,
-    event_to_wire,
-    job_to_wire,
-    node_to_wire,
-    spec_from_wire,
-)
+from tiercel.broker.api.translation import job_to_proto, node_to_proto, spec_from_proto
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.events import StateChanged, subject_of_endpoint
+from tiercel.core.wire import to_proto
 from tiercel.v1 import jobs_pb2, jobs_pb2_grpc
 
 if TYPE_CHECKING:
@@ -73,8 +68,8 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
                     f"idempotency_key: is longer than {MAX_KEY_CHARACTERS} characters; shorten it",
                     field="idempotency_key",
                 )
-            job = await self._service.submit(tenant, spec_from_wire(request.spec), request.idempotency_key)
-            return jobs_pb2.SubmitJobResponse(job=job_to_wire(job))
+            job = await self._service.submit(tenant, spec_from_proto(request.spec), request.idempotency_key)
+            return jobs_pb2.SubmitJobResponse(job=job_to_proto(job))
 
     async def GetJob(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.GetJobRequest, context: Context
@@ -83,7 +78,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         async with translated_errors(context):
             tenant = tenant_of(context, self._tenancy)
             job = self._service.explained(await self._service.find_job(tenant.name, request.job_id))
-            return jobs_pb2.GetJobResponse(job=job_to_wire(job))
+            return jobs_pb2.GetJobResponse(job=job_to_proto(job))
 
     async def ListJobs(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.ListJobsRequest, context: Context
@@ -100,7 +95,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
                 limit=limit,
             )
             token = pages.token_of(jobs[-1].submitted_at, jobs[-1].id) if len(jobs) == limit else ""
-            shown = [job_to_wire(self._service.explained(job)) for job in jobs]
+            shown = [job_to_proto(self._service.explained(job)) for job in jobs]
             return jobs_pb2.ListJobsResponse(jobs=shown, next_page_token=token)
 
     async def CancelJob(  # noqa: N802 - the contract's name
@@ -109,7 +104,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         """Ask a job to stop."""
         async with translated_errors(context):
             tenant = tenant_of(context, self._tenancy)
-            return jobs_pb2.CancelJobResponse(job=job_to_wire(await self._service.cancel(tenant.name, request.job_id)))
+            return jobs_pb2.CancelJobResponse(job=job_to_proto(await self._service.cancel(tenant.name, request.job_id)))
 
     async def ResumeJob(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.ResumeJobRequest, context: Context
@@ -118,7 +113,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         async with translated_errors(context):
             tenant = tenant_of(context, self._tenancy)
             job = await self._service.resume(tenant, request.job_id, request.max_epochs)
-            return jobs_pb2.ResumeJobResponse(job=job_to_wire(job))
+            return jobs_pb2.ResumeJobResponse(job=job_to_proto(job))
 
     async def WatchJobs(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.WatchJobsRequest, context: Context
@@ -138,7 +133,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
                     cursor, job_id=job_id, tenant=tenant.name, limit=EVENTS_AT_A_TIME
                 )
                 for event in events:
-                    yield jobs_pb2.WatchJobsResponse(event=event_to_wire(event))
+                    yield jobs_pb2.WatchJobsResponse(event=to_proto(event, jobs_pb2.JobEvent))
                     cursor = event.sequence
                     if job_id is not None and isinstance(event.change, StateChanged):
                         over = event.change.state.is_final  # unless it was resumed afterwards
@@ -178,7 +173,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
             job = self._service.explained(await self._service.find_job(tenant.name, request.job_id))
             decisions = await self._store.decisions_of(job.id, limit=DECISIONS_SHOWN)
             return jobs_pb2.ExplainJobResponse(
-                job=job_to_wire(job), decisions=[decision_to_wire(decision) for decision in decisions]
+                job=job_to_proto(job), decisions=[to_proto(decision, jobs_pb2.Decision) for decision in decisions]
             )
 
     async def ExplainEndpoint(  # noqa: N802 - the contract's name
@@ -191,8 +186,8 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
             decisions = await self._store.decisions_of(subject_of_endpoint(endpoint.name), limit=DECISIONS_SHOWN)
             nodes = {node.id: node for node in self._service.nodes()}
             return jobs_pb2.ExplainEndpointResponse(
-                endpoint=self._endpoint_to_wire(endpoint, nodes),
-                decisions=[decision_to_wire(decision) for decision in decisions],
+                endpoint=self._endpoint_to_proto(endpoint, nodes),
+                decisions=[to_proto(decision, jobs_pb2.Decision) for decision in decisions],
             )
 
     async def ListNodes(  # noqa: N802 - the contract's name
@@ -203,7 +198,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
             tenant_of(context, self._tenancy)
             return jobs_pb2.ListNodesResponse(
                 nodes=[
-                    node_to_wire(node, self._service.jobs_on(node.id), self._service.accelerators_of(node.id))
+                    node_to_proto(node, self._service.jobs_on(node.id), self._service.accelerators_of(node.id))
                     for node in self._service.nodes()
                 ]
             )
@@ -217,7 +212,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
             nodes = {node.id: node for node in self._service.nodes()}
             return jobs_pb2.ListEndpointsResponse(
                 endpoints=[
-                    self._endpoint_to_wire(endpoint, nodes) for endpoint in self._service.endpoints_of(tenant.name)
+                    self._endpoint_to_proto(endpoint, nodes) for endpoint in self._service.endpoints_of(tenant.name)
                 ]
             )
 
@@ -251,10 +246,10 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
     ) -> jobs_pb2.Endpoint:
         tenant = tenant_of(context, self._tenancy)
         endpoint = await self._service.choose_version(tenant.name, request.endpoint, request.version or None, back=back)
-        return self._endpoint_to_wire(endpoint, {node.id: node for node in self._service.nodes()})
+        return self._endpoint_to_proto(endpoint, {node.id: node for node in self._service.nodes()})
 
-    def _endpoint_to_wire(self, endpoint: Endpoint, nodes: Mapping[str, Node]) -> jobs_pb2.Endpoint:
-        return endpoint_to_wire(
+    def _endpoint_to_proto(self, endpoint: Endpoint, nodes: Mapping[str, Node]) -> jobs_pb2.Endpoint:
+        return endpoint_to_proto(
             endpoint,
             nodes.get(endpoint.node_id),
             self._service.endpoint_share(endpoint.name),

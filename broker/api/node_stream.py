@@ -11,12 +11,12 @@ from tiercel.broker.actors.endpoint import DeliveryHeard
 from tiercel.broker.actors.node import NodeHeard
 from tiercel.broker.api import accelerators
 from tiercel.broker.api.endpoints import lag_of, serving_of, signature_of, usages_of
-from tiercel.broker.api.translation import seconds_of
-from tiercel.broker.api.wanted import fence_to_wire, wanted_to_wire
+from tiercel.broker.api.wanted import fence_to_proto, wanted_to_proto
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
 from tiercel.broker.lifecycle.job_events import Reported, RunExited, RunIsAlive, UsageMeasured
 from tiercel.core.endpoints import DeliveryState
 from tiercel.core.tasks import run_until_one_ends
+from tiercel.core.wire import seconds_of
 from tiercel.v1 import nodes_pb2
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class NodeStream:
         while (wanted := await self._actor.wait_wanted(generation, self._epoch)) is not None:
             generation = wanted.generation
             async with self._writing:
-                await write(nodes_pb2.ConnectResponse(wanted=wanted_to_wire(wanted, self._logs)))
+                await write(nodes_pb2.ConnectResponse(wanted=wanted_to_proto(wanted, self._logs)))
 
     async def _tell_taken(self, write: Write) -> None:
         while True:
@@ -95,7 +95,7 @@ class NodeStream:
             self._took.clear()
             reports, self._taken = self._taken, {}
             heartbeat, self._heartbeat = self._heartbeat, 0
-            fence = fence_to_wire(self._service.fence())
+            fence = fence_to_proto(self._service.fence())
             taken = nodes_pb2.Taken(reports=reports, heartbeat=heartbeat, fence=fence)
             async with self._writing:
                 await write(nodes_pb2.ConnectResponse(taken=taken))

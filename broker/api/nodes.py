@@ -13,7 +13,7 @@ from tiercel.broker.api import accelerators, checkpoints
 from tiercel.broker.api.auth import require_node
 from tiercel.broker.api.errors import translated_errors
 from tiercel.broker.api.node_stream import NodeStream
-from tiercel.broker.api.wanted import fence_to_wire
+from tiercel.broker.api.wanted import fence_to_proto
 from tiercel.core.errors import InvalidSpecError, LeaseLostError, ProtocolError
 from tiercel.core.nodes import Node
 from tiercel.v1 import nodes_pb2, nodes_pb2_grpc, protocol_mismatch
@@ -96,7 +96,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
             lease_seconds=self._settings.lease_seconds,
             heartbeat_seconds=self._settings.heartbeat_seconds,
             reports=self._service.reports_of(actor.node.id, (run.run_id for run in hello.runs)),
-            fence=fence_to_wire(self._service.fence()),
+            fence=fence_to_proto(self._service.fence()),
         )
         await context.write(nodes_pb2.ConnectResponse(welcome=welcome))
         stream = NodeStream(actor, epoch, service=self._service, logs=self._logs, carried=self._carried)

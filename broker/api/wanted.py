@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tiercel.broker.api.endpoints import wanted_endpoints, wanted_models
-from tiercel.broker.api.translation import direction_to_wire, share_to_wire, spec_to_wire
 from tiercel.core.endpoints import Verdict
-from tiercel.core.jobs import TierState
-from tiercel.v1 import nodes_pb2
+from tiercel.core.jobs import TierState, without_script_text
+from tiercel.core.wire import to_proto
+from tiercel.v1 import common_pb2, nodes_pb2
 
 if TYPE_CHECKING:
     from tiercel.broker.actors.node import Wanted
@@ -24,7 +23,7 @@ _VERDICTS = {
 }
 
 
-def wanted_to_wire(wanted: Wanted, logs: RunLogs) -> nodes_pb2.WantedState:
+def wanted_to_proto(wanted: Wanted, logs: RunLogs) -> nodes_pb2.WantedState:
     """Everything that is wanted of a node.
 
     Args:
@@ -33,31 +32,27 @@ def wanted_to_wire(wanted: Wanted, logs: RunLogs) -> nodes_pb2.WantedState:
     """
     return nodes_pb2.WantedState(
         generation=wanted.generation,
-        runs=[_run_to_wire(run, logs) for run in wanted.runs],
-        deliveries=[_delivery_to_wire(delivery) for delivery in wanted.deliveries],
+        runs=[_run_to_proto(run, logs) for run in wanted.runs],
+        deliveries=[_delivery_to_proto(delivery) for delivery in wanted.deliveries],
         endpoints=wanted_endpoints(wanted.endpoints) if wanted.endpoints is not None else (),
         endpoints_pending=wanted.endpoints is None,
         models=wanted_models(wanted.models),
     )
 
 
-def fence_to_wire(fence: Fence | None) -> nodes_pb2.Fence | None:
+def fence_to_proto(fence: Fence | None) -> nodes_pb2.Fence | None:
     """How long an agent may go without the broker; None for however long it takes."""
-    if fence is None:
-        return None
-    return nodes_pb2.Fence(stop_after_seconds=fence.stop_after_seconds, end_after_seconds=fence.end_after_seconds)
+    return None if fence is None else to_proto(fence, nodes_pb2.Fence)
 
 
-def _run_to_wire(run: WantedRun, logs: RunLogs) -> nodes_pb2.WantedRun:
+def _run_to_proto(run: WantedRun, logs: RunLogs) -> nodes_pb2.WantedRun:
     job = run.job
-    script = job.spec.script
-    spec = spec_to_wire(replace(job.spec, script=replace(script, content=b"")) if script is not None else job.spec)
     return nodes_pb2.WantedRun(
         run_id=run.run_id,
         job_id=job.id,
         tenant=job.tenant,
-        spec=spec,
-        share=share_to_wire(job.share) if job.share is not None else None,
+        spec=to_proto(without_script_text(job.spec), common_pb2.JobSpec),
+        share=to_proto(job.share, common_pb2.Share) if job.share is not None else None,
         log_offset_bytes=logs.size(run.run_id),
         stop=run.stop,
         carry=job.is_moving,
@@ -68,7 +63,7 @@ def _run_to_wire(run: WantedRun, logs: RunLogs) -> nodes_pb2.WantedRun:
     )
 
 
-def _delivery_to_wire(wanted: WantedDelivery) -> nodes_pb2.WantedDelivery:
+def _delivery_to_proto(wanted: WantedDelivery) -> nodes_pb2.WantedDelivery:
     delivery = wanted.delivery
     return nodes_pb2.WantedDelivery(
         delivery_id=delivery.id,
@@ -78,7 +73,7 @@ def _delivery_to_wire(wanted: WantedDelivery) -> nodes_pb2.WantedDelivery:
         endpoint=delivery.endpoint,
         version=delivery.version,
         metric=wanted.metric,
-        direction=direction_to_wire(wanted.direction),
+        direction=common_pb2.Direction.Value(f"DIRECTION_{wanted.direction.name}"),
         variant=delivery.variant,
         verdict=_VERDICTS[delivery.verdict],
     )

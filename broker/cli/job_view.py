@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from tiercel.broker.cli.output import clean, number
-from tiercel.broker.client import JobEvent, JobInfo, ProgressEvent, ShareEvent, StateEvent, TierEvent, TierInfo
+from tiercel.broker.client import JobEvent, JobInfo, ProgressEvent, ShareEvent, StateEvent, TierEvent, TierStatus
 from tiercel.core.jobs import Direction, TierState
 
 
@@ -46,7 +46,7 @@ class JobView:
             case ShareEvent(node_id=node_id, share=share):
                 return dataclasses.replace(self, job=dataclasses.replace(job, node_id=node_id, share=share))
 
-    def fraction(self, tier: TierInfo) -> float:
+    def fraction(self, tier: TierStatus) -> float:
         """How much of the way from the first value to a tier's target is done, in [0, 1]."""
         if tier.state in {TierState.REACHED, TierState.DELIVERED}:
             return 1.0

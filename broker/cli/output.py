@@ -14,7 +14,7 @@ import typer
 from tiercel.core.jobs import JobState, TierState
 
 if TYPE_CHECKING:
-    from tiercel.broker.client import DecisionInfo, EndpointInfo, JobInfo, NodeInfo, TierInfo, VariantInfo
+    from tiercel.broker.client import DecisionInfo, EndpointInfo, JobInfo, NodeInfo, TierStatus, VariantInfo
     from tiercel.core.endpoints import DelayWindow
     from tiercel.core.jobs import Resources
     from tiercel.core.shares import Share
@@ -143,7 +143,7 @@ def memory(size: int) -> str:
     return f"{size / 1024**3:.1f}GiB" if size >= 1024**3 else f"{size / 1024**2:.0f}MiB"
 
 
-def tier_cell(tier: TierInfo) -> str:
+def tier_cell(tier: TierStatus) -> str:
     """A tier, short: mark, target, version."""
     version = f" v{tier.version}" if tier.version else ""
     return f"{_TIER_MARKS[tier.state]}{number(tier.target)}{version}"
@@ -381,7 +381,7 @@ def _asked(resources: Resources) -> str:
     return f"{words}, {resources.accelerators} GPU{'s' if resources.accelerators > 1 else ''} with {each}"
 
 
-def _tier_line(tier: TierInfo) -> str:
+def _tier_line(tier: TierStatus) -> str:
     line = f"tier {tier.number}    {tier_cell(tier)}  {tier.state.value}"
     if tier.reached_seconds is not None:
         line += f", reached with {number(tier.reached_value)} after {tier.reached_seconds:.1f} s"

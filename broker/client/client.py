@@ -12,20 +12,19 @@ from typing import TYPE_CHECKING, Self
 
 from tiercel.broker.client.connection import Connection
 from tiercel.broker.client.conversion import (
-    endpoint_explanation_from_wire,
-    endpoint_from_wire,
-    event_from_wire,
-    explanation_from_wire,
-    job_from_wire,
-    node_from_wire,
-    spec_to_wire,
+    endpoint_explanation_from_proto,
+    endpoint_from_proto,
+    event_from_proto,
+    node_from_proto,
+    spec_to_proto,
 )
 from tiercel.broker.client.handle import JobHandle
-from tiercel.broker.client.info import EndpointExplanation, EndpointInfo, Explanation, JobEvent, JobInfo, NodeInfo
 from tiercel.broker.client.options import ClientOptions
 from tiercel.broker.client.state_dir import read_broker_address, read_token
 from tiercel.core.errors import InvalidSpecError, TiercelError, UnavailableError
 from tiercel.core.jobs import JobSpec
+from tiercel.core.views import EndpointExplanation, EndpointInfo, Explanation, JobEvent, JobInfo, NodeInfo
+from tiercel.core.wire import from_proto
 from tiercel.v1 import jobs_pb2
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ class Client:
             QuotaExceededError: The tenant has as many active jobs as it may.
         """
         request = jobs_pb2.SubmitJobRequest(
-            spec=spec_to_wire(spec), idempotency_key=idempotency_key or uuid.uuid4().hex
+            spec=spec_to_proto(spec), idempotency_key=idempotency_key or uuid.uuid4().hex
         )
         response = await self._connection.call(self._connection.stub.SubmitJob, request)
         return self.job(response.job.id)
@@ -121,7 +120,7 @@ class Client:
         """A job as it is now."""
         request = jobs_pb2.GetJobRequest(job_id=job_id)
         response = await self._connection.call(self._connection.stub.GetJob, request)
-        return job_from_wire(response.job)
+        return from_proto(JobInfo, response.job)
 
     async def list_jobs(self, *, active_only: bool = False, limit: int | None = None) -> tuple[JobInfo, ...]:
         """The tenant's jobs, oldest first; fetched a page at a time.
@@ -143,7 +142,7 @@ class Client:
                 newest_first=newest_first,
             )
             response = await self._connection.call(self._connection.stub.ListJobs, request)
-            jobs.extend(job_from_wire(job) for job in response.jobs)
+            jobs.extend(from_proto(JobInfo, job) for job in response.jobs)
             token = response.next_page_token
             if not token:
                 break
@@ -153,7 +152,7 @@ class Client:
         """Stop a job; versions that it delivered keep serving. Cancelling a finished job changes nothing."""
         request = jobs_pb2.CancelJobRequest(job_id=job_id)
         response = await self._connection.call(self._connection.stub.CancelJob, request)
-        return job_from_wire(response.job)
+        return from_proto(JobInfo, response.job)
 
     async def resume_job(self, job_id: str, max_epochs: int | None = None) -> JobInfo:
         """Let a job that failed, was cancelled or missed a tier go on from its last checkpoint; one that runs goes on.
@@ -170,13 +169,13 @@ class Client:
         """
         request = jobs_pb2.ResumeJobRequest(job_id=job_id, max_epochs=max_epochs or 0)
         response = await self._connection.call(self._connection.stub.ResumeJob, request)
-        return job_from_wire(response.job)
+        return from_proto(JobInfo, response.job)
 
     async def explain_job(self, job_id: str) -> Explanation:
         """Why a job has its share, and what was decided before."""
         request = jobs_pb2.ExplainJobRequest(job_id=job_id)
         response = await self._connection.call(self._connection.stub.ExplainJob, request)
-        return explanation_from_wire(response)
+        return from_proto(Explanation, response)
 
     async def explain_endpoint(self, name: str) -> EndpointExplanation:
         """Why an endpoint has its share, and what was decided before.
@@ -186,17 +185,17 @@ class Client:
         """
         request = jobs_pb2.ExplainEndpointRequest(endpoint=name)
         response = await self._connection.call(self._connection.stub.ExplainEndpoint, request)
-        return endpoint_explanation_from_wire(response)
+        return endpoint_explanation_from_proto(response)
 
     async def list_nodes(self) -> tuple[NodeInfo, ...]:
         """The machines with an agent."""
         response = await self._connection.call(self._connection.stub.ListNodes, jobs_pb2.ListNodesRequest())
-        return tuple(node_from_wire(node) for node in response.nodes)
+        return tuple(node_from_proto(node) for node in response.nodes)
 
     async def list_endpoints(self) -> tuple[EndpointInfo, ...]:
         """The tenant's endpoints."""
         response = await self._connection.call(self._connection.stub.ListEndpoints, jobs_pb2.ListEndpointsRequest())
-        return tuple(endpoint_from_wire(endpoint) for endpoint in response.endpoints)
+        return tuple(endpoint_from_proto(endpoint) for endpoint in response.endpoints)
 
     async def delete_endpoint(self, name: str) -> None:
         """Forget an endpoint and what was delivered to it; its name is free then.
@@ -223,7 +222,7 @@ class Client:
         """
         request = jobs_pb2.PromoteVersionRequest(endpoint=endpoint, version=version or 0)
         response = await self._connection.call(self._connection.stub.PromoteVersion, request)
-        return endpoint_from_wire(response.endpoint)
+        return endpoint_from_proto(response.endpoint)
 
     async def rollback(self, endpoint: str, version: int | None = None) -> EndpointInfo:
         """Let an earlier version of an endpoint answer again; it then stays whatever is delivered.
@@ -238,7 +237,7 @@ class Client:
         """
         request = jobs_pb2.RollBackVersionRequest(endpoint=endpoint, version=version or 0)
         response = await self._connection.call(self._connection.stub.RollBackVersion, request)
-        return endpoint_from_wire(response.endpoint)
+        return endpoint_from_proto(response.endpoint)
 
     async def events(self, *, job_id: str = "", after: int = 0) -> AsyncGenerator[JobEvent]:
         """What happens to one job until it has finished, or to all the tenant's jobs without end.
@@ -265,7 +264,7 @@ class Client:
 
         async with aclosing(self._connection.resumed(attempt)) as events:
             async for wire in events:
-                if (event := event_from_wire(wire)) is not None:
+                if (event := event_from_proto(wire)) is not None:
                     yield event
 
     async def logs(self, job_id: str, *, follow: bool = False, offset: int = 0) -> AsyncGenerator[bytes]:

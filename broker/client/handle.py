@@ -8,9 +8,9 @@ from contextlib import aclosing
 from typing import Protocol
 
 from tiercel.broker.client.errors import TierMissedError
-from tiercel.broker.client.info import Explanation, JobEvent, JobInfo, TierEvent, TierInfo
 from tiercel.core.errors import NotFoundError
-from tiercel.core.jobs import TierState
+from tiercel.core.jobs import TierState, TierStatus
+from tiercel.core.views import Explanation, JobEvent, JobInfo, TierEvent
 
 
 class _Client(Protocol):
@@ -53,7 +53,7 @@ class JobHandle:
                 pass
             return await self.refresh()
 
-    async def wait_for_tier(self, number: int, timeout: float | None = None) -> TierInfo:
+    async def wait_for_tier(self, number: int, timeout: float | None = None) -> TierStatus:
         """Wait until a tier's version answers.
 
         Args:
@@ -74,7 +74,7 @@ class JobHandle:
                 tier = decided or _tier_of(job, number)
         return _delivered(job, tier)
 
-    async def _wait_tier_decided(self, number: int) -> TierInfo | None:
+    async def _wait_tier_decided(self, number: int) -> TierStatus | None:
         # From the beginning: what happened since the job was asked for is in there.
         async with aclosing(self.events()) as events:
             async for event in events:
@@ -118,18 +118,18 @@ class JobHandle:
         return await self._client.explain_job(self.id)
 
 
-def _is_decided(tier: TierInfo) -> bool:
+def _is_decided(tier: TierStatus) -> bool:
     return tier.state in {TierState.DELIVERED, TierState.FAILED}
 
 
-def _tier_of(job: JobInfo, number: int) -> TierInfo:
+def _tier_of(job: JobInfo, number: int) -> TierStatus:
     for tier in job.tiers:
         if tier.number == number:
             return tier
     raise NotFoundError(f"Job {job.id} has no tier {number}; it has {len(job.tiers)}.", field="tier")
 
 
-def _delivered(job: JobInfo, tier: TierInfo) -> TierInfo:
+def _delivered(job: JobInfo, tier: TierStatus) -> TierStatus:
     if tier.state is TierState.DELIVERED:
         return tier
     why = tier.reason or job.reason or "the broker did not say why"

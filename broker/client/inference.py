@@ -10,8 +10,8 @@ from typing import Any, Protocol, TypeAlias
 
 import aiohttp
 
-from tiercel.broker.client.info import EndpointInfo, Json
 from tiercel.core.errors import InvalidSpecError, NotFoundError, TiercelError, UnavailableError
+from tiercel.core.views import EndpointInfo, Json
 
 
 class _Array(Protocol):

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, ValidationError, create_model
 
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.jobs import Direction, JobSpec, Resources, Script, Shipping, Tier
 from tiercel.core.metric_names import usual_direction
-
-MAX_SCRIPT_BYTES = 1024 * 1024
-_DEFAULTS = JobSpec(name="", endpoint="", metric="", direction=Direction.MAX, tiers=())
+from tiercel.core.validation import MAX_SCRIPT_BYTES
 
 
 class _Strict(BaseModel):
@@ -24,55 +23,49 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class _Tier(_Strict):
-    target: float
-    value: float = 1.0
-    deadline_seconds: float | None = None
+def _form(kind: type, **changed: Any) -> type[_Strict]:
+    """What people write of a type: its fields with their types and defaults, but for those that they write otherwise.
+
+    Args:
+        kind: The type.
+        changed: Fields that are written otherwise, as pydantic takes them.
+    """
+    hints = get_type_hints(kind)
+    fields: dict[str, Any] = {}
+    for field in dataclasses.fields(kind):
+        default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+        fields[field.name] = (hints[field.name], ... if default is dataclasses.MISSING else default)
+    return create_model(kind.__name__, __base__=_Strict, **{**fields, **changed})
+
+
+def _written(name: str, kind: Any, default: Any) -> Any:
+    """A field that people write under another name."""
+    return (kind, Field(default=default, alias=name))
 
 
 def _tier(value: object) -> object:
     return {"target": value} if isinstance(value, int | float | str) else value
 
 
-class _Resources(_Strict):
-    cpu_cores: float = _DEFAULTS.resources.cpu_cores
-    memory: ByteSize = ByteSize(_DEFAULTS.resources.memory_bytes)
-    accelerators: int = 0
-    accelerator_memory: ByteSize = ByteSize(0)
-
-    def to_domain(self) -> Resources:
-        return Resources(self.cpu_cores, int(self.memory), self.accelerators, int(self.accelerator_memory))
-
-
-class _Shipping(_Strict):
-    only_tiers: bool = False
-    every: float | None = None
-    best_every: float | None = None
-
-    def to_domain(self) -> Shipping:
-        return Shipping(self.only_tiers, self.every, self.best_every)
-
-
-class _Spec(_Strict):
-    name: str = ""
-    endpoint: str
-    variant: str = ""
-    script: str = ""
-    module: str = ""
-    image: str = ""
-    arguments: list[str] = []
-    metric: str
-    direction: Direction | None = None
-    tiers: list[Annotated[_Tier, BeforeValidator(_tier)]] = Field(min_length=1)
-    resources: _Resources = _Resources()
-    runtime: str = ""
-    max_epochs: int = _DEFAULTS.max_epochs
-    report_timeout_seconds: float = _DEFAULTS.report_timeout_seconds
-    continue_after_last_tier: bool = False
-    replace: bool = False
-    ship: _Shipping = _Shipping()
-    endpoint_objective_seconds: float | None = None
-    retries: int = 0
+_DEFAULTS = Resources()
+_TierForm = _form(Tier)
+_ResourcesForm = _form(
+    Resources,
+    memory_bytes=_written("memory", ByteSize, _DEFAULTS.memory_bytes),
+    accelerator_memory_bytes=_written("accelerator_memory", ByteSize, _DEFAULTS.accelerator_memory_bytes),
+)
+_ShippingForm = _form(Shipping, best_every_seconds=_written("best_every", float | None, None))
+_SpecForm = _form(
+    JobSpec,
+    name=(str, ""),
+    script=(str, ""),
+    direction=(Direction | None, None),
+    # A form is made, which a type checker cannot know for a type.
+    tiers=(Annotated[list[Annotated[_TierForm, BeforeValidator(_tier)]], Field(min_length=1)], ...),  # type: ignore[valid-type]
+    arguments=(list[str], []),
+    resources=(_ResourcesForm, _ResourcesForm()),
+    ship=(_ShippingForm, _ShippingForm()),
+)
 
 
 def load_spec(path: str | Path, changes: Mapping[str, Any] | None = None) -> JobSpec:
@@ -100,38 +93,29 @@ def parse_spec(values: Mapping[str, Any]) -> JobSpec:
         InvalidSpecError: A field is wrong; names it.
     """
     try:
-        spec = _Spec.model_validate(values)
+        form = _SpecForm.model_validate(values)
     except ValidationError as error:
         raise _invalid(error) from None
-    script = _read_script(Path(spec.script)) if spec.script else None
+    written = dict(form)
     return JobSpec(
-        name=spec.name or spec.endpoint,
-        endpoint=spec.endpoint,
-        variant=spec.variant,
-        metric=spec.metric,
-        direction=_direction(spec),
-        tiers=tuple(Tier(tier.target, tier.value, tier.deadline_seconds) for tier in spec.tiers),
-        script=script,
-        module=spec.module,
-        image=spec.image,
-        arguments=tuple(spec.arguments),
-        resources=spec.resources.to_domain(),
-        runtime=spec.runtime,
-        max_epochs=spec.max_epochs,
-        report_timeout_seconds=spec.report_timeout_seconds,
-        continue_after_last_tier=spec.continue_after_last_tier,
-        replace=spec.replace,
-        ship=spec.ship.to_domain(),
-        endpoint_objective_seconds=spec.endpoint_objective_seconds,
-        retries=spec.retries,
+        **{
+            **written,
+            "name": written["name"] or written["endpoint"],
+            "direction": written["direction"] or _usual_direction(written["metric"]),
+            "tiers": tuple(Tier(**dict(tier)) for tier in written["tiers"]),
+            "arguments": tuple(written["arguments"]),
+            "script": _read_script(Path(written["script"])) if written["script"] else None,
+            "resources": Resources(**dict(written["resources"])),
+            "ship": Shipping(**dict(written["ship"])),
+        }
     )
 
 
-def _direction(spec: _Spec) -> Direction:
-    direction = spec.direction or usual_direction(spec.metric)
+def _usual_direction(metric: str) -> Direction:
+    direction = usual_direction(metric)
     if direction is None:
         message = (
-            f"direction: is missing, and the name {spec.metric!r} does not tell it; give 'max' if more is better, "
+            f"direction: is missing, and the name {metric!r} does not tell it; give 'max' if more is better, "
             "or 'min' if less is"
         )
         raise InvalidSpecError(message, field="direction")
@@ -189,10 +173,11 @@ def _invalid(error: ValidationError) -> InvalidSpecError:
 
 def _suggestion(location: tuple[int | str, ...]) -> str:
     """What somebody may have meant who wrote a field that there is not."""
-    part = str(location[0]) if len(location) > 1 else ""
-    known: type[BaseModel] = _Tier if part == "tiers" else _Resources if part == "resources" else _Spec
-    near = difflib.get_close_matches(str(location[-1]), known.model_fields, n=1)
-    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known.model_fields)}"
+    forms: dict[object, type[BaseModel]] = {"tiers": _TierForm, "resources": _ResourcesForm, "ship": _ShippingForm}
+    form = forms[location[0]] if len(location) > 1 else _SpecForm
+    known = [field.alias or name for name, field in form.model_fields.items()]
+    near = difflib.get_close_matches(str(location[-1]), known, n=1)
+    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
 
 
 def _field(location: tuple[int | str, ...]) -> str:

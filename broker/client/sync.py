@@ -10,18 +10,17 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from tiercel.broker.client.client import Client
-from tiercel.broker.client.info import (
+from tiercel.broker.client.options import ClientOptions
+from tiercel.core.errors import TiercelError
+from tiercel.core.jobs import JobSpec, TierStatus
+from tiercel.core.views import (
     EndpointExplanation,
     EndpointInfo,
     Explanation,
     JobEvent,
     JobInfo,
     NodeInfo,
-    TierInfo,
 )
-from tiercel.broker.client.options import ClientOptions
-from tiercel.core.errors import TiercelError
-from tiercel.core.jobs import JobSpec
 
 if TYPE_CHECKING:
     from tiercel.broker.client.inference import ArrayLike, InferenceResult
@@ -168,7 +167,7 @@ class SyncJobHandle:
         """See :meth:`JobHandle.wait`."""
         return self._facade._run(self._handle.wait(timeout))  # noqa: SLF001 - the two are one facade
 
-    def wait_for_tier(self, number: int, timeout: float | None = None) -> TierInfo:
+    def wait_for_tier(self, number: int, timeout: float | None = None) -> TierStatus:
         """See :meth:`JobHandle.wait_for_tier`."""
         return self._facade._run(self._handle.wait_for_tier(number, timeout))  # noqa: SLF001 - the two are one facade
 

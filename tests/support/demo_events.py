@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from benchmarks.demo_jobs import JOBS, DemoJob
 from benchmarks.timeline import FirstAnswer, Timeline
 from testing.load_record import LoadRecord, Request
-from tiercel import Direction, JobInfo, JobState, TierState
-from tiercel.broker.client import JobEvent, ProgressEvent, ShareEvent, StateEvent, TierEvent, TierInfo
+from tiercel import Direction, JobInfo, JobState, Tier, TierState
+from tiercel.broker.client import JobEvent, ProgressEvent, ShareEvent, StateEvent, TierEvent, TierStatus
 from tiercel.core.shares import Share
 
 BEGAN = 1_700_000_000.0
@@ -42,14 +42,14 @@ def job_info(number: int, job: DemoJob) -> JobInfo:
     )
 
 
-def tier_info(number: int, target: float, state: TierState = TierState.PENDING, *, at: float | None = None) -> TierInfo:
+def tier_info(
+    number: int, target: float, state: TierState = TierState.PENDING, *, at: float | None = None
+) -> TierStatus:
     """A tier; ``at`` is when it was reached, seconds since submission."""
     delivered = state is TierState.DELIVERED
-    return TierInfo(
+    return TierStatus(
         number=number,
-        target=target,
-        value=1.0,
-        deadline_seconds=None,
+        tier=Tier(target),
         state=state,
         reached_value=target if at is not None else None,
         delivered_value=target if delivered else None,

@@ -49,21 +49,28 @@ class Tier(_message.Message):
     target: _builtins.float
     """The metric value that reaches this tier."""
     value: _builtins.float
-    """What reaching it is worth to the tenant, relative to other tiers; 1 when left out."""
+    """What reaching it is worth to the tenant, relative to other tiers; absent: 1."""
     deadline_seconds: _builtins.float
-    """Seconds after submission by which the tenant wants it; 0 means no deadline."""
+    """Seconds after submission by which the tenant wants it; absent: no deadline."""
     def __init__(
         self,
         *,
         target: _builtins.float = ...,
-        value: _builtins.float = ...,
-        deadline_seconds: _builtins.float = ...,
+        value: _builtins.float | None = ...,
+        deadline_seconds: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_deadline_seconds", b"_deadline_seconds", "_value", b"_value", "deadline_seconds", b"deadline_seconds", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deadline_seconds", b"deadline_seconds", "target", b"target", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_deadline_seconds", b"_deadline_seconds", "_value", b"_value", "deadline_seconds", b"deadline_seconds", "target", b"target", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__deadline_seconds: _TypeAlias = _typing.Literal["deadline_seconds"]  # noqa: Y015
+    _WhichOneofArgType__deadline_seconds: _TypeAlias = _typing.Literal["_deadline_seconds", b"_deadline_seconds"]  # noqa: Y015
+    _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
+    _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__deadline_seconds) -> _WhichOneofReturnType__deadline_seconds | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
 
 Global___Tier: _TypeAlias = Tier  # noqa: Y015
 
@@ -104,9 +111,9 @@ class Resources(_message.Message):
     ACCELERATORS_FIELD_NUMBER: _builtins.int
     ACCELERATOR_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     cpu_cores: _builtins.float
-    """Cores the training process can use at the same time; its thread count."""
+    """Cores the training process can use at the same time, its thread count; absent: 1."""
     memory_bytes: _builtins.int
-    """Memory limit in bytes."""
+    """Memory limit in bytes; absent: 2 GiB."""
     accelerators: _builtins.int
     """Accelerators that the program uses at the same time; 0: it cannot use any, and gets none."""
     accelerator_memory_bytes: _builtins.int
@@ -114,16 +121,23 @@ class Resources(_message.Message):
     def __init__(
         self,
         *,
-        cpu_cores: _builtins.float = ...,
-        memory_bytes: _builtins.int = ...,
+        cpu_cores: _builtins.float | None = ...,
+        memory_bytes: _builtins.int | None = ...,
         accelerators: _builtins.int = ...,
         accelerator_memory_bytes: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cpu_cores", b"_cpu_cores", "_memory_bytes", b"_memory_bytes", "cpu_cores", b"cpu_cores", "memory_bytes", b"memory_bytes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerator_memory_bytes", b"accelerator_memory_bytes", "accelerators", b"accelerators", "cpu_cores", b"cpu_cores", "memory_bytes", b"memory_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cpu_cores", b"_cpu_cores", "_memory_bytes", b"_memory_bytes", "accelerator_memory_bytes", b"accelerator_memory_bytes", "accelerators", b"accelerators", "cpu_cores", b"cpu_cores", "memory_bytes", b"memory_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__cpu_cores: _TypeAlias = _typing.Literal["cpu_cores"]  # noqa: Y015
+    _WhichOneofArgType__cpu_cores: _TypeAlias = _typing.Literal["_cpu_cores", b"_cpu_cores"]  # noqa: Y015
+    _WhichOneofReturnType__memory_bytes: _TypeAlias = _typing.Literal["memory_bytes"]  # noqa: Y015
+    _WhichOneofArgType__memory_bytes: _TypeAlias = _typing.Literal["_memory_bytes", b"_memory_bytes"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cpu_cores) -> _WhichOneofReturnType__cpu_cores | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__memory_bytes) -> _WhichOneofReturnType__memory_bytes | None: ...
 
 Global___Resources: _TypeAlias = Resources  # noqa: Y015
 
@@ -144,20 +158,22 @@ class AcceleratorShare(_message.Message):
     memory_bytes: _builtins.int
     """Memory in bytes that it may hold there; fixed while it runs."""
     cap: _builtins.float
-    """Fraction (0..1] of the device's time that it may use even where nobody else wants it; 0 means all."""
+    """Fraction (0..1] of the device's time that it may use even where nobody else wants it; absent: all."""
     def __init__(
         self,
         *,
         id: _builtins.str = ...,
         fraction: _builtins.float = ...,
         memory_bytes: _builtins.int = ...,
-        cap: _builtins.float = ...,
+        cap: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cap", b"_cap", "cap", b"cap"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cap", b"cap", "fraction", b"fraction", "id", b"id", "memory_bytes", b"memory_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cap", b"_cap", "cap", b"cap", "fraction", b"fraction", "id", b"id", "memory_bytes", b"memory_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__cap: _TypeAlias = _typing.Literal["cap"]  # noqa: Y015
+    _WhichOneofArgType__cap: _TypeAlias = _typing.Literal["_cap", b"_cap"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cap) -> _WhichOneofReturnType__cap | None: ...
 
 Global___AcceleratorShare: _TypeAlias = AcceleratorShare  # noqa: Y015
 
@@ -174,7 +190,7 @@ class Share(_message.Message):
     cpu_weight: _builtins.float
     """Fraction (0..1] of the node's CPU under contention. Unused share flows to others (work conserving)."""
     cpu_cap_cores: _builtins.float
-    """Hard ceiling in cores; 0 means none."""
+    """Hard ceiling in cores; absent: none."""
     reason: _builtins.str
     """Why the share is what it is, in a sentence a tenant can read."""
     @_builtins.property
@@ -185,15 +201,17 @@ class Share(_message.Message):
         self,
         *,
         cpu_weight: _builtins.float = ...,
-        cpu_cap_cores: _builtins.float = ...,
+        cpu_cap_cores: _builtins.float | None = ...,
         reason: _builtins.str = ...,
         accelerators: _abc.Iterable[Global___AcceleratorShare] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cpu_cap_cores", b"_cpu_cap_cores", "cpu_cap_cores", b"cpu_cap_cores"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerators", b"accelerators", "cpu_cap_cores", b"cpu_cap_cores", "cpu_weight", b"cpu_weight", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cpu_cap_cores", b"_cpu_cap_cores", "accelerators", b"accelerators", "cpu_cap_cores", b"cpu_cap_cores", "cpu_weight", b"cpu_weight", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__cpu_cap_cores: _TypeAlias = _typing.Literal["cpu_cap_cores"]  # noqa: Y015
+    _WhichOneofArgType__cpu_cap_cores: _TypeAlias = _typing.Literal["_cpu_cap_cores", b"_cpu_cap_cores"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cpu_cap_cores) -> _WhichOneofReturnType__cpu_cap_cores | None: ...
 
 Global___Share: _TypeAlias = Share  # noqa: Y015
 
@@ -236,14 +254,14 @@ class JobSpec(_message.Message):
     runtime: _builtins.str
     """"process", "docker", or empty for whatever the node prefers."""
     max_epochs: _builtins.int
-    """The script may train this many epochs at most."""
+    """The script may train this many epochs at most; absent: 100."""
     report_timeout_seconds: _builtins.float
-    """Seconds without a report after which the run counts as hung."""
+    """Seconds without a report after which the run counts as hung; absent: 300."""
     continue_after_last_tier: _builtins.bool
     """Keep training after the last tier is delivered, until max_epochs."""
     endpoint_objective_seconds: _builtins.float
     """Seconds that an answer of the endpoint may take, from its arrival to its last byte (QoE objective). It becomes the
-    endpoint's; 0 leaves the endpoint's as it is.
+    endpoint's; absent: the endpoint's stays as it is.
     """
     variant: _builtins.str
     """Which variant of the endpoint its models are; empty for an endpoint without variants. Jobs of the same tenant that name
@@ -281,21 +299,34 @@ class JobSpec(_message.Message):
         tiers: _abc.Iterable[Global___Tier] | None = ...,
         resources: Global___Resources | None = ...,
         runtime: _builtins.str = ...,
-        max_epochs: _builtins.int = ...,
-        report_timeout_seconds: _builtins.float = ...,
+        max_epochs: _builtins.int | None = ...,
+        report_timeout_seconds: _builtins.float | None = ...,
         continue_after_last_tier: _builtins.bool = ...,
-        endpoint_objective_seconds: _builtins.float = ...,
+        endpoint_objective_seconds: _builtins.float | None = ...,
         variant: _builtins.str = ...,
         replace: _builtins.bool = ...,
         retries: _builtins.int = ...,
         ship: Global___Shipping | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["module", b"module", "program", b"program", "resources", b"resources", "script", b"script", "ship", b"ship"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_max_epochs", b"_max_epochs", "_report_timeout_seconds", b"_report_timeout_seconds", "endpoint_objective_seconds", b"endpoint_objective_seconds", "max_epochs", b"max_epochs", "module", b"module", "program", b"program", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "script", b"script", "ship", b"ship"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "continue_after_last_tier", b"continue_after_last_tier", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "image", b"image", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "program", b"program", "replace", b"replace", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "retries", b"retries", "runtime", b"runtime", "script", b"script", "ship", b"ship", "tiers", b"tiers", "variant", b"variant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_max_epochs", b"_max_epochs", "_report_timeout_seconds", b"_report_timeout_seconds", "arguments", b"arguments", "continue_after_last_tier", b"continue_after_last_tier", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "image", b"image", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "program", b"program", "replace", b"replace", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "retries", b"retries", "runtime", b"runtime", "script", b"script", "ship", b"ship", "tiers", b"tiers", "variant", b"variant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__endpoint_objective_seconds: _TypeAlias = _typing.Literal["endpoint_objective_seconds"]  # noqa: Y015
+    _WhichOneofArgType__endpoint_objective_seconds: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds"]  # noqa: Y015
+    _WhichOneofReturnType__max_epochs: _TypeAlias = _typing.Literal["max_epochs"]  # noqa: Y015
+    _WhichOneofArgType__max_epochs: _TypeAlias = _typing.Literal["_max_epochs", b"_max_epochs"]  # noqa: Y015
+    _WhichOneofReturnType__report_timeout_seconds: _TypeAlias = _typing.Literal["report_timeout_seconds"]  # noqa: Y015
+    _WhichOneofArgType__report_timeout_seconds: _TypeAlias = _typing.Literal["_report_timeout_seconds", b"_report_timeout_seconds"]  # noqa: Y015
     _WhichOneofReturnType_program: _TypeAlias = _typing.Literal["script", "module"]  # noqa: Y015
     _WhichOneofArgType_program: _TypeAlias = _typing.Literal["program", b"program"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__endpoint_objective_seconds) -> _WhichOneofReturnType__endpoint_objective_seconds | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_epochs) -> _WhichOneofReturnType__max_epochs | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__report_timeout_seconds) -> _WhichOneofReturnType__report_timeout_seconds | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType_program) -> _WhichOneofReturnType_program | None: ...
 
 Global___JobSpec: _TypeAlias = JobSpec  # noqa: Y015
@@ -312,21 +343,28 @@ class Shipping(_message.Message):
     only_tiers: _builtins.bool
     """Nothing."""
     every: _builtins.float
-    """While it trains, the best model whenever it is better by this much of the metric than the one delivered last; 0: no."""
+    """While it trains, the best model whenever it is better by this much of the metric than the one delivered last; absent: no."""
     best_every_seconds: _builtins.float
-    """While it trains, the best model if it is better than the one delivered last, at most once in so many seconds; 0: no."""
+    """While it trains, the best model if it is better than the one delivered last, at most once in so many seconds; absent: no."""
     def __init__(
         self,
         *,
         only_tiers: _builtins.bool = ...,
-        every: _builtins.float = ...,
-        best_every_seconds: _builtins.float = ...,
+        every: _builtins.float | None = ...,
+        best_every_seconds: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_every_seconds", b"_best_every_seconds", "_every", b"_every", "best_every_seconds", b"best_every_seconds", "every", b"every"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["best_every_seconds", b"best_every_seconds", "every", b"every", "only_tiers", b"only_tiers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_every_seconds", b"_best_every_seconds", "_every", b"_every", "best_every_seconds", b"best_every_seconds", "every", b"every", "only_tiers", b"only_tiers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__best_every_seconds: _TypeAlias = _typing.Literal["best_every_seconds"]  # noqa: Y015
+    _WhichOneofArgType__best_every_seconds: _TypeAlias = _typing.Literal["_best_every_seconds", b"_best_every_seconds"]  # noqa: Y015
+    _WhichOneofReturnType__every: _TypeAlias = _typing.Literal["every"]  # noqa: Y015
+    _WhichOneofArgType__every: _TypeAlias = _typing.Literal["_every", b"_every"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__best_every_seconds) -> _WhichOneofReturnType__best_every_seconds | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__every) -> _WhichOneofReturnType__every | None: ...
 
 Global___Shipping: _TypeAlias = Shipping  # noqa: Y015
 

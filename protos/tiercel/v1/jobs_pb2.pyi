@@ -129,14 +129,14 @@ class TierStatus(_message.Message):
     """1 for the first tier."""
     state: Global___TierState.ValueType
     reached_value: _builtins.float
-    """The metric that the script reported when the tier was reached."""
+    """The metric that the script reported when the tier was reached; absent while it was not."""
     delivered_value: _builtins.float
-    """The metric re-measured on the exported model."""
+    """The metric re-measured on the exported model; absent while there is none."""
     reached_seconds: _builtins.float
-    """Seconds after submission; 0 while not there."""
+    """Seconds after submission; absent while not there."""
     delivered_seconds: _builtins.float
     version: _builtins.int
-    """Version of the endpoint that this tier became; 0 while none."""
+    """Version of the endpoint that this tier became; absent while none."""
     reason: _builtins.str
     """Plain words: why it is out of reach, why it failed, or why its version does not answer although it is delivered."""
     @_builtins.property
@@ -147,18 +147,37 @@ class TierStatus(_message.Message):
         number: _builtins.int = ...,
         tier: _common_pb2.Tier | None = ...,
         state: Global___TierState.ValueType = ...,
-        reached_value: _builtins.float = ...,
-        delivered_value: _builtins.float = ...,
-        reached_seconds: _builtins.float = ...,
-        delivered_seconds: _builtins.float = ...,
-        version: _builtins.int = ...,
+        reached_value: _builtins.float | None = ...,
+        delivered_value: _builtins.float | None = ...,
+        reached_seconds: _builtins.float | None = ...,
+        delivered_seconds: _builtins.float | None = ...,
+        version: _builtins.int | None = ...,
         reason: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["tier", b"tier"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_delivered_seconds", b"_delivered_seconds", "_delivered_value", b"_delivered_value", "_reached_seconds", b"_reached_seconds", "_reached_value", b"_reached_value", "_version", b"_version", "delivered_seconds", b"delivered_seconds", "delivered_value", b"delivered_value", "reached_seconds", b"reached_seconds", "reached_value", b"reached_value", "tier", b"tier", "version", b"version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivered_seconds", b"delivered_seconds", "delivered_value", b"delivered_value", "number", b"number", "reached_seconds", b"reached_seconds", "reached_value", b"reached_value", "reason", b"reason", "state", b"state", "tier", b"tier", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delivered_seconds", b"_delivered_seconds", "_delivered_value", b"_delivered_value", "_reached_seconds", b"_reached_seconds", "_reached_value", b"_reached_value", "_version", b"_version", "delivered_seconds", b"delivered_seconds", "delivered_value", b"delivered_value", "number", b"number", "reached_seconds", b"reached_seconds", "reached_value", b"reached_value", "reason", b"reason", "state", b"state", "tier", b"tier", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__delivered_seconds: _TypeAlias = _typing.Literal["delivered_seconds"]  # noqa: Y015
+    _WhichOneofArgType__delivered_seconds: _TypeAlias = _typing.Literal["_delivered_seconds", b"_delivered_seconds"]  # noqa: Y015
+    _WhichOneofReturnType__delivered_value: _TypeAlias = _typing.Literal["delivered_value"]  # noqa: Y015
+    _WhichOneofArgType__delivered_value: _TypeAlias = _typing.Literal["_delivered_value", b"_delivered_value"]  # noqa: Y015
+    _WhichOneofReturnType__reached_seconds: _TypeAlias = _typing.Literal["reached_seconds"]  # noqa: Y015
+    _WhichOneofArgType__reached_seconds: _TypeAlias = _typing.Literal["_reached_seconds", b"_reached_seconds"]  # noqa: Y015
+    _WhichOneofReturnType__reached_value: _TypeAlias = _typing.Literal["reached_value"]  # noqa: Y015
+    _WhichOneofArgType__reached_value: _TypeAlias = _typing.Literal["_reached_value", b"_reached_value"]  # noqa: Y015
+    _WhichOneofReturnType__version: _TypeAlias = _typing.Literal["version"]  # noqa: Y015
+    _WhichOneofArgType__version: _TypeAlias = _typing.Literal["_version", b"_version"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__delivered_seconds) -> _WhichOneofReturnType__delivered_seconds | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__delivered_value) -> _WhichOneofReturnType__delivered_value | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__reached_seconds) -> _WhichOneofReturnType__reached_seconds | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__reached_value) -> _WhichOneofReturnType__reached_value | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__version) -> _WhichOneofReturnType__version | None: ...
 
 Global___TierStatus: _TypeAlias = TierStatus  # noqa: Y015
 
@@ -191,7 +210,7 @@ class Job(_message.Message):
     reason: _builtins.str
     """Plain words: why it failed, why it waits, what it achieved."""
     started_seconds: _builtins.float
-    """Seconds after submission; 0 while not there."""
+    """Seconds after submission; absent while not there."""
     finished_seconds: _builtins.float
     epoch: _builtins.int
     latest_value: _builtins.float
@@ -227,8 +246,8 @@ class Job(_message.Message):
         state: Global___JobState.ValueType = ...,
         reason: _builtins.str = ...,
         submitted_at: _timestamp_pb2.Timestamp | None = ...,
-        started_seconds: _builtins.float = ...,
-        finished_seconds: _builtins.float = ...,
+        started_seconds: _builtins.float | None = ...,
+        finished_seconds: _builtins.float | None = ...,
         tiers: _abc.Iterable[Global___TierStatus] | None = ...,
         epoch: _builtins.int = ...,
         latest_value: _builtins.float | None = ...,
@@ -241,18 +260,26 @@ class Job(_message.Message):
         accelerator_seconds: _builtins.float = ...,
         retries: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_value", b"_best_value", "_latest_value", b"_latest_value", "best_value", b"best_value", "latest_value", b"latest_value", "share", b"share", "spec", b"spec", "submitted_at", b"submitted_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_value", b"_best_value", "_finished_seconds", b"_finished_seconds", "_latest_value", b"_latest_value", "_started_seconds", b"_started_seconds", "best_value", b"best_value", "finished_seconds", b"finished_seconds", "latest_value", b"latest_value", "share", b"share", "spec", b"spec", "started_seconds", b"started_seconds", "submitted_at", b"submitted_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_value", b"_best_value", "_latest_value", b"_latest_value", "accelerator_seconds", b"accelerator_seconds", "attempts", b"attempts", "best_value", b"best_value", "cpu_seconds", b"cpu_seconds", "epoch", b"epoch", "finished_seconds", b"finished_seconds", "id", b"id", "latest_value", b"latest_value", "log_tail", b"log_tail", "node_id", b"node_id", "reason", b"reason", "retries", b"retries", "share", b"share", "spec", b"spec", "started_seconds", b"started_seconds", "state", b"state", "submitted_at", b"submitted_at", "tenant", b"tenant", "tiers", b"tiers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_value", b"_best_value", "_finished_seconds", b"_finished_seconds", "_latest_value", b"_latest_value", "_started_seconds", b"_started_seconds", "accelerator_seconds", b"accelerator_seconds", "attempts", b"attempts", "best_value", b"best_value", "cpu_seconds", b"cpu_seconds", "epoch", b"epoch", "finished_seconds", b"finished_seconds", "id", b"id", "latest_value", b"latest_value", "log_tail", b"log_tail", "node_id", b"node_id", "reason", b"reason", "retries", b"retries", "share", b"share", "spec", b"spec", "started_seconds", b"started_seconds", "state", b"state", "submitted_at", b"submitted_at", "tenant", b"tenant", "tiers", b"tiers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__best_value: _TypeAlias = _typing.Literal["best_value"]  # noqa: Y015
     _WhichOneofArgType__best_value: _TypeAlias = _typing.Literal["_best_value", b"_best_value"]  # noqa: Y015
+    _WhichOneofReturnType__finished_seconds: _TypeAlias = _typing.Literal["finished_seconds"]  # noqa: Y015
+    _WhichOneofArgType__finished_seconds: _TypeAlias = _typing.Literal["_finished_seconds", b"_finished_seconds"]  # noqa: Y015
     _WhichOneofReturnType__latest_value: _TypeAlias = _typing.Literal["latest_value"]  # noqa: Y015
     _WhichOneofArgType__latest_value: _TypeAlias = _typing.Literal["_latest_value", b"_latest_value"]  # noqa: Y015
+    _WhichOneofReturnType__started_seconds: _TypeAlias = _typing.Literal["started_seconds"]  # noqa: Y015
+    _WhichOneofArgType__started_seconds: _TypeAlias = _typing.Literal["_started_seconds", b"_started_seconds"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__best_value) -> _WhichOneofReturnType__best_value | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__finished_seconds) -> _WhichOneofReturnType__finished_seconds | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__latest_value) -> _WhichOneofReturnType__latest_value | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__started_seconds) -> _WhichOneofReturnType__started_seconds | None: ...
 
 Global___Job: _TypeAlias = Job  # noqa: Y015
 
@@ -1113,17 +1140,22 @@ class EndpointVariant(_message.Message):
         live_version: _builtins.int = ...,
         accuracy: _builtins.float = ...,
         answered_part: _builtins.float | None = ...,
-        answering_version: _builtins.int = ...,
+        answering_version: _builtins.int | None = ...,
         problem: _builtins.str = ...,
         pinned: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_answered_part", b"_answered_part", "answered_part", b"answered_part"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_answered_part", b"_answered_part", "_answering_version", b"_answering_version", "answered_part", b"answered_part", "answering_version", b"answering_version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_answered_part", b"_answered_part", "accuracy", b"accuracy", "answered_part", b"answered_part", "answering_version", b"answering_version", "live_version", b"live_version", "name", b"name", "pinned", b"pinned", "problem", b"problem"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_answered_part", b"_answered_part", "_answering_version", b"_answering_version", "accuracy", b"accuracy", "answered_part", b"answered_part", "answering_version", b"answering_version", "live_version", b"live_version", "name", b"name", "pinned", b"pinned", "problem", b"problem"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__answered_part: _TypeAlias = _typing.Literal["answered_part"]  # noqa: Y015
     _WhichOneofArgType__answered_part: _TypeAlias = _typing.Literal["_answered_part", b"_answered_part"]  # noqa: Y015
+    _WhichOneofReturnType__answering_version: _TypeAlias = _typing.Literal["answering_version"]  # noqa: Y015
+    _WhichOneofArgType__answering_version: _TypeAlias = _typing.Literal["_answering_version", b"_answering_version"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__answered_part) -> _WhichOneofReturnType__answered_part | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__answering_version) -> _WhichOneofReturnType__answering_version | None: ...
 
 Global___EndpointVariant: _TypeAlias = EndpointVariant  # noqa: Y015
 
@@ -1148,14 +1180,14 @@ class Endpoint(_message.Message):
     name: _builtins.str
     tenant: _builtins.str
     live_version: _builtins.int
-    """The version that shall answer; 0 while there is none. Of an endpoint with variants the highest of those that shall."""
+    """The version that shall answer; absent while there is none. Of an endpoint with variants the highest of those that shall."""
     node_id: _builtins.str
     serving_http: _builtins.str
     serving_grpc: _builtins.str
     objective_seconds: _builtins.float
-    """Seconds that an answer may take; 0 means that nobody has said."""
+    """Seconds that an answer may take; absent: nobody has said."""
     answering_version: _builtins.int
-    """The version that answers, as its node says; 0 while it does not say. Of an endpoint without variants."""
+    """The version that answers, as its node says; absent while it does not say. Of an endpoint without variants."""
     problem: _builtins.str
     """Why that is not the live version, in plain words, as far as its node knows."""
     pinned: _builtins.bool
@@ -1179,24 +1211,35 @@ class Endpoint(_message.Message):
         *,
         name: _builtins.str = ...,
         tenant: _builtins.str = ...,
-        live_version: _builtins.int = ...,
+        live_version: _builtins.int | None = ...,
         versions: _abc.Iterable[Global___EndpointVersion] | None = ...,
         node_id: _builtins.str = ...,
         serving_http: _builtins.str = ...,
         serving_grpc: _builtins.str = ...,
-        objective_seconds: _builtins.float = ...,
+        objective_seconds: _builtins.float | None = ...,
         share: _common_pb2.Share | None = ...,
         load: Global___EndpointLoad | None = ...,
         variants: _abc.Iterable[Global___EndpointVariant] | None = ...,
-        answering_version: _builtins.int = ...,
+        answering_version: _builtins.int | None = ...,
         problem: _builtins.str = ...,
         pinned: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["load", b"load", "share", b"share"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_answering_version", b"_answering_version", "_live_version", b"_live_version", "_objective_seconds", b"_objective_seconds", "answering_version", b"answering_version", "live_version", b"live_version", "load", b"load", "objective_seconds", b"objective_seconds", "share", b"share"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answering_version", b"answering_version", "live_version", b"live_version", "load", b"load", "name", b"name", "node_id", b"node_id", "objective_seconds", b"objective_seconds", "pinned", b"pinned", "problem", b"problem", "serving_grpc", b"serving_grpc", "serving_http", b"serving_http", "share", b"share", "tenant", b"tenant", "variants", b"variants", "versions", b"versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_answering_version", b"_answering_version", "_live_version", b"_live_version", "_objective_seconds", b"_objective_seconds", "answering_version", b"answering_version", "live_version", b"live_version", "load", b"load", "name", b"name", "node_id", b"node_id", "objective_seconds", b"objective_seconds", "pinned", b"pinned", "problem", b"problem", "serving_grpc", b"serving_grpc", "serving_http", b"serving_http", "share", b"share", "tenant", b"tenant", "variants", b"variants", "versions", b"versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__answering_version: _TypeAlias = _typing.Literal["answering_version"]  # noqa: Y015
+    _WhichOneofArgType__answering_version: _TypeAlias = _typing.Literal["_answering_version", b"_answering_version"]  # noqa: Y015
+    _WhichOneofReturnType__live_version: _TypeAlias = _typing.Literal["live_version"]  # noqa: Y015
+    _WhichOneofArgType__live_version: _TypeAlias = _typing.Literal["_live_version", b"_live_version"]  # noqa: Y015
+    _WhichOneofReturnType__objective_seconds: _TypeAlias = _typing.Literal["objective_seconds"]  # noqa: Y015
+    _WhichOneofArgType__objective_seconds: _TypeAlias = _typing.Literal["_objective_seconds", b"_objective_seconds"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__answering_version) -> _WhichOneofReturnType__answering_version | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__live_version) -> _WhichOneofReturnType__live_version | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__objective_seconds) -> _WhichOneofReturnType__objective_seconds | None: ...
 
 Global___Endpoint: _TypeAlias = Endpoint  # noqa: Y015
 
@@ -1297,7 +1340,7 @@ class EndpointLoad(_message.Message):
     CPU_CORES_FIELD_NUMBER: _builtins.int
     IN_OBJECTIVE_FIELD_NUMBER: _builtins.int
     WINDOWS_FIELD_NUMBER: _builtins.int
-    SERVING_LAG_SECONDS_FIELD_NUMBER: _builtins.int
+    LAG_SECONDS_FIELD_NUMBER: _builtins.int
     requests_per_second: _builtins.float
     delay_seconds: _builtins.float
     """Mean seconds from arrival to answer; absent when nothing was answered."""
@@ -1305,7 +1348,7 @@ class EndpointLoad(_message.Message):
     """CPU seconds per second that its answers took."""
     in_objective: _builtins.float
     """Fraction of its requests that were answered within the objective; absent without an objective or requests."""
-    serving_lag_seconds: _builtins.float
+    lag_seconds: _builtins.float
     """By how much the inference server's event loop came late, which delays do not have in them; absent while unknown."""
     @_builtins.property
     def windows(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.DelayWindow]:
@@ -1319,24 +1362,24 @@ class EndpointLoad(_message.Message):
         cpu_cores: _builtins.float = ...,
         in_objective: _builtins.float | None = ...,
         windows: _abc.Iterable[_common_pb2.DelayWindow] | None = ...,
-        serving_lag_seconds: _builtins.float | None = ...,
+        lag_seconds: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_delay_seconds", b"_delay_seconds", "_in_objective", b"_in_objective", "_serving_lag_seconds", b"_serving_lag_seconds", "delay_seconds", b"delay_seconds", "in_objective", b"in_objective", "serving_lag_seconds", b"serving_lag_seconds"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_delay_seconds", b"_delay_seconds", "_in_objective", b"_in_objective", "_lag_seconds", b"_lag_seconds", "delay_seconds", b"delay_seconds", "in_objective", b"in_objective", "lag_seconds", b"lag_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delay_seconds", b"_delay_seconds", "_in_objective", b"_in_objective", "_serving_lag_seconds", b"_serving_lag_seconds", "cpu_cores", b"cpu_cores", "delay_seconds", b"delay_seconds", "in_objective", b"in_objective", "requests_per_second", b"requests_per_second", "serving_lag_seconds", b"serving_lag_seconds", "windows", b"windows"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delay_seconds", b"_delay_seconds", "_in_objective", b"_in_objective", "_lag_seconds", b"_lag_seconds", "cpu_cores", b"cpu_cores", "delay_seconds", b"delay_seconds", "in_objective", b"in_objective", "lag_seconds", b"lag_seconds", "requests_per_second", b"requests_per_second", "windows", b"windows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__delay_seconds: _TypeAlias = _typing.Literal["delay_seconds"]  # noqa: Y015
     _WhichOneofArgType__delay_seconds: _TypeAlias = _typing.Literal["_delay_seconds", b"_delay_seconds"]  # noqa: Y015
     _WhichOneofReturnType__in_objective: _TypeAlias = _typing.Literal["in_objective"]  # noqa: Y015
     _WhichOneofArgType__in_objective: _TypeAlias = _typing.Literal["_in_objective", b"_in_objective"]  # noqa: Y015
-    _WhichOneofReturnType__serving_lag_seconds: _TypeAlias = _typing.Literal["serving_lag_seconds"]  # noqa: Y015
-    _WhichOneofArgType__serving_lag_seconds: _TypeAlias = _typing.Literal["_serving_lag_seconds", b"_serving_lag_seconds"]  # noqa: Y015
+    _WhichOneofReturnType__lag_seconds: _TypeAlias = _typing.Literal["lag_seconds"]  # noqa: Y015
+    _WhichOneofArgType__lag_seconds: _TypeAlias = _typing.Literal["_lag_seconds", b"_lag_seconds"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__delay_seconds) -> _WhichOneofReturnType__delay_seconds | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__in_objective) -> _WhichOneofReturnType__in_objective | None: ...
     @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__serving_lag_seconds) -> _WhichOneofReturnType__serving_lag_seconds | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lag_seconds) -> _WhichOneofReturnType__lag_seconds | None: ...
 
 Global___EndpointLoad: _TypeAlias = EndpointLoad  # noqa: Y015
 

@@ -12,7 +12,7 @@ import pytest
 from testing import jobs_service as wire
 from testing.command_line import Tiercel
 from testing.jobs_service import Refusal, Script
-from tiercel.broker.api.translation import spec_from_wire
+from tiercel.broker.api.translation import spec_from_proto
 from tiercel.core.jobs import Direction
 from tiercel.core.validation import validate_spec
 from tiercel.v1 import common_pb2, jobs_pb2
@@ -34,7 +34,7 @@ def test_from_flags(tiercel: Tiercel, script: Script, tmp_path: Path) -> None:
     program = ("--script", str(tmp_path / "train.py"), "--arg=--seed", "--arg", "1", "--name", "mine")
     limits = ("--cpu-cores", "2", "--memory", "512MiB", "--max-epochs", "9", "--runtime", "docker", "--image", "mine:1")
 
-    result = tiercel("submit", *FLAGS, *program, *limits, "--endpoint-objective-ms", "50", "--variant", "small")
+    result = tiercel("submit", *FLAGS, *program, *limits, "--endpoint-objective-ms", "50")
 
     assert result.exit_code == 0
     assert result.stdout == "Submitted j1; follow it with 'tiercel watch j1'.\n"
@@ -44,13 +44,13 @@ def test_from_flags(tiercel: Tiercel, script: Script, tmp_path: Path) -> None:
     assert spec.direction == common_pb2.DIRECTION_MIN
     assert (spec.resources.cpu_cores, spec.resources.memory_bytes) == (2, 512 << 20)
     assert (spec.name, spec.runtime, spec.image, spec.max_epochs) == ("mine", "docker", "mine:1", 9)
-    assert (spec.endpoint_objective_seconds, spec.variant) == (0.05, "small")
+    assert spec.endpoint_objective_seconds == 0.05
 
 
 def test_from_a_file_with_a_flag_on_top(tiercel: Tiercel, script: Script, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(YAML)
     (tmp_path / "train.py").write_text("print(1)")
-    changes = ("--cpu-cores", "2", "--script", str(tmp_path / "train.py"))
+    changes = ("--cpu-cores", "2", "--script", str(tmp_path / "train.py"), "--variant", "small")
 
     result = tiercel("submit", str(tmp_path / "job.yaml"), *changes, "--json")
 
@@ -58,6 +58,7 @@ def test_from_a_file_with_a_flag_on_top(tiercel: Tiercel, script: Script, tmp_pa
     spec = script.submitted[0].spec
     assert (spec.resources.cpu_cores, spec.resources.memory_bytes) == (2, 1 << 30)
     assert (spec.script.name, spec.module) == ("train.py", ""), "one program takes the other's place"
+    assert spec.variant == "small"
 
 
 def test_the_spec_of_the_readme_is_taken_as_it_stands_there(tiercel: Tiercel, script: Script, tmp_path: Path) -> None:
@@ -68,7 +69,7 @@ def test_the_spec_of_the_readme_is_taken_as_it_stands_there(tiercel: Tiercel, sc
     result = tiercel("submit", str(tmp_path / "digits.yaml"))
 
     assert result.exit_code == 0, result.stderr
-    spec = spec_from_wire(script.submitted[0].spec)
+    spec = spec_from_proto(script.submitted[0].spec)
     validate_spec(spec)
     assert (spec.endpoint, spec.metric, spec.direction) == ("digits", "accuracy", Direction.MAX)
     assert [tier.target for tier in spec.tiers] == [0.90, 0.97]

@@ -142,7 +142,7 @@ async def test_wrong_inputs_are_named(client: Client, model: Model, inputs: dict
 async def test_endpoints_that_do_not_answer(client: Client, script: Script, model: Model) -> None:
     with pytest.raises(NotFoundError, match="known: digits"):
         await client.infer("other", {})
-    script.endpoints[0].live_version = 0
+    script.endpoints[0].ClearField("live_version")
     with pytest.raises(UnavailableError, match="first tier"):
         await client.infer("digits", {})
     script.endpoints[0].live_version = 3

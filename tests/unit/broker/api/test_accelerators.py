@@ -9,8 +9,8 @@ import pytest
 
 from testing.jobs import make_spec
 from tiercel.broker.actors.node import AcceleratorHeard
-from tiercel.broker.api.accelerators import MAX_PER_NODE, accelerator_to_wire, accelerators_of, heard_of
-from tiercel.broker.api.translation import node_to_wire
+from tiercel.broker.api.accelerators import MAX_PER_NODE, accelerators_of, heard_of
+from tiercel.broker.api.translation import node_to_proto
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.jobs import Job, JobState, Move
 from tiercel.core.nodes import Accelerator, Node
@@ -66,7 +66,7 @@ def test_a_device_adds_up_what_jobs_hold_of_it() -> None:
     elsewhere = running(holding(1.0, 7, "GPU-2"))
     jobs = [running(holding(0.5, 20)), running(holding(0.25, 30)), elsewhere, running(Share(1.0))]
     heard = {"GPU-1": AcceleratorHeard("GPU-1", 0.75, 33)}
-    message = accelerator_to_wire(DEVICE, jobs, heard)
+    [message] = node_to_proto(Node("n1", 1.0, 1, accelerators=(DEVICE,)), jobs, heard).accelerators
     assert (message.id, message.name, message.memory_bytes) == ("GPU-1", "Made up", 80)
     assert (message.memory_reserved_bytes, message.jobs) == (50, 2)
     assert (message.memory_used_bytes, message.utilisation) == (33, 0.75)
@@ -75,12 +75,14 @@ def test_a_device_adds_up_what_jobs_hold_of_it() -> None:
 def test_a_job_that_is_moved_holds_something_at_both_ends() -> None:
     job = replace(running(holding(0.5, 20)), run_active=True, move=Move("n2", holding(1.0, 30, "GPU-2")))
     for device, size in (("GPU-1", 20), ("GPU-2", 30)):
-        message = accelerator_to_wire(replace(DEVICE, id=device), [job], {})
+        [message] = node_to_proto(
+            Node("n1", 1.0, 1, accelerators=(replace(DEVICE, id=device),)), [job], {}
+        ).accelerators
         assert (message.memory_reserved_bytes, message.jobs) == (size, 1)
 
 
 def test_what_is_not_known_of_a_device_is_not_told() -> None:
     ill = replace(DEVICE, problem="lost")
-    [message] = node_to_wire(Node("n1", 1.0, 1, accelerators=(ill,)), [], {}).accelerators
+    [message] = node_to_proto(Node("n1", 1.0, 1, accelerators=(ill,)), [], {}).accelerators
     assert not message.HasField("utilisation")
     assert (message.memory_used_bytes, message.problem) == (0, "lost")

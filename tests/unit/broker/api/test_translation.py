@@ -11,18 +11,8 @@ from hypothesis import strategies as st
 from testing.events import progress_event, share_event, state_event, tier_event
 from testing.jobs import AT, make_spec, running_job
 from tiercel.broker.actors.node import EndpointSharesDeclared
-from tiercel.broker.api.endpoints import endpoint_to_wire, lag_of, usages_of, wanted_endpoints
-from tiercel.broker.api.translation import (
-    event_to_wire,
-    job_to_wire,
-    node_to_wire,
-    seconds_of,
-    share_to_wire,
-    spec_from_wire,
-    spec_to_wire,
-    timestamp,
-)
-from tiercel.broker.client.conversion import share_from_wire
+from tiercel.broker.api.endpoints import endpoint_to_proto, lag_of, usages_of, wanted_endpoints
+from tiercel.broker.api.translation import job_to_proto, node_to_proto, spec_from_proto
 from tiercel.core.endpoints import DelayWindow, Endpoint, EndpointLoad, Version
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.events import JobEvent
@@ -39,6 +29,7 @@ from tiercel.core.jobs import (
 )
 from tiercel.core.nodes import Node
 from tiercel.core.shares import AcceleratorShare, Share
+from tiercel.core.wire import from_proto, seconds_of, timestamp, to_proto
 from tiercel.v1 import common_pb2, jobs_pb2, nodes_pb2
 
 
@@ -65,14 +56,16 @@ from tiercel.v1 import common_pb2, jobs_pb2, nodes_pb2
     ],
 )
 def test_a_spec_crosses_the_wire_unchanged(spec: JobSpec) -> None:
-    assert spec_from_wire(common_pb2.JobSpec.FromString(spec_to_wire(spec).SerializeToString())) == spec
+    assert (
+        spec_from_proto(common_pb2.JobSpec.FromString(to_proto(spec, common_pb2.JobSpec).SerializeToString())) == spec
+    )
 
 
 def test_what_is_left_out_gets_its_default() -> None:
     message = common_pb2.JobSpec(
         endpoint="digits", metric="accuracy", direction=common_pb2.DIRECTION_MAX, tiers=[common_pb2.Tier(target=0.9)]
     )
-    spec = spec_from_wire(message)
+    spec = spec_from_proto(message)
     assert spec.name == "digits"
     assert spec.tiers == (Tier(0.9, 1.0, None),)
     assert spec.resources == Resources()
@@ -82,17 +75,17 @@ def test_what_is_left_out_gets_its_default() -> None:
 
 def test_an_image_asks_for_the_runtime_that_can_use_it() -> None:
     message = common_pb2.JobSpec(image="python:3.12", direction=common_pb2.DIRECTION_MAX)
-    assert spec_from_wire(message).runtime == "docker"
+    assert spec_from_proto(message).runtime == "docker"
 
 
 def test_a_direction_that_nobody_knows_is_refused() -> None:
     message = common_pb2.JobSpec()
     with pytest.raises(InvalidSpecError) as caught:
-        spec_from_wire(message)
+        spec_from_proto(message)
     assert caught.value.field == "direction"
     message.ParseFromString(b"\x40\x63")  # field 8, value 99: as a newer client might send it
     with pytest.raises(InvalidSpecError):
-        spec_from_wire(message)
+        spec_from_proto(message)
 
 
 @given(st.floats(0, 4e9))
@@ -102,14 +95,14 @@ def test_times_keep_their_microseconds(seconds: float) -> None:
 
 def test_tenants_do_not_get_the_script_back() -> None:
     job = running_job(script=Script("train.py", b"secret"), module="")
-    message = job_to_wire(job)
+    message = job_to_proto(job)
     assert message.spec.script.name == "train.py"
     assert b"secret" not in message.SerializeToString()
-    assert b"secret" in spec_to_wire(job.spec).SerializeToString()
+    assert b"secret" in to_proto(job.spec, common_pb2.JobSpec).SerializeToString()
 
 
 def test_a_job_says_what_is_known_and_no_more() -> None:
-    message = job_to_wire(running_job())
+    message = job_to_proto(running_job())
     assert (message.state, message.node_id, message.attempts) == (jobs_pb2.JOB_STATE_RUNNING, "n1", 1)
     assert (message.started_seconds, message.finished_seconds) == (10.0, 0.0)
     assert seconds_of(message.submitted_at) == AT
@@ -119,7 +112,7 @@ def test_a_job_says_what_is_known_and_no_more() -> None:
 
 @pytest.mark.parametrize("state", JobState)
 def test_every_state_has_its_name_on_the_wire(state: JobState) -> None:
-    message = event_to_wire(state_event(state))
+    message = to_proto(state_event(state), jobs_pb2.JobEvent)
     assert jobs_pb2.JobState.Name(message.state_changed.state) == f"JOB_STATE_{state.name}"
 
 
@@ -133,27 +126,27 @@ def test_every_state_has_its_name_on_the_wire(state: JobState) -> None:
     ],
 )
 def test_every_kind_of_event_crosses_the_wire(event: JobEvent, kind: str) -> None:
-    message = event_to_wire(event)
+    message = to_proto(event, jobs_pb2.JobEvent)
     assert message.WhichOneof("event") == kind
     assert (message.sequence, message.job_id, message.tenant) == (event.sequence, event.job_id, event.tenant)
 
 
 def test_no_cap_is_zero_on_the_wire() -> None:
-    assert share_to_wire(Share(0.5)).cpu_cap_cores == 0.0
-    assert share_to_wire(Share(0.5, 1.5)).cpu_cap_cores == 1.5
+    assert to_proto(Share(0.5), common_pb2.Share).cpu_cap_cores == 0.0
+    assert to_proto(Share(0.5, 1.5), common_pb2.Share).cpu_cap_cores == 1.5
 
 
 def test_what_a_job_holds_of_accelerators_goes_there_and_back() -> None:
     held = (AcceleratorShare("GPU-1", 0.25, 2**33), AcceleratorShare("GPU-2", 1.0, 2**34, cap=0.75))
     share = Share(0.5, 1.5, "because", held)
-    wire = common_pb2.Share.FromString(share_to_wire(share).SerializeToString())
-    assert share_from_wire(wire) == share
+    wire = common_pb2.Share.FromString(to_proto(share, common_pb2.Share).SerializeToString())
+    assert from_proto(Share, wire) == share
     assert wire.accelerators[0].cap == 0.0
 
 
 def test_a_node_adds_up_what_its_jobs_hold() -> None:
     node = Node("n1", 4.0, 8, online=False)
-    message = node_to_wire(node, [running_job(), running_job()], {})
+    message = node_to_proto(node, [running_job(), running_job()], {})
     assert (message.state, message.jobs) == (jobs_pb2.NODE_STATE_OFFLINE, 2)
     assert message.memory_reserved_bytes == 2 * Resources().memory_bytes
 
@@ -161,26 +154,26 @@ def test_a_node_adds_up_what_its_jobs_hold() -> None:
 def test_an_endpoint_says_where_its_live_version_is() -> None:
     version = Version(1, "j1", 1, "accuracy", 0.9, AT, "ab")
     endpoint = Endpoint("digits", "alice", 2, (version,), "n1")
-    message = endpoint_to_wire(endpoint, Node("n1", 1.0, 1, serving_http="h:1", serving_grpc="h:2"))
+    message = endpoint_to_proto(endpoint, Node("n1", 1.0, 1, serving_http="h:1", serving_grpc="h:2"))
     assert (message.live_version, message.serving_http, message.serving_grpc) == (1, "h:1", "h:2")
-    assert endpoint_to_wire(Endpoint("new", "alice"), None).live_version == 0
+    assert endpoint_to_proto(Endpoint("new", "alice"), None).live_version == 0
 
 
 def test_an_endpoint_says_its_objective_its_share_and_what_was_measured() -> None:
     endpoint = Endpoint("digits", "alice", objective_seconds=0.05)
-    message = endpoint_to_wire(endpoint, None, Share(0.25, 0.5, "slow"), EndpointLoad(8.0, 0.01, 0.4))
+    message = endpoint_to_proto(endpoint, None, Share(0.25, 0.5, "slow"), EndpointLoad(8.0, 0.01, 0.4))
     assert (message.objective_seconds, message.share.cpu_cap_cores, message.share.reason) == (0.05, 0.5, "slow")
     assert (message.load.requests_per_second, message.load.delay_seconds, message.load.cpu_cores) == (8.0, 0.01, 0.4)
-    bare = endpoint_to_wire(Endpoint("new", "alice"), None, load=EndpointLoad())
+    bare = endpoint_to_proto(Endpoint("new", "alice"), None, load=EndpointLoad())
     assert (bare.objective_seconds, bare.HasField("share"), bare.load.HasField("delay_seconds")) == (0.0, False, False)
-    assert not endpoint_to_wire(Endpoint("new", "alice"), None).HasField("load")
+    assert not endpoint_to_proto(Endpoint("new", "alice"), None).HasField("load")
 
 
 def test_delays_of_an_endpoint_go_there_and_back() -> None:
     windows = (DelayWindow(9.5, 7, 2, 0.5, 0.01, 0.02, 0.03), DelayWindow(60.0))
     load = EndpointLoad(8.0, 0.01, 0.4, 0.75, windows, 0.002)
-    message = endpoint_to_wire(Endpoint("digits", "alice"), None, load=load).load
-    assert (message.in_objective, message.serving_lag_seconds) == (0.75, 0.002)
+    message = endpoint_to_proto(Endpoint("digits", "alice"), None, load=load).load
+    assert (message.in_objective, message.lag_seconds) == (0.75, 0.002)
     usage = nodes_pb2.EndpointUsage(endpoint="digits", seconds=1.0, failures=2, on_time=5, windows=message.windows)
     beat = nodes_pb2.Heartbeat(endpoints=[usage], serving_lag_seconds=0.25)
     (found,) = usages_of(beat)
@@ -217,13 +210,13 @@ def test_an_endpoint_says_its_variants_and_who_answered() -> None:
         for number, value, variant in ((1, 0.8, "small"), (2, 0.9, "large"), (3, 0.85, "small"))
     )
     endpoint = Endpoint("digits", "alice", 4, versions, "n1")
-    message = endpoint_to_wire(endpoint, None, load=EndpointLoad(answered_parts={"small": 1.0}))
+    message = endpoint_to_proto(endpoint, None, load=EndpointLoad(answered_parts={"small": 1.0}))
     assert [(each.name, each.live_version, each.accuracy, each.answered_part) for each in message.variants] == [
         ("large", 2, 0.9, 0.0),
         ("small", 3, 0.85, 1.0),
     ]
     assert [each.variant for each in message.versions] == ["small", "large", "small"]
-    quiet = endpoint_to_wire(endpoint, None, load=EndpointLoad()).variants
+    quiet = endpoint_to_proto(endpoint, None, load=EndpointLoad()).variants
     assert not any(each.HasField("answered_part") for each in quiet)
     usage = nodes_pb2.EndpointUsage(endpoint="digits", seconds=1.0, answered_by={"small": 3})
     (found,) = usages_of(nodes_pb2.Heartbeat(endpoints=[usage]))

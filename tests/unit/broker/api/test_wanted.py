@@ -6,7 +6,7 @@ from pathlib import Path
 from testing.jobs import make_spec
 from tiercel.broker.actors.node import Wanted
 from tiercel.broker.actors.peers import WantedRun
-from tiercel.broker.api.wanted import wanted_to_wire
+from tiercel.broker.api.wanted import wanted_to_proto
 from tiercel.broker.store.logs import RunLogs
 from tiercel.core.jobs import Job, Script
 
@@ -18,7 +18,7 @@ def test_a_hundred_runs_with_scripts_of_1_mib_are_wanted_without_them(tmp_path: 
         for number in range(100)
     ]
     wanted = Wanted(1, tuple(WantedRun(job) for job in jobs), ())
-    message = wanted_to_wire(wanted, RunLogs(tmp_path))
+    message = wanted_to_proto(wanted, RunLogs(tmp_path))
     assert message.ByteSize() < 100_000
     assert {run.script_sha256 for run in message.runs} == {hashlib.sha256(content).hexdigest()}
     assert {run.spec.script.name for run in message.runs} == {"train.py"}
@@ -26,5 +26,5 @@ def test_a_hundred_runs_with_scripts_of_1_mib_are_wanted_without_them(tmp_path: 
 
 def test_a_job_without_a_script_has_none_to_fetch(tmp_path: Path) -> None:
     job = Job("j1", "alice", make_spec(), 0.0, attempts=1)
-    (run,) = wanted_to_wire(Wanted(1, (WantedRun(job),), ()), RunLogs(tmp_path)).runs
+    (run,) = wanted_to_proto(Wanted(1, (WantedRun(job),), ()), RunLogs(tmp_path)).runs
     assert (run.script_sha256, run.spec.module) == ("", "package.train")

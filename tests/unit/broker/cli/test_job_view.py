@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tiercel.broker.cli.job_view import JobView, event_line
-from tiercel.broker.client import JobEvent, JobInfo, ProgressEvent, ShareEvent, StateEvent, TierEvent, TierInfo
+from tiercel.broker.client import JobEvent, JobInfo, ProgressEvent, ShareEvent, StateEvent, TierEvent, TierStatus
 from tiercel.core.jobs import Direction, JobSpec, JobState, Tier, TierState
 from tiercel.core.shares import Share
 
@@ -15,8 +15,8 @@ AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ABOUT = (1, "j1", "default", AT)
 
 
-def tier(number: int, target: float, state: TierState = TierState.PENDING, version: int | None = None) -> TierInfo:
-    return TierInfo(number, target, 1.0, None, state, None, None, None, None, version, "")
+def tier(number: int, target: float, state: TierState = TierState.PENDING, version: int | None = None) -> TierStatus:
+    return TierStatus(number, Tier(target), state, version=version)
 
 
 def job(direction: Direction = Direction.MAX, targets: tuple[float, ...] = (0.8, 0.9)) -> JobInfo:

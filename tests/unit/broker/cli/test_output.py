@@ -20,7 +20,8 @@ from tiercel.broker.cli.output import (
     number,
     print_table,
 )
-from tiercel.broker.client.conversion import job_from_wire
+from tiercel.core.views import JobInfo
+from tiercel.core.wire import from_proto
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(-5, "0s"), (59, "59s"), (60, "1m"), (7200, "2h"), (200_000, "2d")])
@@ -41,7 +42,7 @@ def test_memory(size: int, text: str) -> None:
 
 
 def test_what_a_job_feeds() -> None:
-    job = job_from_wire(wire.job())
+    job = from_proto(JobInfo, wire.job())
     assert fed_by(job) == "digits"
     assert fed_by(replace(job, spec=replace(job.spec, variant="small"))) == "digits/small"
 

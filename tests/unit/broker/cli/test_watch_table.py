@@ -11,12 +11,13 @@ from rich.console import Console
 from testing import jobs_service as wire
 from tiercel.broker.cli.job_view import JobView
 from tiercel.broker.cli.watch_table import WatchTable
-from tiercel.broker.client.conversion import job_from_wire
 from tiercel.core.jobs import JobState
+from tiercel.core.views import JobInfo
+from tiercel.core.wire import from_proto
 
 
 def view(job_id: str, state: JobState) -> JobView:
-    job = job_from_wire(wire.job(job_id, best=0.95))
+    job = from_proto(JobInfo, wire.job(job_id, best=0.95))
     return JobView(replace(job, state=state, spec=replace(job.spec, name="a name that goes on for quite a while")), 0.1)
 
 

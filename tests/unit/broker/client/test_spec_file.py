@@ -105,7 +105,7 @@ def test_flags_replace_fields_of_the_file(tmp_path: Path) -> None:
         ({"max_epoch": 3}, "max_epoch", "is no field of a job's spec; did you mean max_epochs?"),
         ({"tiers": [{"target": 1, "deadline": 2}]}, "tiers[0].deadline", "did you mean deadline_seconds?"),
         ({"resources": {"cores": 2}}, "resources.cores", "did you mean cpu_cores?"),
-        ({"colour": "red"}, "colour", "there are name, endpoint, variant, script"),
+        ({"colour": "red"}, "colour", "there are name, endpoint, metric, direction"),
         ({"endpoint_objective_seconds": "soon"}, "endpoint_objective_seconds", "number"),
         ({"script": "missing.py"}, "script", "cannot be read"),
         ({"arguments": "--seed 1"}, "arguments", "list"),

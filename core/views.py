@@ -1,4 +1,4 @@
-"""What the client returns: frozen dataclasses, each of which can be turned into JSON.
+"""What tenants are told, and the client returns: frozen types, each of which can be turned into JSON.
 
 What is not known yet is None. Times are aware datetimes in UTC; durations are seconds since the job was submitted.
 """
@@ -8,13 +8,13 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar
 
 from tiercel.core.endpoints import DelayWindow
-from tiercel.core.jobs import JobSpec, JobState, TierState
+from tiercel.core.jobs import TOLD_OTHERWISE, JobSpec, JobState, TierStatus
 from tiercel.core.shares import Share
 
 Json = dict[str, Any]
@@ -25,39 +25,8 @@ class _Jsonable:
 
     def to_json(self) -> Json:
         """The same as JSON types; the keys are the attributes' names and are stable."""
-        converted: Json = _jsonable(self)
+        converted: Json = json_of(self)
         return converted
-
-
-@dataclass(frozen=True, slots=True)
-class TierInfo(_Jsonable):
-    """A tier of a job and what became of it.
-
-    Attributes:
-        number: 1 for the first tier.
-        target: Metric value that reaches it.
-        value: What reaching it is worth, relative to other tiers.
-        deadline_seconds: When the tenant wants it.
-        state: Where it is.
-        reached_value: Metric that the script reported when it was reached.
-        delivered_value: Metric re-measured on the exported model.
-        reached_seconds: When it was reached.
-        delivered_seconds: When its version began to answer.
-        version: Version of the endpoint that it became.
-        reason: Plain words when it failed or is out of reach.
-    """
-
-    number: int
-    target: float
-    value: float
-    deadline_seconds: float | None
-    state: TierState
-    reached_value: float | None
-    delivered_value: float | None
-    reached_seconds: float | None
-    delivered_seconds: float | None
-    version: int | None
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +63,7 @@ class JobInfo(_Jsonable):
     submitted_at: datetime
     started_seconds: float | None
     finished_seconds: float | None
-    tiers: tuple[TierInfo, ...]
+    tiers: tuple[TierStatus, ...]
     epoch: int
     latest_value: float | None
     best_value: float | None
@@ -117,7 +86,7 @@ class _JobEvent(_Jsonable):
 
     def to_json(self) -> Json:
         """The same as JSON types, with ``event`` naming the kind."""
-        return {"event": self.kind, **_jsonable(self)}
+        return {"event": self.kind, **json_of(self)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +115,7 @@ class TierEvent(_JobEvent):
     """A tier was reached, delivered, failed, or found out of reach."""
 
     kind: ClassVar[str] = "tier"
-    tier: TierInfo
+    tier: TierStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +203,7 @@ class NodeInfo(_Jsonable):
     """
 
     id: str
-    online: bool
+    online: bool = field(metadata=TOLD_OTHERWISE)
     cpu_cores: float
     memory_bytes: int
     memory_reserved_bytes: int
@@ -338,12 +307,12 @@ class EndpointInfo(_Jsonable):
     serving_grpc: str
     objective_seconds: float | None = None
     share: Share | None = None
-    requests_per_second: float | None = None
-    delay_seconds: float | None = None
-    cpu_cores: float | None = None
-    in_objective: float | None = None
-    windows: tuple[DelayWindow, ...] = ()
-    lag_seconds: float | None = None
+    requests_per_second: float | None = field(default=None, metadata=TOLD_OTHERWISE)
+    delay_seconds: float | None = field(default=None, metadata=TOLD_OTHERWISE)
+    cpu_cores: float | None = field(default=None, metadata=TOLD_OTHERWISE)
+    in_objective: float | None = field(default=None, metadata=TOLD_OTHERWISE)
+    windows: tuple[DelayWindow, ...] = field(default=(), metadata=TOLD_OTHERWISE)
+    lag_seconds: float | None = field(default=None, metadata=TOLD_OTHERWISE)
     variants: tuple[VariantInfo, ...] = ()
     answering_version: int | None = None
     problem: str = ""
@@ -358,7 +327,8 @@ class EndpointExplanation(_Jsonable):
     decisions: tuple[DecisionInfo, ...]
 
 
-def _jsonable(value: Any) -> Any:
+def json_of(value: Any) -> Any:
+    """A view, or a part of one, as JSON types; the keys are the attributes' names and are stable."""
     match value:
         case enum.Enum():
             return value.value
@@ -367,12 +337,19 @@ def _jsonable(value: Any) -> Any:
         case float() if not math.isfinite(value):
             return None
         case Mapping():
-            return {str(key): _jsonable(item) for key, item in value.items()}
+            return {str(key): json_of(item) for key, item in value.items()}
         case tuple():
-            return [_jsonable(item) for item in value]
+            return [json_of(item) for item in value]
+        case TierStatus():  # with what it is about as if it were its own
+            return {"number": value.number, **json_of(value.tier), **_fields(value, {"number", "tier"})}
         case _ if dataclasses.is_dataclass(value):
-            # Bytes are a script's content, which the broker leaves out of what it returns.
-            fields = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
-            return {name: _jsonable(item) for name, item in fields if not isinstance(item, bytes)}
+            return _fields(value)
         case _:
             return value
+
+
+def _fields(value: Any, but: Collection[str] = ()) -> Json:
+    # Bytes are a script's content, which the broker leaves out of what it returns.
+    shown = [field.name for field in dataclasses.fields(value) if field.metadata.get("shown", True)]
+    found = ((name, getattr(value, name)) for name in shown if name not in but)
+    return {name: json_of(item) for name, item in found if not isinstance(item, bytes)}
