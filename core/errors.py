@@ -1,28 +1,33 @@
-"""Everything that can go wrong in a way a user should read about.
+"""Everything that can go wrong in a way a user should read about: the catalogue of broker, store and client.
 
 ::
 
-    TiercelError                      code, message for the user
-    ├── InvalidSpecError              invalid_spec         a field of a request is wrong; names it
-    ├── NotFoundError                 not_found            no such job, endpoint or node for this tenant
-    ├── EndpointBusyError             endpoint_busy        another job or another tenant feeds the endpoint
-    ├── QuotaExceededError            quota_exceeded       the tenant has as many active jobs as it may
-    ├── NotAuthenticatedError         not_authenticated    no token, or one that nobody has
-    ├── NodeTakenError                node_taken           another agent speaks for the node now
-    ├── ProtocolError                 protocol             the peer speaks another version of the contract
-    ├── LeaseLostError                lease_lost           a node's stream does not count any more; connect again
-    ├── OverloadedError               overloaded           a bounded queue is full; try again
-    ├── UnavailableError              unavailable          a part that is needed does not answer
-    │   └── CannotWriteError          cannot_write         the broker's disk takes nothing now; nothing was changed
-    ├── StoreDamagedError             store_damaged        the broker's database is damaged; trying again is of no use
-    └── IllegalTransitionError        illegal_transition   a bug of ours: an event in a state that has no edge for it
+    TiercelError                  code                gRPC status
+    ├── InvalidSpecError          invalid_spec        INVALID_ARGUMENT     a field of a request is wrong; names it
+    ├── NotFoundError             not_found           NOT_FOUND            the tenant has no such job, endpoint or node
+    ├── EndpointBusyError         endpoint_busy       FAILED_PRECONDITION  another job or tenant feeds the endpoint
+    ├── QuotaExceededError        quota_exceeded      RESOURCE_EXHAUSTED   as many active jobs as the tenant may have
+    ├── NotAuthenticatedError     not_authenticated   UNAUTHENTICATED      no token, or one that nobody has
+    ├── NodeTakenError            node_taken          ALREADY_EXISTS       another agent speaks for the node now
+    ├── ProtocolError             protocol            FAILED_PRECONDITION  the peer speaks another version
+    ├── LeaseLostError            lease_lost          ABORTED              a node's stream does not count any more
+    ├── OverloadedError           overloaded          UNAVAILABLE          a bounded queue is full; try again
+    ├── UnavailableError          unavailable         UNAVAILABLE          a part that is needed does not answer
+    │   └── CannotWriteError      cannot_write        RESOURCE_EXHAUSTED   the broker's disk takes nothing now
+    ├── StoreDamagedError         store_damaged       DATA_LOSS            the broker's database is damaged
+    ├── TierMissedError           tier_missed         (the client's own)   what was waited for does not come
+    └── IllegalTransitionError    illegal_transition  INTERNAL             a bug of ours: an event without an edge
 
-``code`` is stable: programs may rely on it. It crosses the wire in the trailing metadata key ``tiercel-error-code``.
+``code`` is stable: programs may rely on it. It crosses the wire in the trailing metadata key :data:`CODE_KEY`, and the
+field that is wrong in :data:`FIELD_KEY`. A status is a name of ``grpc.StatusCode``: only the adapters know gRPC.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
+
+CODE_KEY = "tiercel-error-code"
+FIELD_KEY = "tiercel-error-field"
 
 
 class TiercelError(Exception):
@@ -34,6 +39,7 @@ class TiercelError(Exception):
     """
 
     code: ClassVar[str] = "internal"
+    grpc_status: ClassVar[str] = "INTERNAL"
 
     def __init__(self, message: str, *, field: str = "") -> None:
         super().__init__(message)
@@ -45,60 +51,70 @@ class InvalidSpecError(TiercelError):
     """A field of a request is missing, malformed or impossible."""
 
     code = "invalid_spec"
+    grpc_status = "INVALID_ARGUMENT"
 
 
 class NotFoundError(TiercelError):
     """The tenant has no such job, endpoint or node."""
 
     code = "not_found"
+    grpc_status = "NOT_FOUND"
 
 
 class EndpointBusyError(TiercelError):
     """The endpoint belongs to somebody else, or another active job feeds it."""
 
     code = "endpoint_busy"
+    grpc_status = "FAILED_PRECONDITION"
 
 
 class QuotaExceededError(TiercelError):
     """The tenant has as many active jobs as it may have."""
 
     code = "quota_exceeded"
+    grpc_status = "RESOURCE_EXHAUSTED"
 
 
 class NotAuthenticatedError(TiercelError):
     """The call carries no token, or one that belongs to nobody."""
 
     code = "not_authenticated"
+    grpc_status = "UNAUTHENTICATED"
 
 
 class NodeTakenError(TiercelError):
     """Another agent of the same name is connected."""
 
     code = "node_taken"
+    grpc_status = "ALREADY_EXISTS"
 
 
 class ProtocolError(TiercelError):
     """The peer speaks another version of the contract; the message says which side to upgrade."""
 
     code = "protocol"
+    grpc_status = "FAILED_PRECONDITION"
 
 
 class LeaseLostError(TiercelError):
     """A node's stream does not count any more: a newer one took over, or it was silent for too long."""
 
     code = "lease_lost"
+    grpc_status = "ABORTED"
 
 
 class OverloadedError(TiercelError):
     """A bounded queue is full; nothing was done, trying again later is safe."""
 
     code = "overloaded"
+    grpc_status = "UNAVAILABLE"
 
 
 class UnavailableError(TiercelError):
     """A part that the call needs does not answer; trying again later is safe."""
 
     code = "unavailable"
+    grpc_status = "UNAVAILABLE"
 
 
 class CannotWriteError(UnavailableError):
@@ -108,12 +124,21 @@ class CannotWriteError(UnavailableError):
     """
 
     code = "cannot_write"
+    # Not UNAVAILABLE: libraries repeat such calls by themselves, and a full disk is not made emptier by that.
+    grpc_status = "RESOURCE_EXHAUSTED"
 
 
 class StoreDamagedError(TiercelError):
     """The broker's database cannot be read as it is: trying again is of no use, a copy has to take its place."""
 
     code = "store_damaged"
+    grpc_status = "DATA_LOSS"
+
+
+class TierMissedError(TiercelError):
+    """The tier that was waited for will not be delivered any more."""
+
+    code = "tier_missed"
 
 
 class IllegalTransitionError(TiercelError):
@@ -129,3 +154,12 @@ class IllegalTransitionError(TiercelError):
 
     def __init__(self, machine: str, state: str, event: object) -> None:
         super().__init__(f"{machine} is {state} and cannot handle {event!r}; please report this as a defect of Tiercel")
+
+
+def errors_by_code() -> dict[str, type[TiercelError]]:
+    """The catalogue by code, without its root."""
+
+    def below(kind: type[TiercelError]) -> list[type[TiercelError]]:
+        return [found for child in kind.__subclasses__() for found in (child, *below(child))]
+
+    return {error.code: error for error in below(TiercelError)}

@@ -8,34 +8,15 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from tiercel.core.errors import TiercelError
+from tiercel.core.errors import CODE_KEY, FIELD_KEY, TiercelError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 logger = logging.getLogger(__name__)
 
-CODE_KEY = "tiercel-error-code"
-FIELD_KEY = "tiercel-error-field"
-
 # Details travel in a header, and headers are short; what a user sent may be quoted in them.
 MAX_DETAILS_CHARACTERS = 1_000
-
-STATUSES = {
-    "invalid_spec": grpc.StatusCode.INVALID_ARGUMENT,
-    "not_found": grpc.StatusCode.NOT_FOUND,
-    "endpoint_busy": grpc.StatusCode.FAILED_PRECONDITION,
-    "quota_exceeded": grpc.StatusCode.RESOURCE_EXHAUSTED,
-    "not_authenticated": grpc.StatusCode.UNAUTHENTICATED,
-    "node_taken": grpc.StatusCode.ALREADY_EXISTS,
-    "protocol": grpc.StatusCode.FAILED_PRECONDITION,
-    "lease_lost": grpc.StatusCode.ABORTED,
-    "overloaded": grpc.StatusCode.UNAVAILABLE,
-    "unavailable": grpc.StatusCode.UNAVAILABLE,
-    # Not UNAVAILABLE: libraries repeat such calls by themselves, and a full disk is not made emptier by that.
-    "cannot_write": grpc.StatusCode.RESOURCE_EXHAUSTED,
-    "store_damaged": grpc.StatusCode.DATA_LOSS,
-}
 
 
 @contextlib.asynccontextmanager
@@ -47,7 +28,7 @@ async def translated_errors(context: grpc.aio.ServicerContext[object, object]) -
     try:
         yield
     except TiercelError as error:
-        status = STATUSES.get(error.code, grpc.StatusCode.INTERNAL)
+        status = grpc.StatusCode[error.grpc_status]
         if status is grpc.StatusCode.INTERNAL:
             logger.exception("a call failed")
         trailing = ((CODE_KEY, error.code), (FIELD_KEY, error.field))

@@ -4,11 +4,11 @@ It talks to the broker over gRPC only and knows none of its code besides the wor
 """
 
 from tiercel.broker.client.client import Client
-from tiercel.broker.client.errors import TierMissedError
 from tiercel.broker.client.handle import JobHandle
 from tiercel.broker.client.options import ClientOptions, RetryPolicy
 from tiercel.broker.client.spec_file import load_spec, parse_spec
 from tiercel.broker.client.sync import SyncClient, SyncJobHandle
+from tiercel.core.errors import TierMissedError
 from tiercel.core.jobs import TierStatus
 from tiercel.core.views import (
     AcceleratorInfo,

@@ -5,43 +5,18 @@ from __future__ import annotations
 import grpc
 
 from tiercel.core.errors import (
-    CannotWriteError,
-    EndpointBusyError,
+    CODE_KEY,
+    FIELD_KEY,
     IllegalTransitionError,
     InvalidSpecError,
     NotAuthenticatedError,
     NotFoundError,
     OverloadedError,
-    QuotaExceededError,
-    StoreDamagedError,
     TiercelError,
     UnavailableError,
+    errors_by_code,
 )
 
-CODE_KEY = "tiercel-error-code"
-FIELD_KEY = "tiercel-error-field"
-
-
-class TierMissedError(TiercelError):
-    """The tier that was waited for will not be delivered any more."""
-
-    code = "tier_missed"
-
-
-_BY_CODE: dict[str, type[TiercelError]] = {
-    error.code: error
-    for error in (
-        InvalidSpecError,
-        NotFoundError,
-        EndpointBusyError,
-        QuotaExceededError,
-        NotAuthenticatedError,
-        OverloadedError,
-        UnavailableError,
-        CannotWriteError,
-        StoreDamagedError,
-    )
-}
 # What something between us and the broker may answer without our code.
 _BY_STATUS: dict[grpc.StatusCode, type[TiercelError]] = {
     grpc.StatusCode.INVALID_ARGUMENT: InvalidSpecError,
@@ -65,11 +40,11 @@ def from_rpc_error(error: grpc.aio.AioRpcError, address: str) -> TiercelError:
     metadata = {key: _text(value) for key, value in error.trailing_metadata() or ()}
     code = metadata.get(CODE_KEY, "")
     details = error.details() or ""
-    if code in _BY_CODE:
-        return _BY_CODE[code](details, field=metadata.get(FIELD_KEY, ""))
     status = error.code()
     if code == IllegalTransitionError.code or status is grpc.StatusCode.INTERNAL:
         return TiercelError(f"The broker at {address} has a defect: {details or 'it did not say which'}")
+    if (known := errors_by_code().get(code)) is not None:
+        return known(details, field=metadata.get(FIELD_KEY, ""))
     if status is grpc.StatusCode.RESOURCE_EXHAUSTED and _TOO_LARGE in details:
         return InvalidSpecError(
             f"The request is larger than the broker takes ({details}); put what is large into an image or a module."

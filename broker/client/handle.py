@@ -7,8 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Protocol
 
-from tiercel.broker.client.errors import TierMissedError
-from tiercel.core.errors import NotFoundError
+from tiercel.core.errors import NotFoundError, TierMissedError
 from tiercel.core.jobs import TierState, TierStatus
 from tiercel.core.views import Explanation, JobEvent, JobInfo, TierEvent
 
