@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tiercel.core.shares import Share
@@ -119,6 +120,7 @@ class JobSpec:
         replace: Let its models answer even where they are worse than what answers, or take or give something else.
         retries: How often its script is started again, from its checkpoint, after it failed or was killed.
         ship: What it delivers beyond its tiers.
+        labels: Words of the tenant's own by which programs find it again, such as ``{"sweep": "7"}``.
     """
 
     name: str
@@ -140,6 +142,7 @@ class JobSpec:
     replace: bool = False
     retries: int = 0
     ship: Shipping = Shipping()
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def without_script_text(spec: JobSpec) -> JobSpec:

@@ -10,6 +10,8 @@ from tiercel.core.errors import InvalidSpecError
 from tiercel.core.jobs import Direction
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tiercel.core.jobs import JobSpec, Resources, Script, Shipping
 
 MAX_TIERS = 32
@@ -21,6 +23,7 @@ MAX_ACCELERATORS = 64
 MAX_OBJECTIVE_SECONDS = 3600.0
 MAX_RETRIES = 100
 MIN_BEST_EVERY_SECONDS = 1.0
+MAX_LABELS = 32
 MAX_ARGUMENTS = 256
 MAX_ARGUMENTS_CHARACTERS = 64 * 1024
 RUNTIMES = ("process", "docker")
@@ -30,6 +33,7 @@ _VARIANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 _METRIC = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]{0,62}")
 _SCRIPT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,100}\.py")
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}")
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}")
 
 
@@ -45,6 +49,7 @@ def validate_spec(spec: JobSpec) -> None:
     _validate_variant(spec)
     _validate_limits(spec)
     _validate_shipping(spec.ship)
+    _validate_labels(spec.labels)
 
 
 def _refuse(field: str, message: str) -> InvalidSpecError:
@@ -63,6 +68,20 @@ def _validate_shipping(ship: Shipping) -> None:
         raise _refuse(
             "ship.best_every", f"is below {MIN_BEST_EVERY_SECONDS:g} s, and each delivery costs CPU; give more"
         )
+
+
+def _validate_labels(labels: Mapping[str, str]) -> None:
+    if len(labels) > MAX_LABELS:
+        raise _refuse("labels", f"has {len(labels)} entries; at most {MAX_LABELS} are taken")
+    for name, value in labels.items():
+        if not _LABEL.fullmatch(name):
+            raise _refuse(
+                "labels",
+                f"{name!r} is not a label's name; use 1 to 63 of letters, digits, '.', '_', '/' and '-', "
+                "beginning with a letter or digit",
+            )
+        if len(value) > 128 or not value.isprintable():
+            raise _refuse(f"labels.{name}", "is longer than 128 characters, or has some that cannot be printed")
 
 
 def _validate_names(spec: JobSpec) -> None:

@@ -52,6 +52,7 @@ from tiercel.v1 import common_pb2, jobs_pb2, nodes_pb2
             continue_after_last_tier=True,
             replace=True,
             ship=Shipping(every=0.01, best_every_seconds=60.0),
+            labels={"sweep": "7", "team/owner": "vision"},
         ),
     ],
 )

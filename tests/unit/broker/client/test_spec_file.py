@@ -23,6 +23,7 @@ runtime: process
 max_epochs: 30
 replace: true
 ship: {every: 0.01, best_every: 60}
+labels: {sweep: "7"}
 endpoint_objective_seconds: 0.05
 """
 TOML = """
@@ -37,6 +38,7 @@ tiers = [{target = 0.90}, {target = 0.97, value = 2, deadline_seconds = 600}]
 runtime = "process"
 max_epochs = 30
 endpoint_objective_seconds = 0.05
+labels = {sweep = "7"}
 replace = true
 ship = {every = 0.01, best_every = 60}
 [resources]
@@ -59,6 +61,7 @@ SPEC = JobSpec(
     endpoint_objective_seconds=0.05,
     variant="small",
     replace=True,
+    labels={"sweep": "7"},
     ship=Shipping(every=0.01, best_every_seconds=60.0),
 )
 VALUES: dict[str, Any] = {"endpoint": "digits", "module": "m", "metric": "loss", "direction": "min", "tiers": [0.5]}
