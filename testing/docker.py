@@ -25,7 +25,7 @@ import psutil
 import pytest
 
 from testing.needs import need
-from tiercel.trainer_agent.limits.turns import AS_THE_KERNEL_DOES, Turns
+from tiercel.trainer_agent.limits.cpu_priority import AS_THE_KERNEL_DOES, Turns
 from tiercel.trainer_agent.runtimes.docker import DockerRuntime
 
 REPOSITORY = Path(__file__).resolve().parents[1]

@@ -14,36 +14,37 @@ from typing import Final, TypeVar
 import aiohttp
 from google.protobuf.message import Message
 
-from tiercel.trainer_agent import fence_keeper, reconciler
-from tiercel.trainer_agent.accelerator_reports import devices_to_wire, readings_to_wire
-from tiercel.trainer_agent.broker_calls import BrokerCalls
-from tiercel.trainer_agent.checkpoint_carrier import CheckpointCarrier
-from tiercel.trainer_agent.connection import BrokerConnection
-from tiercel.trainer_agent.deliveries import EXPORT_SECONDS, Deliveries
-from tiercel.trainer_agent.delivery_log import DeliveryLog
-from tiercel.trainer_agent.devices import cpu
-from tiercel.trainer_agent.devices.cpu import Capacity
-from tiercel.trainer_agent.devices.watch import AcceleratorWatch
-from tiercel.trainer_agent.disk_watch import DiskLimits, DiskWatch
-from tiercel.trainer_agent.endpoint_shares import EndpointTerms, beside_training
-from tiercel.trainer_agent.fence import FENCE_FILE, Fence
-from tiercel.trainer_agent.job_retention import EndedJobs, Retention
+from tiercel.trainer_agent.accelerators.reports import devices_to_wire, readings_to_wire
+from tiercel.trainer_agent.accelerators.serving_reserve import ServingReserve
+from tiercel.trainer_agent.accelerators.watch import AcceleratorWatch
+from tiercel.trainer_agent.connection.calls import BrokerCalls
+from tiercel.trainer_agent.connection.outbox import Reporter
+from tiercel.trainer_agent.connection.stream import BrokerConnection
+from tiercel.trainer_agent.deliveries.deliveries import EXPORT_SECONDS, Deliveries
+from tiercel.trainer_agent.deliveries.delivery_log import DeliveryLog
+from tiercel.trainer_agent.disk.job_retention import EndedJobs, Retention
+from tiercel.trainer_agent.disk.names import is_place, is_plain
+from tiercel.trainer_agent.disk.watch import DiskLimits, DiskWatch
+from tiercel.trainer_agent.fence import keeper as fence_keeper
+from tiercel.trainer_agent.fence.fence import FENCE_FILE, Fence
+from tiercel.trainer_agent.inference_server.client import ServingClient
+from tiercel.trainer_agent.inference_server.endpoint_shares import EndpointTerms, beside_training
+from tiercel.trainer_agent.inference_server.process import ServingPlaces
+from tiercel.trainer_agent.inference_server.supervisor import ServingPorts, ServingSupervisor
+from tiercel.trainer_agent.limits import cpu
 from tiercel.trainer_agent.limits.contract import AcceleratorShare, CpuShare, Limits, Share
-from tiercel.trainer_agent.model_repository import ModelRepository
-from tiercel.trainer_agent.names import is_place, is_plain
-from tiercel.trainer_agent.outbox import Reporter
-from tiercel.trainer_agent.run_order import RunOrder
-from tiercel.trainer_agent.run_table import RunPlaces, RunTable
-from tiercel.trainer_agent.runs import StopPatience
+from tiercel.trainer_agent.limits.cpu import Capacity
+from tiercel.trainer_agent.models.repository import ModelRepository
+from tiercel.trainer_agent.models.served import ServedModels, WantedVersions
+from tiercel.trainer_agent.models.variants import Place
+from tiercel.trainer_agent.runs import reconciler
+from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointCarrier
+from tiercel.trainer_agent.runs.order import RunOrder
+from tiercel.trainer_agent.runs.run import StopPatience
+from tiercel.trainer_agent.runs.scripts import ScriptFetcher
+from tiercel.trainer_agent.runs.table import RunPlaces, RunTable
 from tiercel.trainer_agent.runtimes.contract import Runtime
-from tiercel.trainer_agent.scripts import ScriptFetcher
-from tiercel.trainer_agent.served_models import ServedModels, WantedVersions
-from tiercel.trainer_agent.serving_client import ServingClient
-from tiercel.trainer_agent.serving_process import ServingPlaces
-from tiercel.trainer_agent.serving_reserve import ServingReserve
-from tiercel.trainer_agent.serving_supervisor import ServingPorts, ServingSupervisor
 from tiercel.trainer_agent.supervision import Supervisor
-from tiercel.trainer_agent.variants import Place
 from tiercel.v1 import PROTOCOL, common_pb2, nodes_pb2
 
 _log = logging.getLogger(__name__)

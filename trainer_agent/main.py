@@ -18,26 +18,25 @@ import aiohttp
 from pydantic import ValidationError
 
 from tiercel.core.locks import Lock, LockHeldError, take
+from tiercel.trainer_agent.accelerators import detect as accelerators
+from tiercel.trainer_agent.accelerators.serving_reserve import can_serve_on_accelerators, reserve
+from tiercel.trainer_agent.accelerators.watch import AcceleratorWatch
 from tiercel.trainer_agent.agent import Agent, AgentParts
-from tiercel.trainer_agent.connection import LocalBroker, token_from_file
-from tiercel.trainer_agent.devices import cpu
-from tiercel.trainer_agent.devices import detect as accelerators
-from tiercel.trainer_agent.devices.watch import AcceleratorWatch
-from tiercel.trainer_agent.disk_watch import DiskLimits
+from tiercel.trainer_agent.connection.stream import LocalBroker, token_from_file
+from tiercel.trainer_agent.disk.job_retention import Retention
+from tiercel.trainer_agent.disk.watch import DiskLimits
 from tiercel.trainer_agent.errors import SetupError
-from tiercel.trainer_agent.fence_keeper import AGENT_LOCK
-from tiercel.trainer_agent.job_retention import Retention
-from tiercel.trainer_agent.limits import detect
+from tiercel.trainer_agent.fence.keeper import AGENT_LOCK
+from tiercel.trainer_agent.inference_server.supervisor import ServingPorts
+from tiercel.trainer_agent.limits import cpu, detect
 from tiercel.trainer_agent.limits.contract import Limits
 from tiercel.trainer_agent.limits.cooperative import Cooperative
+from tiercel.trainer_agent.limits.cpu_priority import Turns
 from tiercel.trainer_agent.limits.mps import find_mps
 from tiercel.trainer_agent.limits.thread_scheduling import may_take_back
-from tiercel.trainer_agent.limits.turns import Turns
 from tiercel.trainer_agent.runtimes.contract import Runtime
 from tiercel.trainer_agent.runtimes.docker import DockerRuntime
 from tiercel.trainer_agent.runtimes.process import ProcessRuntime
-from tiercel.trainer_agent.serving_reserve import can_serve_on_accelerators, reserve
-from tiercel.trainer_agent.serving_supervisor import ServingPorts
 from tiercel.trainer_agent.settings import AgentSettings
 from tiercel.trainer_agent.supervision import Supervisor
 

@@ -12,7 +12,7 @@ from typing import Annotated, Final, Self
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from tiercel.trainer_agent.devices.detect import AUTO, NONE
+from tiercel.trainer_agent.accelerators.detect import AUTO, NONE
 from tiercel.trainer_agent.limits.groups import ORDINARY_TRAINING_WEIGHT
 from tiercel.trainer_agent.limits.thread_scheduling import LONGEST_SECONDS
 

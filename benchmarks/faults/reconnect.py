@@ -22,11 +22,11 @@ from functools import partial
 from pathlib import Path
 
 from testing.brokers import Tenant, node_token, tenant_of, tenant_token
-from tiercel.trainer_agent.connection import BrokerConnection
-from tiercel.trainer_agent.kept_reports import MAX_REPORTS, KeptReports
-from tiercel.trainer_agent.outbox import Reporter
-from tiercel.trainer_agent.report_sieve import Goal
-from tiercel.trainer_agent.run_log import RunLog
+from tiercel.trainer_agent.connection.outbox import Reporter
+from tiercel.trainer_agent.connection.stream import BrokerConnection
+from tiercel.trainer_agent.reports.kept import MAX_REPORTS, KeptReports
+from tiercel.trainer_agent.reports.run_log import RunLog
+from tiercel.trainer_agent.reports.sieve import Goal
 from tiercel.trainer_agent.supervision import Supervisor
 from tiercel.v1 import PROTOCOL, jobs_pb2, nodes_pb2
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from tiercel.trainer_agent.devices.detect import detect
-from tiercel.trainer_agent.trainer.device_memory import CudaMemory, DeviceMemory, MemoryLimits
+from tiercel.trainer_agent.accelerators.detect import detect
+from tiercel.trainer_agent.trainer.accelerator_memory import CudaMemory, DeviceMemory, MemoryLimits
 
 BLOCKS = 16
 """The limit in blocks; twice as many are asked for."""
@@ -24,7 +24,7 @@ STAND_IN_BYTES = 16 << 30
 
 
 class CpuStandIn:
-    """See :class:`~tiercel.trainer_agent.trainer.device_memory.DeviceMemory`; of one pretended device."""
+    """See :class:`~tiercel.trainer_agent.trainer.accelerator_memory.DeviceMemory`; of one pretended device."""
 
     def __init__(self) -> None:
         self._held = 0
@@ -32,21 +32,21 @@ class CpuStandIn:
 
     @property
     def device_count(self) -> int:
-        """See :class:`~tiercel.trainer_agent.trainer.device_memory.DeviceMemory`."""
+        """See :class:`~tiercel.trainer_agent.trainer.accelerator_memory.DeviceMemory`."""
         return 1
 
     def total_bytes(self, index: int) -> int:
-        """See :class:`~tiercel.trainer_agent.trainer.device_memory.DeviceMemory`."""
+        """See :class:`~tiercel.trainer_agent.trainer.accelerator_memory.DeviceMemory`."""
         del index
         return STAND_IN_BYTES
 
     def held_bytes(self, index: int) -> int:
-        """See :class:`~tiercel.trainer_agent.trainer.device_memory.DeviceMemory`."""
+        """See :class:`~tiercel.trainer_agent.trainer.accelerator_memory.DeviceMemory`."""
         del index
         return self._held
 
     def limit(self, index: int, fraction: float) -> None:
-        """See :class:`~tiercel.trainer_agent.trainer.device_memory.DeviceMemory`."""
+        """See :class:`~tiercel.trainer_agent.trainer.accelerator_memory.DeviceMemory`."""
         del index
         self._limit = int(STAND_IN_BYTES * fraction)
 

@@ -25,7 +25,7 @@ from benchmarks.serving.peers.contract import V2_PATH
 from benchmarks.serving.peers.contract import Setting as ServerSetting
 from benchmarks.serving.peers.ours import PEER
 from benchmarks.serving.processes import ServerProcesses, running
-from tiercel.trainer_agent.devices.contract import Accelerators
+from tiercel.trainer_agent.accelerators.contract import Accelerators
 
 PACED = (0.5, 0.3)
 """Shares of two trainings beside the server: what it needs is left to it."""

@@ -22,8 +22,8 @@ import torch
 from benchmarks.gpu_check.device_time import StepTimer, timer_for
 from benchmarks.gpu_check.training import Training
 from benchmarks.gpu_check.workloads import Workload
-from tiercel.trainer_agent.trainer.device_clock import CudaClock, StepClock
-from tiercel.trainer_agent.trainer.device_pacing import DevicePacer
+from tiercel.trainer_agent.trainer.accelerator_clock import CudaClock, StepClock
+from tiercel.trainer_agent.trainer.accelerator_pacing import DevicePacer
 
 TELL_SECONDS = 0.1
 LOSS_STEPS = 20

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from benchmarks.gpu_check.frame import Setting
-from tiercel.trainer_agent.devices.contract import Accelerators
-from tiercel.trainer_agent.devices.detect import AUTO, NONE, detect
+from tiercel.trainer_agent.accelerators.contract import Accelerators
+from tiercel.trainer_agent.accelerators.detect import AUTO, NONE, detect
 
 LOOK_SECONDS = 0.5
 

@@ -1,1 +1,1 @@
-"""How CPU shares and memory limits are enforced on this machine."""
+"""Enforces shares of CPU and memory, and works out how runs that share an accelerator pace themselves."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tiercel.trainer_agent.devices.cpu import groups_of
 from tiercel.trainer_agent.limits import groups
 from tiercel.trainer_agent.limits.contract import Usage
+from tiercel.trainer_agent.limits.cpu import groups_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from tiercel.trainer_agent.devices.cpu import groups_of
 from tiercel.trainer_agent.limits import groups
 from tiercel.trainer_agent.limits.cgroup_v1 import CgroupV1
 from tiercel.trainer_agent.limits.cgroup_v2 import CgroupV2
 from tiercel.trainer_agent.limits.contract import CpuShare, Limits
 from tiercel.trainer_agent.limits.cooperative import Cooperative
+from tiercel.trainer_agent.limits.cpu import groups_of
 
 _log = logging.getLogger(__name__)
 

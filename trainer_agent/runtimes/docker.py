@@ -18,7 +18,7 @@ from aiodocker.containers import DockerContainer
 from tiercel.trainer_agent.errors import RunFailedError, SetupError
 from tiercel.trainer_agent.limits.container_counters import ContainerCounters, find_counters
 from tiercel.trainer_agent.limits.contract import CpuShare, Usage
-from tiercel.trainer_agent.limits.turns import AS_THE_KERNEL_DOES, RunTurns, Turns
+from tiercel.trainer_agent.limits.cpu_priority import AS_THE_KERNEL_DOES, RunTurns, Turns
 from tiercel.trainer_agent.runtimes.container_config import (
     LABEL_INSTANCE,
     LABEL_RUN,

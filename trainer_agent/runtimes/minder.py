@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from tiercel.trainer_agent.process_identity import ProcessIdentity, identity_of
+from tiercel.trainer_agent.runtimes.process_identity import ProcessIdentity, identity_of
 
 PROCESSES: Final = "processes"
 OUTPUT: Final = "output-"

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final, Self
 
 from tiercel.trainer_agent.errors import RunFailedError
-from tiercel.trainer_agent.process_identity import ProcessIdentity
 from tiercel.trainer_agent.runtimes import minder
 from tiercel.trainer_agent.runtimes.contract import READ_BYTES
+from tiercel.trainer_agent.runtimes.process_identity import ProcessIdentity
 
 _START_SECONDS: Final = 60.0
 _MOST_WORDS_BYTES: Final = 4096

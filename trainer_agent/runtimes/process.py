@@ -14,10 +14,10 @@ from typing import Final
 
 from tiercel.trainer_agent.errors import RunFailedError, SetupError
 from tiercel.trainer_agent.limits.contract import CpuShare, Limits, RunLimits, Usage
+from tiercel.trainer_agent.limits.cpu_priority import AS_THE_KERNEL_DOES, RunTurns, Turns
 from tiercel.trainer_agent.limits.entering import ENDED_FIRST, entering
 from tiercel.trainer_agent.limits.mps import Mps
 from tiercel.trainer_agent.limits.thread_scheduling import family
-from tiercel.trainer_agent.limits.turns import AS_THE_KERNEL_DOES, RunTurns, Turns
 from tiercel.trainer_agent.runtimes.contract import Exit, Launch, Output
 from tiercel.trainer_agent.runtimes.minding import Minded, end_leftovers
 

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from tiercel.trainer_agent.trainer.device_clock import CudaClock, DeviceClock, StepClock
-from tiercel.trainer_agent.trainer.device_memory import CudaMemory, DeviceMemory, MemoryLimits
-from tiercel.trainer_agent.trainer.device_pacing import DevicePacer
+from tiercel.trainer_agent.trainer.accelerator_clock import CudaClock, DeviceClock, StepClock
+from tiercel.trainer_agent.trainer.accelerator_memory import CudaMemory, DeviceMemory, MemoryLimits
+from tiercel.trainer_agent.trainer.accelerator_pacing import DevicePacer
 from tiercel.v1 import common_pb2, trainer_pb2
 
 USE_SECONDS: Final = 1.0

@@ -15,7 +15,7 @@ from types import TracebackType
 
 from torch import nn
 
-from tiercel.trainer_agent.metric_names import MetricNames
+from tiercel.trainer_agent.reports.metric_names import MetricNames
 from tiercel.trainer_agent.trainer.accelerators import Accelerators
 from tiercel.trainer_agent.trainer.channel import Acknowledged, AgentChannel, Request, Terminated
 from tiercel.trainer_agent.trainer.deliveries import Deliveries

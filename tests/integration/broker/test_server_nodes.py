@@ -12,9 +12,9 @@ import pytest
 from testing.brokers import node_token, running_broker, tenant_of, tenant_token
 from testing.scripted_agent import ScriptedAgent, ScriptedRun
 from tiercel.core.jobs import Script
-from tiercel.trainer_agent.broker_calls import BrokerCalls
+from tiercel.trainer_agent.connection.calls import BrokerCalls
 from tiercel.trainer_agent.errors import TransferError
-from tiercel.trainer_agent.scripts import ScriptFetcher
+from tiercel.trainer_agent.runs.scripts import ScriptFetcher
 from tiercel.v1 import PROTOCOL, PROTOCOL_KEY, jobs_pb2, nodes_pb2, nodes_pb2_grpc
 
 

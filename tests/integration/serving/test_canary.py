@@ -16,7 +16,7 @@ from testing.serving_process import Reply, ServingProcess, serving, wait_for
 from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.inference import open_inference_grpc_pb2_grpc as pb_grpc
 from tiercel.trainer_agent.errors import DeliveryFailedError
-from tiercel.trainer_agent.serving_client import ServingClient
+from tiercel.trainer_agent.inference_server.client import ServingClient
 
 QUESTION = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [0, 0, 0, 0]}]}
 LOAD = "/v2/repository/models/m/load"

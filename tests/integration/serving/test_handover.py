@@ -22,7 +22,7 @@ from testing.serving_process import ServingProcess, serving, wait_for
 from testing.until import until
 from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.inference import open_inference_grpc_pb2_grpc as pb_grpc
-from tiercel.trainer_agent.serving_client import ServingClient
+from tiercel.trainer_agent.inference_server.client import ServingClient
 
 CONNECTIONS = 6
 BODY = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [0, 0, 0, 0]}]}).encode()

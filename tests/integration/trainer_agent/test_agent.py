@@ -22,9 +22,9 @@ from testing.nodes_broker import (
 )
 from testing.until import until
 from tiercel.core.kept_output import HEAD_BYTES, TAIL_BYTES
-from tiercel.trainer_agent.metric_names import BAD_NAME
-from tiercel.trainer_agent.report_sieve import BYTES_AT_ONCE, BYTES_PER_SECOND
-from tiercel.trainer_agent.run_log import RunLog
+from tiercel.trainer_agent.reports.metric_names import BAD_NAME
+from tiercel.trainer_agent.reports.run_log import RunLog
+from tiercel.trainer_agent.reports.sieve import BYTES_AT_ONCE, BYTES_PER_SECOND
 from tiercel.v1 import nodes_pb2
 
 SLEEPER = "import os, time\nos.write(1, b'pid %d\\n' % os.getpid())\ntime.sleep(600)"
@@ -258,7 +258,8 @@ async def test_the_runs_of_an_agent_that_died_end_in_time_also_if_it_does_not_co
 DEFECT = """
 import sys
 from pathlib import Path
-from tiercel.trainer_agent import fence, main
+from tiercel.trainer_agent import main
+from tiercel.trainer_agent.fence import fence
 is_kept = fence.Fence.is_kept.fget
 def fails(self):
     if Path({crash!r}).exists(): raise ValueError("a defect")
@@ -294,7 +295,7 @@ async def keepers_of(agent: AgentProcess) -> list[psutil.Process]:
 
     def look() -> bool:
         children = psutil.Process(agent.process.pid).children()
-        found[:] = [child for child in children if "tiercel.trainer_agent.fence_keeper" in child.cmdline()]
+        found[:] = [child for child in children if "tiercel.trainer_agent.fence.keeper" in child.cmdline()]
         return bool(found)
 
     await until(look, seconds=DEADLINE)

@@ -9,12 +9,12 @@ from typing import Any, cast
 import pytest
 
 from testing.until import until
-from tiercel.trainer_agent import delivery_log as delivery_log_module
-from tiercel.trainer_agent.deliveries import Deliveries
-from tiercel.trainer_agent.delivery_log import DELIVERED, FAILED, STAGED, DeliveryLog, DeliveryLogEntry
-from tiercel.trainer_agent.model_repository import ModelRepository
-from tiercel.trainer_agent.run_log import RunLog
-from tiercel.trainer_agent.served_models import ServedModels
+from tiercel.trainer_agent.deliveries import delivery_log as delivery_log_module
+from tiercel.trainer_agent.deliveries.deliveries import Deliveries
+from tiercel.trainer_agent.deliveries.delivery_log import DELIVERED, FAILED, STAGED, DeliveryLog, DeliveryLogEntry
+from tiercel.trainer_agent.models.repository import ModelRepository
+from tiercel.trainer_agent.models.served import ServedModels
+from tiercel.trainer_agent.reports.run_log import RunLog
 from tiercel.trainer_agent.supervision import Supervisor
 from tiercel.v1 import nodes_pb2
 

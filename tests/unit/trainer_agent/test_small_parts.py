@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tiercel.trainer_agent.connection import DialError, LocalBroker, token_from_file
+from tiercel.trainer_agent.connection.stream import DialError, LocalBroker, token_from_file
+from tiercel.trainer_agent.disk.names import check_delivery, check_run, is_plain
 from tiercel.trainer_agent.errors import DeliveryFailedError, RunFailedError, SetupError
 from tiercel.trainer_agent.main import settings_from
-from tiercel.trainer_agent.names import check_delivery, check_run, is_plain
-from tiercel.trainer_agent.run_log import RunLog
-from tiercel.trainer_agent.run_records import RunRecord, RunRecords
+from tiercel.trainer_agent.reports.run_log import RunLog
+from tiercel.trainer_agent.runs.records import RunRecord, RunRecords
 from tiercel.v1 import nodes_pb2
 
 NEEDED = ["--broker", "localhost:1", "--token-file", "token", "--state-dir"]

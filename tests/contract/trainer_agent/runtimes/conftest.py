@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from testing.docker import DockerEngine, docker_runtime
-from tiercel.trainer_agent.job_folder import JobFolder, ScriptFile
+from tiercel.trainer_agent.disk.job_folder import JobFolder, ScriptFile
 from tiercel.trainer_agent.limits.contract import Limits
+from tiercel.trainer_agent.limits.cpu_priority import Turns
 from tiercel.trainer_agent.limits.detect import detect
-from tiercel.trainer_agent.limits.turns import Turns
 from tiercel.trainer_agent.runtimes.contract import Launch, Program, RunHandle, Runtime
 from tiercel.trainer_agent.runtimes.process import ProcessRuntime
 

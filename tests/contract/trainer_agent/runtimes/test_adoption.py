@@ -12,8 +12,8 @@ import pytest
 
 from testing.run_handles import Start, command_of, finish, ready
 from testing.until import until
-from tiercel.trainer_agent.fence import since_boot
-from tiercel.trainer_agent.fence_keeper import Containers, Runs, Scripts, keep
+from tiercel.trainer_agent.fence.fence import since_boot
+from tiercel.trainer_agent.fence.keeper import Containers, Runs, Scripts, keep
 from tiercel.trainer_agent.limits.contract import CpuShare
 from tiercel.trainer_agent.runtimes.contract import Launch, Program, RunHandle, Runtime
 

@@ -42,7 +42,7 @@ sys.stdout.buffer.write(b"\\xff\\x00bytes that are no text\\n" + b"x" * 100_000 
 
 
 async def test_runs_an_installed_module(start: Start) -> None:
-    run = await start("", program=Program(module="tiercel.trainer_agent.names"))
+    run = await start("", program=Program(module="tiercel.trainer_agent.disk.names"))
     assert (await finish(run))[0] == 0
 
 

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from aiodocker import DockerError
 
-from tiercel.trainer_agent.limits.turns import AS_THE_KERNEL_DOES, RunTurns
+from tiercel.trainer_agent.limits.cpu_priority import AS_THE_KERNEL_DOES, RunTurns
 from tiercel.trainer_agent.runtimes import docker
 from tiercel.trainer_agent.runtimes.docker import DockerRun
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tiercel.trainer_agent.process_identity import ProcessIdentity, identity_of
 from tiercel.trainer_agent.runtimes import minder
 from tiercel.trainer_agent.runtimes.minder import Spool
 from tiercel.trainer_agent.runtimes.minding import Minded, SpooledOutput, end_leftovers
+from tiercel.trainer_agent.runtimes.process_identity import ProcessIdentity, identity_of
 
 CALLED_OFF = """
 import sys

@@ -5,9 +5,9 @@ import logging
 import pytest
 import torch
 
+from tiercel.trainer_agent.trainer.accelerator_clock import StepClock
+from tiercel.trainer_agent.trainer.accelerator_memory import CONTEXT_BYTES, MemoryLimits
 from tiercel.trainer_agent.trainer.accelerators import USE_SECONDS, Accelerators
-from tiercel.trainer_agent.trainer.device_clock import StepClock
-from tiercel.trainer_agent.trainer.device_memory import CONTEXT_BYTES, MemoryLimits
 from tiercel.v1 import common_pb2
 
 GIB = 1 << 30

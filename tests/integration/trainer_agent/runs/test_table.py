@@ -1,0 +1,263 @@
+"""Runs of one node among each other, with a runtime that starts nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from grpc import aio
+
+from testing.until import until
+from tiercel.trainer_agent.connection.calls import BrokerCalls
+from tiercel.trainer_agent.connection.outbox import Reporter
+from tiercel.trainer_agent.disk.files import write_atomically
+from tiercel.trainer_agent.disk.job_retention import EndedJobs, Retention
+from tiercel.trainer_agent.limits.contract import CpuShare, Limits, Share, Usage
+from tiercel.trainer_agent.reports.journal import ReportJournal
+from tiercel.trainer_agent.runs import records as run_records
+from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointCarrier
+from tiercel.trainer_agent.runs.order import RunOrder
+from tiercel.trainer_agent.runs.reconciler import ActualRun, Phase
+from tiercel.trainer_agent.runs.run import StopPatience
+from tiercel.trainer_agent.runs.scripts import ScriptFetcher
+from tiercel.trainer_agent.runs.table import RunPlaces, RunTable
+from tiercel.trainer_agent.runtimes.contract import Exit, Launch, Output
+from tiercel.trainer_agent.supervision import Supervisor
+from tiercel.v1 import PROTOCOL, common_pb2, nodes_pb2, trainer_pb2, trainer_pb2_grpc
+
+
+class FakeRun:
+    """A run that ends when it is told to."""
+
+    description = "nothing"
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.over = asyncio.Event()
+        self.written = asyncio.Event()
+
+    async def output(self, position: str = "") -> AsyncIterator[Output]:
+        self.read_from = position
+        await until(lambda: self.written.is_set() or self.over.is_set(), seconds=60.0)
+        if self.written.is_set() and not position:
+            yield Output(b"8 bytes\n", "8")
+        await self.over.wait()
+        yield Output(b"done\n", "13")
+
+    async def wait(self) -> Exit:
+        await self.over.wait()
+        return Exit(0)
+
+    async def stop(self, grace_seconds: float) -> None:
+        del grace_seconds
+        self.asked.set()
+        await self.over.wait()
+
+    async def apply_share(self, share: CpuShare) -> None:
+        """Nobody uses it."""
+
+    async def usage(self) -> Usage:
+        return Usage()
+
+    def pids(self) -> list[int]:
+        return []
+
+    async def close(self) -> None:
+        self.over.set()
+
+
+class FakeRuntime:
+    """Remembers what it was asked to start."""
+
+    name = "process"
+    owner = None
+
+    def __init__(self) -> None:
+        self.runs: dict[str, FakeRun] = {}
+
+    async def start(self, launch: Launch) -> FakeRun:
+        run = self.runs[launch.run_id] = FakeRun()
+        return run
+
+    async def images(self) -> Sequence[str]:
+        return ()
+
+    async def adopt(self, launch: Launch) -> FakeRun | None:
+        return self.runs.get(launch.run_id)
+
+    async def remove_leftovers(self, kept: Collection[str]) -> None:
+        self.kept = set(kept)
+
+    async def close(self) -> None:
+        """There is nothing to let go of."""
+
+
+class FakeLimits:
+    """Paces nobody."""
+
+    def paces(self) -> Mapping[str, float]:
+        return {}
+
+
+def table_in(folder: Path, runtime: FakeRuntime, tasks: Supervisor) -> RunTable:
+    places = RunPlaces(folder)
+    calls = BrokerCalls("n1", "instance", str, str)
+    return RunTable(
+        places,
+        {"process": cast("Any", runtime)},
+        cast("Limits", FakeLimits()),
+        Reporter(),
+        tasks,
+        StopPatience(trainer=600.0),
+        CheckpointCarrier(calls, folder / "carried"),
+        ScriptFetcher(calls),
+        EndedJobs(places.jobs, folder / "ended-jobs", Retention()),
+    )
+
+
+def order(run_id: str) -> RunOrder:
+    spec = common_pb2.JobSpec(module="program", metric="accuracy", direction=common_pb2.DIRECTION_MAX)
+    return RunOrder(run_id, run_id.rpartition("-")[0], spec, Share(CpuShare(1.0)))
+
+
+def phase(table: RunTable, run_id: str) -> Phase:
+    return table.actual()[run_id].phase
+
+
+async def test_a_run_waits_until_its_jobs_earlier_run_is_gone_since_they_share_a_folder(tmp_path: Path) -> None:
+    """The broker gave the job up while the node was away, and began it again here while it still runs."""
+    runtime = FakeRuntime()
+    async with Supervisor() as tasks:
+        table = table_in(tmp_path, runtime, tasks)
+        table.start(order("job-1"))
+        await until(lambda: "job-1" in runtime.runs)
+        token = (tmp_path / "jobs" / "job" / "token").read_text()
+
+        table.stop("job-1", "the broker no longer wants it", may_go_on=True)
+        table.start(order("job-2"))
+        await runtime.runs["job-1"].asked.wait()
+        table.start(order("other-1"))
+        await until(lambda: "other-1" in runtime.runs)
+        assert "job-2" not in runtime.runs
+        assert (tmp_path / "jobs" / "job" / "token").read_text() == token
+
+        runtime.runs["job-1"].over.set()
+        await until(lambda: "job-2" in runtime.runs)
+        assert phase(table, "job-1") is Phase.ENDED
+        assert phase(table, "job-2") is Phase.ALIVE
+        tasks.cancel_all()
+
+
+async def test_a_run_that_is_stopped_while_it_waits_is_never_started(tmp_path: Path) -> None:
+    runtime = FakeRuntime()
+    async with Supervisor() as tasks:
+        table = table_in(tmp_path, runtime, tasks)
+        table.start(order("job-1"))
+        await until(lambda: "job-1" in runtime.runs)
+        table.start(order("job-2"))
+        table.stop("job-2", "the broker asked it to stop")
+
+        runtime.runs["job-1"].over.set()
+        await until(lambda: phase(table, "job-2") is Phase.ENDED)
+        assert list(runtime.runs) == ["job-1"]
+        (ended,) = (status for status in table.statuses() if status.run_id == "job-2")
+        assert ended.reason == "the broker asked it to stop"
+        tasks.cancel_all()
+
+
+async def test_the_agents_next_life_goes_on_with_what_lives_and_tells_what_is_gone(tmp_path: Path) -> None:
+    runtime = FakeRuntime()
+    async with Supervisor() as tasks:
+        table = table_in(tmp_path, runtime, tasks)
+        for run_id in ("job-1", "gone-1"):
+            table.start(order(run_id))
+        await until(lambda: len(runtime.runs) == 2)
+        runtime.runs["job-1"].written.set()
+        log = table.log("job-1")
+        assert log is not None
+        await until(lambda: log.size == 8)
+        log.append(b"a line of the agent's own\n")
+        tasks.cancel_all()
+    assert not runtime.runs["job-1"].over.is_set()  # whoever lets go of a run does not end it
+    token = (tmp_path / "jobs" / "job" / "token").read_text()
+    del runtime.runs["gone-1"]
+
+    async with Supervisor() as tasks:
+        table = table_in(tmp_path, runtime, tasks)
+        await table.take_over()
+        assert runtime.kept == {"job-1"}
+        assert (tmp_path / "jobs" / "job" / "token").read_text() == token
+        # What its limits were set to last is not known, so that whatever is wanted is applied.
+        assert table.actual()["job-1"] == ActualRun(Phase.ALIVE, share=None)
+        table.set_share("job-1", Share(CpuShare(0.5)))
+        assert table.actual()["job-1"].share == Share(CpuShare(0.5))
+        runtime.runs["job-1"].over.set()
+        await until(lambda: phase(table, "job-1") is Phase.ENDED)
+        assert runtime.runs["job-1"].read_from == "8"
+        statuses = {status.run_id: status for status in table.statuses()}
+        assert (statuses["job-1"].exit_code, statuses["job-1"].lost) == (0, False)
+        assert (statuses["gone-1"].reason, statuses["gone-1"].lost) == ("it was gone when its agent came back", True)
+        tasks.cancel_all()
+
+
+async def test_a_trainer_that_has_not_dialled_again_yet_is_asked_to_stop_before_it_is_sent_a_signal(
+    tmp_path: Path,
+) -> None:
+    runtime = FakeRuntime()
+    async with Supervisor() as tasks:
+        table = table_in(tmp_path, runtime, tasks)
+        table.start(order("job-1"))
+        await until(lambda: "job-1" in runtime.runs)
+        ReportJournal(RunPlaces(tmp_path).reports("job-1")).append(nodes_pb2.Progress(run_id="job-1", sequence=1), ())
+        tasks.cancel_all()
+
+    async with Supervisor() as tasks:
+        table = table_in(tmp_path, runtime, tasks)
+        await table.take_over()
+        table.stop("job-1", "the broker asked it to stop")
+        token = (tmp_path / "jobs" / "job" / "token").read_text().strip()
+        hello = trainer_pb2.TrainerHello(token=token, protocol=PROTOCOL)
+        async with aio.insecure_channel(f"unix:{tmp_path}/jobs/job/agent.sock") as channel:
+            call = trainer_pb2_grpc.TrainerServiceStub(channel).Attach(wait_for_ready=True)
+            await call.write(trainer_pb2.AttachRequest(hello=hello))
+            told = None
+            async with asyncio.timeout(60):
+                while told is None or told.WhichOneof("message") != "stop":
+                    told = cast("trainer_pb2.AttachResponse", await call.read())
+            assert told.stop.reason == "the broker asked it to stop"
+            assert not runtime.runs["job-1"].asked.is_set()
+            call.cancel()
+        runtime.runs["job-1"].over.set()
+        await until(lambda: phase(table, "job-1") is Phase.ENDED)
+        tasks.cancel_all()
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Fills the disk on which the ends of runs are remembered."""
+
+    def write(path: Path, data: bytes) -> None:
+        if b'"ended": true' in data:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write_atomically(path, data)
+
+    return lambda: monkeypatch.setattr(run_records, "write_atomically", write)
+
+
+async def test_a_run_ends_on_a_full_disk_and_takes_nobody_along(tmp_path: Path, full_disk: Callable[[], None]) -> None:
+    runtime = FakeRuntime()
+    async with Supervisor() as tasks:
+        table = table_in(tmp_path, runtime, tasks)
+        for run_id in ("job-1", "other-1"):
+            table.start(order(run_id))
+        await until(lambda: len(runtime.runs) == 2)
+
+        full_disk()
+        runtime.runs["job-1"].over.set()
+        await until(lambda: phase(table, "job-1") is Phase.ENDED)
+        assert phase(table, "other-1") is Phase.ALIVE
+        tasks.cancel_all()

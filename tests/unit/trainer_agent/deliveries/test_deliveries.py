@@ -1,0 +1,198 @@
+"""Deliveries of runs that the test plays, into a real delivery log and repository."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from testing.nodes_broker import wanted_delivery
+from testing.until import until
+from tiercel.trainer_agent.deliveries.deliveries import Deliveries
+from tiercel.trainer_agent.deliveries.delivery_log import DeliveryLog
+from tiercel.trainer_agent.disk.job_folder import JobFolder
+from tiercel.trainer_agent.errors import DeliveryFailedError, FallsShortError
+from tiercel.trainer_agent.models.repository import ModelRepository
+from tiercel.trainer_agent.models.served import ServedModels
+from tiercel.trainer_agent.runs.table import RunTable
+from tiercel.trainer_agent.supervision import Signal, Supervisor
+from tiercel.v1 import common_pb2, nodes_pb2, trainer_pb2
+
+MODEL = b"a model"
+GOOD = trainer_pb2.ExportDone(value=0.905, sha256=hashlib.sha256(MODEL).hexdigest())
+SHORT = FallsShortError("has score=0.8995, which misses the target 0.9")
+ENDED = DeliveryFailedError("The run ended before it handed over the model.")
+
+
+class PlayedRun:
+    """A run and its gateway, which answers as the test says, in that order."""
+
+    def __init__(self, run_id: str, folder: Path, *answers: trainer_pb2.ExportDone | DeliveryFailedError) -> None:
+        self.run_id, self.folder, self.gateway = run_id, JobFolder(folder), self
+        self.has_successor = False
+        self.reports: list[float] = []
+        self.asked: list[tuple[int, float]] = []
+        self._answers = list(answers)
+
+    async def export(self, request: trainer_pb2.ExportRequest, deadline_seconds: float) -> trainer_pb2.ExportDone:
+        """The next answer; remembers the number of the request and the last report before it."""
+        self.asked.append((request.request_number, self.reports[-1]))
+        answer = self._answers.pop(0)
+        if isinstance(answer, DeliveryFailedError):
+            raise answer
+        return answer
+
+
+class PlayedRuns:
+    """The runs of the node."""
+
+    def __init__(self) -> None:
+        self.changed = Signal()
+        self._live: dict[str, PlayedRun] = {}
+        self._all: dict[str, PlayedRun] = {}
+
+    def live(self, run_id: str) -> PlayedRun | None:
+        return self._live.get(run_id)
+
+    def live_run_of_job(self, job_id: str) -> PlayedRun | None:
+        return next(iter(self._live.values()), None)
+
+    def awaits_successor(self, job_id: str) -> bool:
+        return any(run.has_successor for run in self._all.values())
+
+    def reports(self, run_id: str) -> list[nodes_pb2.Progress]:
+        return [nodes_pb2.Progress(metrics={"score": value}) for value in self._all[run_id].reports]
+
+    def begin(self, run: PlayedRun) -> None:
+        self._live[run.run_id] = self._all[run.run_id] = run
+        self.changed.fire()
+
+    def report(self, run: PlayedRun, value: float) -> None:
+        run.reports.append(value)
+        self.changed.fire()
+
+    def end(self, run: PlayedRun) -> None:
+        del self._live[run.run_id]
+        self.changed.fire()
+
+
+class Node:
+    """A node with one wanted delivery."""
+
+    def __init__(self, folder: Path, tasks: Supervisor) -> None:
+        self.folder, self.runs, self.told = folder, PlayedRuns(), list[nodes_pb2.DeliveryStatus]()
+        export = folder / "job" / "exports" / "job-tier-1"
+        export.mkdir(parents=True)
+        (export / "model.onnx").write_bytes(MODEL)
+        (export / "reference.npz").write_bytes(b"")
+        repository = ModelRepository(folder / "models")
+        self.deliveries = Deliveries(
+            delivery_log=DeliveryLog(folder / "deliveries.json"),
+            repository=repository,
+            runs=cast(RunTable, self.runs),
+            served=ServedModels(repository, self, tasks),
+            report=self.told.append,
+            tasks=tasks,
+        )
+
+    def run(self, run_id: str, *answers: Any) -> PlayedRun:
+        run = PlayedRun(run_id, self.folder / "job", *answers)
+        self.runs.begin(run)
+        return run
+
+    async def load(self, model: str, version: int | None = None) -> str:
+        """Whatever is published answers."""
+        return GOOD.sha256
+
+    async def unload(self, model: str) -> None:
+        """It answers no more."""
+
+    async def outcome(self) -> nodes_pb2.DeliveryStatus:
+        ended = {nodes_pb2.DELIVERY_STAGE_DELIVERED, nodes_pb2.DELIVERY_STAGE_FAILED}
+        await until(lambda: self.told and self.told[-1].stage in ended)
+        return self.told[-1]
+
+
+async def all_done() -> None:
+    """Let every task go as far as it can without waiting."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Node]:
+    async with Supervisor() as tasks:
+        yield Node(tmp_path, tasks)
+        tasks.cancel_all()
+
+
+async def test_a_run_that_falls_short_is_asked_again_after_each_better_report(node: Node) -> None:
+    run = node.run("job-1", SHORT, SHORT, GOOD)
+    node.runs.report(run, 0.9002)
+    node.deliveries.start(wanted_delivery("job-1", target=0.9))
+    await until(lambda: len(run.asked) == 1)
+    for no_better in (float("nan"), 0.9001, 0.9002):
+        node.runs.report(run, no_better)
+        await all_done()
+    node.runs.report(run, 0.903)
+    await until(lambda: len(run.asked) == 2)
+    node.runs.report(run, 0.907)
+    status = await node.outcome()
+    assert (status.stage, status.value) == (nodes_pb2.DELIVERY_STAGE_DELIVERED, 0.905), status.reason
+    assert run.asked == [(1, 0.9002), (2, 0.903), (3, 0.907)]
+
+
+async def test_a_loss_is_better_when_it_is_smaller(node: Node) -> None:
+    run = node.run("job-1", SHORT, GOOD)
+    wanted = wanted_delivery("job-1", target=0.2)
+    wanted.direction = common_pb2.DIRECTION_MIN
+    node.deliveries.start(wanted)
+    for value in (0.3, 0.19):
+        node.runs.report(run, value)
+    await until(lambda: len(run.asked) == 1)
+    node.runs.report(run, 0.21)
+    await all_done()
+    node.runs.report(run, 0.18)
+    assert (await node.outcome()).stage == nodes_pb2.DELIVERY_STAGE_DELIVERED
+    assert run.asked == [(1, 0.19), (2, 0.18)]
+
+
+async def test_a_run_that_ends_without_a_better_report_fails_in_the_words_of_the_last_try(node: Node) -> None:
+    run = node.run("job-1", SHORT)
+    node.runs.report(run, 0.9002)
+    node.deliveries.start(wanted_delivery("job-1", target=0.9))
+    await until(lambda: run.asked)
+    node.runs.report(run, 0.9001)
+    node.runs.end(run)
+    status = await node.outcome()
+    assert status.stage == nodes_pb2.DELIVERY_STAGE_FAILED
+    assert status.reason == "has score=0.8995, which misses the target 0.9; no later report was better"
+    assert len(run.asked) == 1
+
+
+async def test_a_run_that_was_lost_after_it_fell_short_is_succeeded(node: Node) -> None:
+    first = node.run("job-1", SHORT)
+    node.runs.report(first, 0.9002)
+    node.deliveries.start(wanted_delivery("job-1", target=0.9))
+    await until(lambda: first.asked)
+    first.has_successor = True
+    node.runs.end(first)
+    second = node.run("job-2", SHORT, GOOD)
+    node.runs.report(second, 0.9002)  # what it kept, said again
+    await until(lambda: second.asked)
+    node.runs.report(second, 0.907)
+    assert (await node.outcome()).stage == nodes_pb2.DELIVERY_STAGE_DELIVERED
+    assert second.asked == [(2, 0.9002), (3, 0.907)]
+
+
+async def test_any_other_error_is_final(node: Node) -> None:
+    run = node.run("job-1", ENDED)
+    node.runs.report(run, 0.9002)
+    node.deliveries.start(wanted_delivery("job-1", target=0.9))
+    status = await node.outcome()
+    assert (status.stage, status.reason) == (nodes_pb2.DELIVERY_STAGE_FAILED, ENDED.message)
+    assert len(run.asked) == 1

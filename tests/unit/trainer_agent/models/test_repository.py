@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from tiercel.trainer_agent.errors import DeliveryFailedError
+from tiercel.trainer_agent.models import record as model_record
+from tiercel.trainer_agent.models.record import ModelRecord
+from tiercel.trainer_agent.models.repository import ModelRepository
+
+SHA256 = hashlib.sha256(b"model").hexdigest()
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    export = tmp_path / "job" / "exports" / "d"
+    export.mkdir(parents=True)
+    (export / "model.onnx").write_bytes(b"model")
+    (export / "reference.npz").write_bytes(b"reference")
+    return tmp_path / "job"
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> ModelRepository:
+    return ModelRepository(tmp_path / "models")
+
+
+def test_staged_then_published(repository: ModelRepository, job: Path) -> None:
+    repository.stage(job, "d", SHA256)
+    repository.publish("d", "digits", 3, SHA256)
+    version = repository.path / "digits" / "3"
+    assert sorted(p.name for p in version.iterdir()) == ["model.onnx", "reference.npz"]
+    repository.publish("d", "digits", 3, SHA256)  # the agent died after the rename: the version is there
+    assert (version / "model.onnx").read_bytes() == b"model"
+
+
+def test_the_inference_server_finds_the_accuracy_beside_the_model(repository: ModelRepository, job: Path) -> None:
+    repository.stage(job, "d", SHA256, accuracy=0.91)
+    repository.publish("d", "digits", 1, SHA256)
+    assert json.loads((repository.version("digits", 1) / "accuracy.json").read_text()) == {"accuracy": 0.91}
+
+
+def test_a_version_that_nobody_remembers_is_replaced(repository: ModelRepository, job: Path) -> None:
+    stale = repository.version("digits", 1)
+    stale.mkdir(parents=True)
+    (stale / "model.onnx").write_bytes(b"of an earlier life")
+    model_record.write(stale.parent, ModelRecord(live=0, versions={1: "ab"}))
+    repository.stage(job, "d", SHA256)
+    repository.publish("d", "digits", 1, SHA256)
+    assert (stale / "model.onnx").read_bytes() == b"model"
+
+
+def test_somebody_elses_model_is_neither_replaced_nor_removed(repository: ModelRepository, job: Path) -> None:
+    theirs = repository.version("digits", 1)
+    theirs.mkdir(parents=True)
+    (theirs / "model.onnx").write_bytes(b"an operator's")
+    repository.stage(job, "d", SHA256)
+    with pytest.raises(DeliveryFailedError, match="a model named 'digits' that Tiercel has not put there"):
+        repository.publish("d", "digits", 1, SHA256)
+    repository.withdraw("d", "digits", 1)
+    repository.keep_only("digits", ())
+    assert (theirs / "model.onnx").read_bytes() == b"an operator's"
+    assert repository.record("digits") is None
+
+
+def test_versions_that_are_not_kept_are_removed_and_an_operators_settings_stay(
+    repository: ModelRepository, job: Path
+) -> None:
+    for version in (1, 2, 3):
+        repository.stage(job, "d", SHA256)
+        repository.publish("d", "digits", version, SHA256)
+    repository.let_answer("digits", 2)
+    repository.withdraw("d", "digits", 2)
+    repository.keep_only("digits", {2, 3})
+    assert repository.record("digits") == ModelRecord(2, {2: SHA256, 3: SHA256})
+    assert sorted(each.name for each in (repository.path / "digits").iterdir()) == ["2", "3", "live.json"]
+    settings = repository.path / "digits" / "config.pbtxt"
+    settings.write_text("max_batch_size: 4")
+    repository.keep_only("digits", ())
+    assert list((repository.path / "digits").iterdir()) == [settings]
+    repository.stage(job, "d", SHA256)
+    repository.publish("d", "digits", 4, SHA256)
+    assert repository.record("digits") == ModelRecord(0, {4: SHA256})
+
+
+def test_nothing_to_publish(repository: ModelRepository) -> None:
+    with pytest.raises(DeliveryFailedError, match="lost"):
+        repository.publish("d", "digits", 1, SHA256)
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "reference.npz"])
+def test_links_are_refused_and_nothing_stays_behind(repository: ModelRepository, job: Path, name: str) -> None:
+    file = job / "exports" / "d" / name
+    file.rename(job / "elsewhere")
+    file.symlink_to(job / "elsewhere")
+    with pytest.raises(DeliveryFailedError, match=f"refused: {name} cannot be opened"):
+        repository.stage(job, "d", SHA256)
+    assert not repository.staged("d").exists()
+
+
+def test_a_folder_that_is_a_link_is_refused(repository: ModelRepository, job: Path) -> None:
+    (job / "exports").rename(job / "elsewhere")
+    (job / "exports").symlink_to(job / "elsewhere")
+    with pytest.raises(DeliveryFailedError, match="refused"):
+        repository.stage(job, "d", SHA256)
+
+
+def test_large_files_are_refused(job: Path, tmp_path: Path) -> None:
+    small = ModelRepository(tmp_path / "models", limits_bytes=(("model.onnx", 4),))
+    with pytest.raises(DeliveryFailedError, match="larger than 4 bytes"):
+        small.stage(job, "d", SHA256)
+
+
+def test_a_file_that_is_not_the_one_that_was_announced_is_refused(repository: ModelRepository, job: Path) -> None:
+    with pytest.raises(DeliveryFailedError, match="not the file whose checksum the script reported"):
+        repository.stage(job, "d", "0" * 64)
+    assert not repository.staged("d").exists()
+
+
+def test_cleaning_up(repository: ModelRepository, job: Path) -> None:
+    repository.remove_staged_except(set())
+    repository.stage(job, "d", SHA256)
+    repository.remove_staged_except({"d"})
+    assert repository.staged("d").exists()
+    repository.remove_staged_except(set())
+    assert not repository.staged("d").exists()
+    repository.stage(job, "d", SHA256)
+    repository.publish("d", "digits", 1, SHA256)
+    repository.withdraw("d", "digits", 1)
+    assert not repository.version("digits", 1).exists()

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import pytest
+
+from tiercel.trainer_agent.limits.contract import AcceleratorShare, CpuShare, Share
+from tiercel.trainer_agent.runs.reconciler import (
+    AbandonDelivery,
+    Action,
+    ActualRun,
+    ApplyShare,
+    DisownRun,
+    ForgetDelivery,
+    ForgetRun,
+    Phase,
+    ReportDelivery,
+    ReportRun,
+    StartDelivery,
+    StartRun,
+    StopRun,
+    WantedRun,
+    reconcile_deliveries,
+    reconcile_runs,
+)
+
+HALF, FULL, CAPPED = Share(CpuShare(0.5)), Share(CpuShare(1.0)), Share(CpuShare(0.5, 1.0))
+HALF_OF_A = Share(CpuShare(0.5), (AcceleratorShare("GPU-a", 0.5),))
+STOP = StopRun("a-1", "the broker asked it to stop")
+CARRY = StopRun("a-1", "it goes on on another node", carry=True)
+DROP = StopRun("a-1", "the broker no longer wants it", wanted=False)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "actual", "actions"),
+    [
+        (None, None, []),
+        (WantedRun(HALF), None, [StartRun("a-1")]),
+        (WantedRun(HALF, stop=True), None, [DisownRun("a-1")]),
+        (WantedRun(HALF), ActualRun(Phase.ALIVE, HALF), []),
+        (WantedRun(FULL), ActualRun(Phase.ALIVE, HALF), [ApplyShare("a-1", FULL)]),
+        (WantedRun(CAPPED), ActualRun(Phase.ALIVE, HALF), [ApplyShare("a-1", CAPPED)]),
+        (WantedRun(HALF_OF_A), ActualRun(Phase.ALIVE, HALF), [ApplyShare("a-1", HALF_OF_A)]),
+        (WantedRun(HALF, stop=True), ActualRun(Phase.ALIVE, HALF), [STOP]),
+        (WantedRun(HALF, stop=True, carry=True), ActualRun(Phase.ALIVE, HALF), [CARRY]),
+        (WantedRun(HALF, stop=True, carry=True), ActualRun(Phase.STOPPING, HALF), []),
+        (WantedRun(FULL, stop=True), ActualRun(Phase.STOPPING, HALF), []),
+        (WantedRun(FULL), ActualRun(Phase.STOPPING, HALF), []),
+        (WantedRun(HALF), ActualRun(Phase.ENDED, None), [ReportRun("a-1")]),
+        (WantedRun(HALF, stop=True), ActualRun(Phase.ENDED, None), [ReportRun("a-1")]),
+        (None, ActualRun(Phase.ALIVE, HALF), [DROP]),
+        (None, ActualRun(Phase.STOPPING, HALF), []),
+        (None, ActualRun(Phase.ENDED, None), [ForgetRun("a-1")]),
+    ],
+)
+def test_one_run(wanted: WantedRun | None, actual: ActualRun | None, actions: list[Action]) -> None:
+    assert reconcile_runs({"a-1": wanted} if wanted else {}, {"a-1": actual} if actual else {}) == actions
+
+
+def test_stops_come_before_starts() -> None:
+    actions = reconcile_runs({"b-1": WantedRun(FULL)}, {"a-1": ActualRun(Phase.ALIVE, FULL)})
+    assert actions == [DROP, StartRun("b-1")]
+
+
+def test_runs_do_not_mix() -> None:
+    wanted = {"a-1": WantedRun(FULL), "b-1": WantedRun(HALF)}
+    actual = {"b-1": ActualRun(Phase.ALIVE, HALF), "a-1": ActualRun(Phase.ALIVE, HALF)}
+    assert reconcile_runs(wanted, actual) == [ApplyShare("a-1", FULL)]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "under_way", "ended", "actions"),
+    [
+        ([], [], [], []),
+        (["d"], [], [], [StartDelivery("d")]),
+        (["d"], ["d"], [], []),
+        (["d"], [], ["d"], [ReportDelivery("d")]),
+        (["d"], ["d"], ["d"], [ReportDelivery("d")]),
+        ([], ["d"], [], [AbandonDelivery("d")]),
+        ([], [], ["d"], [ForgetDelivery("d")]),
+        (["d", "d"], [], [], [StartDelivery("d")]),
+        (["e", "d"], ["e"], ["f"], [StartDelivery("d"), ForgetDelivery("f")]),
+    ],
+)
+def test_deliveries(wanted: list[str], under_way: list[str], ended: list[str], actions: list[Action]) -> None:
+    assert reconcile_deliveries(wanted, under_way, ended) == actions

@@ -1,0 +1,86 @@
+"""What a way of seeing accelerators has to offer.
+
+Seeing is all there is: nothing in this package changes a setting of a device (clocks, compute mode, ECC, MIG).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+class AcceleratorsUnavailableError(Exception):
+    """This way of seeing accelerators does not work here; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """An accelerator, or a slice of one that its driver keeps apart (MIG).
+
+    Attributes:
+        id: As its driver calls it for good: ``GPU-...`` or, for a slice, ``MIG-...``.
+        name: Its make.
+        memory_bytes: Memory that programs can have, without what the driver keeps for itself.
+    """
+
+    id: str
+    name: str
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessUse:
+    """What one process uses of one device.
+
+    Attributes:
+        memory_bytes: Memory that it holds now, its CUDA context included; 0 where the driver does not say.
+        busy_seconds: Device time that it took since the look before, an estimate from the driver's samples; None where
+            the driver takes none, as of slices.
+    """
+
+    memory_bytes: int = 0
+    busy_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a device is doing.
+
+    Attributes:
+        device_id: The device.
+        utilisation: Fraction of the driver's last sample period in which it computed; None where unknown.
+        memory_utilisation: The same of its memory being read or written.
+        memory_used_bytes: Held by all processes, ours or not.
+        problem: Why nothing new should be put on it, in plain words; empty while it is well.
+        processes: Who uses it, by pid. The pids are those of the pid namespace that the driver answers for: the
+            machine's own, also of processes in containers.
+    """
+
+    device_id: str
+    utilisation: float | None = None
+    memory_utilisation: float | None = None
+    memory_used_bytes: int = 0
+    problem: str = ""
+    processes: Mapping[int, ProcessUse] = field(default_factory=dict)
+
+
+class Accelerators(Protocol):
+    """A way of seeing accelerators.
+
+    All of it may block for as long as the driver likes, for ever included: call it on a thread that nobody waits for
+    (see :mod:`tiercel.trainer_agent.accelerators.watch`), one call at a time.
+    """
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The devices that were there at first, in the order of the machine's bus; the same for as long as it lives."""
+
+    def look(self) -> tuple[Reading, ...]:
+        """One reading of each device, in their order.
+
+        What is wrong with a device, a driver that no longer answers included, is its reading's problem and no error.
+        """
+
+    def close(self) -> None:
+        """Let go of the driver. Doing it twice is harmless."""

@@ -1,0 +1,77 @@
+"""Calls to the broker beside the stream, so that megabytes do not stand in the way of heartbeats."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import grpc
+from grpc import aio
+
+from tiercel.core.backoff import Attempts, Backoff
+from tiercel.trainer_agent.connection.stream import DialError
+from tiercel.trainer_agent.errors import TransferError
+from tiercel.v1 import nodes_pb2_grpc
+
+_log = logging.getLogger(__name__)
+
+# What may be otherwise in a moment: the broker is starting, or a connection broke.
+_MAY_PASS: Final = frozenset(
+    {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL}
+)
+_OPTIONS: Final = (("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1))
+
+_T = TypeVar("_T")
+# gRPC's generated stubs have one type for both kinds of channel.
+Stub = Any
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerCalls:
+    """Calls the broker in the name of the node.
+
+    Attributes:
+        node_id: Name of the node.
+        instance: Which agent in which of its lives; see the hello.
+        address: Where the broker listens; asked before every call.
+        token: The node's token; asked before every call.
+    """
+
+    node_id: str
+    instance: str
+    address: Callable[[], str]
+    token: Callable[[], str]
+
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """What every call carries."""
+        return (("authorization", f"Bearer {self.token()}"),)
+
+    async def retried(self, call: Callable[[Stub], Awaitable[_T]], patience_seconds: float, what: str) -> _T:
+        """Call the broker until it answers, within bounds: it may be starting again.
+
+        Args:
+            call: The call, and what is done with its answer.
+            patience_seconds: How long it is tried, and how long one try may take.
+            what: What is taken or given, for the error.
+
+        Raises:
+            TransferError: The broker refuses, or does not answer in time.
+        """
+        attempts = Attempts(Backoff(0.1, 3.0))
+        try:
+            async with asyncio.timeout(patience_seconds):
+                while True:
+                    try:
+                        async with aio.insecure_channel(self.address(), options=_OPTIONS) as channel:
+                            return await call(nodes_pb2_grpc.NodesServiceStub(channel))
+                    except aio.AioRpcError as error:
+                        if error.code() not in _MAY_PASS:
+                            raise TransferError(f"the broker refuses: {error.details()}") from error
+                    except (DialError, asyncio.InvalidStateError) as error:  # not yet there, or just gone
+                        _log.debug("%s has to wait: %s", what, error)
+                    await asyncio.sleep(attempts.next_seconds())
+        except TimeoutError:
+            raise TransferError(f"the broker did not take or give {what} within {patience_seconds:g} s") from None

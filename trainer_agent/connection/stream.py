@@ -1,0 +1,237 @@
+"""The stream to the broker: dialled for ever, and everything reported again each time it comes about."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+import grpc
+from grpc import aio
+
+from tiercel.core.backoff import Attempts, Backoff
+from tiercel.core.tasks import run_until_one_ends
+from tiercel.trainer_agent.connection.outbox import Outbox, Reporter, RunFacts
+from tiercel.trainer_agent.errors import AgentError
+from tiercel.v1 import nodes_pb2, nodes_pb2_grpc
+
+_log = logging.getLogger(__name__)
+
+BACKOFF: Final = Backoff(0.1, 3.0)
+_WELCOME_SECONDS: Final = 10.0
+_DEFAULT_HEARTBEAT_SECONDS: Final = 1.0
+# What is wanted of a node comes in one message, scripts left out.
+_MESSAGE_BYTES: Final = 16 * 1024**2
+_OPTIONS: Final = (
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.max_receive_message_length", _MESSAGE_BYTES),
+    ("grpc.use_local_subchannel_pool", 1),  # gRPC would share its own, slower, back-off among all attempts
+)
+
+_Call = aio.StreamStreamCall[nodes_pb2.ConnectRequest, nodes_pb2.ConnectResponse]
+
+
+class DialError(AgentError):
+    """The broker cannot be dialled now; says why."""
+
+
+class Node(Protocol):
+    """What the connection asks of the node, and tells it. None of it may block."""
+
+    def hello(self) -> nodes_pb2.NodeHello:
+        """Everything the broker has to know at first."""
+
+    def heartbeat(self) -> nodes_pb2.Heartbeat:
+        """What it has to know from time to time."""
+
+    def ended(self) -> Sequence[nodes_pb2.RunStatus]:
+        """How the runs ended whose end the broker has not confirmed."""
+
+    def note_welcome(self, welcome: nodes_pb2.Welcome) -> None:
+        """The broker answered the hello."""
+
+    def note_taken(self, taken: nodes_pb2.Taken) -> None:
+        """The broker answered a heartbeat, or says what it has."""
+
+    def ingest(self, wanted: nodes_pb2.WantedState) -> None:
+        """Begin to make the node what is wanted."""
+
+
+class BrokerConnection:
+    """Keeps a stream to the broker.
+
+    Args:
+        address: Where the broker listens; asked before every attempt, since it may move.
+        token: The node's token; asked before every attempt.
+        node: Whom it is about.
+        reporter: Gets the outbox of each stream.
+        facts: What is kept of runs.
+        backoff: Waits between attempts.
+    """
+
+    def __init__(
+        self,
+        *,
+        address: Callable[[], str],
+        token: Callable[[], str],
+        node: Node,
+        reporter: Reporter,
+        facts: RunFacts,
+        backoff: Backoff = BACKOFF,
+    ) -> None:
+        self._address = address
+        self._token = token
+        self._node = node
+        self._reporter = reporter
+        self._facts = facts
+        self._attempts = Attempts(backoff)
+        self._last_complaint = ""
+
+    async def run(self) -> None:
+        """Connect, and connect again whenever that breaks, until cancelled."""
+        while True:
+            try:
+                await self._stream()
+            except (AgentError, aio.AioRpcError, asyncio.InvalidStateError, OSError) as error:
+                self._complain_once(error)
+            await asyncio.sleep(self._attempts.next_seconds())
+
+    async def _stream(self) -> None:
+        address = self._address()
+        metadata = (("authorization", f"Bearer {self._token()}"),)
+        async with aio.insecure_channel(address, options=_OPTIONS) as channel:
+            call = nodes_pb2_grpc.NodesServiceStub(channel).Connect(metadata=metadata)
+            outbox = Outbox(self._facts, self._node.heartbeat)
+            self._reporter.attach(outbox)
+            try:
+                await self._talk(call, outbox, address)
+            finally:
+                self._reporter.detach()
+                call.cancel()
+
+    async def _talk(self, call: _Call, outbox: Outbox, address: str) -> None:
+        await call.write(nodes_pb2.ConnectRequest(hello=self._node.hello()))
+        welcome = await _read_welcome(call)
+        _log.info("connected to the broker at %s, lease epoch %d", address, welcome.lease_epoch)
+        self._attempts.reset()
+        self._last_complaint = ""
+        self._node.note_welcome(welcome)
+        outbox.begin(welcome.reports, self._node.ended())
+        await run_until_one_ends(
+            send=_send(call, outbox, welcome.lease_epoch),
+            receive=self._receive(call, outbox),
+            heartbeat=_beat(outbox, welcome.heartbeat_seconds or _DEFAULT_HEARTBEAT_SECONDS),
+            output=outbox.gather_output(),
+        )
+
+    async def _receive(self, call: _Call, outbox: Outbox) -> None:
+        while isinstance(response := await call.read(), nodes_pb2.ConnectResponse):
+            match response.WhichOneof("message"):
+                case "wanted":
+                    self._node.ingest(response.wanted)
+                    for run in response.wanted.runs:
+                        outbox.know_output(run.run_id, run.log_offset_bytes)
+                    outbox.forget_others(run.run_id for run in response.wanted.runs)
+                case "taken":
+                    self._node.note_taken(response.taken)
+                    outbox.confirm(response.taken.reports)
+        raise DialError(f"The broker ended the stream ({await _ending(call)}).")
+
+    def _complain_once(self, error: Exception) -> None:
+        """Say what is wrong, once until something else is."""
+        complaint = _sentence(error)
+        if complaint != self._last_complaint:
+            self._last_complaint = complaint
+            _log.warning("%s Training and serving go on; trying again.", complaint)
+
+
+async def _read_welcome(call: _Call) -> nodes_pb2.Welcome:
+    async with asyncio.timeout(_WELCOME_SECONDS):
+        first = await call.read()
+    if not isinstance(first, nodes_pb2.ConnectResponse):
+        raise DialError(f"The broker does not welcome this node ({await _ending(call)}).")
+    if first.WhichOneof("message") != "welcome":
+        raise DialError("The broker's first message is not a welcome; are broker and agent of the same version?")
+    return first.welcome
+
+
+async def _beat(outbox: Outbox, seconds: float) -> None:
+    while True:
+        outbox.want_heartbeat()
+        await asyncio.sleep(seconds)
+
+
+async def _send(call: _Call, outbox: Outbox, lease_epoch: int) -> None:
+    while True:
+        message = await outbox.get()
+        message.lease_epoch = lease_epoch
+        await call.write(message)
+
+
+async def _ending(call: _Call) -> str:
+    return f"{(await call.code()).name}: {await call.details()}"
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, AgentError):
+        return error.message
+    if isinstance(error, TimeoutError):
+        return f"The broker did not answer within {_WELCOME_SECONDS:g} s."
+    if isinstance(error, aio.AioRpcError):
+        if error.code() == grpc.StatusCode.UNAUTHENTICATED:
+            return "The broker does not know this node's token: put the right one into --token-file."
+        return f"No stream to the broker ({error.code().name}: {error.details()})."
+    return f"The stream to the broker broke: {error}"
+
+
+class LocalBroker:
+    """A broker that says in a file where it listens: ``{"nodes": "host:port", "broker_pid": "17"}``.
+
+    Args:
+        path: The file; read again before every dial.
+        protect: Moves a process, by its pid, to where training cannot starve it. A starved broker decides late.
+    """
+
+    def __init__(self, path: Path, protect: Callable[[int], None]) -> None:
+        self._path = path
+        self._protect = protect
+        self._protected = 0
+
+    def address(self) -> str:
+        """Where it listens for agents.
+
+        Raises:
+            DialError: The file does not say.
+        """
+        try:
+            content = json.loads(self._path.read_bytes())
+            address, pid = str(content["nodes"]), int(content.get("broker_pid", 0))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DialError(f"The file {self._path} does not say where the broker is ({error}).") from error
+        if pid > 0 and pid != self._protected:
+            self._protected = pid
+            try:
+                self._protect(pid)
+            except OSError as error:
+                _log.warning("the broker, process %d, is not protected from being starved: %s", pid, error)
+        return address
+
+
+def token_from_file(path: Path) -> str:
+    """The first line of a file.
+
+    Raises:
+        DialError: There is none.
+    """
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as error:
+        raise DialError(f"The node's token cannot be read: {error}.") from error
+    if not lines or not lines[0].strip():
+        raise DialError(f"The node's token is missing: {path} has no first line.")
+    return lines[0].strip()

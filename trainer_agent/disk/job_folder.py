@@ -1,0 +1,217 @@
+"""The folder of a job: all that its runs are given, kept from one attempt to the next.
+
+A run may write to it, so whatever lies in it when the next attempt is prepared may be a trap: nothing here follows a
+link, and what the agent writes it writes into folders that it has just opened or made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tiercel.trainer_agent.disk.files import (
+    UntrustedFileError,
+    copy_new,
+    copy_untrusted,
+    open_folder,
+    remove_anything,
+    write_new,
+)
+from tiercel.trainer_agent.disk.names import is_plain
+from tiercel.trainer_agent.errors import CheckpointError, RunFailedError
+
+SOCKET: Final = "agent.sock"
+TOKEN: Final = "token"  # noqa: S105 - a file's name
+EXPORTS: Final = "exports"
+PROGRAM: Final = "program"
+
+CHECKPOINTS: Final = "checkpoints"
+
+_WRITABLE: Final = (EXPORTS, CHECKPOINTS, "work")
+# Of a checkpoint that goes to another node.
+_MAX_FILES: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptFile:
+    """The script of a job.
+
+    Attributes:
+        name: File name.
+        content: Its text.
+    """
+
+    name: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedFile:
+    """A file of a checkpoint, out of the reach of the run that wrote it.
+
+    Attributes:
+        path: The copy.
+        size_bytes: Its size.
+        sha256: Of its content, hexadecimal.
+    """
+
+    path: Path
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobFolder:
+    """The folder of one job.
+
+    Attributes:
+        path: Where it is.
+    """
+
+    path: Path
+
+    def prepare(self, *, token: str, script: ScriptFile | None, owner: tuple[int, int] | None) -> None:
+        """Make the folder ready for a run: fresh token and program, checkpoints as they are.
+
+        Args:
+            token: The run's secret.
+            script: The job's script, or None.
+            owner: User and group id that the run has, or None if they are the agent's.
+
+        Raises:
+            RunFailedError: The folder cannot be prepared.
+        """
+        if owner == (os.getuid(), os.getgid()):
+            owner = None
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            with open_folder(self.path) as folder:
+                # A run under another user may look in but not replace what lies at the top.
+                os.fchmod(folder, 0o700 if owner is None else 0o755)
+                for name in _WRITABLE:
+                    _make_writable(name, folder, owner)
+                remove_anything(TOKEN, folder)
+                write_new(TOKEN, f"{token}\n".encode(), inside=folder, mode=0o600, owner=owner)
+                _write_program(script, folder)
+        except OSError as error:
+            raise RunFailedError(f"The folder of the job cannot be prepared: {error}.") from error
+
+    def remove_socket(self) -> None:
+        """Make room for the agent's socket, where an earlier life of the agent has left one."""
+        with open_folder(self.path) as folder:
+            remove_anything(SOCKET, folder)
+
+    def give_socket(self, owner: tuple[int, int] | None) -> None:
+        """Let the run connect to the agent's socket.
+
+        Args:
+            owner: User and group id that the run has, or None if they are the agent's.
+        """
+        with open_folder(self.path) as folder:
+            if owner is not None and owner != (os.getuid(), os.getgid()):
+                os.chown(SOCKET, *owner, dir_fd=folder, follow_symlinks=False)
+
+    def remove_export(self, delivery_id: str) -> None:
+        """Remove the files of a delivery that is over."""
+        try:
+            with open_folder(self.path) as folder, open_folder(EXPORTS, folder) as exports:
+                remove_anything(delivery_id, exports)
+        except FileNotFoundError:
+            return
+
+    def has_checkpoint(self) -> bool:
+        """Whether an earlier run left something to go on from; blocks while the disk works.
+
+        Raises:
+            OSError: The folder cannot be read.
+        """
+        with (
+            open_folder(self.path) as folder,
+            open_folder(CHECKPOINTS, folder) as checkpoints,
+            os.scandir(checkpoints) as entries,
+        ):
+            return any(is_plain(entry.name) and entry.is_file(follow_symlinks=False) for entry in entries)
+
+    def copy_checkpoint(self, target: Path, limit_bytes: int) -> list[CopiedFile]:
+        """Copy the newest checkpoints to where no run can change them; blocks while the disk works.
+
+        Only regular files with plain names that lie in the folder itself are taken.
+
+        Args:
+            target: An empty folder.
+            limit_bytes: What all of them may have together.
+
+        Raises:
+            CheckpointError: There is none, or they are too large; says what to do.
+        """
+        copies: list[CopiedFile] = []
+        try:
+            with open_folder(self.path) as folder, open_folder(CHECKPOINTS, folder) as checkpoints:
+                names = [entry.name for entry in os.scandir(checkpoints) if is_plain(entry.name)]
+                for name in sorted(names)[:_MAX_FILES]:
+                    left = limit_bytes - sum(copy.size_bytes for copy in copies)
+                    if not stat.S_ISREG(os.stat(name, dir_fd=checkpoints, follow_symlinks=False).st_mode):
+                        continue
+                    digest = copy_untrusted(name, inside=checkpoints, target=target / name, limit_bytes=left)
+                    copies.append(CopiedFile(target / name, (target / name).stat().st_size, digest))
+        except UntrustedFileError as error:
+            message = f"its checkpoints have more than the {limit_bytes} bytes that are carried ({error})"
+            raise CheckpointError(message) from error
+        except OSError as error:
+            raise CheckpointError(f"its checkpoint cannot be read ({error})") from error
+        if not copies:
+            raise CheckpointError("it has saved no checkpoint")
+        return copies
+
+    def put_checkpoint(self, files: Sequence[Path], owner: tuple[int, int] | None) -> None:
+        """Put checkpoints that came from another node in place of whatever is there; blocks while the disk works.
+
+        Args:
+            files: Where they lie now; their names are kept.
+            owner: User and group id that the run has, or None if they are the agent's.
+
+        Raises:
+            RunFailedError: They cannot be put there.
+        """
+        if owner == (os.getuid(), os.getgid()):
+            owner = None
+        try:
+            with open_folder(self.path) as folder:
+                remove_anything(CHECKPOINTS, folder)
+                _make_writable(CHECKPOINTS, folder, owner)
+                with open_folder(CHECKPOINTS, folder) as checkpoints:
+                    for file in files:
+                        copy_new(file, file.name, inside=checkpoints, mode=0o600, owner=owner)
+                    os.fsync(checkpoints)
+        except OSError as error:
+            raise RunFailedError(f"The checkpoint cannot be put into the folder of the job: {error}.") from error
+
+
+def _make_writable(name: str, folder: int, owner: tuple[int, int] | None) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            remove_anything(name, folder)  # a link or a file: an earlier run's doing
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, 0o700, dir_fd=folder)
+    with open_folder(name, folder) as inner:
+        _own(inner, owner)
+
+
+def _own(folder: int, owner: tuple[int, int] | None) -> None:
+    os.fchmod(folder, 0o700)
+    if owner is not None:
+        os.fchown(folder, *owner)
+
+
+def _write_program(script: ScriptFile | None, folder: int) -> None:
+    remove_anything(PROGRAM, folder)
+    os.mkdir(PROGRAM, 0o755, dir_fd=folder)
+    with open_folder(PROGRAM, folder) as inner:
+        os.fchmod(inner, 0o755)
+        if script is not None:
+            write_new(script.name, script.content, inside=inner, mode=0o644, owner=None)

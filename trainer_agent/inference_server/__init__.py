@@ -1,0 +1,1 @@
+"""Keeps one inference server alive on the node, and speaks to it."""

@@ -1,0 +1,165 @@
+"""The model repository on disk, as the agent fills it: staged beside, then renamed into place."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from tiercel.trainer_agent.disk.files import UntrustedFileError, copy_untrusted, open_folder, sync_folder
+from tiercel.trainer_agent.disk.job_folder import EXPORTS
+from tiercel.trainer_agent.errors import DeliveryFailedError
+from tiercel.trainer_agent.models import record as model_record
+from tiercel.trainer_agent.models import variants
+from tiercel.trainer_agent.models.onnx_signature import read_signature
+from tiercel.trainer_agent.models.record import ModelRecord
+from tiercel.v1 import nodes_pb2
+
+_STAGING: Final = ".staging"
+_MODEL: Final = "model.onnx"
+_ACCURACY: Final = "accuracy.json"
+_LIMITS_BYTES: Final = {_MODEL: 2 * 1024**3, "reference.npz": 256 * 1024**2}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRepository:
+    """The folder ``models/`` in Triton's layout: ``MODEL/VERSION/model.onnx``. All calls block: use a thread.
+
+    A model is an endpoint, or one of its variants (:mod:`.variants`).
+
+    Attributes:
+        path: Where it is.
+        limits_bytes: Files of a version and the largest size of each.
+    """
+
+    path: Path
+    limits_bytes: tuple[tuple[str, int], ...] = tuple(_LIMITS_BYTES.items())
+
+    def staged(self, delivery_id: str) -> Path:
+        """Where the files of a delivery wait to be put in place."""
+        return self.path / _STAGING / delivery_id
+
+    def version(self, model: str, version: int) -> Path:
+        """Where a version's files are."""
+        return self.path / model / str(version)
+
+    def stage(self, job_folder: Path, delivery_id: str, sha256: str, accuracy: float | None = None) -> None:
+        """Copy what a run handed over, trusting nothing about it.
+
+        Args:
+            job_folder: The folder of the run's job.
+            delivery_id: Names the folder in it with the files.
+            sha256: What the ONNX file has to be, hexadecimal.
+            accuracy: What the run measured of it, a fraction, which the inference server tells and chooses variants by;
+                None where its metric is none.
+
+        Raises:
+            DeliveryFailedError: The files are not what they should be.
+        """
+        target = self.staged(delivery_id)
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir(parents=True, mode=0o700)
+        try:
+            self._copy(job_folder, delivery_id, target, sha256)
+            if accuracy is not None:
+                (target / _ACCURACY).write_text(json.dumps({"accuracy": accuracy}), encoding="ascii")
+        except (OSError, UntrustedFileError) as error:
+            shutil.rmtree(target, ignore_errors=True)
+            raise DeliveryFailedError(f"The model that was handed over was refused: {error}.") from error
+        sync_folder(target)
+
+    def signature_of_staged(self, delivery_id: str) -> nodes_pb2.ModelSignature | None:
+        """What the staged model of a delivery takes and gives; None where its file does not say."""
+        return read_signature(self.staged(delivery_id) / _MODEL)
+
+    def record(self, model: str) -> ModelRecord | None:
+        """What was put there for a model; None for a model that the agent has not put there."""
+        return model_record.read(self.path / model)
+
+    def publish(self, delivery_id: str, model: str, version: int, sha256: str) -> None:
+        """Put staged files in place. A version that lies there already without being staged stays.
+
+        Which version answers does not change.
+
+        Raises:
+            DeliveryFailedError: There is nothing to put in place, or somebody else's model has the name.
+        """
+        staged, target = self.staged(delivery_id), self.version(model, version)
+        record = self._own_record(model)
+        if not staged.is_dir():
+            if target.is_dir() and record.versions.get(version) == sha256:
+                return  # put in place before the agent died
+            raise DeliveryFailedError("The files of the model were lost before they were put in place.")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # First, so that there is no moment at which the folder may be taken for somebody else's.
+        model_record.write(target.parent, record.with_version(version, sha256))
+        if target.exists():  # of a life of the broker that nobody remembers
+            shutil.rmtree(target)
+        staged.rename(target)
+        sync_folder(target.parent)
+
+    def let_answer(self, model: str, version: int) -> None:
+        """Note which version of a model answers, also when the inference server is started again; 0 for none."""
+        model_record.write(self.path / model, replace(self._own_record(model), live=version))
+
+    def withdraw(self, delivery_id: str, model: str, version: int) -> None:
+        """Remove the files of a delivery that failed."""
+        shutil.rmtree(self.staged(delivery_id), ignore_errors=True)
+        record = self.record(model)
+        if record is not None and version in record.versions and version != record.live:
+            self.keep_only(model, set(record.versions) - {version})
+
+    def keep_only(self, model: str, versions: Collection[int]) -> None:
+        """Remove the files of all other versions that were put there, and the model when there is none left."""
+        record, folder = self.record(model), self.path / model
+        if record is None:
+            return
+        for version in record.versions.keys() - set(versions):
+            shutil.rmtree(folder / str(version), ignore_errors=True)
+        left = {version: sha256 for version, sha256 in record.versions.items() if version in versions}
+        if left:
+            if left != record.versions:
+                model_record.write(folder, replace(record, versions=left))
+            return
+        model_record.remove(folder)
+        with contextlib.suppress(OSError):  # an operator's settings for the model stay
+            folder.rmdir()
+
+    def _own_record(self, model: str) -> ModelRecord:
+        record = self.record(model)
+        if record is None and any((self.path / model).glob("[1-9]*")):
+            raise DeliveryFailedError(
+                f"The node's model repository has a model named {model!r} that Tiercel has not put there; rename it or "
+                "remove its folder, or let the job feed an endpoint of another name."
+            )
+        return record or ModelRecord()
+
+    def list_variants(self, endpoint: str) -> None:
+        """See :func:`tiercel.trainer_agent.models.variants.list_variants`."""
+        variants.list_variants(self.path, endpoint)
+
+    def remove_staged(self, delivery_id: str) -> None:
+        """Remove the staged files of a delivery."""
+        shutil.rmtree(self.staged(delivery_id), ignore_errors=True)
+
+    def remove_staged_except(self, delivery_ids: set[str]) -> None:
+        """Remove staged files that no delivery waits for any more."""
+        staging = self.path / _STAGING
+        for folder in staging.iterdir() if staging.is_dir() else ():
+            if folder.name not in delivery_ids:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _copy(self, job_folder: Path, delivery_id: str, target: Path, sha256: str) -> None:
+        with (
+            open_folder(job_folder) as job,
+            open_folder(EXPORTS, job) as exports,
+            open_folder(delivery_id, exports) as source,
+        ):
+            for name, limit in self.limits_bytes:
+                digest = copy_untrusted(name, inside=source, target=target / name, limit_bytes=limit)
+                if name == _MODEL and digest != sha256:
+                    raise UntrustedFileError(f"{name} is not the file whose checksum the script reported")

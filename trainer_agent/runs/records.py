@@ -1,0 +1,103 @@
+"""What the agent remembers of its runs across its own death: one small file for each run."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final
+
+from tiercel.trainer_agent.disk.files import write_atomically
+from tiercel.v1 import nodes_pb2
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """One run.
+
+    Attributes:
+        run_id: The run.
+        job_id: Its job.
+        runtime: What runs it: ``process`` or ``docker``.
+        order: What it was started with, see :meth:`.RunOrder.to_json`.
+        token: Its secret.
+        ended: Whether it is gone.
+        exit_code: Its exit code, -N for signal N, or None when it is not known.
+        reason: Plain words about its end.
+        lost: Whether it ended through no fault of the job.
+        log_tail: The last lines of its output.
+        cpu_seconds: CPU seconds it has used.
+        accelerator_seconds: Seconds that it kept an accelerator busy.
+        moved: Whether it was stopped so that its job goes on elsewhere.
+        carried: Whether the broker has its checkpoint.
+        carry_error: Plain words when it should have that and has not.
+    """
+
+    run_id: str
+    job_id: str
+    runtime: str
+    order: dict[str, Any] = field(default_factory=dict)
+    token: str = ""
+    ended: bool = False
+    exit_code: int | None = None
+    reason: str = ""
+    lost: bool = False
+    log_tail: str = ""
+    cpu_seconds: float = 0.0
+    moved: bool = False
+    carried: bool = False
+    carry_error: str = ""
+    accelerator_seconds: float = 0.0
+
+    def status(self) -> nodes_pb2.RunStatus:
+        """What the broker is told of a run that has ended."""
+        return nodes_pb2.RunStatus(
+            run_id=self.run_id,
+            state=nodes_pb2.RUN_STATE_EXITED,
+            exit_code=self.exit_code,
+            reason=self.reason,
+            lost=self.lost,
+            log_tail=self.log_tail,
+            cpu_seconds=self.cpu_seconds,
+            carried=self.carried,
+            carry_error=self.carry_error,
+            accelerator_seconds=self.accelerator_seconds,
+        )
+
+
+_FIELDS: Final = {each.name for each in fields(RunRecord)}
+
+
+class RunRecords:
+    """The records of a node's runs.
+
+    Args:
+        folder: Where they are kept.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._folder = folder
+
+    def save(self, record: RunRecord) -> None:
+        """Keep a record, in place of an older one of the same run."""
+        write_atomically(self._folder / f"{record.run_id}.json", json.dumps(asdict(record)).encode())
+
+    def remove(self, run_id: str) -> None:
+        """Forget a run."""
+        (self._folder / f"{run_id}.json").unlink(missing_ok=True)
+
+    def load(self) -> list[RunRecord]:
+        """All records, by run id. One that cannot be read is set aside and reported in the log."""
+        records = []
+        for path in sorted(self._folder.glob("[!.]*.json")):
+            try:
+                stored = json.loads(path.read_bytes())
+                records.append(RunRecord(**{key: stored[key] for key in stored.keys() & _FIELDS}))
+            except (ValueError, TypeError, AttributeError) as error:
+                _log.warning("the record %s cannot be read and is set aside: %s", path, error)
+                path.rename(path.with_suffix(".unreadable"))
+        return records

@@ -1,0 +1,468 @@
+"""One run, from its preparation to its confirmed end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, TypeVar
+
+from tiercel.trainer_agent.accelerators.contract import Reading
+from tiercel.trainer_agent.accelerators.use import AcceleratorMeter
+from tiercel.trainer_agent.disk.job_folder import JobFolder, ScriptFile
+from tiercel.trainer_agent.disk.names import check_run
+from tiercel.trainer_agent.errors import AgentError, RunFailedError, TransferError
+from tiercel.trainer_agent.limits.contract import Share, Usage
+from tiercel.trainer_agent.reports.run_log import RunLog
+from tiercel.trainer_agent.reports.token_bucket import TokenBucket
+from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointCarrier
+from tiercel.trainer_agent.runs.earlier_life import EarlierLife
+from tiercel.trainer_agent.runs.order import RunOrder
+from tiercel.trainer_agent.runs.output_mark import OutputMark
+from tiercel.trainer_agent.runs.reconciler import ActualRun, Phase
+from tiercel.trainer_agent.runs.records import RunRecord
+from tiercel.trainer_agent.runs.scripts import ScriptFetcher
+from tiercel.trainer_agent.runtimes.contract import Exit, RunHandle, Runtime
+from tiercel.trainer_agent.supervision import Supervisor
+from tiercel.trainer_agent.trainer_socket.gateway import TrainerGateway
+from tiercel.v1 import nodes_pb2, trainer_pb2
+
+_log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+_USAGE_SECONDS: Final = 1.0
+_FRESH_USAGE_SECONDS: Final = 0.02
+_LAST_OUTPUT_SECONDS: Final = 10.0
+_LAST_REPORTS_SECONDS: Final = 2.0
+# A script that prints without end is read no faster. Its minder has it wait for us; of a container's output the engine
+# keeps the newest, and what it is ahead is left out.
+_OUTPUT_BYTES_PER_SECOND: Final = 2.0 * 1024**2
+_OUTPUT_BYTES_AT_ONCE: Final = 32.0 * 1024**2
+
+
+@dataclass(frozen=True, slots=True)
+class StopPatience:
+    """How long a run gets at each step of being stopped, in seconds.
+
+    Attributes:
+        trainer: From the request over the socket, if a trainer is attached, to SIGTERM.
+        moving: The same for a run that is moved: it shall get to the end of what it is at and save it.
+        signal: From SIGTERM to SIGKILL.
+    """
+
+    trainer: float = 10.0
+    moving: float = 60.0
+    signal: float = 5.0
+
+
+@dataclass(slots=True)
+class RunEvents:
+    """Whom a run tells what. None of it may block.
+
+    Attributes:
+        changed: It came into being.
+        recorded: What is to be remembered of it changed.
+        progressed: Its script reported.
+        used: Its script said what it has used of accelerators.
+        wrote: It wrote output.
+        limits_changed: Paces may have to be worked out anew.
+    """
+
+    changed: Callable[[Run], None] = field(default=lambda _: None)
+    recorded: Callable[[RunRecord], None] = field(default=lambda _: None)
+    progressed: Callable[[nodes_pb2.Progress], None] = field(default=lambda _: None)
+    used: Callable[[Run], None] = field(default=lambda _: None)
+    wrote: Callable[[], None] = field(default=lambda: None)
+    limits_changed: Callable[[], None] = field(default=lambda: None)
+
+
+class Run:
+    """One run of a job.
+
+    Args:
+        order: What to start, or what was started.
+        folder: The job's folder.
+        inner_socket: Folder for a socket that the job does not reach.
+        log: Where its output goes.
+        mark: Up to where it went there.
+        runtime: What it is started with.
+        events: Whom to tell.
+        patience: How long stopping may take.
+        carrier: Carries checkpoints from and to other nodes.
+        scripts: Fetches the script.
+        earlier: What there is of it already, or None for one to be started.
+    """
+
+    def __init__(
+        self,
+        order: RunOrder,
+        *,
+        folder: Path,
+        inner_socket: Path,
+        log: RunLog,
+        mark: OutputMark,
+        runtime: Runtime,
+        events: RunEvents,
+        patience: StopPatience,
+        carrier: CheckpointCarrier,
+        scripts: ScriptFetcher,
+        earlier: EarlierLife | None = None,
+    ) -> None:
+        self.order = order
+        self.share = order.share
+        last = None if earlier is None else earlier.last_report
+        self.usage = Usage() if last is None else Usage(last.cpu_seconds)
+        self.accelerators = AcceleratorMeter(0.0 if last is None else last.accelerator_seconds)
+        self.log = log
+        self._mark = mark
+        self._folder = JobFolder(folder)
+        self._inner_socket = inner_socket
+        self._runtime = runtime
+        self._events = events
+        self._patience = patience
+        self._carrier = carrier
+        self._scripts = scripts
+        self._token = secrets.token_urlsafe(32) if earlier is None else earlier.token
+        self.gateway = TrainerGateway(
+            order.welcome(),
+            order.goal(),
+            self._token,
+            self._ingest,
+            self._take_use,
+            self._tell,
+            last_sequence=0 if last is None else last.sequence,
+        )
+        self._handle = None if earlier is None else earlier.handle
+        self._from_beginning = False
+        self._exit_code: int | None = None
+        self._gone = False
+        # What its limits were set to last, an earlier life of the agent knew.
+        self._share_holds = earlier is None
+        # A trainer that an earlier life of the agent knew dials again within moments.
+        self._expects_trainer = last is not None
+        self._share_changed = asyncio.Event()
+        self._stop_asked = asyncio.Event()
+        self._stop_reason = ""
+        self._misdeed = ""
+        self._hurried = asyncio.Event()
+        self._end_at = math.inf
+        self._record = RunRecord(order.run_id, order.job_id, runtime.name, order.to_json(), self._token)
+
+    @property
+    def run_id(self) -> str:
+        """Its id."""
+        return self.order.run_id
+
+    @property
+    def folder(self) -> JobFolder:
+        """The folder of its job."""
+        return self._folder
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its processes may use what it holds: not before they are started, nor after their end."""
+        return self._handle is not None and not self._gone
+
+    def actual(self) -> ActualRun:
+        """What the reconciler has to know of it."""
+        phase = Phase.STOPPING if self._stop_asked.is_set() else Phase.ALIVE
+        return ActualRun(phase, self.share if self._share_holds else None)
+
+    def status(self) -> nodes_pb2.RunStatus:
+        """What the broker is told of it while it has not ended."""
+        state = nodes_pb2.RUN_STATE_RUNNING if self._handle else nodes_pb2.RUN_STATE_STARTING
+        return nodes_pb2.RunStatus(
+            run_id=self.run_id,
+            state=state,
+            cpu_seconds=self.usage.cpu_seconds,
+            accelerator_seconds=self.accelerators.seconds,
+            from_beginning=self._from_beginning,
+        )
+
+    def usage_report(self) -> nodes_pb2.RunUsage:
+        """What the broker is told from time to time of what it uses, as last measured."""
+        return nodes_pb2.RunUsage(
+            run_id=self.run_id,
+            cpu_seconds=self.usage.cpu_seconds,
+            memory_bytes=self.usage.memory_bytes,
+            accelerator_seconds=self.accelerators.seconds,
+            accelerator_memory_bytes=self.accelerators.memory_bytes,
+        )
+
+    def see_accelerators(self, readings: Sequence[Reading]) -> None:
+        """Take in what the driver says of its processes."""
+        if self._handle is None:
+            return
+        try:
+            pids = self._handle.pids()
+        except OSError as error:
+            _log.debug("the processes of run %s are not known: %s", self.run_id, error)
+        else:
+            self.accelerators.see(readings, pids)
+
+    def set_share(self, share: Share) -> None:
+        """Let it have another share, as soon as possible."""
+        self.share = share
+        self._share_holds = True
+        self._share_changed.set()
+
+    @property
+    def has_successor(self) -> bool:
+        """Whether another run of its job will have what this one does not hand over any more."""
+        failed = self._exit_code is not None and self._exit_code != 0 and not self._stop_asked.is_set()
+        return self._record.lost or self._record.moved or (self.order.retried and failed)
+
+    def ask_to_stop(self, reason: str, *, lost: bool = False, moved: bool = False) -> None:
+        """Begin to stop it; its end is reported like any other.
+
+        Args:
+            reason: Why, in plain words.
+            lost: Whether the job is not to blame and should be started again.
+            moved: Whether its job goes on on another node: its checkpoint is then sent to the broker.
+        """
+        if not self._stop_asked.is_set():
+            self._stop_reason = reason
+            self._record = replace(self._record, lost=lost, moved=moved)
+            self._stop_asked.set()
+
+    def end(self, reason: str) -> None:
+        """End it at once because of what it does; that fails its job.
+
+        Args:
+            reason: Why, in plain words.
+        """
+        if not self._stop_asked.is_set():
+            self._misdeed = reason
+            self._tell(f"the run is ended: {reason}")
+        self.ask_to_stop(reason)
+
+    def end_within(self, seconds: float) -> None:
+        """Have it gone by then, through no fault of its job, as it may be started elsewhere; again it does nothing."""
+        if not self._hurried.is_set():
+            self._end_at = time.monotonic() + seconds
+            self._hurried.set()
+        self.ask_to_stop("the node was without its broker for so long that the job may go on elsewhere", lost=True)
+
+    async def supervise(self) -> RunRecord:
+        """Start it, see it through, and return how it ended; everything it held is free then.
+
+        Cancelling this lets go of it: it goes on, and the agent's next life takes it over.
+        """
+        try:
+            record = await self._run()
+        except asyncio.CancelledError:
+            await self.gateway.close(0.0)
+            raise
+        except RunFailedError as error:
+            record = replace(self._record, ended=True, reason=error.message, log_tail=self.log.tail())
+        except OSError as error:
+            reason = f"The agent cannot look after it: {error}."
+            record = replace(self._record, ended=True, reason=reason, log_tail=self.log.tail())
+        except Exception as error:
+            # A defect in here must not take the other runs along.
+            _log.exception("run %s was given up", self.run_id)
+            reason = f"The agent failed to look after it: {error!r}. Please report this as a defect of Tiercel."
+            record = replace(self._record, ended=True, reason=reason, log_tail=self.log.tail())
+        await self._let_go()
+        if record.moved:
+            interrupted = "its agent was restarted while it sent the checkpoint"
+            self._remember(replace(record, carry_error=interrupted))
+            record = await self._carry(record)
+        _log.info("run %s ended: code %s%s", self.run_id, record.exit_code, f", {record.reason}" * bool(record.reason))
+        told, seen = self.accelerators.told_seconds, self.accelerators.seen_seconds
+        if told is not None and seen is not None:
+            words = "run %s used %.1f s of an accelerator by its own count, %.1f s by samples"
+            _log.info(words, self.run_id, told, seen)
+        self._remember(record)
+        return record
+
+    def _remember(self, record: RunRecord) -> None:
+        """Have it kept how the run ended; where the disk does not take it, the agent knows it in this life alone."""
+        try:
+            self._events.recorded(record)
+        except OSError as error:
+            _log.error("the end of run %s cannot be written down: %s", self.run_id, error)
+
+    async def _run(self) -> RunRecord:
+        if self._handle is None:
+            handle = self._handle = await self._start()
+            _log.info("run %s is %s", self.run_id, handle.description)
+        else:
+            handle = self._handle
+            _log.info("run %s is taken over: %s", self.run_id, handle.description)
+            await self._listen()
+        self._events.changed(self)
+        self._events.limits_changed()
+        return self._ended(await self._wait_end(handle))
+
+    async def _start(self) -> RunHandle:
+        order = self.order
+        check_run(order.run_id, order.job_id, order.spec.script.name)
+        if self._stop_asked.is_set():  # while it waited for its turn
+            raise RunFailedError(self._stop_reason)
+        self._events.recorded(self._record)
+        owner = self._runtime.owner
+        script = await self._fetched(self._fetch_script())
+        await asyncio.to_thread(self._folder.prepare, token=self._token, script=script, owner=owner)
+        if order.carried:
+            await self._fetched(self._carrier.fetch(self.run_id, self._folder, owner))
+        self._from_beginning = not await asyncio.to_thread(self._folder.has_checkpoint)
+        await self._listen()
+        launch = replace(order.launch(self._folder.path), share=self.share.cpu)
+        handle = await self._runtime.start(launch)
+        if self.share.cpu != launch.share:
+            self._share_changed.set()
+        return handle
+
+    async def _listen(self) -> None:
+        """Be there for its trainer."""
+        try:
+            self._folder.remove_socket()
+            await self.gateway.open(self._folder.path, self._inner_socket)
+            self._folder.give_socket(self._runtime.owner)
+        except (OSError, RuntimeError) as error:
+            raise RunFailedError(f"The socket for the run cannot be made: {error}.") from error
+
+    async def _carry(self, record: RunRecord) -> RunRecord:
+        """Send its checkpoint to the broker, now that nothing writes to it any more."""
+        try:
+            await self._carrier.send(self.run_id, self._folder)
+        except AgentError as error:
+            return replace(record, carry_error=error.message)
+        return replace(record, carried=True)
+
+    async def _fetch_script(self) -> ScriptFile | None:
+        spec, sha256 = self.order.spec, self.order.script_sha256
+        return ScriptFile(spec.script.name, await self._scripts.fetch(self.run_id, sha256)) if sha256 else None
+
+    async def _fetched(self, transfer: Awaitable[_T]) -> _T:
+        try:
+            fetched = await transfer
+        except TransferError as error:
+            self._record = replace(self._record, lost=True)  # through no fault of the job
+            raise RunFailedError(error.message) from error
+        if self._stop_asked.is_set():
+            raise RunFailedError(self._stop_reason)
+        return fetched
+
+    async def _wait_end(self, handle: RunHandle) -> Exit:
+        async with Supervisor() as tasks:
+            output = tasks.start("output", self._keep_output(handle))
+            tasks.start("socket", self.gateway.serve())
+            tasks.start("usage", self._watch_usage(handle))
+            tasks.start("share", self._apply_shares(handle))
+            tasks.start("stop", self._stop_when_asked(handle))
+            how = await handle.wait()
+            self._exit_code = how.code
+            with contextlib.suppress(TimeoutError):  # an engine may be slow to hand it out
+                async with asyncio.timeout(_LAST_OUTPUT_SECONDS):
+                    await asyncio.wait([output])
+            await self.gateway.close(_LAST_REPORTS_SECONDS)
+            await self._measure(handle)
+            tasks.cancel_all()
+        return how
+
+    def _ended(self, how: Exit) -> RunRecord:
+        return replace(
+            self._record,
+            ended=True,
+            exit_code=None if self._misdeed else how.code,  # how a script takes its end says nothing about the job
+            reason=self._misdeed or how.reason or self._stop_reason,
+            log_tail=self.log.tail(),
+            cpu_seconds=self.usage.cpu_seconds,
+            accelerator_seconds=self.accelerators.seconds,
+        )
+
+    async def _let_go(self) -> None:
+        await self.gateway.close(0.0)
+        self._mark.close()
+        if self._handle is not None:
+            await self._handle.close()
+            self._gone = True
+            self._events.limits_changed()
+
+    async def _keep_output(self, handle: RunHandle) -> None:
+        room = TokenBucket(_OUTPUT_BYTES_PER_SECOND, _OUTPUT_BYTES_AT_ONCE, time.monotonic())
+        async for chunk in handle.output(self._mark.position):
+            self._mark.move(chunk.position, self.log.size + len(chunk.data))
+            self.log.append(chunk.data)
+            self._events.wrote()
+            room.take(len(chunk.data), time.monotonic())
+            await asyncio.sleep(room.seconds_until_room(time.monotonic()))
+
+    async def _watch_usage(self, handle: RunHandle) -> None:
+        while True:
+            await self._measure(handle)
+            await asyncio.sleep(_USAGE_SECONDS)
+
+    async def _measure(self, handle: RunHandle) -> None:
+        """See what it uses; what is counted never falls, also where the counters are gone with its processes."""
+        now = await handle.usage()
+        self.usage = replace(now, cpu_seconds=max(now.cpu_seconds, self.usage.cpu_seconds))
+
+    async def _apply_shares(self, handle: RunHandle) -> None:
+        while True:
+            await self._share_changed.wait()
+            self._share_changed.clear()
+            try:
+                await handle.apply_share(self.share.cpu)
+            except RunFailedError as error:
+                _log.warning("run %s keeps its former share: %s", self.run_id, error.message)
+            self._events.limits_changed()
+
+    async def _stop_when_asked(self, handle: RunHandle) -> None:
+        await self._stop_asked.wait()
+        _log.info("run %s is being stopped: %s", self.run_id, self._stop_reason)
+        if (self.gateway.is_attached or self._expects_trainer) and not self._misdeed:
+            self.gateway.stop(self._stop_reason)
+            patience = self._patience.moving if self._record.moved else self._patience.trainer
+            await self._wait_patiently(patience)  # cut short by the end of the run
+        while True:
+            try:
+                return await handle.stop(min(self._patience.signal, self._seconds_left() / 2))
+            except RunFailedError as error:
+                _log.warning("run %s is not stopped yet: %s", self.run_id, error.message)
+                await asyncio.sleep(_USAGE_SECONDS)
+
+    async def _wait_patiently(self, seconds: float) -> None:
+        """Wait for so long, or, if it has to be gone by some moment, for half of the time until then."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._hurried.wait()
+                await asyncio.sleep(self._seconds_left() / 2)
+
+    def _seconds_left(self) -> float:
+        return max(0.0, self._end_at - time.monotonic())
+
+    async def _ingest(self, report: trainer_pb2.TrainerReport) -> None:
+        if self._handle is not None:
+            with contextlib.suppress(TimeoutError):  # news of a tier must not wait for a slow engine
+                async with asyncio.timeout(_FRESH_USAGE_SECONDS):
+                    await self._measure(self._handle)
+        progress = nodes_pb2.Progress(
+            run_id=self.run_id,
+            sequence=report.sequence,
+            epoch=report.epoch,
+            metrics=report.metrics,
+            cpu_seconds=self.usage.cpu_seconds,
+            accelerator_seconds=self.accelerators.seconds,
+            ended=report.ended,
+        )
+        progress.at.FromNanoseconds(time.time_ns())
+        self._events.progressed(progress)
+
+    def _tell(self, words: str) -> None:
+        """Say something in the log of the run."""
+        self.log.append_line(f"[tiercel: {words}]")
+        self._events.wrote()
+
+    def _take_use(self, use: trainer_pb2.AcceleratorUse) -> None:
+        self.accelerators.tell(use.accelerator_seconds, use.memory_bytes)
+        self._events.used(self)

@@ -1,0 +1,421 @@
+"""All runs of the node: those that live, and those that have ended but that the broker has not let go of."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Protocol
+
+from tiercel.trainer_agent.accelerators.contract import Reading
+from tiercel.trainer_agent.disk.job_retention import EndedJobs
+from tiercel.trainer_agent.errors import RunFailedError
+from tiercel.trainer_agent.limits.accelerator_paces import DevicePaces
+from tiercel.trainer_agent.limits.contract import Limits, Share
+from tiercel.trainer_agent.reports.journal import ReportJournal
+from tiercel.trainer_agent.reports.kept import KeptReports
+from tiercel.trainer_agent.reports.run_log import RunLog
+from tiercel.trainer_agent.reports.sieve import Goal
+from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointCarrier
+from tiercel.trainer_agent.runs.earlier_life import EarlierLife
+from tiercel.trainer_agent.runs.order import RunOrder
+from tiercel.trainer_agent.runs.output_mark import OutputMark
+from tiercel.trainer_agent.runs.reconciler import ActualRun, Phase
+from tiercel.trainer_agent.runs.records import RunRecord, RunRecords
+from tiercel.trainer_agent.runs.run import Run, RunEvents, StopPatience
+from tiercel.trainer_agent.runs.scripts import ScriptFetcher
+from tiercel.trainer_agent.runtimes.contract import Runtime
+from tiercel.trainer_agent.supervision import Signal, Supervisor
+from tiercel.v1 import nodes_pb2
+
+_log = logging.getLogger(__name__)
+
+_NO_GOAL: Final = Goal("", smaller_is_better=False, targets=())
+
+# How often runs that share an accelerator are paced anew; each says once a second what it used.
+_REPACE_SECONDS: Final = 0.9
+
+
+class RunReporter(Protocol):
+    """Who carries news about runs to the broker. None of it may block."""
+
+    def run_changed(self, status: nodes_pb2.RunStatus) -> None:
+        """A run began to exist, or has ended."""
+
+    def progress_made(self, run_id: str) -> None:
+        """A run's script reported, and the report is kept."""
+
+    def output_grew(self) -> None:
+        """Some run wrote output."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlaces:
+    """Where things of runs are kept, below the agent's state directory.
+
+    Attributes:
+        state_dir: The agent's state directory.
+    """
+
+    state_dir: Path
+
+    def job(self, job_id: str) -> Path:
+        """All that the runs of a job are given."""
+        return self.jobs / job_id
+
+    @property
+    def jobs(self) -> Path:
+        """The folders of all jobs."""
+        return self.state_dir / "jobs"
+
+    def log(self, run_id: str) -> Path:
+        """A run's output."""
+        return self.state_dir / "logs" / f"{run_id}.log"
+
+    @property
+    def records(self) -> Path:
+        """What is remembered of runs."""
+        return self.state_dir / "runs"
+
+    def reports(self, run_id: str) -> Path:
+        """A run's last reports."""
+        return self.records / f"{run_id}.reports"
+
+    @property
+    def sockets(self) -> Path:
+        """Folders of sockets that runs do not reach."""
+        return self.state_dir / "sockets"
+
+    def socket(self, run_id: str) -> Path:
+        """The folder of a run's."""
+        return self.sockets / run_id
+
+    def mark(self, run_id: str) -> Path:
+        """Up to where a run's output is in its log."""
+        return self.records / f"{run_id}.output"
+
+
+class RunTable:
+    """Owns the node's runs.
+
+    Args:
+        places: Where things are kept.
+        runtimes: By name, the preferred first.
+        limits: How shares are enforced.
+        reporter: Who carries news to the broker.
+        tasks: Owner of the tasks that see to runs.
+        patience: How long stopping a run may take.
+        carrier: Carries checkpoints from and to other nodes.
+        scripts: Fetches scripts.
+        ended_jobs: Is told which jobs are over for good.
+
+    Attributes:
+        changed: Fired when a run begins, reports or ends.
+    """
+
+    def __init__(
+        self,
+        places: RunPlaces,
+        runtimes: Mapping[str, Runtime],
+        limits: Limits,
+        reporter: RunReporter,
+        tasks: Supervisor,
+        patience: StopPatience,
+        carrier: CheckpointCarrier,
+        scripts: ScriptFetcher,
+        ended_jobs: EndedJobs,
+    ) -> None:
+        self._places = places
+        self._runtimes = runtimes
+        self._limits = limits
+        self._reporter = reporter
+        self._tasks = tasks
+        self._patience = patience
+        self._carrier = carrier
+        self._scripts = scripts
+        self._records = RunRecords(places.records)
+        self._live: dict[str, Run] = {}
+        self._ended: dict[str, RunRecord] = {}
+        self._logs: dict[str, RunLog] = {}
+        self._reports: dict[str, KeptReports] = {}
+        self._journals: dict[str, ReportJournal] = {}
+        self._with_successor: set[str] = set()
+        self._ended_jobs = ended_jobs
+        # Runs whose jobs may go on elsewhere, and those that ended for good while this agent looked on.
+        self._may_go_on: set[str] = set()
+        self._over: set[str] = set()
+        self._device_paces = DevicePaces()
+        self._paced_at = 0.0
+        self.changed = Signal()
+        self._events = RunEvents(
+            changed=lambda run: reporter.run_changed(run.status()),
+            recorded=self._records.save,
+            progressed=self._keep_progress,
+            used=self._note_use,
+            wrote=reporter.output_grew,
+            limits_changed=self._push_paces,
+        )
+
+    async def take_over(self) -> None:
+        """Go on with what an earlier life of the agent left behind, and remember how all that is over ended.
+
+        Raises:
+            SetupError: Something that nobody goes on with cannot be ended.
+        """
+        self._carrier.clear()
+        shutil.rmtree(self._places.sockets, ignore_errors=True)
+        for record in self._records.load():
+            order = _order_of(record)
+            self._open_files(record.run_id, order.goal() if order is not None else _NO_GOAL)
+            run = None if record.ended or order is None else await self._adopt(record, order)
+            if run is not None:
+                self._live[record.run_id] = run
+                continue
+            ended = record
+            if not record.ended:
+                ended = replace(record, ended=True, lost=True, reason="it was gone when its agent came back")
+                _log.warning("run %s was lost: it is gone", record.run_id)
+                self._records.save(ended)
+            self._ended[record.run_id] = ended
+            self._note_successor(ended.job_id, expected=ended.lost or ended.moved)
+        for runtime in self._runtimes.values():
+            await runtime.remove_leftovers(self._live.keys())
+        for run in self._live.values():
+            self._tasks.start(f"run {run.run_id}", self._see_to(run))
+
+    async def _adopt(self, record: RunRecord, order: RunOrder) -> Run | None:
+        """A run that an earlier life of the agent started, if it can be found."""
+        runtime = self._runtimes.get(record.runtime)
+        if runtime is None:
+            return None
+        try:
+            handle = await runtime.adopt(order.launch(self._places.job(record.job_id)))
+        except (RunFailedError, ValueError) as error:
+            _log.error("run %s cannot be taken over: %s", record.run_id, error)
+            return None
+        if handle is None:
+            return None
+        reports = list(self._reports[record.run_id])
+        return self._run(order, runtime, EarlierLife(record.token, handle, reports[-1] if reports else None))
+
+    def _open_files(self, run_id: str, goal: Goal) -> None:
+        """Open what is kept of a run's output and reports, or begin it."""
+        self._logs[run_id] = RunLog(self._places.log(run_id))
+        journal = self._journals[run_id] = ReportJournal(self._places.reports(run_id))
+        kept = self._reports[run_id] = KeptReports(goal)
+        for report in journal.reports():
+            kept.add(report)
+
+    def _run(self, order: RunOrder, runtime: Runtime, earlier: EarlierLife | None = None) -> Run:
+        return Run(
+            order,
+            folder=self._places.job(order.job_id),
+            inner_socket=self._places.socket(order.run_id),
+            log=self._logs[order.run_id],
+            mark=OutputMark(self._places.mark(order.run_id), self._logs[order.run_id].size),
+            runtime=runtime,
+            events=self._events,
+            patience=self._patience,
+            carrier=self._carrier,
+            scripts=self._scripts,
+            earlier=earlier,
+        )
+
+    def actual(self) -> dict[str, ActualRun]:
+        """What the reconciler has to know."""
+        ended = {run_id: ActualRun(Phase.ENDED, share=None) for run_id in self._ended}
+        return ended | {run_id: run.actual() for run_id, run in self._live.items()}
+
+    def statuses(self) -> list[nodes_pb2.RunStatus]:
+        """Everything about runs that a newly connected broker has to know."""
+        return self.ended() + [run.status() for run in self._live.values()]
+
+    def ended(self) -> list[nodes_pb2.RunStatus]:
+        """How the runs ended whose end the broker has not confirmed."""
+        return [record.status() for record in self._ended.values()]
+
+    def usages(self) -> list[nodes_pb2.RunUsage]:
+        """What the living runs have used, as last measured."""
+        return [run.usage_report() for run in self._live.values()]
+
+    def see_accelerators(self, readings: Sequence[Reading]) -> None:
+        """Take in what the driver says of the living runs' processes."""
+        for run in self._live.values():
+            run.see_accelerators(readings)
+
+    def log(self, run_id: str) -> RunLog | None:
+        """The output of a run; None for a run that nobody knows, or that has none."""
+        return self._logs.get(run_id)
+
+    def reports(self, run_id: str) -> KeptReports | None:
+        """What the script of a run has reported, within bounds; None for a run that nobody knows."""
+        return self._reports.get(run_id)
+
+    def live(self, run_id: str) -> Run | None:
+        """A run that has not ended, or None."""
+        return self._live.get(run_id)
+
+    def awaits_successor(self, job_id: str) -> bool:
+        """Whether the last run of a job was lost, moved or is retried, so that the broker will start another."""
+        return job_id in self._with_successor
+
+    def live_run_of_job(self, job_id: str) -> Run | None:
+        """The run of a job that has not ended, the oldest of several, or None."""
+        return next((run for run in self._live.values() if run.order.job_id == job_id), None)
+
+    def folders(self) -> dict[str, Path]:
+        """The folders of the jobs that have a run, by job."""
+        return {run.order.job_id: run.folder.path for run in self._live.values()}
+
+    def end_job(self, job_id: str, reason: str) -> None:
+        """End the run of a job because of what it does."""
+        run = self.live_run_of_job(job_id)
+        if run is not None:
+            run.end(reason)
+
+    def start(self, order: RunOrder) -> None:
+        """Begin to start a run; how that goes is reported."""
+        try:
+            runtime = self._choose(order.spec.runtime)
+        except RunFailedError as error:
+            record = RunRecord(order.run_id, order.job_id, order.spec.runtime, ended=True, reason=error.message)
+            self._enter_ended(record)
+            return
+        try:
+            self._ended_jobs.note_begun(order.job_id)
+            self._open_files(order.run_id, order.goal())
+            run = self._run(order, runtime)
+        except OSError as error:
+            reason = f"The files for what it writes and reports cannot be made: {error}."
+            self._enter_ended(RunRecord(order.run_id, order.job_id, runtime.name, ended=True, reason=reason))
+            return
+        self._live[order.run_id] = run
+        self._reporter.run_changed(run.status())
+        self.changed.fire()
+        self._tasks.start(f"run {order.run_id}", self._see_to(run))
+
+    def stop(self, run_id: str, reason: str, *, moved: bool = False, may_go_on: bool = False) -> None:
+        """Begin to stop a run; ``moved``: its job goes on on another node; ``may_go_on``: nobody here can tell."""
+        if may_go_on:
+            self._may_go_on.add(run_id)
+        self._live[run_id].ask_to_stop(reason, moved=moved)
+
+    def set_share(self, run_id: str, share: Share) -> None:
+        """Let a run have another share."""
+        self._live[run_id].set_share(share)
+
+    def report(self, run_id: str) -> None:
+        """Say again how a run ended."""
+        self._reporter.run_changed(self._ended[run_id].status())
+
+    def disown(self, run_id: str) -> None:
+        """Say that a run does not exist here."""
+        reason = "the node does not know this run"
+        self._reporter.run_changed(RunRecord(run_id, "", "", ended=True, lost=True, reason=reason).status())
+
+    def forget(self, run_id: str, *, confirmed: bool) -> None:
+        """Drop what is kept of a run that has ended; ``confirmed``: the broker took its end for its job's."""
+        record = self._ended.pop(run_id, None)
+        if confirmed and record is not None and run_id in self._over:
+            self._ended_jobs.note_ended(record.job_id)
+        self._over.discard(run_id)
+        self._may_go_on.discard(run_id)
+        self._reports.pop(run_id, None)
+        journal = self._journals.pop(run_id, None)
+        if journal is not None:
+            journal.remove()
+        self._places.mark(run_id).unlink(missing_ok=True)
+        self._records.remove(run_id)
+        log = self._logs.pop(run_id, None)
+        if log is not None:
+            log.remove()
+
+    def stop_all(self, reason: str) -> None:
+        """Begin to stop every run, through no fault of its job."""
+        for run in self._live.values():
+            run.ask_to_stop(reason, lost=True)
+
+    def end_all_within(self, seconds: float) -> None:
+        """Have no run live by then: their jobs may go on elsewhere; said again it changes nothing."""
+        for run in self._live.values():
+            run.end_within(seconds)
+
+    async def wait_all_ended(self) -> None:
+        """Wait until no run lives."""
+        while self._live:
+            await self.changed.wait()
+
+    def _choose(self, wanted: str) -> Runtime:
+        if not wanted:
+            return next(iter(self._runtimes.values()))
+        if wanted not in self._runtimes:
+            offered = ", ".join(self._runtimes)
+            raise RunFailedError(
+                f"This node does not offer the runtime {wanted!r}, only {offered}: leave the job's runtime empty, or "
+                "start the agent with it in --runtimes."
+            )
+        return self._runtimes[wanted]
+
+    async def _see_to(self, run: Run) -> None:
+        await self._wait_turn(run)
+        record = await run.supervise()
+        del self._live[run.run_id]
+        self._note_successor(record.job_id, expected=run.has_successor)
+        if not (record.lost or record.moved or run.run_id in self._may_go_on):
+            self._over.add(run.run_id)
+        self._enter_ended(record)
+
+    async def _wait_turn(self, run: Run) -> None:
+        """Wait until no earlier run of its job lives here, as one that the broker gave up may still do.
+
+        They have the same folder: the socket of one would take the other's place, and so would its checkpoint.
+        """
+        while self.live_run_of_job(run.order.job_id) is not run:
+            await self.changed.wait()
+
+    def _enter_ended(self, record: RunRecord) -> None:
+        self._ended[record.run_id] = record
+        self._reporter.run_changed(record.status())
+        self.changed.fire()
+
+    def _note_successor(self, job_id: str, *, expected: bool) -> None:
+        if expected:
+            self._with_successor.add(job_id)
+        else:
+            self._with_successor.discard(job_id)
+
+    def _keep_progress(self, progress: nodes_pb2.Progress) -> None:
+        kept = self._reports[progress.run_id]
+        kept.add(progress)
+        self._journals[progress.run_id].append(progress, kept)
+        self._reporter.progress_made(progress.run_id)
+        self.changed.fire()
+
+    def _note_use(self, run: Run) -> None:
+        """Take in what a run used of accelerators; who shares one with it may be lent more, or less, from now on."""
+        now = time.monotonic()
+        self._device_paces.note(run.run_id, now, run.accelerators.seconds)
+        if now - self._paced_at >= _REPACE_SECONDS:
+            self._push_paces()
+
+    def _push_paces(self) -> None:
+        self._paced_at = time.monotonic()
+        cores = self._limits.paces()
+        running = [run for run in self._live.values() if run.is_running]
+        devices = self._device_paces.paces({run.run_id: run.share.accelerators for run in running})
+        for run_id, run in self._live.items():
+            run.gateway.pace(cores.get(run_id, 0.0), devices.get(run_id, 0.0))
+
+
+def _order_of(record: RunRecord) -> RunOrder | None:
+    """What was asked for, as far as it was written down."""
+    if not record.order:
+        return None
+    try:
+        return RunOrder.from_json(record.run_id, record.job_id, record.order)
+    except ValueError as error:
+        _log.error("run %s cannot be taken over: %s", record.run_id, error)
+        return None

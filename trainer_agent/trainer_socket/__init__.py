@@ -1,0 +1,1 @@
+"""The socket in the folder of a run, where the trainer library of its script attaches."""
