@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import aiohttp
 from google.protobuf.message import Message
 
-from tiercel.trainer_agent.accelerators.reports import devices_to_wire, readings_to_wire
+from tiercel.trainer_agent.accelerators.reports import accelerators_to_wire, readings_to_wire
 from tiercel.trainer_agent.accelerators.serving_reserve import ServingReserve
 from tiercel.trainer_agent.accelerators.watch import AcceleratorWatch
 from tiercel.trainer_agent.connection.calls import BrokerCalls
@@ -207,8 +207,8 @@ class Agent:
             runs=[_without_log(status) for status in self._runs.statuses()],
             deliveries=self._deliveries.statuses(),
             serving=self._serving_status(),
-            accelerators=devices_to_wire(
-                self._parts.accelerators.devices, self._parts.accelerators.readings, self._parts.serving_reserve
+            accelerators=accelerators_to_wire(
+                self._parts.accelerators.listed, self._parts.accelerators.readings, self._parts.serving_reserve
             ),
             protocol=PROTOCOL,
             instance=self._instance,

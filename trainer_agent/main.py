@@ -147,7 +147,7 @@ async def run_agent(settings: AgentSettings) -> None:
             disk=DiskLimits(settings.job_disk_bytes, settings.disk_reserve_bytes),
             accelerators=watch,
             serving_reserve=reserve(
-                watch.devices, settings.serving_accelerator_memory, can_serve=can_serve_on_accelerators()
+                watch.listed, settings.serving_accelerator_memory, can_serve=can_serve_on_accelerators()
             ),
             engine=(settings.docker_host, settings.instance) if DockerRuntime.name in runtimes else None,
         )

@@ -99,7 +99,7 @@ class AgentSettings(BaseSettings):
 
     @field_validator("accelerators")
     @classmethod
-    def _devices(cls, value: str) -> str:
+    def _accelerators(cls, value: str) -> str:
         ids = [part.strip() for part in value.split(",")]
         if value not in {AUTO, NONE} and not all(_DEVICE_ID.fullmatch(part) for part in ids):
             raise ValueError(

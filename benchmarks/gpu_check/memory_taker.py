@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from tiercel.trainer_agent.accelerators.detect import detect
-from tiercel.trainer_agent.trainer.accelerator_memory import CudaMemory, DeviceMemory, MemoryLimits
+from tiercel.trainer_agent.trainer.accelerator_memory import AcceleratorMemory, CudaMemory, MemoryLimits
 
 BLOCKS = 16
 """The limit in blocks; twice as many are asked for."""
@@ -24,29 +24,29 @@ STAND_IN_BYTES = 16 << 30
 
 
 class CpuStandIn:
-    """See :class:`~tiercel.trainer_agent.trainer.accelerator_memory.DeviceMemory`; of one pretended device."""
+    """See :class:`~tiercel.trainer_agent.trainer.accelerator_memory.AcceleratorMemory`; of a pretended accelerator."""
 
     def __init__(self) -> None:
         self._held = 0
         self._limit = STAND_IN_BYTES
 
     @property
-    def device_count(self) -> int:
-        """See :class:`~tiercel.trainer_agent.trainer.accelerator_memory.DeviceMemory`."""
+    def count(self) -> int:
+        """See :class:`~tiercel.trainer_agent.trainer.accelerator_memory.AcceleratorMemory`."""
         return 1
 
     def total_bytes(self, index: int) -> int:
-        """See :class:`~tiercel.trainer_agent.trainer.accelerator_memory.DeviceMemory`."""
+        """See :class:`~tiercel.trainer_agent.trainer.accelerator_memory.AcceleratorMemory`."""
         del index
         return STAND_IN_BYTES
 
     def held_bytes(self, index: int) -> int:
-        """See :class:`~tiercel.trainer_agent.trainer.accelerator_memory.DeviceMemory`."""
+        """See :class:`~tiercel.trainer_agent.trainer.accelerator_memory.AcceleratorMemory`."""
         del index
         return self._held
 
     def limit(self, index: int, fraction: float) -> None:
-        """See :class:`~tiercel.trainer_agent.trainer.accelerator_memory.DeviceMemory`."""
+        """See :class:`~tiercel.trainer_agent.trainer.accelerator_memory.AcceleratorMemory`."""
         del index
         self._limit = int(STAND_IN_BYTES * fraction)
 
@@ -60,7 +60,7 @@ class CpuStandIn:
 def take_all(device: torch.device, limit_bytes: int) -> dict[str, Any]:
     """Take block after block until there is an error, or twice the limit is held."""
     stand_in = CpuStandIn() if device.type == "cpu" else None
-    memory: DeviceMemory = stand_in or CudaMemory()
+    memory: AcceleratorMemory = stand_in or CudaMemory()
     limits = MemoryLimits([limit_bytes], memory)
     size = limit_bytes // BLOCKS
     blocks: list[torch.Tensor] = []

@@ -14,7 +14,7 @@ from benchmarks.gpu_check.processes import TrainerProcess
 from benchmarks.gpu_check.utilisation import accelerators, watching
 from benchmarks.gpu_check.workloads import training_on
 from tiercel.trainer_agent.accelerators.contract import Accelerators
-from tiercel.trainer_agent.limits.accelerator_paces import DevicePaces
+from tiercel.trainer_agent.limits.accelerator_paces import AcceleratorPaces
 from tiercel.trainer_agent.limits.contract import AcceleratorShare
 
 SHARES = (1.0, 0.5, 0.25)
@@ -126,7 +126,7 @@ async def _neighbours(
 
 async def _pace(trainings: Mapping[int, TrainerProcess]) -> None:
     """Pace neighbours as the agent does: by what each says that it used, once a second."""
-    paces = DevicePaces()
+    paces = AcceleratorPaces()
     shares = {str(number): (AcceleratorShare("0", NEIGHBOURS[number], 0),) for number in trainings}
     allowed: dict[str, float] = {}
     while True:

@@ -28,13 +28,13 @@ async def run(setting: Setting, findings: Findings) -> None:
                 "utilisation": reading.utilisation,
                 "problem": reading.problem,
             }
-            for device, reading in zip(found.devices, readings, strict=True)
+            for device, reading in zip(found.listed, readings, strict=True)
         ]
-        for number, (device, reading) in enumerate(zip(found.devices, readings, strict=True)):
+        for number, (device, reading) in enumerate(zip(found.listed, readings, strict=True)):
             note = reading.problem or f"well; {reading.memory_used_bytes / 2**30:.1f} GiB held before the checks"
             size = f"{device.memory_bytes / 2**30:.1f} GiB"
             findings.rows.append(Row(f"device {number}, as the agent sees it", f"{device.name}, {size}", note=note))
-        if not found.devices:
+        if not found.listed:
             why = "" if setting.device == "cuda" else "none is looked for with --device cpu"
             note = why or "no driver, or nvidia-ml-py is not installed (pip install nvidia-ml-py)"
             findings.rows.append(Row("devices, as the agent sees them", NONE, note=note))

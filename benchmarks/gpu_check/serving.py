@@ -116,7 +116,7 @@ async def _measure(bench: Bench, where: str, findings: Findings) -> None:
             await each.allow(share)
         await asyncio.sleep(1.0)
         beside, _, utilisation = await _beside(bench, [one, other])
-        note = f"; device {utilisation:.0%} in use" if bench.found.devices else ""
+        note = f"; device {utilisation:.0%} in use" if bench.found.listed else ""
         add_served(findings, f"served {where} beside 2 paced", beside, bench.asking, with_bar=True, note=note)
 
 

@@ -23,7 +23,7 @@ from benchmarks.gpu_check.device_time import StepTimer, timer_for
 from benchmarks.gpu_check.training import Training
 from benchmarks.gpu_check.workloads import Workload
 from tiercel.trainer_agent.trainer.accelerator_clock import CudaClock, StepClock
-from tiercel.trainer_agent.trainer.accelerator_pacing import DevicePacer
+from tiercel.trainer_agent.trainer.accelerator_pacing import AcceleratorPacer
 
 TELL_SECONDS = 0.1
 LOSS_STEPS = 20
@@ -41,7 +41,7 @@ class PacedTraining:
     """
 
     def __init__(
-        self, training: Training, pacer: DevicePacer, timer: StepTimer, orders: queue.Queue[dict[str, Any] | None]
+        self, training: Training, pacer: AcceleratorPacer, timer: StepTimer, orders: queue.Queue[dict[str, Any] | None]
     ) -> None:
         self._training, self._pacer, self._timer, self._orders = training, pacer, timer, orders
         self._share, self._over = 0.0, False
@@ -118,7 +118,7 @@ def main(arguments: Sequence[str]) -> None:
         clock = StepClock()
     orders: queue.Queue[dict[str, Any] | None] = queue.Queue(_ORDERS)
     threading.Thread(target=_listen, args=(orders,), name="orders", daemon=True).start()
-    paced = PacedTraining(training, DevicePacer([clock]), timer_for(device), orders)
+    paced = PacedTraining(training, AcceleratorPacer([clock]), timer_for(device), orders)
     tell({"ready": True})
     paced.run()
 

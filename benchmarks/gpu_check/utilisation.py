@@ -45,11 +45,11 @@ async def accelerators(setting: Setting) -> AsyncIterator[Accelerators]:
 async def watching(found: Accelerators, setting: Setting) -> AsyncIterator[Watched]:
     """Watch the device that PyTorch puts first, for as long as the context lasts."""
     watched = Watched()
-    if not found.devices:
+    if not found.listed:
         yield watched
         return
     wanted = (setting.facts.get("device") or {}).get("id")
-    ids = [device.id for device in found.devices]
+    ids = [device.id for device in found.listed]
     index = ids.index(wanted) if wanted in ids else 0
 
     async def look() -> None:

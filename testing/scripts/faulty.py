@@ -56,7 +56,7 @@ def evaluate(predict: Predict) -> float:
 class SmallAccelerator:
     """Stands in for the memory of a GPU."""
 
-    device_count = 1
+    count = 1
 
     def total_bytes(self, index: int) -> int:
         return 1 << 36

@@ -1,6 +1,6 @@
 """What a way of seeing accelerators has to offer.
 
-Seeing is all there is: nothing in this package changes a setting of a device (clocks, compute mode, ECC, MIG).
+Seeing is all there is: nothing in this package changes a setting of an accelerator (clocks, compute mode, ECC, MIG).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class AcceleratorsUnavailableError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class Accelerator:
     """An accelerator, or a slice of one that its driver keeps apart (MIG).
 
     Attributes:
@@ -31,12 +31,12 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class ProcessUse:
-    """What one process uses of one device.
+    """What one process uses of one accelerator.
 
     Attributes:
         memory_bytes: Memory that it holds now, its CUDA context included; 0 where the driver does not say.
-        busy_seconds: Device time that it took since the look before, an estimate from the driver's samples; None where
-            the driver takes none, as of slices.
+        busy_seconds: Accelerator time that it took since the look before, an estimate from the driver's samples; None
+            where the driver takes none, as of slices.
     """
 
     memory_bytes: int = 0
@@ -44,11 +44,11 @@ class ProcessUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """How a device is doing.
+class AcceleratorReading:
+    """How an accelerator is doing.
 
     Attributes:
-        device_id: The device.
+        accelerator_id: The accelerator.
         utilisation: Fraction of the driver's last sample period in which it computed; None where unknown.
         memory_utilisation: The same of its memory being read or written.
         memory_used_bytes: Held by all processes, ours or not.
@@ -57,7 +57,7 @@ class Reading:
             machine's own, also of processes in containers.
     """
 
-    device_id: str
+    accelerator_id: str
     utilisation: float | None = None
     memory_utilisation: float | None = None
     memory_used_bytes: int = 0
@@ -73,13 +73,14 @@ class Accelerators(Protocol):
     """
 
     @property
-    def devices(self) -> tuple[Device, ...]:
-        """The devices that were there at first, in the order of the machine's bus; the same for as long as it lives."""
+    def listed(self) -> tuple[Accelerator, ...]:
+        """Those that were there at first, in the order of the machine's bus; the same for as long as it lives."""
 
-    def look(self) -> tuple[Reading, ...]:
-        """One reading of each device, in their order.
+    def look(self) -> tuple[AcceleratorReading, ...]:
+        """One reading of each accelerator, in their order.
 
-        What is wrong with a device, a driver that no longer answers included, is its reading's problem and no error.
+        What is wrong with an accelerator, a driver that no longer answers included, is its reading's problem and no
+        error.
         """
 
     def close(self) -> None:

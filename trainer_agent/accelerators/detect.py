@@ -23,11 +23,11 @@ def detect(wanted: str = AUTO, load: Callable[[], Nvml] = nvml.load) -> Accelera
     """The accelerators to use. Blocks for as long as the driver likes.
 
     Args:
-        wanted: ``auto`` for all there are, ``none``, or ids of devices with commas in between.
+        wanted: ``auto`` for all there are, ``none``, or ids of accelerators with commas in between.
         load: Loads NVIDIA's management library.
 
     Raises:
-        SetupError: A device that is named is not there.
+        SetupError: An accelerator that is named is not there.
     """
     if wanted == NONE:
         return NoAccelerators()
@@ -37,13 +37,13 @@ def detect(wanted: str = AUTO, load: Callable[[], Nvml] = nvml.load) -> Accelera
     except AcceleratorsUnavailableError as error:
         if only:
             raise SetupError(
-                f"The agent cannot use the accelerators that --accelerators names: {error}. Name devices as "
+                f"The agent cannot use the accelerators that --accelerators names: {error}. Name accelerators as "
                 "nvidia-smi -L does, or give auto or none."
             ) from error
         _log.info("no accelerator: %s", error)
         return NoAccelerators()
-    for device in found.devices:
-        _log.info("accelerator %s: %s, %.1f GiB", device.id, device.name, device.memory_bytes / 1024**3)
-    if not found.devices:
+    for accelerator in found.listed:
+        _log.info("accelerator %s: %s, %.1f GiB", accelerator.id, accelerator.name, accelerator.memory_bytes / 1024**3)
+    if not found.listed:
         _log.info("no accelerator: the driver shows none")
     return found

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from tiercel.trainer_agent.accelerators.contract import Device, Reading
+from tiercel.trainer_agent.accelerators.contract import Accelerator, AcceleratorReading
 
 
 class NoAccelerators:
     """See :class:`~tiercel.trainer_agent.accelerators.contract.Accelerators`; there are none."""
 
     @property
-    def devices(self) -> tuple[Device, ...]:
+    def listed(self) -> tuple[Accelerator, ...]:
         """See :class:`~tiercel.trainer_agent.accelerators.contract.Accelerators`; always empty."""
         return ()
 
-    def look(self) -> tuple[Reading, ...]:
+    def look(self) -> tuple[AcceleratorReading, ...]:
         """See :class:`~tiercel.trainer_agent.accelerators.contract.Accelerators`; always empty."""
         return ()
 

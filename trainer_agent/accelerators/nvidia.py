@@ -1,7 +1,7 @@
 """NVIDIA's accelerators as their management library (NVML) shows them: whole cards, and slices where MIG is on.
 
-The devices are those of the first look. One that gets lost keeps its place and has a problem for as long as it is away;
-slices made later are seen by the agent's next life. Calls ask and listen, and set nothing.
+The accelerators are those of the first look. One that gets lost keeps its place and has a problem for as long as it is
+away; slices made later are seen by the agent's next life. Calls ask and listen, and set nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from tiercel.trainer_agent.accelerators import nvidia_health
-from tiercel.trainer_agent.accelerators.contract import AcceleratorsUnavailableError, Device, Reading
+from tiercel.trainer_agent.accelerators.contract import Accelerator, AcceleratorReading, AcceleratorsUnavailableError
 from tiercel.trainer_agent.accelerators.nvidia_health import Xids
 from tiercel.trainer_agent.accelerators.nvidia_session import Session
 from tiercel.trainer_agent.accelerators.nvml import Nvml
@@ -20,7 +20,7 @@ from tiercel.trainer_agent.accelerators.nvml import Nvml
 _log = logging.getLogger(__name__)
 
 REOPEN_SECONDS: Final = 30.0
-"""How long to wait before asking anew for a device that did not answer."""
+"""How long to wait before asking anew for an accelerator that did not answer."""
 
 
 class NvidiaAccelerators:
@@ -28,11 +28,11 @@ class NvidiaAccelerators:
 
     Args:
         library: NVML.
-        only: Ids of the devices to use, in whatever order; empty for all.
+        only: Ids of the accelerators to use, in whatever order; empty for all.
         clock: Seconds that do not jump.
 
     Raises:
-        AcceleratorsUnavailableError: The driver does not answer, or does not show a device of ``only``.
+        AcceleratorsUnavailableError: The driver does not answer, or does not show an accelerator of ``only``.
     """
 
     def __init__(self, library: Nvml, only: Collection[str] = (), clock: Callable[[], float] = time.monotonic) -> None:
@@ -41,33 +41,40 @@ class NvidiaAccelerators:
         self._xids = Xids()
         self._session: Session | None = Session(library, self._xids, clock)
         self._silence = ""
-        # Whether a device did not answer at the last look, and when to ask for it in a new session.
+        # Whether an accelerator did not answer at the last look, and when to ask for it in a new session.
         self._is_incomplete = False
         self._reopen_at = 0.0
-        self._devices = _usable(self._session, only)
-        missing = set(only) - {device.id for device in self._devices}
+        self._accelerators = _usable(self._session, only)
+        missing = set(only) - {accelerator.id for accelerator in self._accelerators}
         if missing:
-            shown = ", ".join(device.id for device in self._session.devices) or "none"
+            shown = ", ".join(accelerator.id for accelerator in self._session.listed) or "none"
             self.close()
             raise AcceleratorsUnavailableError(f"{', '.join(sorted(missing))} is not there; the driver shows {shown}")
 
     @property
-    def devices(self) -> tuple[Device, ...]:
+    def listed(self) -> tuple[Accelerator, ...]:
         """See :class:`~tiercel.trainer_agent.accelerators.contract.Accelerators`."""
-        return self._devices
+        return self._accelerators
 
-    def look(self) -> tuple[Reading, ...]:
+    def look(self) -> tuple[AcceleratorReading, ...]:
         """See :class:`~tiercel.trainer_agent.accelerators.contract.Accelerators`."""
         now = self._clock()
         if self._is_incomplete and now >= self._reopen_at:
             self._reopen(now)
         if self._session is None:
-            return tuple(Reading(device.id, problem=self._silence) for device in self._devices)
+            return tuple(
+                AcceleratorReading(accelerator.id, problem=self._silence) for accelerator in self._accelerators
+            )
         shown = self._session.look()
         gone = nvidia_health.gone(self._session.left_out)
-        readings = tuple(shown.get(device.id, Reading(device.id, problem=gone)) for device in self._devices)
+        readings = tuple(
+            shown.get(accelerator.id, AcceleratorReading(accelerator.id, problem=gone))
+            for accelerator in self._accelerators
+        )
         was_incomplete = self._is_incomplete
-        self._is_incomplete = self._session.is_broken or any(device.id not in shown for device in self._devices)
+        self._is_incomplete = self._session.is_broken or any(
+            accelerator.id not in shown for accelerator in self._accelerators
+        )
         if self._is_incomplete and not was_incomplete:
             self._reopen_at = now + REOPEN_SECONDS
         return readings
@@ -87,11 +94,13 @@ class NvidiaAccelerators:
             self._silence = f"The driver does not answer any more ({error}): see nvidia-smi."
 
 
-def _usable(session: Session, only: Collection[str]) -> tuple[Device, ...]:
+def _usable(session: Session, only: Collection[str]) -> tuple[Accelerator, ...]:
     for sentence in session.left_out:
         _log.warning("an accelerator is left out: %s", sentence)
-    found = [device for device in session.devices if not only or device.id in only]
-    for device in found:
-        if not device.memory_bytes:
-            _log.warning("%s (%s) is left out: its driver does not say how much memory it has", device.id, device.name)
-    return tuple(device for device in found if device.memory_bytes)
+    found = [accelerator for accelerator in session.listed if not only or accelerator.id in only]
+    for accelerator in found:
+        if not accelerator.memory_bytes:
+            _log.warning(
+                "%s (%s) is left out: its driver does not say how much memory it has", accelerator.id, accelerator.name
+            )
+    return tuple(accelerator for accelerator in found if accelerator.memory_bytes)

@@ -1,4 +1,4 @@
-"""What NVIDIA's driver says about a device's health, in sentences for people. Pure.
+"""What NVIDIA's driver says about an accelerator's health, in sentences for people. Pure.
 
 What the numbers mean: https://docs.nvidia.com/deploy/xid-errors/ and https://docs.nvidia.com/deploy/gpu-debug-guidelines/
 """
@@ -16,7 +16,7 @@ XID_SECONDS: Final = 600.0
 _NO_INSTANCE: Final = 0xFFFFFFFF
 
 _OF_PROGRAMS: Final = frozenset({13, 31, 43, 45, 68, 109})
-"""Xids that a faulty or killed program brings about on a sound device (illegal address, page fault, channel reset,
+"""Xids that a faulty or killed program brings about on a sound accelerator (illegal address, page fault, channel reset,
 context switch timeout); the run ends with an error of its own."""
 
 _XIDS: Final = {
@@ -38,15 +38,15 @@ _RESET: Final = (
 )
 
 _ACTIONS: Final = {
-    1: f"The driver asks for a reset of the device: {_RESET}.",
+    1: f"The driver asks for a reset of the accelerator: {_RESET}.",
     2: "The driver asks for a restart of the machine.",
-    3: "The driver asks to end what the device does together with others (peer to peer).",
-    4: f"The driver asks to put nothing more on the device and then to reset it: {_RESET}.",
+    3: "The driver asks to end what the accelerator does together with others (peer to peer).",
+    4: f"The driver asks to put nothing more on the accelerator and then to reset it: {_RESET}.",
 }
 
 _FAULTS: Final = {
-    nvml.GPU_IS_LOST: "The driver has lost the device; it may have fallen off the bus: restart the machine.",
-    nvml.RESET_REQUIRED: f"The device works again only after a reset: {_RESET}.",
+    nvml.GPU_IS_LOST: "The driver has lost the accelerator; it may have fallen off the bus: restart the machine.",
+    nvml.RESET_REQUIRED: f"The accelerator works again only after a reset: {_RESET}.",
 }
 
 
@@ -74,7 +74,7 @@ class Xids:
             (
                 (at, xid)
                 for (of_card, of_instance), (xid, at) in self._latest.items()
-                # A card that is one device is concerned by whatever happens on it.
+                # A card that is one accelerator is concerned by whatever happens on it.
                 if of_card == card and (instance is None or of_instance in {instance, _NO_INSTANCE})
             ),
             default=None,
@@ -104,20 +104,22 @@ def recovery(action: int) -> str:
 
 
 def fault(code: int, text: str) -> str:
-    """A device whose driver refuses to answer about it.
+    """An accelerator whose driver refuses to answer about it.
 
     Args:
         code: The library's error code.
         text: What it says about it.
     """
-    return _FAULTS.get(code, f"The driver does not answer about the device ({text}): see nvidia-smi and its log.")
+    return _FAULTS.get(code, f"The driver does not answer about the accelerator ({text}): see nvidia-smi and its log.")
 
 
 def gone(left_out: Sequence[str]) -> str:
-    """A device that the driver does not show any more.
+    """An accelerator that the driver does not show any more.
 
     Args:
         left_out: What the driver says about cards that it does not describe.
     """
     told = f" ({'; '.join(left_out)})" if left_out else ""
-    return f"The driver does not show the device any more{told}: see nvidia-smi, and whether its slices were changed."
+    return (
+        f"The driver does not show the accelerator any more{told}: see nvidia-smi, and whether its slices were changed."
+    )

@@ -9,7 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from tiercel.trainer_agent.accelerators import nvidia_health, nvml
-from tiercel.trainer_agent.accelerators.contract import AcceleratorsUnavailableError, Device, ProcessUse, Reading
+from tiercel.trainer_agent.accelerators.contract import (
+    Accelerator,
+    AcceleratorReading,
+    AcceleratorsUnavailableError,
+    ProcessUse,
+)
 from tiercel.trainer_agent.accelerators.nvidia_health import Xids
 from tiercel.trainer_agent.accelerators.nvml import Handle, Nvml
 from tiercel.trainer_agent.accelerators.process_time import ProcessTime, Sample
@@ -24,15 +29,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What counts as a device: a whole card, or a slice of one.
+    """What counts as an accelerator: a whole card, or a slice of one.
 
     Attributes:
-        device: What it is.
+        accelerator: What it is.
         handle: For questions about it.
         instance: Its GPU instance on the card, or None for a whole card.
     """
 
-    device: Device
+    accelerator: Accelerator
     handle: Handle
     instance: int | None = None
 
@@ -44,8 +49,8 @@ class _Card:
     Attributes:
         id: Its UUID.
         handle: For questions about all of it.
-        parts: The devices that it is: itself, or its slices while MIG is on.
-        time: Device time of its processes.
+        parts: The accelerators that it is: itself, or its slices while MIG is on.
+        time: Accelerator time of its processes.
     """
 
     id: str
@@ -74,7 +79,7 @@ class Session:
         self.left_out: list[str] = []
         """What the driver says about cards that it does not describe."""
         self.is_broken = False
-        """Whether a device did not answer: it takes a new session to find it again, or to find it gone."""
+        """Whether an accelerator did not answer: it takes a new session to find it again, or to find it gone."""
         try:
             library.nvmlInit()
         except library.NVMLError as error:
@@ -87,17 +92,17 @@ class Session:
             raise AcceleratorsUnavailableError(f"NVML says: {error}") from None
 
     @property
-    def devices(self) -> tuple[Device, ...]:
-        """The devices of all cards, in the order of the bus."""
-        return tuple(part.device for card in self._cards for part in card.parts)
+    def listed(self) -> tuple[Accelerator, ...]:
+        """The accelerators of all cards, in the order of the bus."""
+        return tuple(part.accelerator for card in self._cards for part in card.parts)
 
-    def look(self) -> dict[str, Reading]:
-        """A reading of each device, by its id."""
+    def look(self) -> dict[str, AcceleratorReading]:
+        """A reading of each accelerator, by its id."""
         now = self._clock()
         elapsed, self._looked_at = now - self._looked_at, now
         self._hear(now)
         readings = [reading for card in self._cards for reading in self._look_at(card, elapsed, now)]
-        return {reading.device_id: reading for reading in readings}
+        return {reading.accelerator_id: reading for reading in readings}
 
     def close(self) -> None:
         """End it."""
@@ -129,11 +134,11 @@ class Session:
             if part is not None:  # there may be gaps
                 yield _Part(self._describe(part), part, self._nvml.nvmlDeviceGetGpuInstanceId(part))
 
-    def _describe(self, handle: Handle) -> Device:
+    def _describe(self, handle: Handle) -> Accelerator:
         total, _ = self._memory(handle)
-        return Device(self._nvml.nvmlDeviceGetUUID(handle), self._nvml.nvmlDeviceGetName(handle), total)
+        return Accelerator(self._nvml.nvmlDeviceGetUUID(handle), self._nvml.nvmlDeviceGetName(handle), total)
 
-    def _look_at(self, card: _Card, elapsed: float, now: float) -> list[Reading]:
+    def _look_at(self, card: _Card, elapsed: float, now: float) -> list[AcceleratorReading]:
         try:
             lasting = self._health(card.handle)
             times = self._process_times(card, elapsed)
@@ -141,11 +146,13 @@ class Session:
             return [self._faulty(card, part, error, now) for part in card.parts]
         return [self._read(card, part, lasting, times, now) for part in card.parts]
 
-    def _read(self, card: _Card, part: _Part, lasting: str, times: dict[int, float] | None, now: float) -> Reading:
+    def _read(
+        self, card: _Card, part: _Part, lasting: str, times: dict[int, float] | None, now: float
+    ) -> AcceleratorReading:
         try:
             rates = self._ask(self._nvml.nvmlDeviceGetUtilizationRates, part.handle)
-            return Reading(
-                device_id=part.device.id,
+            return AcceleratorReading(
+                accelerator_id=part.accelerator.id,
                 utilisation=None if rates is None else rates.gpu / _PERCENT,
                 memory_utilisation=None if rates is None else rates.memory / _PERCENT,
                 memory_used_bytes=self._memory(part.handle)[1],
@@ -155,10 +162,12 @@ class Session:
         except self._nvml.NVMLError as error:
             return self._faulty(card, part, error, now)
 
-    def _faulty(self, card: _Card, part: _Part, error: Exception, now: float) -> Reading:
+    def _faulty(self, card: _Card, part: _Part, error: Exception, now: float) -> AcceleratorReading:
         self.is_broken = True
         fault = nvidia_health.fault(nvml.code_of(error), str(error))
-        return Reading(part.device.id, problem=_joined(fault, self._xids.problem(card.id, part.instance, now)))
+        return AcceleratorReading(
+            part.accelerator.id, problem=_joined(fault, self._xids.problem(card.id, part.instance, now))
+        )
 
     def _health(self, card: Handle) -> str:
         """What is wrong with a card for longer than a moment."""
@@ -180,7 +189,7 @@ class Session:
         try:
             together = self._nvml.nvmlDeviceGetMemoryInfo(handle)
         except self._nvml.NVMLError as error:
-            # The one question that every device answers: whatever else is said to it is the device's trouble.
+            # The one question that every accelerator answers: whatever else is said to it is the accelerator's trouble.
             if nvml.code_of(error) == nvml.NOT_SUPPORTED:
                 return 0, 0
             raise
@@ -201,7 +210,7 @@ class Session:
         return {pid: ProcessUse(held.get(pid, 0), times.get(pid, 0.0)) for pid in held.keys() | times.keys()}
 
     def _process_times(self, card: _Card, elapsed: float) -> dict[int, float] | None:
-        """Device seconds of processes since the last look; None where the driver does not say."""
+        """Accelerator seconds of processes since the last look; None where the driver does not say."""
         if any(part.instance is not None for part in card.parts):
             return None
         found = self._ask(self._nvml.nvmlDeviceGetProcessUtilization, card.handle, card.time.last_seen)
@@ -235,7 +244,7 @@ class Session:
         """The driver's answer to what it need not answer; None where it has none.
 
         Raises:
-            NVMLError: Of the device itself: it is lost, or has to be reset.
+            NVMLError: Of the accelerator itself: it is lost, or has to be reset.
         """
         try:
             return question(*arguments)

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, cast
 from tiercel.trainer_agent.accelerators.contract import AcceleratorsUnavailableError
 
 Handle = Any
-"""A device or event set, as long as the library stays initialised."""
+"""An accelerator or event set, as long as the library stays initialised."""
 
 MEMORY_V2: Final = 0x02000028
 """The memory report that keeps the driver's own part apart (``nvmlMemory_v2``)."""
@@ -32,8 +32,8 @@ GPU_IS_LOST: Final = 15
 RESET_REQUIRED: Final = 16
 
 LASTING: Final = frozenset({GPU_IS_LOST, RESET_REQUIRED})
-"""Codes that tell of the device and not of the question; what else a driver says to a question that it need not answer
-means that it has no answer now (not supported, no permission, no such function, a list that grew meanwhile)."""
+"""Codes that tell of the accelerator and not of the question; what else a driver says to a question that it need not
+answer means that it has no answer now (not supported, no permission, no such function, a list that grew meanwhile)."""
 
 
 class Nvml(Protocol):

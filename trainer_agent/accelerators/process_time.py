@@ -1,4 +1,4 @@
-"""Device time of processes, from the driver's samples of who computed."""
+"""Accelerator time of processes, from the driver's samples of who computed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Sample:
 
 
 class ProcessTime:
-    """Adds up samples of one device.
+    """Adds up samples of one accelerator.
 
     A sample says what was the case in the last moment (a sixth of a second to a second, as the product has it), not
     since it was last asked: the seconds are an estimate, good for a cross-check.
@@ -38,7 +38,7 @@ class ProcessTime:
         """Time of the newest sample that was taken in, in microseconds; ask for younger ones. 0 at first."""
 
     def take(self, samples: Sequence[Sample], elapsed_seconds: float) -> dict[int, float]:
-        """Device seconds of each process since the call before; nothing at first, when samples are of the past.
+        """Accelerator seconds of each process since the call before; nothing at first, when samples are of the past.
 
         Args:
             samples: In any order; what was taken in before counts as nothing.

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tiercel.trainer_agent.accelerators.contract import Device, Reading
+from tiercel.trainer_agent.accelerators.contract import Accelerator, AcceleratorReading
 from tiercel.trainer_agent.accelerators.serving_reserve import ServingReserve
 from tiercel.v1 import nodes_pb2
 
 
-def devices_to_wire(
-    devices: Sequence[Device], readings: Sequence[Reading], serving: ServingReserve
+def accelerators_to_wire(
+    accelerators: Sequence[Accelerator], readings: Sequence[AcceleratorReading], serving: ServingReserve
 ) -> list[nodes_pb2.Accelerator]:
-    """The devices of a hello with the memory that serving leaves to jobs, and with the problems that they have now."""
-    problems = {reading.device_id: reading.problem for reading in readings}
+    """What a hello says of them, with the memory that serving leaves to jobs and the problems that they have now."""
+    problems = {reading.accelerator_id: reading.problem for reading in readings}
     return [
         nodes_pb2.Accelerator(
-            id=device.id,
-            name=device.name,
-            memory_bytes=serving.left_of(device),
-            problem=problems.get(device.id, ""),
+            id=accelerator.id,
+            name=accelerator.name,
+            memory_bytes=serving.left_of(accelerator),
+            problem=problems.get(accelerator.id, ""),
         )
-        for device in devices
+        for accelerator in accelerators
     ]
 
 
-def readings_to_wire(readings: Sequence[Reading]) -> list[nodes_pb2.AcceleratorUsage]:
+def readings_to_wire(readings: Sequence[AcceleratorReading]) -> list[nodes_pb2.AcceleratorUsage]:
     """How they are, for a heartbeat."""
     return [
         nodes_pb2.AcceleratorUsage(
-            id=reading.device_id,
+            id=reading.accelerator_id,
             utilisation=reading.utilisation,
             memory_utilisation=reading.memory_utilisation,
             memory_used_bytes=reading.memory_used_bytes,

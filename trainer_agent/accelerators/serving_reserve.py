@@ -10,44 +10,44 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tiercel.trainer_agent.accelerators.contract import Device
+from tiercel.trainer_agent.accelerators.contract import Accelerator
 from tiercel.trainer_agent.errors import SetupError
 
 USUAL_PART: Final = 8
-"""One part of so many of the first device's memory is for serving where nobody has said how much."""
+"""One part of so many of the first accelerator's memory is for serving where nobody has said how much."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServingReserve:
-    """A part of one device's memory; none where models are served on the CPU.
+    """A part of one accelerator's memory; none where models are served on the CPU.
 
     Attributes:
-        device_id: The device; empty for none.
+        accelerator_id: The accelerator; empty for none.
         memory_bytes: Of its memory.
     """
 
-    device_id: str = ""
+    accelerator_id: str = ""
     memory_bytes: int = 0
 
-    def left_of(self, device: Device) -> int:
-        """Bytes of a device's memory that are left for jobs."""
-        return device.memory_bytes - (self.memory_bytes if device.id == self.device_id else 0)
+    def left_of(self, accelerator: Accelerator) -> int:
+        """Bytes of an accelerator's memory that are left for jobs."""
+        return accelerator.memory_bytes - (self.memory_bytes if accelerator.id == self.accelerator_id else 0)
 
     def environment(self) -> dict[str, str]:
-        """Settings of the server's process, which sees no other device than its own."""
-        if not self.device_id:
+        """Settings of the server's process, which sees no other accelerator than its own."""
+        if not self.accelerator_id:
             return {"CUDA_VISIBLE_DEVICES": "", "TIERCEL_SERVING_PROVIDERS": "cpu"}
         return {
-            "CUDA_VISIBLE_DEVICES": self.device_id,
+            "CUDA_VISIBLE_DEVICES": self.accelerator_id,
             "TIERCEL_SERVING_ACCELERATOR_MEMORY": str(self.memory_bytes),
         }
 
 
-def reserve(devices: Sequence[Device], wanted_bytes: int | None, *, can_serve: bool) -> ServingReserve:
-    """Set memory aside on the first device.
+def reserve(accelerators: Sequence[Accelerator], wanted_bytes: int | None, *, can_serve: bool) -> ServingReserve:
+    """Set memory aside on the first accelerator.
 
     Args:
-        devices: The node's, in their order.
+        accelerators: The node's, in their order.
         wanted_bytes: How much; 0 for none, None for the usual part where the server could use it.
         can_serve: Whether the server's libraries can use accelerators; see :func:`can_serve_on_accelerators`.
 
@@ -55,17 +55,17 @@ def reserve(devices: Sequence[Device], wanted_bytes: int | None, *, can_serve: b
         SetupError: There is not so much.
     """
     if wanted_bytes is None:
-        wanted_bytes = devices[0].memory_bytes // USUAL_PART if devices and can_serve else 0
+        wanted_bytes = accelerators[0].memory_bytes // USUAL_PART if accelerators and can_serve else 0
     if not wanted_bytes:
         return ServingReserve()
-    largest = devices[0].memory_bytes if devices else 0
+    largest = accelerators[0].memory_bytes if accelerators else 0
     if wanted_bytes >= largest:
-        has = f"the first accelerator has {largest} bytes" if devices else "the node has no accelerator"
+        has = f"the first accelerator has {largest} bytes" if accelerators else "the node has no accelerator"
         raise SetupError(
             f"The agent cannot set {wanted_bytes} bytes of accelerator memory aside for serving: {has}. "
             "Give --serving-accelerator-memory less, or 0 to serve on the CPU."
         )
-    return ServingReserve(devices[0].id, wanted_bytes)
+    return ServingReserve(accelerators[0].id, wanted_bytes)
 
 
 def can_serve_on_accelerators() -> bool:

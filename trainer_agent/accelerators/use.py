@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from tiercel.trainer_agent.accelerators.contract import Reading
+from tiercel.trainer_agent.accelerators.contract import AcceleratorReading
 
 
 class AcceleratorMeter:
     """One run's use.
 
-    The library counts device time at step boundaries and is believed about it; the driver only samples, but knows of
-    scripts without the library too. Of memory the driver knows more: what a process holds besides tensors, and what the
-    run's other processes hold.
+    The library counts accelerator time at step boundaries and is believed about it; the driver only samples, but knows
+    of scripts without the library too. Of memory the driver knows more: what a process holds besides tensors, and what
+    the run's other processes hold.
 
     Args:
         earlier_seconds: What an earlier life of the agent knew of.
@@ -22,7 +22,7 @@ class AcceleratorMeter:
         self._earlier_seconds = earlier_seconds
         self._told_seconds: float | None = None
         self._told_memory_bytes = 0
-        # By device.
+        # By accelerator.
         self._seen_seconds: dict[str, float] = {}
         self._seen_memory_bytes = 0
 
@@ -52,17 +52,17 @@ class AcceleratorMeter:
         """Take in what the trainer library says.
 
         Args:
-            seconds: Device time since its process began.
+            seconds: Accelerator time since its process began.
             memory_bytes: Memory that it holds.
         """
         self._told_seconds = max(seconds, self._told_seconds or 0.0)
         self._told_memory_bytes = memory_bytes
 
-    def see(self, readings: Sequence[Reading], pids: Collection[int]) -> None:
+    def see(self, readings: Sequence[AcceleratorReading], pids: Collection[int]) -> None:
         """Take in what the driver says; each look counts once.
 
         Args:
-            readings: Of all devices.
+            readings: Of all accelerators.
             pids: The run's processes, as the machine numbers them.
         """
         held = 0
@@ -71,5 +71,7 @@ class AcceleratorMeter:
             held = max(held, sum(use.memory_bytes for use in uses))
             times = [use.busy_seconds for use in uses if use.busy_seconds is not None]
             if times:
-                self._seen_seconds[reading.device_id] = self._seen_seconds.get(reading.device_id, 0.0) + sum(times)
+                self._seen_seconds[reading.accelerator_id] = self._seen_seconds.get(reading.accelerator_id, 0.0) + sum(
+                    times
+                )
         self._seen_memory_bytes = held

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tiercel.trainer_agent.accelerators.contract import Accelerators, Device, Reading
+from tiercel.trainer_agent.accelerators.contract import Accelerator, AcceleratorReading, Accelerators
 from tiercel.trainer_agent.accelerators.driver_thread import DriverThread
 from tiercel.trainer_agent.accelerators.none import NoAccelerators
 
@@ -34,17 +34,17 @@ class AcceleratorWatch:
         self._accelerators: Accelerators = NoAccelerators()
         self._deadline_seconds = deadline_seconds
         self._thread: DriverThread | None = None
-        self._pending: asyncio.Future[tuple[Reading, ...]] | None = None
-        self._readings: tuple[Reading, ...] = ()
+        self._pending: asyncio.Future[tuple[AcceleratorReading, ...]] | None = None
+        self._readings: tuple[AcceleratorReading, ...] = ()
 
     @property
-    def devices(self) -> tuple[Device, ...]:
-        """The devices that were there at first."""
-        return self._accelerators.devices
+    def listed(self) -> tuple[Accelerator, ...]:
+        """The accelerators that were there at first."""
+        return self._accelerators.listed
 
     @property
-    def readings(self) -> tuple[Reading, ...]:
-        """The last reading of each device, in their order."""
+    def readings(self) -> tuple[AcceleratorReading, ...]:
+        """The last reading of each accelerator, in their order."""
         return self._readings
 
     async def open(self, detect: Callable[[], Accelerators], seconds: float = OPEN_SECONDS) -> None:
@@ -75,14 +75,14 @@ class AcceleratorWatch:
 
     async def look(self) -> None:
         """Look once; a driver that has not answered by the deadline is asked no second question before it does."""
-        if self._thread is None or not self.devices:
+        if self._thread is None or not self.listed:
             return
         if self._pending is None:
             self._pending = asyncio.wrap_future(self._thread.submit(self._accelerators.look))
         done, _ = await asyncio.wait((self._pending,), timeout=self._deadline_seconds)
         if not done:
             problem = f"The driver has not answered for {self._deadline_seconds:g} s or longer: see nvidia-smi."
-            self._take(tuple(Reading(device.id, problem=problem) for device in self.devices))
+            self._take(tuple(AcceleratorReading(accelerator.id, problem=problem) for accelerator in self.listed))
             return
         pending, self._pending = self._pending, None
         try:
@@ -91,15 +91,15 @@ class AcceleratorWatch:
             # A defect in here must take no run along.
             _log.exception("the accelerators cannot be read")
             problem = f"The agent failed to read it: {error!r}. Please report this as a defect of Tiercel."
-            self._take(tuple(Reading(device.id, problem=problem) for device in self.devices))
+            self._take(tuple(AcceleratorReading(accelerator.id, problem=problem) for accelerator in self.listed))
 
-    async def run(self, looked: Callable[[Sequence[Reading]], None]) -> None:
+    async def run(self, looked: Callable[[Sequence[AcceleratorReading]], None]) -> None:
         """Look again and again until cancelled; returns at once where there is nothing to look at.
 
         Args:
             looked: Is told the readings of each look; may not block.
         """
-        while self.devices:
+        while self.listed:
             await asyncio.sleep(LOOK_SECONDS)
             await self.look()
             looked(self._readings)
@@ -115,11 +115,11 @@ class AcceleratorWatch:
         done = asyncio.wrap_future(thread.submit(self._accelerators.close))
         await asyncio.wait((done,), timeout=self._deadline_seconds)
 
-    def _take(self, readings: tuple[Reading, ...]) -> None:
-        before = {reading.device_id: reading.problem for reading in self._readings}
+    def _take(self, readings: tuple[AcceleratorReading, ...]) -> None:
+        before = {reading.accelerator_id: reading.problem for reading in self._readings}
         self._readings = readings
         for reading in readings:
-            if reading.problem and reading.problem != before.get(reading.device_id, ""):
-                _log.warning("accelerator %s: %s", reading.device_id, reading.problem)
-            elif before.get(reading.device_id) and not reading.problem:
-                _log.info("accelerator %s is well again", reading.device_id)
+            if reading.problem and reading.problem != before.get(reading.accelerator_id, ""):
+                _log.warning("accelerator %s: %s", reading.accelerator_id, reading.problem)
+            elif before.get(reading.accelerator_id) and not reading.problem:
+                _log.info("accelerator %s is well again", reading.accelerator_id)

@@ -7,7 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tiercel.trainer_agent.limits.accelerator_time import WANTS_ALL, DeviceClaim, active_limits, demand_of, turns_of
+from tiercel.trainer_agent.limits.accelerator_time import (
+    WANTS_ALL,
+    AcceleratorClaim,
+    active_limits,
+    demand_of,
+    turns_of,
+)
 from tiercel.trainer_agent.limits.contract import AcceleratorShare
 
 _SHORTEST_WINDOW_SECONDS: Final = 1.8
@@ -27,10 +33,10 @@ class _RunUse:
     """What is known of one run.
 
     Attributes:
-        limit: Fraction of time that its work may be on its devices; 1 for no limit.
+        limit: Fraction of time that its work may be on its accelerators; 1 for no limit.
         active: What that was, when it was last measured under one limit.
-        demand: What it could use of a device, as concluded from that.
-        samples: Times, and device time so far, since the limit is what it is.
+        demand: What it could use of an accelerator, as concluded from that.
+        samples: Times, and accelerator time so far, since the limit is what it is.
     """
 
     limit: float = 1.0
@@ -47,7 +53,7 @@ class _RunUse:
         return True
 
 
-class DevicePaces:
+class AcceleratorPaces:
     """Lends what some leave unused to others, and takes it back when they want it. Has no clock of its own.
 
     A run of which nothing has been heard yet is taken to want all that it can get, and so is one that is heard of no
@@ -63,7 +69,7 @@ class DevicePaces:
         Args:
             run_id: The run.
             at: When it said so; seconds of any origin.
-            busy_seconds: Device time so far, of the device that it kept busy longest.
+            busy_seconds: Accelerator time so far, of the accelerator that it kept busy longest.
         """
         samples = self._runs.setdefault(run_id, _RunUse()).samples
         samples.append((at, busy_seconds))
@@ -77,16 +83,17 @@ class DevicePaces:
             shares: What each living run holds; other runs are forgotten.
 
         Returns:
-            Fraction of time that each one's work may be on its devices, 0 for no limit; the least over its devices.
+            Fraction of time that each one's work may be on its accelerators, 0 for no limit; the least over its
+            accelerators.
         """
         self._runs = {run_id: self._runs.get(run_id, _RunUse()) for run_id, held in shares.items() if held}
-        by_device: defaultdict[str, dict[str, AcceleratorShare]] = defaultdict(dict)
+        by_accelerator: defaultdict[str, dict[str, AcceleratorShare]] = defaultdict(dict)
         for run_id in self._runs:
             for share in shares[run_id]:
-                by_device[share.id][run_id] = share
-        self._conclude(by_device)
+                by_accelerator[share.id][run_id] = share
+        self._conclude(by_accelerator)
         limits = dict.fromkeys(self._runs, 1.0)
-        for held in by_device.values():
+        for held in by_accelerator.values():
             claims = {run_id: _claim(share, self._runs[run_id].demand) for run_id, share in held.items()}
             for run_id, limit in active_limits(claims).items():
                 limits[run_id] = min(limits[run_id], limit, _cap_of(held[run_id]))
@@ -97,14 +104,14 @@ class DevicePaces:
             for run_id, run in self._runs.items()
         }
 
-    def _conclude(self, by_device: Mapping[str, Mapping[str, AcceleratorShare]]) -> None:
-        """What each run could use, where something new was measured; the device with most others counts."""
+    def _conclude(self, by_accelerator: Mapping[str, Mapping[str, AcceleratorShare]]) -> None:
+        """What each run could use, where something new was measured; the accelerator with most others counts."""
         measured = [run_id for run_id, run in self._runs.items() if run.measure()]
         for run_id in measured:
             run = self._runs[run_id]
             neighbours = [
                 [self._runs[other].active for other in holders if other != run_id]
-                for holders in by_device.values()
+                for holders in by_accelerator.values()
                 if run_id in holders
             ]
             run.demand = demand_of(run.active, run.limit, min(map(turns_of, neighbours)))
@@ -121,7 +128,7 @@ def _cap_of(share: AcceleratorShare) -> float:
     return 1.0 if share.cap is None else share.cap
 
 
-def _claim(share: AcceleratorShare, demand: float) -> DeviceClaim:
-    """What a run asks of a device: what its cap does not let it use is others'."""
+def _claim(share: AcceleratorShare, demand: float) -> AcceleratorClaim:
+    """What a run asks of an accelerator: what its cap does not let it use is others'."""
     cap = _cap_of(share)
-    return DeviceClaim(min(share.fraction, cap), min(demand, cap))
+    return AcceleratorClaim(min(share.fraction, cap), min(demand, cap))

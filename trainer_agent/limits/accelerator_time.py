@@ -1,9 +1,10 @@
-"""From fractions of device time to how long each run's work may be on the device. Pure.
+"""From fractions of accelerator time to how long each run's work may be on the accelerator. Pure.
 
-Two steps. First, who gets how much of the device: everybody its fraction, and what somebody leaves unused goes to who
-wants it. Second, what that means for somebody who is held back at its own step boundaries: work that is on the device
-together with others' gets only its turns there, so it has to be there for longer than its fraction. Somebody who wants
-more than there is is not held back at all, so that the device is never idle while it has something to do.
+Two steps. First, who gets how much of the accelerator: everybody its fraction, and what somebody leaves unused goes to
+who wants it. Second, what that means for somebody who is held back at its own step boundaries: work that is on the
+accelerator together with others' gets only its turns there, so it has to be there for longer than its fraction.
+Somebody who wants more than there is is not held back at all, so that the accelerator is never idle while it has
+something to do.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from tiercel.core.filling import fill
 WANTS_ALL: Final = 1.0
 """Demand of a run that takes whatever it is given, or of which nothing is known yet."""
 
-# A run whose work is on the device for this part of what it may is taken to want more; the part of all time is larger,
-# since steps of all lengths and the rests between them make what a held-back run does come in lumps.
+# A run whose work is on the accelerator for this part of what it may is taken to want more; the part of all time is
+# larger, since steps of all lengths and the rests between them make what a held-back run does come in lumps.
 _HUNGRY_PART: Final = 0.75
 _HUNGRY_PART_OF_ALL: Final = 0.9
 _HUNGRY_SLACK: Final = 0.03
@@ -30,12 +31,12 @@ _CLOSE: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceClaim:
-    """What a run asks of a device.
+class AcceleratorClaim:
+    """What a run asks of an accelerator.
 
     Attributes:
-        fraction: Of the device's time, under contention; in (0, 1].
-        demand: Of the device's time, what it could use at most; in (0, 1].
+        fraction: Of the accelerator's time, under contention; in (0, 1].
+        demand: Of the accelerator's time, what it could use at most; in (0, 1].
     """
 
     fraction: float
@@ -43,12 +44,12 @@ class DeviceClaim:
 
 
 def demand_of(active: float, limit: float, turns: float) -> float:
-    """The fraction of device time that a run could use, from what it did.
+    """The fraction of accelerator time that a run could use, from what it did.
 
     Args:
-        active: Fraction of the last seconds in which its work was on the device.
+        active: Fraction of the last seconds in which its work was on the accelerator.
         limit: What that was held to; 1 for no limit.
-        turns: Part of that time in which the device worked for it and not for others; see :func:`turns_of`.
+        turns: Part of that time in which the accelerator worked for it and not for others; see :func:`turns_of`.
     """
     part = _HUNGRY_PART if limit < 1.0 else _HUNGRY_PART_OF_ALL
     if active >= min(part * limit, limit - _HUNGRY_SLACK):
@@ -57,8 +58,8 @@ def demand_of(active: float, limit: float, turns: float) -> float:
     return min(used + max(_LEAST_HEADROOM, _HEADROOM_PART * used), WANTS_ALL)
 
 
-def divide(claims: Mapping[str, DeviceClaim]) -> dict[str, float]:
-    """Divide the time of a device: weighted max-min fair by fractions, bounded by demands.
+def divide(claims: Mapping[str, AcceleratorClaim]) -> dict[str, float]:
+    """Divide the time of an accelerator: weighted max-min fair by fractions, bounded by demands.
 
     What nobody wants is given out as well, by fractions, so that demands can grow.
 
@@ -66,8 +67,8 @@ def divide(claims: Mapping[str, DeviceClaim]) -> dict[str, float]:
         claims: By run.
 
     Returns:
-        Fractions of device time by run; their sum is 1, and nobody gets less than the smaller one of its fraction and
-        its demand as long as the fractions add up to 1 at most.
+        Fractions of accelerator time by run; their sum is 1, and nobody gets less than the smaller one of its fraction
+        and its demand as long as the fractions add up to 1 at most.
     """
     if not claims:
         return {}
@@ -81,13 +82,13 @@ def divide(claims: Mapping[str, DeviceClaim]) -> dict[str, float]:
 
 
 def turns_of(others: Iterable[float]) -> float:
-    """Which part of the time a device works for a run whose work is there, while it gives equal turns to all.
+    """Which part of the time an accelerator works for a run whose work is there, while it gives equal turns to all.
 
     That is the mean of 1/(1 + K), K being how many others have work there, each independently of the rest: the integral
     from 0 to 1 of the probability generating function of K.
 
     Args:
-        others: Fraction of time in which each other's work is on the device.
+        others: Fraction of time in which each other's work is on the accelerator.
     """
     coefficients = [1.0]  # of the generating function
     for active in others:
@@ -98,8 +99,8 @@ def turns_of(others: Iterable[float]) -> float:
     return sum(coefficient / (power + 1) for power, coefficient in enumerate(coefficients))
 
 
-def active_limits(claims: Mapping[str, DeviceClaim]) -> dict[str, float]:
-    """For which fraction of time each run's work may be on the device, so that each gets what :func:`divide` says.
+def active_limits(claims: Mapping[str, AcceleratorClaim]) -> dict[str, float]:
+    """For which fraction of time each run's work may be on the accelerator, so that each gets what :func:`divide` says.
 
     Args:
         claims: By run.
@@ -121,7 +122,7 @@ def active_limits(claims: Mapping[str, DeviceClaim]) -> dict[str, float]:
 
 
 def _settle(active: dict[str, float], expected: Mapping[str, float], fixed: set[str | None]) -> None:
-    """Raise ``active`` until each gets ``expected`` of the device: to the least fixed point, from below."""
+    """Raise ``active`` until each gets ``expected`` of the accelerator: to the least fixed point, from below."""
     for _ in range(_ROUNDS):
         change = 0.0
         for name in active.keys() - fixed:

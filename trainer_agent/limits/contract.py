@@ -26,7 +26,7 @@ class AcceleratorShare:
     """What a run may use of one accelerator.
 
     Attributes:
-        id: The device, as its driver calls it for good: ``GPU-...`` or ``MIG-...``.
+        id: The accelerator, as its driver calls it for good: ``GPU-...`` or ``MIG-...``.
         fraction: Of its time under contention, in (0, 1]; what is left unused flows to others. Changes live.
         memory_bytes: What it may hold there, fixed while it runs; 0 for all there is.
         cap: Of its time, also where nobody else wants it; in (0, 1], or None. Changes live.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
-from tiercel.trainer_agent.accelerators.contract import Reading
+from tiercel.trainer_agent.accelerators.contract import AcceleratorReading
 from tiercel.trainer_agent.accelerators.use import AcceleratorMeter
 from tiercel.trainer_agent.disk.job_folder import JobFolder, ScriptFile
 from tiercel.trainer_agent.disk.names import check_run
@@ -196,7 +196,7 @@ class Run:
             accelerator_memory_bytes=self.accelerators.memory_bytes,
         )
 
-    def see_accelerators(self, readings: Sequence[Reading]) -> None:
+    def see_accelerators(self, readings: Sequence[AcceleratorReading]) -> None:
         """Take in what the driver says of its processes."""
         if self._handle is None:
             return

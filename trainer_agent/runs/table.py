@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
-from tiercel.trainer_agent.accelerators.contract import Reading
+from tiercel.trainer_agent.accelerators.contract import AcceleratorReading
 from tiercel.trainer_agent.disk.job_retention import EndedJobs
 from tiercel.trainer_agent.errors import RunFailedError
-from tiercel.trainer_agent.limits.accelerator_paces import DevicePaces
+from tiercel.trainer_agent.limits.accelerator_paces import AcceleratorPaces
 from tiercel.trainer_agent.limits.contract import Limits, Share
 from tiercel.trainer_agent.reports.journal import ReportJournal
 from tiercel.trainer_agent.reports.kept import KeptReports
@@ -147,7 +147,7 @@ class RunTable:
         # Runs whose jobs may go on elsewhere, and those that ended for good while this agent looked on.
         self._may_go_on: set[str] = set()
         self._over: set[str] = set()
-        self._device_paces = DevicePaces()
+        self._accelerator_paces = AcceleratorPaces()
         self._paced_at = 0.0
         self.changed = Signal()
         self._events = RunEvents(
@@ -241,7 +241,7 @@ class RunTable:
         """What the living runs have used, as last measured."""
         return [run.usage_report() for run in self._live.values()]
 
-    def see_accelerators(self, readings: Sequence[Reading]) -> None:
+    def see_accelerators(self, readings: Sequence[AcceleratorReading]) -> None:
         """Take in what the driver says of the living runs' processes."""
         for run in self._live.values():
             run.see_accelerators(readings)
@@ -397,7 +397,7 @@ class RunTable:
     def _note_use(self, run: Run) -> None:
         """Take in what a run used of accelerators; who shares one with it may be lent more, or less, from now on."""
         now = time.monotonic()
-        self._device_paces.note(run.run_id, now, run.accelerators.seconds)
+        self._accelerator_paces.note(run.run_id, now, run.accelerators.seconds)
         if now - self._paced_at >= _REPACE_SECONDS:
             self._push_paces()
 
@@ -405,9 +405,9 @@ class RunTable:
         self._paced_at = time.monotonic()
         cores = self._limits.paces()
         running = [run for run in self._live.values() if run.is_running]
-        devices = self._device_paces.paces({run.run_id: run.share.accelerators for run in running})
+        accelerators = self._accelerator_paces.paces({run.run_id: run.share.accelerators for run in running})
         for run_id, run in self._live.items():
-            run.gateway.pace(cores.get(run_id, 0.0), devices.get(run_id, 0.0))
+            run.gateway.pace(cores.get(run_id, 0.0), accelerators.get(run_id, 0.0))
 
 
 def _order_of(record: RunRecord) -> RunOrder | None:

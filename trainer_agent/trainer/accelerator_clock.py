@@ -1,8 +1,8 @@
-"""Clocks of device time: how long a device was at work for this process, in spans that the library marks.
+"""Clocks of accelerator time: how long an accelerator was at work for this process, in spans that the library marks.
 
-A span is from one boundary of the script to the next: what is issued to the device between :meth:`DeviceClock.begin`
-and :meth:`DeviceClock.end`. Its device time is known only when the device has done it, which may be several spans
-later, and nobody waits for that here.
+A span is from one boundary of the script to the next: what is issued to the accelerator between
+:meth:`AcceleratorClock.begin` and :meth:`AcceleratorClock.end`. Its accelerator time is known only when the accelerator
+has done it, which may be several spans later, and nobody waits for that here.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ import torch
 logger = logging.getLogger(__name__)
 
 SPANS_IN_FLIGHT: Final = 32
-"""Spans that are remembered until the device has done them. A script that is further ahead than that is measured in
-longer spans: the open one just goes on, and nothing is lost."""
+"""Spans that are remembered until the accelerator has done them. A script that is further ahead than that is measured
+in longer spans: the open one just goes on, and nothing is lost."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ClockReading:
     """What a clock knows.
 
     Attributes:
-        busy_seconds: Device time of all spans that are done, never falling.
+        busy_seconds: Accelerator time of all spans that are done, never falling.
         spans: How many spans that are.
-        pending: Spans that have ended for the script but are not done on the device, as far as the clock knows.
+        pending: Spans that have ended for the script but are not done on the accelerator, as far as the clock knows.
     """
 
     busy_seconds: float = 0.0
@@ -39,8 +39,8 @@ class Reading:
     pending: int = 0
 
 
-class DeviceClock(Protocol):
-    """Measures one device. Nothing of it waits for the device."""
+class AcceleratorClock(Protocol):
+    """Measures one accelerator. Nothing of it waits for the accelerator."""
 
     def begin(self) -> None:
         """What is issued from now on counts; no effect while a span is open."""
@@ -48,7 +48,7 @@ class DeviceClock(Protocol):
     def end(self) -> None:
         """What is issued from now on does not count; no effect while no span is open."""
 
-    def read(self) -> Reading:
+    def read(self) -> ClockReading:
         """What is known now."""
 
 
@@ -65,33 +65,33 @@ class StepClock:
         self._busy_seconds, self._spans = 0.0, 0
 
     def begin(self) -> None:
-        """See :class:`DeviceClock`."""
+        """See :class:`AcceleratorClock`."""
         if self._began is None:
             self._began = self._wall()
 
     def end(self) -> None:
-        """See :class:`DeviceClock`."""
+        """See :class:`AcceleratorClock`."""
         if self._began is not None:
             self._busy_seconds += self._wall() - self._began
             self._spans += 1
             self._began = None
 
-    def read(self) -> Reading:
-        """See :class:`DeviceClock`; nothing is ever pending."""
-        return Reading(self._busy_seconds, self._spans)
+    def read(self) -> ClockReading:
+        """See :class:`AcceleratorClock`; nothing is ever pending."""
+        return ClockReading(self._busy_seconds, self._spans)
 
 
 class CudaClock:
     """CUDA events around each span, on the stream that is current at its ends.
 
-    The time between two events is what passed on the device: its own work, its waiting for other processes that have
-    a turn, and the moments in which it waited for the script inside of a span. Work on other streams counts as far as
-    the current stream waits for it. A device that the process has no memory on is left alone, since even an event
-    would make a context there. One that fails is measured no more: the script hears of it from its own next call, and
-    what ends the run, its last words to the agent included, must not fail for want of a figure.
+    The time between two events is what passed on the accelerator: its own work, its waiting for other processes that
+    have a turn, and the moments in which it waited for the script inside of a span. Work on other streams counts as far
+    as the current stream waits for it. An accelerator that the process has no memory on is left alone, since even an
+    event would make a context there. One that fails is measured no more: the script hears of it from its own next call,
+    and what ends the run, its last words to the agent included, must not fail for want of a figure.
 
     Args:
-        index: The device, as PyTorch numbers it in this process.
+        index: The accelerator, as PyTorch numbers it in this process.
         cuda: ``torch.cuda``, or what behaves like it.
         spans_in_flight: See :data:`SPANS_IN_FLIGHT`.
     """
@@ -105,13 +105,13 @@ class CudaClock:
         self._busy_seconds, self._spans = 0.0, 0
 
     def begin(self) -> None:
-        """See :class:`DeviceClock`."""
+        """See :class:`AcceleratorClock`."""
         if self._began is None and self._is_in_use():
             with self._while_it_works():
                 self._began = self._record()
 
     def end(self) -> None:
-        """See :class:`DeviceClock`; a span stays open while too many are in flight."""
+        """See :class:`AcceleratorClock`; a span stays open while too many are in flight."""
         if self._began is None:
             return
         self._collect()
@@ -120,13 +120,13 @@ class CudaClock:
                 self._in_flight.append((self._began, self._record()))
                 self._began = None
 
-    def read(self) -> Reading:
-        """See :class:`DeviceClock`."""
+    def read(self) -> ClockReading:
+        """See :class:`AcceleratorClock`."""
         self._collect()
-        return Reading(self._busy_seconds, self._spans, len(self._in_flight))
+        return ClockReading(self._busy_seconds, self._spans, len(self._in_flight))
 
     def _is_in_use(self) -> bool:
-        # To ask costs a tenth of a millisecond, so that a device that is in use once is not asked about again.
+        # To ask costs a tenth of a millisecond, so that an accelerator that is in use once is not asked about again.
         if not (self._in_use or self._has_failed):
             self._in_use = bool(self._cuda.is_initialized() and self._cuda.memory_reserved(self._index) > 0)
         return self._in_use
@@ -137,7 +137,7 @@ class CudaClock:
         return event
 
     def _collect(self) -> None:
-        """Take in what the device has done; a stream does things in order, and spans may begin and end on two."""
+        """Take in what the accelerator has done; a stream does things in order, and spans may begin and end on two."""
         with self._while_it_works():
             while self._in_flight and all(event.query() for event in self._in_flight[0]):
                 began, ended = self._in_flight.popleft()
@@ -151,7 +151,7 @@ class CudaClock:
         try:
             yield
         except RuntimeError as error:
-            logger.warning("the time of device %d is not measured any more: %s", self._index, error)
+            logger.warning("the time of accelerator %d is not measured any more: %s", self._index, error)
             self._in_use, self._has_failed = False, True
             self._began = None
             self._in_flight.clear()

@@ -20,18 +20,18 @@ _ALL: Final = 0.98
 
 
 CONTEXT_BYTES: Final = 512 * _MIB
-"""What a process holds of a device beside its tensors: its CUDA context and kernels; about so much on recent cards."""
+"""What a process holds beside its tensors: its CUDA context and kernels; about so much on recent cards."""
 
 
-class DeviceMemory(Protocol):
-    """Memory of the devices of this process, by the numbers that PyTorch gives them."""
+class AcceleratorMemory(Protocol):
+    """Memory of the accelerators of this process, by the numbers that PyTorch gives them."""
 
     @property
-    def device_count(self) -> int:
+    def count(self) -> int:
         """How many there are; 0 where there are none, or PyTorch cannot use them."""
 
     def total_bytes(self, index: int) -> int:
-        """All memory of a device."""
+        """All memory of an accelerator."""
 
     def held_bytes(self, index: int) -> int:
         """What PyTorch holds of it now, in use or kept for later."""
@@ -44,21 +44,21 @@ class CudaMemory:
     """Memory as PyTorch's CUDA allocator sees it."""
 
     @property
-    def device_count(self) -> int:
-        """See :class:`DeviceMemory`."""
+    def count(self) -> int:
+        """See :class:`AcceleratorMemory`."""
         return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
     def total_bytes(self, index: int) -> int:
-        """See :class:`DeviceMemory`."""
+        """See :class:`AcceleratorMemory`."""
         return int(torch.cuda.get_device_properties(index).total_memory)
 
     def held_bytes(self, index: int) -> int:
-        """See :class:`DeviceMemory`."""
+        """See :class:`AcceleratorMemory`."""
         initialized = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # PyTorch left it without annotations
         return int(torch.cuda.memory_reserved(index)) if initialized else 0
 
     def limit(self, index: int, fraction: float) -> None:
-        """See :class:`DeviceMemory`."""
+        """See :class:`AcceleratorMemory`."""
         torch.cuda.set_per_process_memory_fraction(fraction, index)
 
 
@@ -66,15 +66,15 @@ class MemoryLimits:
     """Holds a process to what it was granted. A share of all memory, or of none, means no limit.
 
     Args:
-        granted: Bytes of each device, in the order in which PyTorch numbers them.
-        memory: Of these devices.
+        granted: Bytes of each accelerator, in the order in which PyTorch numbers them.
+        memory: Of these accelerators.
     """
 
-    def __init__(self, granted: Sequence[int], memory: DeviceMemory) -> None:
+    def __init__(self, granted: Sequence[int], memory: AcceleratorMemory) -> None:
         self._memory = memory
         self._limits: dict[int, int] = {}
         # A run that holds none need not wake the driver to learn that there is none.
-        self._count = min(len(granted), memory.device_count) if granted else 0
+        self._count = min(len(granted), memory.count) if granted else 0
         if self._count < len(granted):
             logger.warning(
                 "the job was granted %d accelerators, but PyTorch sees %d: see whether it was built for CUDA and fits "
@@ -87,14 +87,14 @@ class MemoryLimits:
                 self._limit(index, size)
 
     def held_bytes(self) -> int:
-        """What the process holds of the device on which it holds most."""
+        """What the process holds of the accelerator on which it holds most."""
         return max(map(self._memory.held_bytes, range(self._count)), default=0)
 
     def explain(self, error: BaseException | None) -> str:
         """A sentence about the limit when it is what ``error`` is about; else empty."""
         if not (isinstance(error, torch.OutOfMemoryError) and self._limits):
             return ""
-        limits = ", ".join(f"{size / _MIB:,.0f} MiB of device {index}" for index, size in self._limits.items())
+        limits = ", ".join(f"{size / _MIB:,.0f} MiB of accelerator {index}" for index, size in self._limits.items())
         return (
             f"out of accelerator memory: this job may hold {limits}; submit it with more accelerator memory, or make "
             "its batches smaller"
@@ -104,7 +104,7 @@ class MemoryLimits:
         try:
             self._memory.limit(index, _for_tensors(granted_bytes) / self._memory.total_bytes(index))
         except RuntimeError as error:  # not every allocator that a script can put in place has limits
-            logger.warning("PyTorch sets no limit to the memory of device %d: %s", index, error)
+            logger.warning("PyTorch sets no limit to the memory of accelerator %d: %s", index, error)
             return
         self._limits[index] = granted_bytes
 

@@ -1,8 +1,8 @@
-"""Holds a run to a fraction of device time, at its boundaries. Accounting, not isolation: the script has to call.
+"""Holds a run to a fraction of accelerator time, at its boundaries. Accounting, not isolation: the script has to call.
 
-The device works while the script is ahead, so what a step costs is known late. Nobody waits for that: steps that are
-not measured yet are charged by estimate, and by what they really cost once that is known. Only a script that is paced
-and has got further ahead than :data:`STEPS_AHEAD` waits for the device.
+The accelerator works while the script is ahead, so what a step costs is known late. Nobody waits for that: steps that
+are not measured yet are charged by estimate, and by what they really cost once that is known. Only a script that is
+paced and has got further ahead than :data:`STEPS_AHEAD` waits for the accelerator.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tiercel.trainer_agent.trainer.accelerator_clock import DeviceClock, Reading
+from tiercel.trainer_agent.trainer.accelerator_clock import AcceleratorClock, ClockReading
 from tiercel.trainer_agent.trainer.pacing import TokenBucket
 
 STEPS_AHEAD: Final = 4
@@ -23,15 +23,15 @@ _PATIENCE: Final = 0.25  # part of a span's cost for which an estimate is truste
 _NEWS: Final = 0.3  # weight of the last reading in the estimate of a span's cost
 
 
-class DevicePacer:
-    """Paces by one clock for each device; the busiest one counts.
+class AcceleratorPacer:
+    """Paces by one clock for each accelerator; the busiest one counts.
 
     Args:
-        clocks: Of the devices.
+        clocks: Of the accelerators.
         wall: Seconds that pass; any origin.
     """
 
-    def __init__(self, clocks: Sequence[DeviceClock], *, wall: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clocks: Sequence[AcceleratorClock], *, wall: Callable[[], float] = time.monotonic) -> None:
         self._meters = [_Meter(clock, wall) for clock in clocks]
         self._open = False
 
@@ -53,7 +53,7 @@ class DevicePacer:
             meter.clock.end()
 
     def limit(self, fraction: float) -> None:
-        """Let the run use that fraction of each device's time, from this moment on; 0, or less, means no limit."""
+        """Let the run use that fraction of each accelerator's time, from this moment on; 0, or less, means no limit."""
         for meter in self._meters:
             meter.limit(fraction)
 
@@ -63,18 +63,18 @@ class DevicePacer:
         return delay if delay >= _SHORTEST_REST_SECONDS else 0.0
 
     def busy_seconds(self) -> float:
-        """Device time of the busiest device so far, as far as it is known."""
+        """Accelerator time of the busiest accelerator so far, as far as it is known."""
         return max((meter.clock.read().busy_seconds for meter in self._meters), default=0.0)
 
 
 class _Meter:
-    """One device: its clock, and what is owed to it."""
+    """One accelerator: its clock, and what is owed to it."""
 
-    def __init__(self, clock: DeviceClock, wall: Callable[[], float]) -> None:
+    def __init__(self, clock: AcceleratorClock, wall: Callable[[], float]) -> None:
         self.clock = clock
         self._wall = wall
         self._bucket = TokenBucket()
-        self._last_wall, self._last = wall(), Reading()
+        self._last_wall, self._last = wall(), ClockReading()
         self._span_seconds: float | None = None
 
     def limit(self, fraction: float) -> None:

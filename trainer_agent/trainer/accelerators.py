@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from tiercel.trainer_agent.trainer.accelerator_clock import CudaClock, DeviceClock, StepClock
-from tiercel.trainer_agent.trainer.accelerator_memory import CudaMemory, DeviceMemory, MemoryLimits
-from tiercel.trainer_agent.trainer.accelerator_pacing import DevicePacer
+from tiercel.trainer_agent.trainer.accelerator_clock import AcceleratorClock, CudaClock, StepClock
+from tiercel.trainer_agent.trainer.accelerator_memory import AcceleratorMemory, CudaMemory, MemoryLimits
+from tiercel.trainer_agent.trainer.accelerator_pacing import AcceleratorPacer
 from tiercel.v1 import common_pb2, trainer_pb2
 
 USE_SECONDS: Final = 1.0
@@ -20,9 +20,9 @@ class Accelerators:
     """The accelerators that a run holds, if any.
 
     Args:
-        shares: What was granted, in the order in which PyTorch numbers the devices.
-        memory: Of these devices; its limits hold from now on.
-        clocks: Of the devices, or what stands in for them.
+        shares: What was granted, in the order in which PyTorch numbers the accelerators.
+        memory: Of these accelerators; its limits hold from now on.
+        clocks: Of the accelerators, or what stands in for them.
         wall: Seconds that pass; any origin.
     """
 
@@ -30,25 +30,25 @@ class Accelerators:
         self,
         shares: Sequence[common_pb2.AcceleratorShare],
         *,
-        memory: DeviceMemory,
-        clocks: Sequence[DeviceClock],
+        memory: AcceleratorMemory,
+        clocks: Sequence[AcceleratorClock],
         wall: Callable[[], float] = time.monotonic,
     ) -> None:
         self._holds_any = bool(shares)
         self._memory = MemoryLimits([share.memory_bytes for share in shares], memory)
-        self._pacer = DevicePacer(clocks, wall=wall)
+        self._pacer = AcceleratorPacer(clocks, wall=wall)
         self._wall = wall
         self._told_at = wall() - USE_SECONDS
 
     @classmethod
     def of(cls, shares: Sequence[common_pb2.AcceleratorShare]) -> Accelerators:
-        """Those of this process. Where PyTorch sees none, the time of the steps stands in for device time."""
+        """Those of this process. Where PyTorch sees none, the time of the steps stands in for accelerator time."""
         memory = CudaMemory()
-        cuda = [CudaClock(index) for index in range(memory.device_count)] if shares else []
+        cuda = [CudaClock(index) for index in range(memory.count)] if shares else []
         return cls(shares, memory=memory, clocks=cuda or [StepClock()])
 
     def limit(self, fraction: float) -> None:
-        """Use no more than that fraction of the time of each device; 0 means no limit."""
+        """Use no more than that fraction of the time of each accelerator; 0 means no limit."""
         self._pacer.limit(fraction)
 
     def delay_seconds(self) -> float:
@@ -67,7 +67,7 @@ class Accelerators:
 
     @contextlib.contextmanager
     def not_counting(self) -> Iterator[None]:
-        """What passes in here is not the script's work on a device, whatever is around it."""
+        """What passes in here is not the script's work on an accelerator, whatever is around it."""
         before = self._pacer.is_open
         self._switch(counts=False)
         try:

@@ -127,7 +127,7 @@ class AttachedJob(Job):
 
     def steps(self, batches: Iterable[Item]) -> Iterator[Item]:
         """The batches; ends early when the run is asked to stop."""
-        with self._accelerators.not_counting():  # to fetch a batch, or to rest, is no work of a device
+        with self._accelerators.not_counting():  # to fetch a batch, or to rest, is no work of an accelerator
             for batch in batches:
                 self._boundary()
                 if self._stopping:

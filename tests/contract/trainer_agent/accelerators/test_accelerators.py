@@ -45,32 +45,32 @@ def accelerators(request: pytest.FixtureRequest) -> Iterator[Accelerators]:
     found.close()
 
 
-def test_devices_have_names_and_memory(accelerators: Accelerators) -> None:
-    ids = [device.id for device in accelerators.devices]
+def test_accelerators_have_names_and_memory(accelerators: Accelerators) -> None:
+    ids = [accelerator.id for accelerator in accelerators.listed]
     assert len(set(ids)) == len(ids)
-    for device in accelerators.devices:
-        assert device.id.startswith(("GPU-", "MIG-"))
-        assert device.name
-        assert device.memory_bytes > 1 << 30
+    for accelerator in accelerators.listed:
+        assert accelerator.id.startswith(("GPU-", "MIG-"))
+        assert accelerator.name
+        assert accelerator.memory_bytes > 1 << 30
 
 
-def test_each_look_reads_every_device_in_their_order(accelerators: Accelerators) -> None:
-    devices = accelerators.devices
+def test_each_look_reads_every_accelerator_in_their_order(accelerators: Accelerators) -> None:
+    listed = accelerators.listed
     for _ in range(3):
         readings = accelerators.look()
-        assert [reading.device_id for reading in readings] == [device.id for device in devices]
-        assert accelerators.devices == devices
+        assert [reading.accelerator_id for reading in readings] == [accelerator.id for accelerator in listed]
+        assert accelerators.listed == listed
 
 
 def test_readings_are_in_bounds(accelerators: Accelerators) -> None:
     accelerators.look()
-    for device, reading in zip(accelerators.devices, accelerators.look(), strict=True):
+    for accelerator, reading in zip(accelerators.listed, accelerators.look(), strict=True):
         for fraction in (reading.utilisation, reading.memory_utilisation):
             assert fraction is None or 0.0 <= fraction <= 1.0
-        assert 0 <= reading.memory_used_bytes <= device.memory_bytes
+        assert 0 <= reading.memory_used_bytes <= accelerator.memory_bytes
         for pid, use in reading.processes.items():
             assert pid > 0
-            assert 0 <= use.memory_bytes <= device.memory_bytes
+            assert 0 <= use.memory_bytes <= accelerator.memory_bytes
             assert use.busy_seconds is None or use.busy_seconds >= 0.0
 
 
@@ -88,7 +88,7 @@ def test_the_real_library_without_a_driver_is_no_accelerator(caplog: pytest.LogC
         pynvml.nvmlShutdown()
         pytest.skip("there is a driver here")
     with caplog.at_level("INFO"):
-        assert detect().devices == ()
+        assert detect().listed == ()
     assert [(record.levelname, record.message) for record in caplog.records] == [
         ("INFO", "no accelerator: NVML says: NVML Shared Library Not Found")
     ]

@@ -1,4 +1,4 @@
-"""What every clock of device time has to do: over steps on the CPU, a made-up device, and a GPU if there is one."""
+"""What every clock of accelerator time has to do: steps on the CPU, a made-up accelerator, a GPU if there is one."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import pytest
 import torch
 
 from testing.fake_cuda import FakeCuda
-from tiercel.trainer_agent.trainer.accelerator_clock import CudaClock, DeviceClock, StepClock
+from tiercel.trainer_agent.trainer.accelerator_clock import AcceleratorClock, CudaClock, StepClock
 
 
 class Bench(Protocol):
-    """A clock and the device it measures."""
+    """A clock and the accelerator it measures."""
 
-    clock: DeviceClock
+    clock: AcceleratorClock
 
     def work(self, seconds: float) -> None:
-        """Issue something that takes the device about so long."""
+        """Issue something that takes the accelerator about so long."""
 
     def finish(self) -> None:
-        """Wait until the device has done all."""
+        """Wait until the accelerator has done all."""
 
 
 class StepBench:
@@ -97,7 +97,7 @@ def test_to_begin_or_to_end_twice_changes_nothing(bench: Bench) -> None:
     assert reading.busy_seconds > 0.005
 
 
-def test_every_span_is_known_once_the_device_is_done_however_many_there_were(bench: Bench) -> None:
+def test_every_span_is_known_once_the_accelerator_is_done_however_many_there_were(bench: Bench) -> None:
     last = bench.clock.read()
     for _ in range(200):
         bench.clock.begin()

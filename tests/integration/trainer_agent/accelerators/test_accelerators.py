@@ -1,4 +1,4 @@
-"""Runs that hold accelerators, through an agent with real processes; the time of steps stands in for device time."""
+"""Runs that hold accelerators, through an agent with real processes; the time of steps stands in for theirs."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ for name in ("CUDA_VISIBLE_DEVICES", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_
 """
 
 
-def holding(run: nodes_pb2.WantedRun, *devices: str, fraction: float, memory_bytes: int = 0) -> nodes_pb2.WantedRun:
+def holding(
+    run: nodes_pb2.WantedRun, *accelerators: str, fraction: float, memory_bytes: int = 0
+) -> nodes_pb2.WantedRun:
     """The same run with accelerators."""
     del run.share.accelerators[:]
-    for device in devices:
-        run.share.accelerators.add(id=device, fraction=fraction, memory_bytes=memory_bytes)
+    for accelerator in accelerators:
+        run.share.accelerators.add(id=accelerator, fraction=fraction, memory_bytes=memory_bytes)
     return run
 
 
@@ -46,7 +48,7 @@ async def used(broker: ScriptedBroker, run_id: str, seconds: float) -> None:
     )
 
 
-async def test_a_run_sees_the_devices_of_its_share_and_one_without_sees_none(
+async def test_a_run_sees_the_accelerators_of_its_share_and_one_without_sees_none(
     broker: ScriptedBroker, agent: AgentProcess
 ) -> None:
     await broker.want(
@@ -72,7 +74,7 @@ async def test_mps_is_used_where_the_operator_runs_it(
 
 
 @pytest.mark.alone
-async def test_two_runs_on_a_device_are_paced_by_their_fractions_and_what_they_used_is_said_to_the_end(
+async def test_two_runs_on_an_accelerator_are_paced_by_their_fractions_and_what_they_used_is_said_to_the_end(
     broker: ScriptedBroker, agent: AgentProcess, linear: str
 ) -> None:
     small, large = training("small-1", linear, 0.2), training("large-1", linear, 0.8)
@@ -83,7 +85,7 @@ async def test_two_runs_on_a_device_are_paced_by_their_fractions_and_what_they_u
     await used(broker, "large-1", 10.0)
     ended = [usages(broker, run_id)[-1].accelerator_seconds for run_id in ("small-1", "large-1")]
     few, many = (after - before for before, after in zip(began, ended, strict=True))
-    # 0.2 of a device that is shared with one who always has work there takes 0.4 of the time.
+    # 0.2 of an accelerator that is shared with one who always has work there takes 0.4 of the time.
     assert 0.25 < few / many < 0.6
     assert few > 0
     large.stop = True

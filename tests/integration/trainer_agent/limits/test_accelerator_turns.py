@@ -1,4 +1,4 @@
-"""The whole loop over a simulated device: pacers at step boundaries, the agent's paces, turns of two milliseconds."""
+"""The whole loop over a simulated accelerator: pacers at step boundaries, the agent's paces, turns of 2 ms."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tiercel.trainer_agent.limits.accelerator_paces import DevicePaces
+from tiercel.trainer_agent.limits.accelerator_paces import AcceleratorPaces
 from tiercel.trainer_agent.limits.contract import AcceleratorShare
 from tiercel.trainer_agent.trainer.accelerator_clock import StepClock
-from tiercel.trainer_agent.trainer.accelerator_pacing import DevicePacer
+from tiercel.trainer_agent.trainer.accelerator_pacing import AcceleratorPacer
 
 TURN_SECONDS = 0.002
 
@@ -33,10 +33,10 @@ class Script:
         self._tell, self._told_at = tell, 0.0
         self._left_seconds, self._resting_until, self._fetched = 0.0, 0.0, True
         self.clock = StepClock(now)
-        self.pacer = DevicePacer([self.clock], wall=now)
+        self.pacer = AcceleratorPacer([self.clock], wall=now)
 
     def wants_turn(self, now: float) -> bool:
-        """Go on as far as possible without the device; whether it is needed then."""
+        """Go on as far as possible without the accelerator; whether it is needed then."""
         if self._left_seconds > 0:
             return True
         if now < self._resting_until:
@@ -55,7 +55,7 @@ class Script:
         return True
 
     def take_turn(self) -> None:
-        """The device has worked for it."""
+        """The accelerator has worked for it."""
         self._left_seconds -= TURN_SECONDS
         self.got_seconds += TURN_SECONDS
 
@@ -67,12 +67,12 @@ class Script:
 
 
 class Machine:
-    """A device, and the agent that paces who uses it, once a second when it is told something."""
+    """An accelerator, and the agent that paces who uses it, once a second when it is told something."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.scripts: dict[str, Script] = {}
-        self._paces = DevicePaces()
+        self._paces = AcceleratorPaces()
         self._paced_at = 0.0
         self._queue: deque[str] = deque()
 
@@ -88,7 +88,7 @@ class Machine:
         self._repace()
 
     def live(self, seconds: float) -> dict[str, float]:
-        """Let time pass; returns which fraction of it the device worked for each."""
+        """Let time pass; returns which fraction of it the accelerator worked for each."""
         before = {name: script.got_seconds for name, script in self.scripts.items()}
         for _ in range(round(seconds / TURN_SECONDS)):
             self._turn()
@@ -113,7 +113,7 @@ class Machine:
 
 @pytest.mark.parametrize("fractions", [(0.5, 0.5), (0.7, 0.3), (0.9, 0.1), (0.5, 0.3, 0.2)])
 @pytest.mark.parametrize("step_seconds", [0.01, 0.15])
-def test_who_wants_all_gets_its_fraction_and_the_device_is_never_idle(
+def test_who_wants_all_gets_its_fraction_and_the_accelerator_is_never_idle(
     fractions: tuple[float, ...], step_seconds: float
 ) -> None:
     machine = Machine()

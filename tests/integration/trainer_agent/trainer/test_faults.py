@@ -68,7 +68,7 @@ def test_running_out_of_accelerator_memory_ends_with_what_the_limit_was(
     assert finished.returncode == 1
     *_, error, sentence = finished.output.splitlines()
     assert "CUDA out of memory" in error
-    assert sentence.startswith("out of accelerator memory: this job may hold 16,384 MiB of device 0; ")
+    assert sentence.startswith("out of accelerator memory: this job may hold 16,384 MiB of accelerator 0; ")
     assert server.recorded.use[-1].memory_bytes == 1 << 30
 
 

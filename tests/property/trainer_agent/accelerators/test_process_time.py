@@ -1,4 +1,4 @@
-"""Device time of processes, whatever a driver tells."""
+"""Accelerator time of processes, whatever a driver tells."""
 
 from __future__ import annotations
 

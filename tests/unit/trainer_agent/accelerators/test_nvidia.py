@@ -8,7 +8,12 @@ import pytest
 
 from testing import fake_nvml
 from testing.fake_nvml import MIB, FakeCard, FakeNvml, a100, h100_in_slices, old_card
-from tiercel.trainer_agent.accelerators.contract import AcceleratorsUnavailableError, Device, ProcessUse, Reading
+from tiercel.trainer_agent.accelerators.contract import (
+    Accelerator,
+    AcceleratorReading,
+    AcceleratorsUnavailableError,
+    ProcessUse,
+)
 from tiercel.trainer_agent.accelerators.nvidia import REOPEN_SECONDS, NvidiaAccelerators
 from tiercel.trainer_agent.accelerators.nvidia_health import XID_SECONDS
 
@@ -43,14 +48,14 @@ def accelerators(library: FakeNvml, clock: Clock) -> NvidiaAccelerators:
     return NvidiaAccelerators(library, clock=clock)
 
 
-def only(accelerators: NvidiaAccelerators) -> Reading:
-    """The reading of the only device."""
+def only(accelerators: NvidiaAccelerators) -> AcceleratorReading:
+    """The reading of the only accelerator."""
     [reading] = accelerators.look()
     return reading
 
 
 def test_a_whole_card(accelerators: NvidiaAccelerators, card: FakeCard) -> None:
-    assert accelerators.devices == (Device(card.uuid, card.name, (40960 - 571) * MIB),)
+    assert accelerators.listed == (Accelerator(card.uuid, card.name, (40960 - 571) * MIB),)
     reading = only(accelerators)
     assert (reading.utilisation, reading.memory_utilisation) == (0.87, 0.41)
     assert reading.memory_used_bytes == 3142 * MIB
@@ -58,7 +63,9 @@ def test_a_whole_card(accelerators: NvidiaAccelerators, card: FakeCard) -> None:
     assert not reading.problem
 
 
-def test_device_time_of_processes_is_added_up(accelerators: NvidiaAccelerators, card: FakeCard, clock: Clock) -> None:
+def test_accelerator_time_of_processes_is_added_up(
+    accelerators: NvidiaAccelerators, card: FakeCard, clock: Clock
+) -> None:
     accelerators.look()
     clock.now += 1.0
     card.samples = [(4321, 2_000_000, 60), (99, 2_000_000, 20)]
@@ -70,9 +77,9 @@ def test_device_time_of_processes_is_added_up(accelerators: NvidiaAccelerators, 
     assert only(accelerators).processes[4321].busy_seconds == 0.0, "nothing new"
 
 
-def test_slices_are_devices_of_their_own(clock: Clock) -> None:
+def test_slices_are_accelerators_of_their_own(clock: Clock) -> None:
     accelerators = NvidiaAccelerators(FakeNvml(h100_in_slices()), clock=clock)
-    assert [(device.name[-7:], device.memory_bytes // MIB) for device in accelerators.devices] == [
+    assert [(accelerator.name[-7:], accelerator.memory_bytes // MIB) for accelerator in accelerators.listed] == [
         ("3g.40gb", 40448),
         ("1g.10gb", 9984),
     ]
@@ -82,10 +89,10 @@ def test_slices_are_devices_of_their_own(clock: Clock) -> None:
     assert (small.processes, small.memory_used_bytes) == ({}, 15 * MIB)
 
 
-def test_a_card_that_is_sliced_but_has_no_slice_is_no_device(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_card_that_is_sliced_but_has_no_slice_is_no_accelerator(caplog: pytest.LogCaptureFixture) -> None:
     card = h100_in_slices()
     card.slices = []
-    assert NvidiaAccelerators(FakeNvml(card)).devices == ()
+    assert NvidiaAccelerators(FakeNvml(card)).listed == ()
     assert "MIG is on and it has no slices" in caplog.text
 
 
@@ -117,12 +124,12 @@ def test_a_session_that_cannot_be_ended_properly_is_ended(library: FakeNvml, mon
 
 def test_an_old_driver_answers_less(clock: Clock) -> None:
     accelerators = NvidiaAccelerators(FakeNvml(old_card()), clock=clock)
-    assert accelerators.devices[0].memory_bytes == 11264 * MIB
-    assert only(accelerators) == Reading("GPU-00000000-1080-0000-0000-000000000000", 0.0, 0.0, 20 * MIB)
+    assert accelerators.listed[0].memory_bytes == 11264 * MIB
+    assert only(accelerators) == AcceleratorReading("GPU-00000000-1080-0000-0000-000000000000", 0.0, 0.0, 20 * MIB)
 
 
 @pytest.mark.parametrize("code", sorted(set(fake_nvml.ERRORS) - {fake_nvml.GPU_IS_LOST, fake_nvml.RESET_REQUIRED}))
-def test_a_question_without_an_answer_is_no_problem_of_the_device(
+def test_a_question_without_an_answer_is_no_problem_of_the_accelerator(
     accelerators: NvidiaAccelerators, library: FakeNvml, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     def has_none(*_: object) -> None:
@@ -131,11 +138,11 @@ def test_a_question_without_an_answer_is_no_problem_of_the_device(
     needed = {"nvmlDeviceGetUUID", "nvmlDeviceGetMemoryInfo"}
     for name in {name for name in dir(library) if name.startswith(("nvmlDeviceGet", "nvmlEventSetWait"))} - needed:
         monkeypatch.setattr(library, name, has_none)
-    assert only(accelerators) == Reading(a100().uuid, memory_used_bytes=3142 * MIB)
+    assert only(accelerators) == AcceleratorReading(a100().uuid, memory_used_bytes=3142 * MIB)
 
 
 @pytest.mark.parametrize("code", [fake_nvml.UNINITIALIZED, fake_nvml.INVALID_ARGUMENT, 999])
-def test_a_device_that_does_not_tell_its_memory_has_a_problem(
+def test_an_accelerator_that_does_not_tell_its_memory_has_a_problem(
     accelerators: NvidiaAccelerators, card: FakeCard, code: int
 ) -> None:
     card.fault = code
@@ -155,7 +162,7 @@ def test_without_a_driver_there_are_none(silence: int) -> None:
 
 def test_only_those_that_are_named() -> None:
     library = FakeNvml(old_card(), a100())
-    assert [device.id for device in NvidiaAccelerators(library, [a100().uuid]).devices] == [a100().uuid]
+    assert [accelerator.id for accelerator in NvidiaAccelerators(library, [a100().uuid]).listed] == [a100().uuid]
     with pytest.raises(AcceleratorsUnavailableError, match=f"GPU-x is not there; the driver shows {old_card().uuid}"):
         NvidiaAccelerators(library, ["GPU-x", a100().uuid])
     assert not library.is_open
@@ -164,14 +171,16 @@ def test_only_those_that_are_named() -> None:
 def test_a_card_that_is_lost_at_first_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     lost = a100()
     lost.fault = fake_nvml.GPU_IS_LOST
-    assert [device.id for device in NvidiaAccelerators(FakeNvml(lost, old_card())).devices] == [old_card().uuid]
+    assert [accelerator.id for accelerator in NvidiaAccelerators(FakeNvml(lost, old_card())).listed] == [
+        old_card().uuid
+    ]
     assert "GPU 0: GPU is lost" in caplog.text
 
 
 def test_a_card_that_does_not_say_how_much_memory_it_has_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     card = a100()
     card.total = card.reserved = card.used = 0
-    assert NvidiaAccelerators(FakeNvml(card)).devices == ()
+    assert NvidiaAccelerators(FakeNvml(card)).listed == ()
     assert "how much memory" in caplog.text
 
 
@@ -224,7 +233,7 @@ def test_a_card_that_is_lost_during_a_run_is_asked_for_anew_now_and_then(
     accelerators.look()
     card.fault = fake_nvml.GPU_IS_LOST
     reading = only(accelerators)
-    assert reading == Reading(card.uuid, problem=reading.problem)
+    assert reading == AcceleratorReading(card.uuid, problem=reading.problem)
     assert "restart the machine" in reading.problem
     for _ in range(9):
         clock.now += REOPEN_SECONDS / 10
@@ -236,14 +245,16 @@ def test_a_card_that_is_lost_during_a_run_is_asked_for_anew_now_and_then(
     card.fault = 0
     assert only(accelerators).problem, "not asked again yet"
     clock.now += REOPEN_SECONDS
-    assert only(accelerators) == Reading(card.uuid, 0.87, 0.41, 3142 * MIB, "", {4321: ProcessUse(3130 * MIB, 0.0)})
+    assert only(accelerators) == AcceleratorReading(
+        card.uuid, 0.87, 0.41, 3142 * MIB, "", {4321: ProcessUse(3130 * MIB, 0.0)}
+    )
     clock.now += 10 * REOPEN_SECONDS
     accelerators.look()
     assert library.sessions == 3, "a session that is whole is kept"
-    assert len(accelerators.devices) == 1
+    assert len(accelerators.listed) == 1
 
 
-def test_a_driver_that_goes_away_is_a_problem_of_every_device(
+def test_a_driver_that_goes_away_is_a_problem_of_every_accelerator(
     accelerators: NvidiaAccelerators, card: FakeCard, library: FakeNvml, clock: Clock
 ) -> None:
     card.fault, library.silence = fake_nvml.RESET_REQUIRED, fake_nvml.DRIVER_NOT_LOADED
@@ -266,7 +277,7 @@ def test_a_slice_that_is_gone_is_a_problem(clock: Clock) -> None:
     clock.now += REOPEN_SECONDS
     large, gone = accelerators.look()
     assert not large.problem
-    assert "does not show the device any more" in gone.problem
+    assert "does not show the accelerator any more" in gone.problem
     card.slices.append(small)
     clock.now += REOPEN_SECONDS
     assert not any(reading.problem for reading in accelerators.look())

@@ -6,7 +6,7 @@ from tiercel.trainer_agent.accelerators.nvidia_health import XID_SECONDS, Xids
 ALL_OF_IT = 0xFFFFFFFF
 
 
-def test_an_xid_of_the_device_counts_for_a_while() -> None:
+def test_an_xid_of_the_accelerator_counts_for_a_while() -> None:
     xids = Xids()
     xids.note("GPU-1", ALL_OF_IT, 79, now=10.0)
     assert "Xid 79 (fallen off the bus)" in xids.problem("GPU-1", None, 11.0)
@@ -14,7 +14,7 @@ def test_an_xid_of_the_device_counts_for_a_while() -> None:
     assert not xids.problem("GPU-1", None, 10.0 + XID_SECONDS)
 
 
-def test_an_xid_that_a_program_brings_about_is_not_the_devices() -> None:
+def test_an_xid_that_a_program_brings_about_is_not_the_accelerators() -> None:
     xids = Xids()
     xids.note("GPU-1", ALL_OF_IT, 31, now=10.0)  # it read where there is nothing
     assert not xids.problem("GPU-1", None, 11.0)

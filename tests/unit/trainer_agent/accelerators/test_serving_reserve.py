@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from tiercel.trainer_agent.accelerators.contract import Device
+from tiercel.trainer_agent.accelerators.contract import Accelerator
 from tiercel.trainer_agent.accelerators.serving_reserve import ServingReserve, reserve
 from tiercel.trainer_agent.errors import SetupError
 
 GIB = 1024**3
-FIRST, SECOND = Device("GPU-1", "card", 80 * GIB), Device("GPU-2", "card", 40 * GIB)
+FIRST, SECOND = Accelerator("GPU-1", "card", 80 * GIB), Accelerator("GPU-2", "card", 40 * GIB)
 
 
 def test_nobody_has_said_how_much() -> None:
@@ -23,13 +23,13 @@ def test_what_was_asked_for_is_set_aside() -> None:
     assert reserve((FIRST,), 0, can_serve=True) == ServingReserve()
 
 
-@pytest.mark.parametrize("devices", [(), (FIRST,)])
-def test_what_is_not_there_cannot_be(devices: tuple[Device, ...]) -> None:
+@pytest.mark.parametrize("accelerators", [(), (FIRST,)])
+def test_what_is_not_there_cannot_be(accelerators: tuple[Accelerator, ...]) -> None:
     with pytest.raises(SetupError, match="--serving-accelerator-memory"):
-        reserve(devices, 80 * GIB, can_serve=True)
+        reserve(accelerators, 80 * GIB, can_serve=True)
 
 
-def test_the_server_sees_its_own_device_only() -> None:
+def test_the_server_sees_its_own_accelerator_only() -> None:
     assert ServingReserve("GPU-1", 4 * GIB).environment() == {
         "CUDA_VISIBLE_DEVICES": "GPU-1",
         "TIERCEL_SERVING_ACCELERATOR_MEMORY": str(4 * GIB),

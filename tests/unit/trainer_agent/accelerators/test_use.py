@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from tiercel.trainer_agent.accelerators.contract import Device, ProcessUse, Reading
-from tiercel.trainer_agent.accelerators.reports import devices_to_wire, readings_to_wire
+from tiercel.trainer_agent.accelerators.contract import Accelerator, AcceleratorReading, ProcessUse
+from tiercel.trainer_agent.accelerators.reports import accelerators_to_wire, readings_to_wire
 from tiercel.trainer_agent.accelerators.serving_reserve import ServingReserve
 from tiercel.trainer_agent.accelerators.use import AcceleratorMeter
 
 MINE = (10, 11)
 
 
-def look(device: str = "GPU-1", **processes: ProcessUse) -> Reading:
+def look(accelerator: str = "GPU-1", **processes: ProcessUse) -> AcceleratorReading:
     """A reading with processes by ``p10`` and the like."""
-    return Reading(device, processes={int(pid[1:]): use for pid, use in processes.items()})
+    return AcceleratorReading(accelerator, processes={int(pid[1:]): use for pid, use in processes.items()})
 
 
 def test_nothing_is_known_at_first() -> None:
@@ -33,7 +33,7 @@ def test_what_the_driver_sees_of_all_processes_of_the_run() -> None:
     assert (meter.seconds, meter.memory_bytes) == (1.5, 120)
 
 
-def test_of_several_devices_the_one_that_is_used_most_counts() -> None:
+def test_of_several_accelerators_the_one_that_is_used_most_counts() -> None:
     meter = AcceleratorMeter()
     meter.see([look("GPU-1", p10=ProcessUse(100, 0.5)), look("GPU-2", p10=ProcessUse(70, 0.75))], MINE)
     assert (meter.seconds, meter.memory_bytes) == (0.75, 100)
@@ -66,19 +66,21 @@ def test_seconds_never_fall_and_memory_that_was_freed_is_gone() -> None:
 
 
 def test_a_hello_has_the_problems_of_now() -> None:
-    devices = [Device("GPU-1", "One", 5), Device("GPU-2", "Two", 6)]
-    first, second = devices_to_wire(devices, [Reading("GPU-2", problem="lost")], ServingReserve())
+    accelerators = [Accelerator("GPU-1", "One", 5), Accelerator("GPU-2", "Two", 6)]
+    first, second = accelerators_to_wire(accelerators, [AcceleratorReading("GPU-2", problem="lost")], ServingReserve())
     assert (first.id, first.name, first.memory_bytes, first.problem) == ("GPU-1", "One", 5, "")
     assert (second.id, second.problem) == ("GPU-2", "lost")
 
 
 def test_jobs_are_offered_what_serving_leaves() -> None:
-    (only,) = devices_to_wire([Device("GPU-1", "One", 5)], [], ServingReserve("GPU-1", 2))
+    (only,) = accelerators_to_wire([Accelerator("GPU-1", "One", 5)], [], ServingReserve("GPU-1", 2))
     assert only.memory_bytes == 3
 
 
 def test_what_is_not_known_is_not_told() -> None:
-    known, unknown = readings_to_wire([Reading("GPU-1", 0.0, 0.5, 7), Reading("MIG-1", problem="lost")])
+    known, unknown = readings_to_wire(
+        [AcceleratorReading("GPU-1", 0.0, 0.5, 7), AcceleratorReading("MIG-1", problem="lost")]
+    )
     assert known.HasField("utilisation")
     assert (known.utilisation, known.memory_utilisation, known.memory_used_bytes) == (0.0, 0.5, 7)
     assert not unknown.HasField("utilisation")

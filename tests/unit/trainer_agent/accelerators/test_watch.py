@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from tiercel.trainer_agent.accelerators import watch as watching
-from tiercel.trainer_agent.accelerators.contract import Device, Reading
+from tiercel.trainer_agent.accelerators.contract import Accelerator, AcceleratorReading
 from tiercel.trainer_agent.accelerators.none import NoAccelerators
 from tiercel.trainer_agent.accelerators.watch import AcceleratorWatch
 from tiercel.trainer_agent.errors import SetupError
 
-DEVICE = Device("GPU-1", "Made up", 1 << 30)
+ONE = Accelerator("GPU-1", "Made up", 1 << 30)
 SOON = 0.05
 """For drivers that never answer: how long is waited for them makes no difference."""
 
@@ -22,7 +22,7 @@ SOON = 0.05
 class MadeUp:
     """One accelerator whose driver does as it is told."""
 
-    devices = (DEVICE,)
+    listed = (ONE,)
 
     def __init__(self) -> None:
         self.goes_on = threading.Event()
@@ -32,13 +32,13 @@ class MadeUp:
         self.error: Exception | None = None
         self.closed_by = ""
 
-    def look(self) -> tuple[Reading, ...]:
+    def look(self) -> tuple[AcceleratorReading, ...]:
         """Block until it may go on."""
         self.looks += 1
         self.goes_on.wait()
         if self.error is not None:
             raise self.error
-        return (Reading(DEVICE.id, problem=self.problem),)
+        return (AcceleratorReading(ONE.id, problem=self.problem),)
 
     def close(self) -> None:
         """Remember on which thread."""
@@ -61,8 +61,8 @@ async def opened(driver: MadeUp, deadline_seconds: float = 60.0) -> AcceleratorW
 
 async def test_it_looks_at_once_and_lets_go_on_the_thread_that_looked(made_up: MadeUp) -> None:
     watch = await opened(made_up)
-    assert watch.devices == (DEVICE,)
-    assert watch.readings == (Reading(DEVICE.id),)
+    assert watch.listed == (ONE,)
+    assert watch.readings == (AcceleratorReading(ONE.id),)
     await watch.close()
     await watch.close()
     assert made_up.closed_by == "accelerators"
@@ -103,7 +103,7 @@ async def test_a_driver_that_hangs_at_first_is_none(made_up: MadeUp, caplog: pyt
     watch = AcceleratorWatch()
     await watch.open(hangs, SOON)
     goes_on.set()
-    assert watch.devices == ()
+    assert watch.listed == ()
     await watch.look()
     assert watch.readings == ()
     assert "start the agent again" in caplog.text
@@ -147,10 +147,10 @@ async def test_what_cannot_be_found_as_asked_is_said() -> None:
 async def test_it_tells_of_each_look(made_up: MadeUp, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "LOOK_SECONDS", 0.0)
     watch = await opened(made_up)
-    told: list[Sequence[Reading]] = []
+    told: list[Sequence[AcceleratorReading]] = []
     enough = asyncio.Event()
 
-    def looked(readings: Sequence[Reading]) -> None:
+    def looked(readings: Sequence[AcceleratorReading]) -> None:
         told.append(readings)
         if len(told) == 3:
             enough.set()
@@ -159,7 +159,7 @@ async def test_it_tells_of_each_look(made_up: MadeUp, monkeypatch: pytest.Monkey
         running = asyncio.ensure_future(watch.run(looked))
         await enough.wait()
     running.cancel()
-    assert told[0] == (Reading(DEVICE.id),)
+    assert told[0] == (AcceleratorReading(ONE.id),)
     await watch.close()
 
 

@@ -1,4 +1,4 @@
-"""Runs that share a made-up device which gives equal turns: what they get after some seconds of pacing."""
+"""Runs that share a made-up accelerator which gives equal turns: what they get after some seconds of pacing."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from dataclasses import dataclass
 
 import pytest
 
-from tiercel.trainer_agent.limits.accelerator_paces import DevicePaces
+from tiercel.trainer_agent.limits.accelerator_paces import AcceleratorPaces
 from tiercel.trainer_agent.limits.accelerator_time import turns_of
 from tiercel.trainer_agent.limits.contract import AcceleratorShare
 
 
 @dataclass
 class Run:
-    """A run that wants so much of the device's time, by itself."""
+    """A run that wants so much of the accelerator's time, by itself."""
 
     fraction: float
     wants: float = 1.0
     cap: float | None = None
-    device: str = "GPU-a"
+    accelerator: str = "GPU-a"
     pace: float = 0.0
     busy_seconds: float = 0.0
     got: float = 0.0
@@ -29,12 +29,14 @@ class Node:
 
     def __init__(self, **runs: Run) -> None:
         self.runs = runs
-        self.paces = DevicePaces()
+        self.paces = AcceleratorPaces()
         self.now = 1000.0
         self.repace()
 
     def repace(self) -> None:
-        shares = {name: [AcceleratorShare(run.device, run.fraction, cap=run.cap)] for name, run in self.runs.items()}
+        shares = {
+            name: [AcceleratorShare(run.accelerator, run.fraction, cap=run.cap)] for name, run in self.runs.items()
+        }
         for name, pace in self.paces.paces(shares).items():
             self.runs[name].pace = pace
 
@@ -42,7 +44,11 @@ class Node:
         for _ in range(seconds):
             active = self.active()
             for name, run in self.runs.items():
-                others = [active[other] for other in active if other != name and self.runs[other].device == run.device]
+                others = [
+                    active[other]
+                    for other in active
+                    if other != name and self.runs[other].accelerator == run.accelerator
+                ]
                 run.got = active[name] * turns_of(others)
                 run.busy_seconds += active[name]
             self.now += 1.0
@@ -51,11 +57,15 @@ class Node:
             self.repace()
 
     def active(self) -> dict[str, float]:
-        """How long each has work on the device: what it wants takes the longer, the more others are there."""
+        """How long each has work on the accelerator: what it wants takes the longer, the more others are there."""
         active = {name: run.wants for name, run in self.runs.items()}
         for _ in range(200):
             for name, run in self.runs.items():
-                others = [active[other] for other in active if other != name and self.runs[other].device == run.device]
+                others = [
+                    active[other]
+                    for other in active
+                    if other != name and self.runs[other].accelerator == run.accelerator
+                ]
                 active[name] = min(run.wants / turns_of(others), run.pace or 1.0, 1.0)
         return active
 
@@ -97,14 +107,14 @@ def test_a_run_that_was_hardly_limited_is_not_limited_when_it_is_alone() -> None
     assert node.runs["a"].pace == 0.0
 
 
-def test_runs_on_devices_of_their_own_are_not_paced() -> None:
-    node = Node(a=Run(0.1), b=Run(0.1, device="GPU-b"))
+def test_runs_on_accelerators_of_their_own_are_not_paced() -> None:
+    node = Node(a=Run(0.1), b=Run(0.1, accelerator="GPU-b"))
     node.live(5)
     assert (node.runs["a"].pace, node.runs["b"].pace) == (0.0, 0.0)
 
 
 def test_a_run_without_accelerators_has_no_pace() -> None:
-    assert DevicePaces().paces({"a": []}) == {}
+    assert AcceleratorPaces().paces({"a": []}) == {}
 
 
 @pytest.mark.parametrize("fractions", [(0.7, 0.3), (0.5, 0.5), (0.9, 0.1), (0.5, 0.3, 0.2), (0.25, 0.25, 0.25, 0.25)])
@@ -154,7 +164,7 @@ def test_nothing_swings_once_it_has_settled() -> None:
     assert sum(settled.values()) == pytest.approx(1.0, abs=0.01)
 
 
-def test_the_tightest_of_several_devices_counts() -> None:
+def test_the_tightest_of_several_accelerators_counts() -> None:
     both = [AcceleratorShare("GPU-a", 0.3), AcceleratorShare("GPU-b", 0.3)]
     shares = {"wide": both, "a": [AcceleratorShare("GPU-a", 0.7)], "b": [AcceleratorShare("GPU-b", 0.3)]}
-    assert DevicePaces().paces(shares)["wide"] == pytest.approx(0.6, abs=0.01)
+    assert AcceleratorPaces().paces(shares)["wide"] == pytest.approx(0.6, abs=0.01)

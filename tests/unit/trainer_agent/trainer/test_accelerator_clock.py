@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from testing.fake_cuda import FakeCuda
-from tiercel.trainer_agent.trainer.accelerator_clock import CudaClock, Reading
+from tiercel.trainer_agent.trainer.accelerator_clock import ClockReading, CudaClock
 
 
 def step(cuda: FakeCuda, clock: CudaClock, seconds: float) -> None:
@@ -16,12 +16,12 @@ def step(cuda: FakeCuda, clock: CudaClock, seconds: float) -> None:
     clock.end()
 
 
-def test_a_span_is_pending_until_the_device_has_done_it() -> None:
+def test_a_span_is_pending_until_the_accelerator_has_done_it() -> None:
     cuda = FakeCuda()
     clock = CudaClock(0, cuda=cuda)
     step(cuda, clock, 0.1)
     step(cuda, clock, 0.2)
-    assert clock.read() == Reading(0.0, 0, 2)
+    assert clock.read() == ClockReading(0.0, 0, 2)
     cuda.now = 0.15
     reading = clock.read()
     assert (reading.spans, reading.pending) == (1, 1)
@@ -30,12 +30,12 @@ def test_a_span_is_pending_until_the_device_has_done_it() -> None:
     assert clock.read().busy_seconds == pytest.approx(0.301)
 
 
-def test_a_device_that_the_process_does_not_use_is_left_alone() -> None:
+def test_an_accelerator_that_the_process_does_not_use_is_left_alone() -> None:
     cuda = FakeCuda()
     cuda.held_bytes = 0
     clock = CudaClock(0, cuda=cuda)
     step(cuda, clock, 0.1)
-    assert clock.read() == Reading()
+    assert clock.read() == ClockReading()
     assert cuda.made == 0
 
 
@@ -70,13 +70,13 @@ def test_a_span_that_ends_on_an_idle_stream_is_known_once_its_beginning_is_and_t
     clock.begin()
     cuda.on_idle_stream = True
     clock.end()
-    assert clock.read() == Reading(0.0, 0, 1)
+    assert clock.read() == ClockReading(0.0, 0, 1)
     cuda.now = cuda.free_at
-    assert clock.read() == Reading(0.0, 1, 0)
+    assert clock.read() == ClockReading(0.0, 1, 0)
 
 
 @pytest.mark.parametrize("in_a_span", [False, True])
-def test_a_device_that_fails_is_measured_no_more_and_the_clock_itself_does_not_fail(
+def test_an_accelerator_that_fails_is_measured_no_more_and_the_clock_itself_does_not_fail(
     caplog: pytest.LogCaptureFixture, *, in_a_span: bool
 ) -> None:
     cuda = FakeCuda()

@@ -7,7 +7,7 @@ import pytest
 
 from testing.fake_cuda import FakeCuda
 from tiercel.trainer_agent.trainer.accelerator_clock import CudaClock, StepClock
-from tiercel.trainer_agent.trainer.accelerator_pacing import STEPS_AHEAD, DevicePacer
+from tiercel.trainer_agent.trainer.accelerator_pacing import STEPS_AHEAD, AcceleratorPacer
 
 ISSUE_SECONDS = 0.001
 KERNELS = 20
@@ -18,7 +18,7 @@ class CpuScript:
 
     def __init__(self) -> None:
         self.now = self.used = 0.0
-        self.pacer = DevicePacer([StepClock(lambda: self.now)], wall=lambda: self.now)
+        self.pacer = AcceleratorPacer([StepClock(lambda: self.now)], wall=lambda: self.now)
 
     def work(self, seconds: float) -> None:
         self.now += seconds
@@ -29,19 +29,19 @@ class CpuScript:
 
 
 class GpuScript:
-    """Steps on a device that does them while the script is ahead already."""
+    """Steps on an accelerator that does them while the script is ahead already."""
 
     def __init__(self) -> None:
         self.cuda = FakeCuda()
         self.used = 0.0
-        self.pacer = DevicePacer([CudaClock(0, cuda=self.cuda)], wall=lambda: self.cuda.now)
+        self.pacer = AcceleratorPacer([CudaClock(0, cuda=self.cuda)], wall=lambda: self.cuda.now)
 
     @property
     def now(self) -> float:
         return self.cuda.now
 
     def work(self, seconds: float) -> None:
-        for _ in range(KERNELS):  # the device begins with the first one
+        for _ in range(KERNELS):  # the accelerator begins with the first one
             self.cuda.now += ISSUE_SECONDS / KERNELS
             self.cuda.issue(seconds / KERNELS)
         self.used += seconds
@@ -68,7 +68,7 @@ def step(script: Script, seconds: float) -> None:
 
 
 def train(script: Script, seconds: float, steps: Iterator[float]) -> float:
-    """Train for so long; returns which fraction of the time the device was used."""
+    """Train for so long; returns which fraction of the time the accelerator was used."""
     began, used = script.now, script.used
     while script.now < began + seconds:
         step(script, next(steps))
@@ -127,7 +127,7 @@ def test_what_happens_between_spans_does_not_count(script: Script) -> None:
     assert script.pacer.delay_seconds() == 0.0
 
 
-def test_a_paced_script_is_never_far_ahead_of_the_device() -> None:
+def test_a_paced_script_is_never_far_ahead_of_the_accelerator() -> None:
     script = GpuScript()
     script.pacer.limit(0.9)
     train(script, 10.0, itertools.repeat(0.001))
@@ -136,10 +136,10 @@ def test_a_paced_script_is_never_far_ahead_of_the_device() -> None:
         assert script.cuda.free_at - script.now <= (STEPS_AHEAD + 1) * 0.1 + 0.01
 
 
-def test_the_busiest_device_counts() -> None:
+def test_the_busiest_accelerator_counts() -> None:
     now = 0.0
     busy, idle = StepClock(lambda: now), StepClock(lambda: now)
-    pacer = DevicePacer([idle, busy], wall=lambda: now)
+    pacer = AcceleratorPacer([idle, busy], wall=lambda: now)
     pacer.limit(0.5)
     busy.begin()
     now += 2.0
@@ -149,7 +149,7 @@ def test_the_busiest_device_counts() -> None:
 
 
 def test_nothing_to_measure_is_nothing_to_pace() -> None:
-    pacer = DevicePacer([])
+    pacer = AcceleratorPacer([])
     pacer.limit(0.1)
     pacer.begin()
     pacer.end()

@@ -21,11 +21,11 @@ class FakeMemory:
         self.limits: dict[int, float] = {}
 
     @property
-    def device_count(self) -> int:
+    def count(self) -> int:
         return len(self.held)
 
     def total_bytes(self, index: int) -> int:
-        assert index < self.device_count
+        assert index < self.count
         return 80 * GIB
 
     def held_bytes(self, index: int) -> int:
@@ -68,7 +68,7 @@ def test_the_context_comes_out_of_what_was_granted() -> None:
 def test_running_out_of_it_is_explained_by_the_limit() -> None:
     limits = MemoryLimits([20 * GIB], FakeMemory())
     sentence = limits.explain(torch.OutOfMemoryError("CUDA out of memory."))
-    assert "20,480 MiB of device 0" in sentence
+    assert "20,480 MiB of accelerator 0" in sentence
     assert "more accelerator memory" in sentence
 
 
@@ -92,7 +92,7 @@ def test_an_allocator_without_limits_is_said_and_ends_no_script(caplog: pytest.L
     assert limits.explain(torch.OutOfMemoryError()) == "", "there is no limit to explain"
 
 
-def test_a_device_that_pytorch_does_not_see_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_accelerator_that_pytorch_does_not_see_is_said(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         MemoryLimits([20 * GIB], FakeMemory(()))
     assert "granted 1 accelerators, but PyTorch sees 0" in caplog.text
