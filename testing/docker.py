@@ -25,7 +25,7 @@ import psutil
 import pytest
 
 from testing.needs import need
-from tiercel.trainer_agent.limits.cpu_priority import AS_THE_KERNEL_DOES, Turns
+from tiercel.trainer_agent.limits.cpu_priority import KERNEL_DEFAULT, CpuPriority
 from tiercel.trainer_agent.runtimes.docker import DockerRuntime
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -81,7 +81,7 @@ def docker_engine() -> Iterator[DockerEngine]:
 
 @asynccontextmanager
 async def docker_runtime(
-    engine: DockerEngine, node_id: str, *, cgroup_parent: str | None = None, turns: Turns = AS_THE_KERNEL_DOES
+    engine: DockerEngine, node_id: str, *, cgroup_parent: str | None = None, priority: CpuPriority = KERNEL_DEFAULT
 ) -> AsyncIterator[DockerRuntime]:
     """The runtime over an engine; what it leaves there is removed, and no other process's containers are touched."""
     runtime = await DockerRuntime.connect(
@@ -90,7 +90,7 @@ async def docker_runtime(
         instance=f"{node_id}-{os.getpid()}",
         image=engine.image,
         cgroup_parent=cgroup_parent,
-        turns=turns,
+        priority=priority,
     )
     try:
         yield runtime

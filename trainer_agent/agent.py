@@ -30,7 +30,7 @@ from tiercel.trainer_agent.fence.fence import FENCE_FILE, Fence
 from tiercel.trainer_agent.inference_server.client import ServingClient
 from tiercel.trainer_agent.inference_server.endpoint_shares import EndpointTerms, beside_training
 from tiercel.trainer_agent.inference_server.process import ServingPlaces
-from tiercel.trainer_agent.inference_server.supervisor import ServingPorts, ServingSupervisor
+from tiercel.trainer_agent.inference_server.server import InferenceServer, ServingPorts
 from tiercel.trainer_agent.limits import cpu
 from tiercel.trainer_agent.limits.contract import AcceleratorShare, CpuShare, Limits, Share
 from tiercel.trainer_agent.limits.cpu import Capacity
@@ -38,7 +38,7 @@ from tiercel.trainer_agent.models.repository import ModelRepository
 from tiercel.trainer_agent.models.served import ServedModels, WantedVersions
 from tiercel.trainer_agent.models.variants import Place
 from tiercel.trainer_agent.runs import reconciler
-from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointCarrier
+from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointTransfer
 from tiercel.trainer_agent.runs.order import RunOrder
 from tiercel.trainer_agent.runs.run import StopPatience
 from tiercel.trainer_agent.runs.scripts import ScriptFetcher
@@ -121,7 +121,8 @@ class Agent:
         self._fence = Fence(parts.state_dir / FENCE_FILE)
         self._fence_keeper = fence_keeper.Starter(parts.state_dir, parts.engine)
         calls = BrokerCalls(parts.node_id, self._instance, parts.broker_address, parts.token)
-        carrier = CheckpointCarrier(calls, parts.state_dir / "carried")
+        # The folder keeps its name, so that what an earlier version left in it is removed.
+        transfer = CheckpointTransfer(calls, parts.state_dir / "carried")
         self._ended_jobs = EndedJobs(places.jobs, parts.state_dir / "ended-jobs", parts.retention)
         self._runs = RunTable(
             places,
@@ -130,7 +131,7 @@ class Agent:
             self._reporter,
             tasks,
             parts.patience,
-            carrier,
+            transfer,
             ScriptFetcher(calls),
             self._ended_jobs,
         )
@@ -139,7 +140,7 @@ class Agent:
         self._disk = DiskWatch(
             parts.state_dir, parts.disk, self._runs.folders, self._runs.end_job, self._ended_jobs.make_room
         )
-        self._serving = ServingSupervisor(
+        self._serving = InferenceServer(
             serving_places,
             parts.ports,
             client,
@@ -171,7 +172,7 @@ class Agent:
         self._tasks.start("images", self._watch_images())
         self._tasks.start("job folders", self._ended_jobs.watch())
         self._tasks.start("disk", self._disk.run())
-        self._tasks.start("accelerators", self._parts.accelerators.run(self._runs.see_accelerators))
+        self._tasks.start("accelerators", self._parts.accelerators.run(self._runs.on_accelerator_readings))
         connection = BrokerConnection(
             address=self._parts.broker_address,
             token=self._parts.token,
@@ -278,8 +279,8 @@ class Agent:
 
     def _carry_out(self, action: reconciler.Action) -> None:
         match action:
-            case reconciler.StopRun(run_id, reason, carry, is_wanted):
-                self._runs.stop(run_id, reason, moved=carry, may_go_on=not is_wanted)
+            case reconciler.StopRun(run_id, reason, transfer, is_wanted):
+                self._runs.stop(run_id, reason, moved=transfer, may_go_on=not is_wanted)
             case reconciler.ApplyShare(run_id, share):
                 self._runs.set_share(run_id, share)
             case reconciler.ReportRun(run_id):
@@ -308,7 +309,7 @@ class Agent:
             _copied(wanted.spec),
             _share(wanted.share),
             open_tiers,
-            carried=bool(wanted.carried_run_id),
+            transferred=bool(wanted.carried_run_id),
             retried=wanted.retried,
             script_sha256=wanted.script_sha256,
         )

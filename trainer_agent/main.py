@@ -27,11 +27,11 @@ from tiercel.trainer_agent.disk.job_retention import Retention
 from tiercel.trainer_agent.disk.watch import DiskLimits
 from tiercel.trainer_agent.errors import SetupError
 from tiercel.trainer_agent.fence.keeper import AGENT_LOCK
-from tiercel.trainer_agent.inference_server.supervisor import ServingPorts
+from tiercel.trainer_agent.inference_server.server import ServingPorts
 from tiercel.trainer_agent.limits import cpu, detect
 from tiercel.trainer_agent.limits.contract import Limits
 from tiercel.trainer_agent.limits.cooperative import Cooperative
-from tiercel.trainer_agent.limits.cpu_priority import Turns
+from tiercel.trainer_agent.limits.cpu_priority import CpuPriority
 from tiercel.trainer_agent.limits.mps import find_mps
 from tiercel.trainer_agent.limits.thread_scheduling import may_take_back
 from tiercel.trainer_agent.runtimes.contract import Runtime
@@ -131,7 +131,7 @@ async def run_agent(settings: AgentSettings) -> None:
     )
     async with (
         _limits(settings, capacity.cpu_cores) as limits,
-        _runtimes(settings, limits, _turns(settings, limits, capacity.cpu_cores)) as runtimes,
+        _runtimes(settings, limits, _cpu_priority(settings, limits, capacity.cpu_cores)) as runtimes,
         _accelerators(settings) as watch,
     ):
         parts = AgentParts(
@@ -162,7 +162,7 @@ async def _run_to_the_end(parts: AgentParts, session: aiohttp.ClientSession, lea
             await Agent(parts, tasks, session).run(leave)
             tasks.cancel_all()
     except ExceptionGroup as group:
-        # The sentence for people, if that is what ended it.
+        # The message for people, if that is what ended it.
         setup, rest = group.split(SetupError)
         if setup is not None and rest is None:
             raise setup.exceptions[0] from None
@@ -182,23 +182,25 @@ async def _limits(settings: AgentSettings, cpu_cores: float) -> AsyncIterator[Li
         await asyncio.to_thread(limits.close)
 
 
-def _turns(settings: AgentSettings, limits: Limits, cpu_cores: float) -> Turns:
+def _cpu_priority(settings: AgentSettings, limits: Limits, cpu_cores: float) -> CpuPriority:
     enforced = limits.name != Cooperative.name and may_take_back()
-    return Turns(settings.time_slice_seconds, cpu_cores if enforced else 0.0)
+    return CpuPriority(settings.time_slice_seconds, cpu_cores if enforced else 0.0)
 
 
 @asynccontextmanager
-async def _runtimes(settings: AgentSettings, limits: Limits, turns: Turns) -> AsyncIterator[dict[str, Runtime]]:
+async def _runtimes(
+    settings: AgentSettings, limits: Limits, priority: CpuPriority
+) -> AsyncIterator[dict[str, Runtime]]:
     runtimes: dict[str, Runtime] = {}
     try:
         for name in settings.runtimes or ("process",):
             if name == "process":
-                runtimes[name] = _process(settings, limits, turns)
+                runtimes[name] = _process(settings, limits, priority)
             else:
-                runtimes[name] = await _docker(settings, limits, turns)
+                runtimes[name] = await _docker(settings, limits, priority)
         if not settings.runtimes:
             with contextlib.suppress(SetupError):  # nobody asked for it
-                runtimes["docker"] = await _docker(settings, limits, turns)
+                runtimes["docker"] = await _docker(settings, limits, priority)
         yield runtimes
     finally:
         for runtime in runtimes.values():
@@ -215,21 +217,21 @@ async def _accelerators(settings: AgentSettings) -> AsyncIterator[AcceleratorWat
         await watch.close()
 
 
-def _process(settings: AgentSettings, limits: Limits, turns: Turns) -> ProcessRuntime:
+def _process(settings: AgentSettings, limits: Limits, priority: CpuPriority) -> ProcessRuntime:
     mps = find_mps(os.environ, wanted=settings.mps)
     if mps is not None:
         _log.info("training uses accelerators through MPS at %s", mps.pipe_directory)
-    return ProcessRuntime(settings.state_dir.resolve() / "minders", limits, turns, mps)
+    return ProcessRuntime(settings.state_dir.resolve() / "minders", limits, priority, mps)
 
 
-async def _docker(settings: AgentSettings, limits: Limits, turns: Turns) -> DockerRuntime:
+async def _docker(settings: AgentSettings, limits: Limits, priority: CpuPriority) -> DockerRuntime:
     return await DockerRuntime.connect(
         settings.docker_host,
         node_id=settings.node_id,
         instance=settings.instance,
         image=settings.docker_image,
         cgroup_parent=limits.container_parent,
-        turns=turns,
+        priority=priority,
         cpus=settings.cpus,
     )
 

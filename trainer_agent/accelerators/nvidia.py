@@ -95,8 +95,8 @@ class NvidiaAccelerators:
 
 
 def _usable(session: Session, only: Collection[str]) -> tuple[Accelerator, ...]:
-    for sentence in session.left_out:
-        _log.warning("an accelerator is left out: %s", sentence)
+    for message in session.left_out:
+        _log.warning("an accelerator is left out: %s", message)
     found = [accelerator for accelerator in session.listed if not only or accelerator.id in only]
     for accelerator in found:
         if not accelerator.memory_bytes:

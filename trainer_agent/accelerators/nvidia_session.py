@@ -100,7 +100,7 @@ class Session:
         """A reading of each accelerator, by its id."""
         now = self._clock()
         elapsed, self._looked_at = now - self._looked_at, now
-        self._hear(now)
+        self._ingest_events(now)
         readings = [reading for card in self._cards for reading in self._look_at(card, elapsed, now)]
         return {reading.accelerator_id: reading for reading in readings}
 
@@ -218,14 +218,14 @@ class Session:
         return card.time.take(samples, elapsed)
 
     def _listen(self) -> Handle | None:
-        """Hear of error events from now on; None where there are none to hear of."""
+        """Listen for error events from now on; None where the driver sends none."""
         events = self._ask(self._nvml.nvmlEventSetCreate)
         for card in self._cards if events is not None else ():
             with contextlib.suppress(self._nvml.NVMLError):  # one that is lost by now is found so by the first look
                 self._nvml.nvmlDeviceRegisterEvents(card.handle, nvml.XID_EVENT, events)
         return events
 
-    def _hear(self, now: float) -> None:
+    def _ingest_events(self, now: float) -> None:
         """Take in the events since the last look, without waiting for any."""
         if self._events is None:
             return
@@ -254,5 +254,5 @@ class Session:
             return None
 
 
-def _joined(*sentences: str) -> str:
-    return " ".join(filter(None, sentences))
+def _joined(*messages: str) -> str:
+    return " ".join(filter(None, messages))

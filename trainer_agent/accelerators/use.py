@@ -1,4 +1,4 @@
-"""What a run uses of accelerators, told by two sides that check each other: the trainer library and the driver."""
+"""What a run uses of accelerators, said by two sides that check each other: the trainer library and the driver."""
 
 from __future__ import annotations
 
@@ -20,45 +20,45 @@ class AcceleratorMeter:
 
     def __init__(self, earlier_seconds: float = 0.0) -> None:
         self._earlier_seconds = earlier_seconds
-        self._told_seconds: float | None = None
-        self._told_memory_bytes = 0
+        self._reported_seconds: float | None = None
+        self._reported_memory_bytes = 0
         # By accelerator.
-        self._seen_seconds: dict[str, float] = {}
-        self._seen_memory_bytes = 0
+        self._sampled_seconds: dict[str, float] = {}
+        self._sampled_memory_bytes = 0
 
     @property
     def seconds(self) -> float:
         """Seconds that the run kept an accelerator busy, of the one that it kept busy longest."""
-        if self._told_seconds is not None:
-            return max(self._told_seconds, self._earlier_seconds)
-        return self._earlier_seconds + (self.seen_seconds or 0.0)
+        if self._reported_seconds is not None:
+            return max(self._reported_seconds, self._earlier_seconds)
+        return self._earlier_seconds + (self.sampled_seconds or 0.0)
 
     @property
-    def told_seconds(self) -> float | None:
+    def reported_seconds(self) -> float | None:
         """The same as the trainer library counted it; None where it did not."""
-        return self._told_seconds
+        return self._reported_seconds
 
     @property
-    def seen_seconds(self) -> float | None:
+    def sampled_seconds(self) -> float | None:
         """The same as the driver's samples have it, an estimate; None where there are none."""
-        return max(self._seen_seconds.values(), default=None)
+        return max(self._sampled_seconds.values(), default=None)
 
     @property
     def memory_bytes(self) -> int:
         """Memory that the run holds now, on the accelerator on which it holds most."""
-        return self._seen_memory_bytes or self._told_memory_bytes
+        return self._sampled_memory_bytes or self._reported_memory_bytes
 
-    def tell(self, seconds: float, memory_bytes: int) -> None:
+    def on_report(self, seconds: float, memory_bytes: int) -> None:
         """Take in what the trainer library says.
 
         Args:
             seconds: Accelerator time since its process began.
             memory_bytes: Memory that it holds.
         """
-        self._told_seconds = max(seconds, self._told_seconds or 0.0)
-        self._told_memory_bytes = memory_bytes
+        self._reported_seconds = max(seconds, self._reported_seconds or 0.0)
+        self._reported_memory_bytes = memory_bytes
 
-    def see(self, readings: Sequence[AcceleratorReading], pids: Collection[int]) -> None:
+    def on_readings(self, readings: Sequence[AcceleratorReading], pids: Collection[int]) -> None:
         """Take in what the driver says; each look counts once.
 
         Args:
@@ -71,7 +71,6 @@ class AcceleratorMeter:
             held = max(held, sum(use.memory_bytes for use in uses))
             times = [use.busy_seconds for use in uses if use.busy_seconds is not None]
             if times:
-                self._seen_seconds[reading.accelerator_id] = self._seen_seconds.get(reading.accelerator_id, 0.0) + sum(
-                    times
-                )
-        self._seen_memory_bytes = held
+                before = self._sampled_seconds.get(reading.accelerator_id, 0.0)
+                self._sampled_seconds[reading.accelerator_id] = before + sum(times)
+        self._sampled_memory_bytes = held

@@ -236,7 +236,7 @@ class Outbox:
 
 
 class Reporter:
-    """Carries news to the broker while there is a stream; without one nothing is lost, see the hello."""
+    """Brings news to the broker while there is a stream; without one nothing is lost, see the hello."""
 
     def __init__(self) -> None:
         self._outbox: Outbox | None = None

@@ -109,12 +109,12 @@ class BrokerConnection:
             outbox = Outbox(self._facts, self._node.heartbeat)
             self._reporter.attach(outbox)
             try:
-                await self._talk(call, outbox, address)
+                await self._exchange(call, outbox, address)
             finally:
                 self._reporter.detach()
                 call.cancel()
 
-    async def _talk(self, call: _Call, outbox: Outbox, address: str) -> None:
+    async def _exchange(self, call: _Call, outbox: Outbox, address: str) -> None:
         await call.write(nodes_pb2.ConnectRequest(hello=self._node.hello()))
         welcome = await _read_welcome(call)
         _log.info("connected to the broker at %s, lease epoch %d", address, welcome.lease_epoch)
@@ -144,7 +144,7 @@ class BrokerConnection:
 
     def _complain_once(self, error: Exception) -> None:
         """Say what is wrong, once until something else is."""
-        complaint = _sentence(error)
+        complaint = _message_of(error)
         if complaint != self._last_complaint:
             self._last_complaint = complaint
             _log.warning("%s Training and serving go on; trying again.", complaint)
@@ -177,7 +177,7 @@ async def _ending(call: _Call) -> str:
     return f"{(await call.code()).name}: {await call.details()}"
 
 
-def _sentence(error: Exception) -> str:
+def _message_of(error: Exception) -> str:
     if isinstance(error, AgentError):
         return error.message
     if isinstance(error, TimeoutError):

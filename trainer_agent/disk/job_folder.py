@@ -160,7 +160,7 @@ class JobFolder:
                     digest = copy_untrusted(name, inside=checkpoints, target=target / name, limit_bytes=left)
                     copies.append(CopiedFile(target / name, (target / name).stat().st_size, digest))
         except UntrustedFileError as error:
-            message = f"its checkpoints have more than the {limit_bytes} bytes that are carried ({error})"
+            message = f"its checkpoints have more than the {limit_bytes} bytes that can be transferred ({error})"
             raise CheckpointError(message) from error
         except OSError as error:
             raise CheckpointError(f"its checkpoint cannot be read ({error})") from error

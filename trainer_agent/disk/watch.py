@@ -114,8 +114,8 @@ def to_end(
         return {}
     largest = max(growing, key=lambda job_id: (growing[job_id], job_id))
     return {
-        largest: f"the disk of its node has {_words(free_bytes)} left, less than the {_words(limits.reserve_bytes)} "
-        f"that have to stay free, and of the jobs that write to it this one has most ({_words(growing[largest])}): "
+        largest: f"the disk of its node has {_size(free_bytes)} left, less than the {_size(limits.reserve_bytes)} "
+        f"that have to stay free, and of the jobs that write to it this one has most ({_size(growing[largest])}): "
         "write less, or free some disk"
     }
 
@@ -123,13 +123,13 @@ def to_end(
 def _over(use: FolderUse, limits: DiskLimits) -> str:
     if use.size_bytes > limits.job_bytes:
         return (
-            f"its folder has {_words(use.size_bytes)} on the disk, and {_words(limits.job_bytes)} are allowed: "
+            f"its folder has {_size(use.size_bytes)} on the disk, and {_size(limits.job_bytes)} are allowed: "
             "write less, or have the node's operator raise --job-disk-bytes"
         )
     return f"its folder {use.problem}: what a job writes has to be seen" if use.problem else ""
 
 
-def _words(size_bytes: int) -> str:
+def _size(size_bytes: int) -> str:
     return f"{size_bytes / _GIB:.2f} GiB" if size_bytes >= _GIB // 10 else f"{size_bytes / 1024**2:.1f} MiB"
 
 

@@ -99,7 +99,7 @@ _NOTHING = Totals()
 
 
 class UsageMeter:
-    """Turns totals into what happened since it was last asked; whose server it is may change any time.
+    """CpuPriority totals into what happened since it was last asked; whose server it is may change any time.
 
     What looking costs grows with the endpoints that were asked something, not with those that are there.
 

@@ -79,9 +79,9 @@ def groups_of(proc: Path = Path("/proc"), pid: int | str = "self") -> dict[str, 
 
 
 def _cpu_quota(root: Path, groups: dict[str, str]) -> float | None:
-    words = _read(_inside(root, groups.get("")) / "cpu.max").split()
-    if len(words) == 2 and words[0] != "max":
-        return int(words[0]) / int(words[1])
+    fields = _read(_inside(root, groups.get("")) / "cpu.max").split()
+    if len(fields) == 2 and fields[0] != "max":
+        return int(fields[0]) / int(fields[1])
     folder = _inside(root / "cpu", groups.get("cpu"))
     quota, period = _read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us")
     if quota and period and int(quota) > 0:

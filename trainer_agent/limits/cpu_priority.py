@@ -1,4 +1,4 @@
-"""How runs take turns on a node's cores, beyond what their weights say."""
+"""Who computes first on the cores of a node, and for how long at a time, beyond what weights say."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEAST_IN_FRONT: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
+class CpuPriority:
     """What holds for all runs of a node.
 
     Attributes:
@@ -29,19 +29,19 @@ class Turns:
     node_cores: float = 0.0
 
 
-AS_THE_KERNEL_DOES: Final = Turns()
+KERNEL_DEFAULT: Final = CpuPriority()
 
 
-class RunTurns:
-    """How one run takes its turns.
+class RunPriority:
+    """The priority of one run.
 
     Args:
-        turns: What holds for all.
+        priority: What holds for all.
         cpu_cores: Cores that it can use at the same time.
     """
 
-    def __init__(self, turns: Turns, cpu_cores: float) -> None:
-        self._turns = turns
+    def __init__(self, priority: CpuPriority, cpu_cores: float) -> None:
+        self._priority = priority
         self._cpu_cores = cpu_cores
         self._gives_way = False
 
@@ -52,7 +52,7 @@ class RunTurns:
             pid: The process, as this machine numbers it.
             share: The run's first share.
         """
-        set_time_slice(pid, self._turns.slice_seconds)
+        set_time_slice(pid, self._priority.slice_seconds)
         self.apply(lambda: family(pid), share)
 
     def resume(self, pid: int) -> None:
@@ -71,7 +71,7 @@ class RunTurns:
             pids: Gives its processes that live now; called only if something changes.
             share: What holds from now on.
         """
-        gives_way = share.weight * self._turns.node_cores < LEAST_IN_FRONT * self._cpu_cores
-        if self._turns.node_cores and gives_way != self._gives_way:
+        gives_way = share.weight * self._priority.node_cores < LEAST_IN_FRONT * self._cpu_cores
+        if self._priority.node_cores and gives_way != self._gives_way:
             set_giving_way(pids(), gives_way=gives_way)
             self._gives_way = gives_way

@@ -1,6 +1,6 @@
 """``MODEL/live.json`` in the model repository: what the agent has put there for a model, and which version answers.
 
-``{"version": 2, "versions": {"1": SHA256, "2": SHA256}}``. The inference server heeds ``version``, 0 for none; a model
+``{"version": 2, "versions": {"1": SHA256, "2": SHA256}}``. The inference server obeys ``version``, 0 for none; a model
 whose folder has no such list is somebody else's. All functions block.
 """
 

@@ -103,7 +103,7 @@ class ServedModels:
         """
         self._wanted, self._arriving = wanted, arriving
         for place in self._problems.keys() - wanted.keys():
-            self._tell(place, "")
+            self._set_problem(place, "")
         for place, versions in wanted.items():
             if place not in arriving and place not in self._busy and self._in_force.get(place) != versions:
                 self._busy.add(place)
@@ -138,10 +138,10 @@ class ServedModels:
                         return
                     await self._change(place, wanted)
                     self._in_force[place] = wanted
-                    self._tell(place, "")
+                    self._set_problem(place, "")
         except (DeliveryFailedError, OSError) as error:  # tried again when something is wanted the next time
             message = error.message if isinstance(error, DeliveryFailedError) else f"Its files are in the way: {error}."
-            self._tell(place, message)
+            self._set_problem(place, message)
         finally:
             self._busy.discard(place)
 
@@ -195,7 +195,7 @@ class ServedModels:
         if record.live:
             _log.info("no version of %s answers here any more, as the broker wants it", place.model)
 
-    def _tell(self, place: Place, problem: str) -> None:
+    def _set_problem(self, place: Place, problem: str) -> None:
         if self._problems.get(place, "") == problem:
             return
         if problem:

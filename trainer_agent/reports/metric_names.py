@@ -1,4 +1,4 @@
-"""Which metrics of a report are carried on: the rule that the trainer library and the agent share. Pure."""
+"""Which metrics of a report go on to the broker: the rule that the trainer library and the agent share. Pure."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class MetricNames:
         self._metric = metric
         self._known = {metric}
 
-    def carried(self, metrics: Mapping[str, float]) -> tuple[dict[str, float], dict[str, int]]:
-        """What is carried on of a report, and how many metrics are left out, by the reason."""
+    def accepted(self, metrics: Mapping[str, float]) -> tuple[dict[str, float], dict[str, int]]:
+        """What goes on of a report, and how many metrics are left out, by the reason."""
         left_out: dict[str, int] = {}
         kept: dict[str, float] = {}
         for name in self._in_order(metrics):

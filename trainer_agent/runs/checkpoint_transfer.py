@@ -1,4 +1,4 @@
-"""Checkpoints of jobs that are moved: sent to the broker from the old node, fetched from it on the new one.
+"""Transfers checkpoints of jobs that move: sent to the broker from the old node, fetched from it on the new one.
 
 They go over calls of their own, so that megabytes do not stand in the way of heartbeats.
 """
@@ -33,11 +33,11 @@ _FetchCall = aio.UnaryStreamCall[nodes_pb2.FetchCheckpointRequest, nodes_pb2.Fet
 
 
 @dataclass(frozen=True, slots=True)
-class CarrierLimits:
+class TransferLimits:
     """What a checkpoint may take.
 
     Attributes:
-        size_bytes: The largest one that is carried.
+        size_bytes: The largest one that is transferred.
         patience_seconds: How long it is tried while the broker does not answer, and how long one try may take.
     """
 
@@ -46,8 +46,8 @@ class CarrierLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointCarrier:
-    """Carries checkpoints between a job's folder and the broker.
+class CheckpointTransfer:
+    """Transfers checkpoints between a job's folder and the broker.
 
     Attributes:
         calls: To the broker.
@@ -57,7 +57,7 @@ class CheckpointCarrier:
 
     calls: BrokerCalls
     folder: Path
-    limits: CarrierLimits = field(default_factory=CarrierLimits)
+    limits: TransferLimits = field(default_factory=TransferLimits)
 
     def clear(self) -> None:
         """Remove what an earlier life of the agent left on its way."""
@@ -137,7 +137,7 @@ class CheckpointCarrier:
         call = stub.FetchCheckpoint(request, metadata=self.calls.metadata())
         first = await call.read()
         if not isinstance(first, nodes_pb2.FetchCheckpointResponse) or not first.HasField("header"):
-            raise await _why_it_ended(call)
+            raise await _error_of(call)
         files = list(first.header.files)
         self._check(files)
         content = _Content(call)
@@ -175,17 +175,17 @@ class _Content:
         while not self._left:
             response = await self._call.read()
             if not isinstance(response, nodes_pb2.FetchCheckpointResponse):
-                raise await _why_it_ended(self._call)
+                raise await _error_of(self._call)
             self._left = response.data
         return self._left
 
 
 async def _read_answer(call: _SendCall) -> None:
     if not isinstance(await call.read(), nodes_pb2.SendCheckpointResponse):
-        raise await _why_it_ended(call)
+        raise await _error_of(call)
 
 
-async def _why_it_ended(call: _FetchCall | _SendCall) -> Exception:
+async def _error_of(call: _FetchCall | _SendCall) -> Exception:
     """The call's error, which may pass, or that it ended too early."""
     code = await call.code()
     if code is grpc.StatusCode.OK:

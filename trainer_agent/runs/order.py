@@ -24,7 +24,7 @@ class RunOrder:
         spec: The job's description; its script without the content.
         share: Its first share.
         open_tiers: Tiers not delivered yet as far as this node knows, easiest first.
-        carried: Whether it goes on from a checkpoint that the broker holds.
+        transferred: Whether it goes on from a checkpoint that the broker holds.
         retried: Whether another run goes on from its checkpoint if its script fails by itself.
         script_sha256: Of the content of its script, hexadecimal; empty where it has none.
     """
@@ -34,7 +34,7 @@ class RunOrder:
     spec: common_pb2.JobSpec
     share: Share
     open_tiers: tuple[common_pb2.Tier, ...] = ()
-    carried: bool = False
+    transferred: bool = False
     retried: bool = False
     script_sha256: str = ""
 

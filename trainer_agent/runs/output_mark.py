@@ -24,17 +24,17 @@ class OutputMark:
 
     def __init__(self, path: Path, log_size: int) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        words = os.pread(self._descriptor, _LENGTH, 0).decode("ascii", "replace").split()
-        before, after, size = words if len(words) == 3 and words[2].isdecimal() else (_NOWHERE, _NOWHERE, "0")
+        fields = os.pread(self._descriptor, _LENGTH, 0).decode("ascii", "replace").split()
+        before, after, size = fields if len(fields) == 3 and fields[2].isdecimal() else (_NOWHERE, _NOWHERE, "0")
         position = after if log_size >= int(size) else before
         self.position = "" if position == _NOWHERE else position
 
     def move(self, position: str, log_size: int) -> None:
         """The log gets what comes before this position next, and is so large then."""
-        words = f"{self.position or _NOWHERE} {position} {log_size}"
+        line = f"{self.position or _NOWHERE} {position} {log_size}"
         self.position = position
         with contextlib.suppress(OSError):
-            os.pwrite(self._descriptor, words.encode("ascii").ljust(_LENGTH), 0)
+            os.pwrite(self._descriptor, line.encode("ascii").ljust(_LENGTH), 0)
 
     def close(self) -> None:
         """Let go of the file."""

@@ -27,12 +27,12 @@ class WantedRun:
     Attributes:
         share: What it may use.
         stop: Whether it shall end.
-        carry: Whether it then goes on elsewhere, from its checkpoint.
+        transfer: Whether it then goes on elsewhere, from its checkpoint.
     """
 
     share: Share
     stop: bool = False
-    carry: bool = False
+    transfer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +57,14 @@ class StartRun:
 
 @dataclass(frozen=True, slots=True)
 class StopRun:
-    """Ask a run to end, and end it if it does not; ``carry``: then send its checkpoint to the broker.
+    """Ask a run to end, and end it if it does not; ``transfer``: then send its checkpoint to the broker.
 
     ``wanted`` is False when the broker does not ask for that but knows the run no more: its job may go on elsewhere.
     """
 
     run_id: str
     reason: str
-    carry: bool = False
+    transfer: bool = False
     wanted: bool = True
 
 
@@ -197,6 +197,6 @@ def _known(run_id: str, want: WantedRun, run: ActualRun) -> list[Action]:
     if run.phase is Phase.STOPPING:
         return []
     if want.stop:
-        reason = "it goes on on another node" if want.carry else "the broker asked it to stop"
-        return [StopRun(run_id, reason, want.carry)]
+        reason = "it goes on on another node" if want.transfer else "the broker asked it to stop"
+        return [StopRun(run_id, reason, want.transfer)]
     return [ApplyShare(run_id, want.share)] if want.share != run.share else []

@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """One run.
+    """One run, as it is stored: fields keep their names, so that a later version opens what an earlier one wrote.
 
     Attributes:
         run_id: The run.

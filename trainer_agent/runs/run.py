@@ -21,7 +21,7 @@ from tiercel.trainer_agent.errors import AgentError, RunFailedError, TransferErr
 from tiercel.trainer_agent.limits.contract import Share, Usage
 from tiercel.trainer_agent.reports.run_log import RunLog
 from tiercel.trainer_agent.reports.token_bucket import TokenBucket
-from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointCarrier
+from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointTransfer
 from tiercel.trainer_agent.runs.earlier_life import EarlierLife
 from tiercel.trainer_agent.runs.order import RunOrder
 from tiercel.trainer_agent.runs.output_mark import OutputMark
@@ -95,7 +95,7 @@ class Run:
         runtime: What it is started with.
         events: Whom to tell.
         patience: How long stopping may take.
-        carrier: Carries checkpoints from and to other nodes.
+        transfer: Transfers checkpoints from and to other nodes.
         scripts: Fetches the script.
         earlier: What there is of it already, or None for one to be started.
     """
@@ -111,7 +111,7 @@ class Run:
         runtime: Runtime,
         events: RunEvents,
         patience: StopPatience,
-        carrier: CheckpointCarrier,
+        transfer: CheckpointTransfer,
         scripts: ScriptFetcher,
         earlier: EarlierLife | None = None,
     ) -> None:
@@ -127,7 +127,7 @@ class Run:
         self._runtime = runtime
         self._events = events
         self._patience = patience
-        self._carrier = carrier
+        self._transfer = transfer
         self._scripts = scripts
         self._token = secrets.token_urlsafe(32) if earlier is None else earlier.token
         self.gateway = TrainerGateway(
@@ -135,8 +135,8 @@ class Run:
             order.goal(),
             self._token,
             self._ingest,
-            self._take_use,
-            self._tell,
+            self._on_use,
+            self._write_line,
             last_sequence=0 if last is None else last.sequence,
         )
         self._handle = None if earlier is None else earlier.handle
@@ -196,7 +196,7 @@ class Run:
             accelerator_memory_bytes=self.accelerators.memory_bytes,
         )
 
-    def see_accelerators(self, readings: Sequence[AcceleratorReading]) -> None:
+    def on_accelerator_readings(self, readings: Sequence[AcceleratorReading]) -> None:
         """Take in what the driver says of its processes."""
         if self._handle is None:
             return
@@ -205,7 +205,7 @@ class Run:
         except OSError as error:
             _log.debug("the processes of run %s are not known: %s", self.run_id, error)
         else:
-            self.accelerators.see(readings, pids)
+            self.accelerators.on_readings(readings, pids)
 
     def set_share(self, share: Share) -> None:
         """Let it have another share, as soon as possible."""
@@ -240,7 +240,7 @@ class Run:
         """
         if not self._stop_asked.is_set():
             self._misdeed = reason
-            self._tell(f"the run is ended: {reason}")
+            self._write_line(f"the run is ended: {reason}")
         self.ask_to_stop(reason)
 
     def end_within(self, seconds: float) -> None:
@@ -274,12 +274,12 @@ class Run:
         if record.moved:
             interrupted = "its agent was restarted while it sent the checkpoint"
             self._remember(replace(record, carry_error=interrupted))
-            record = await self._carry(record)
+            record = await self._send_checkpoint(record)
         _log.info("run %s ended: code %s%s", self.run_id, record.exit_code, f", {record.reason}" * bool(record.reason))
-        told, seen = self.accelerators.told_seconds, self.accelerators.seen_seconds
-        if told is not None and seen is not None:
-            words = "run %s used %.1f s of an accelerator by its own count, %.1f s by samples"
-            _log.info(words, self.run_id, told, seen)
+        reported, sampled = self.accelerators.reported_seconds, self.accelerators.sampled_seconds
+        if reported is not None and sampled is not None:
+            message = "run %s used %.1f s of an accelerator by its own count, %.1f s by samples"
+            _log.info(message, self.run_id, reported, sampled)
         self._remember(record)
         return record
 
@@ -311,8 +311,8 @@ class Run:
         owner = self._runtime.owner
         script = await self._fetched(self._fetch_script())
         await asyncio.to_thread(self._folder.prepare, token=self._token, script=script, owner=owner)
-        if order.carried:
-            await self._fetched(self._carrier.fetch(self.run_id, self._folder, owner))
+        if order.transferred:
+            await self._fetched(self._transfer.fetch(self.run_id, self._folder, owner))
         self._from_beginning = not await asyncio.to_thread(self._folder.has_checkpoint)
         await self._listen()
         launch = replace(order.launch(self._folder.path), share=self.share.cpu)
@@ -330,10 +330,10 @@ class Run:
         except (OSError, RuntimeError) as error:
             raise RunFailedError(f"The socket for the run cannot be made: {error}.") from error
 
-    async def _carry(self, record: RunRecord) -> RunRecord:
+    async def _send_checkpoint(self, record: RunRecord) -> RunRecord:
         """Send its checkpoint to the broker, now that nothing writes to it any more."""
         try:
-            await self._carrier.send(self.run_id, self._folder)
+            await self._transfer.send(self.run_id, self._folder)
         except AgentError as error:
             return replace(record, carry_error=error.message)
         return replace(record, carried=True)
@@ -342,9 +342,9 @@ class Run:
         spec, sha256 = self.order.spec, self.order.script_sha256
         return ScriptFile(spec.script.name, await self._scripts.fetch(self.run_id, sha256)) if sha256 else None
 
-    async def _fetched(self, transfer: Awaitable[_T]) -> _T:
+    async def _fetched(self, fetching: Awaitable[_T]) -> _T:
         try:
-            fetched = await transfer
+            fetched = await fetching
         except TransferError as error:
             self._record = replace(self._record, lost=True)  # through no fault of the job
             raise RunFailedError(error.message) from error
@@ -458,11 +458,11 @@ class Run:
         progress.at.FromNanoseconds(time.time_ns())
         self._events.progressed(progress)
 
-    def _tell(self, words: str) -> None:
-        """Say something in the log of the run."""
-        self.log.append_line(f"[tiercel: {words}]")
+    def _write_line(self, text: str) -> None:
+        """Write something into the log of the run."""
+        self.log.append_line(f"[tiercel: {text}]")
         self._events.wrote()
 
-    def _take_use(self, use: trainer_pb2.AcceleratorUse) -> None:
-        self.accelerators.tell(use.accelerator_seconds, use.memory_bytes)
+    def _on_use(self, use: trainer_pb2.AcceleratorUse) -> None:
+        self.accelerators.on_report(use.accelerator_seconds, use.memory_bytes)
         self._events.used(self)

@@ -19,7 +19,7 @@ from tiercel.trainer_agent.reports.journal import ReportJournal
 from tiercel.trainer_agent.reports.kept import KeptReports
 from tiercel.trainer_agent.reports.run_log import RunLog
 from tiercel.trainer_agent.reports.sieve import Goal
-from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointCarrier
+from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointTransfer
 from tiercel.trainer_agent.runs.earlier_life import EarlierLife
 from tiercel.trainer_agent.runs.order import RunOrder
 from tiercel.trainer_agent.runs.output_mark import OutputMark
@@ -40,7 +40,7 @@ _REPACE_SECONDS: Final = 0.9
 
 
 class RunReporter(Protocol):
-    """Who carries news about runs to the broker. None of it may block."""
+    """Who brings news about runs to the broker. None of it may block."""
 
     def run_changed(self, status: nodes_pb2.RunStatus) -> None:
         """A run began to exist, or has ended."""
@@ -105,10 +105,10 @@ class RunTable:
         places: Where things are kept.
         runtimes: By name, the preferred first.
         limits: How shares are enforced.
-        reporter: Who carries news to the broker.
+        reporter: Who brings news to the broker.
         tasks: Owner of the tasks that see to runs.
         patience: How long stopping a run may take.
-        carrier: Carries checkpoints from and to other nodes.
+        transfer: Transfers checkpoints from and to other nodes.
         scripts: Fetches scripts.
         ended_jobs: Is told which jobs are over for good.
 
@@ -124,7 +124,7 @@ class RunTable:
         reporter: RunReporter,
         tasks: Supervisor,
         patience: StopPatience,
-        carrier: CheckpointCarrier,
+        transfer: CheckpointTransfer,
         scripts: ScriptFetcher,
         ended_jobs: EndedJobs,
     ) -> None:
@@ -134,7 +134,7 @@ class RunTable:
         self._reporter = reporter
         self._tasks = tasks
         self._patience = patience
-        self._carrier = carrier
+        self._transfer = transfer
         self._scripts = scripts
         self._records = RunRecords(places.records)
         self._live: dict[str, Run] = {}
@@ -165,7 +165,7 @@ class RunTable:
         Raises:
             SetupError: Something that nobody goes on with cannot be ended.
         """
-        self._carrier.clear()
+        self._transfer.clear()
         shutil.rmtree(self._places.sockets, ignore_errors=True)
         for record in self._records.load():
             order = _order_of(record)
@@ -184,7 +184,7 @@ class RunTable:
         for runtime in self._runtimes.values():
             await runtime.remove_leftovers(self._live.keys())
         for run in self._live.values():
-            self._tasks.start(f"run {run.run_id}", self._see_to(run))
+            self._tasks.start(f"run {run.run_id}", self._supervise(run))
 
     async def _adopt(self, record: RunRecord, order: RunOrder) -> Run | None:
         """A run that an earlier life of the agent started, if it can be found."""
@@ -219,7 +219,7 @@ class RunTable:
             runtime=runtime,
             events=self._events,
             patience=self._patience,
-            carrier=self._carrier,
+            transfer=self._transfer,
             scripts=self._scripts,
             earlier=earlier,
         )
@@ -241,10 +241,10 @@ class RunTable:
         """What the living runs have used, as last measured."""
         return [run.usage_report() for run in self._live.values()]
 
-    def see_accelerators(self, readings: Sequence[AcceleratorReading]) -> None:
+    def on_accelerator_readings(self, readings: Sequence[AcceleratorReading]) -> None:
         """Take in what the driver says of the living runs' processes."""
         for run in self._live.values():
-            run.see_accelerators(readings)
+            run.on_accelerator_readings(readings)
 
     def log(self, run_id: str) -> RunLog | None:
         """The output of a run; None for a run that nobody knows, or that has none."""
@@ -295,7 +295,7 @@ class RunTable:
         self._live[order.run_id] = run
         self._reporter.run_changed(run.status())
         self.changed.fire()
-        self._tasks.start(f"run {order.run_id}", self._see_to(run))
+        self._tasks.start(f"run {order.run_id}", self._supervise(run))
 
     def stop(self, run_id: str, reason: str, *, moved: bool = False, may_go_on: bool = False) -> None:
         """Begin to stop a run; ``moved``: its job goes on on another node; ``may_go_on``: nobody here can tell."""
@@ -359,7 +359,7 @@ class RunTable:
             )
         return self._runtimes[wanted]
 
-    async def _see_to(self, run: Run) -> None:
+    async def _supervise(self, run: Run) -> None:
         await self._wait_turn(run)
         record = await run.supervise()
         del self._live[run.run_id]

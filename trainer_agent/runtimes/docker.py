@@ -18,7 +18,7 @@ from aiodocker.containers import DockerContainer
 from tiercel.trainer_agent.errors import RunFailedError, SetupError
 from tiercel.trainer_agent.limits.container_counters import ContainerCounters, find_counters
 from tiercel.trainer_agent.limits.contract import CpuShare, Usage
-from tiercel.trainer_agent.limits.cpu_priority import AS_THE_KERNEL_DOES, RunTurns, Turns
+from tiercel.trainer_agent.limits.cpu_priority import KERNEL_DEFAULT, CpuPriority, RunPriority
 from tiercel.trainer_agent.runtimes.container_config import (
     LABEL_INSTANCE,
     LABEL_RUN,
@@ -59,15 +59,15 @@ class DockerRuntime:
     Args:
         docker: The engine.
         defaults: What all containers have in common.
-        turns: How runs take turns; without effect where the engine runs on another machine.
+        priority: Who computes first; without effect where the engine runs on another machine.
     """
 
     name = "docker"
 
-    def __init__(self, docker: Docker, defaults: ContainerDefaults, turns: Turns = AS_THE_KERNEL_DOES) -> None:
+    def __init__(self, docker: Docker, defaults: ContainerDefaults, priority: CpuPriority = KERNEL_DEFAULT) -> None:
         self._docker = docker
         self._defaults = defaults
-        self._turns = turns
+        self._priority = priority
 
     @classmethod
     async def connect(
@@ -78,7 +78,7 @@ class DockerRuntime:
         instance: str,
         image: str,
         cgroup_parent: str | None = None,
-        turns: Turns = AS_THE_KERNEL_DOES,
+        priority: CpuPriority = KERNEL_DEFAULT,
         cpus: frozenset[int] = frozenset(),
     ) -> Self:
         """Greet the engine and be ready to start containers.
@@ -89,7 +89,7 @@ class DockerRuntime:
             instance: Tells agents of the same node id but another state directory apart.
             image: Image of jobs that name none.
             cgroup_parent: Control group for containers, used if the engine manages groups by plain paths.
-            turns: How runs take turns.
+            priority: Who computes first.
             cpus: Numbers of the processors that containers run on, or empty for all.
 
         Raises:
@@ -104,13 +104,13 @@ class DockerRuntime:
             if docker is not None:
                 await docker.close()
             raise SetupError(
-                f"No Docker engine answers at {host} ({_sentence(error)}). Start it, name another one with "
+                f"No Docker engine answers at {host} ({_message_of(error)}). Start it, name another one with "
                 "--docker-host, or leave docker out of --runtimes."
             ) from error
         uid = os.getuid() or _UNPRIVILEGED
         gid = os.getgid() if os.getuid() else _UNPRIVILEGED
         parent = cgroup_parent if info.get("CgroupDriver") == "cgroupfs" else None
-        return cls(docker, ContainerDefaults(node_id, instance, image, (uid, gid), parent, cpus), turns)
+        return cls(docker, ContainerDefaults(node_id, instance, image, (uid, gid), parent, cpus), priority)
 
     @property
     def owner(self) -> tuple[int, int] | None:
@@ -132,10 +132,10 @@ class DockerRuntime:
             raise RunFailedError(_why_not_started(launch, error)) from error
         pid = await _find_pid(container)
         counters = find_counters(pid) if pid else None
-        turns = RunTurns(self._turns, launch.cpu_cores)
+        priority = RunPriority(self._priority, launch.cpu_cores)
         if counters is not None:  # it is a process of this machine
-            turns.begin(pid, launch.share)
-        return DockerRun(self._docker, container, counters, turns)
+            priority.begin(pid, launch.share)
+        return DockerRun(self._docker, container, counters, priority)
 
     async def adopt(self, launch: Launch) -> DockerRun | None:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.Runtime`."""
@@ -144,10 +144,10 @@ class DockerRuntime:
                 continue
             pid = await _find_pid(container)
             counters = find_counters(pid) if pid else None
-            turns = RunTurns(self._turns, launch.cpu_cores)
+            priority = RunPriority(self._priority, launch.cpu_cores)
             if counters is not None:
-                turns.resume(pid)
-            return DockerRun(self._docker, container, counters, turns)
+                priority.resume(pid)
+            return DockerRun(self._docker, container, counters, priority)
         return None
 
     async def images(self) -> Sequence[str]:
@@ -155,7 +155,7 @@ class DockerRuntime:
         try:
             images = await self._docker.images.list()
         except EngineError as error:
-            _log.warning("the engine does not list its images: %s", _sentence(error))
+            _log.warning("the engine does not list its images: %s", _message_of(error))
             return ()
         return sorted(tag for image in images for tag in image.get("RepoTags") or () if tag != "<none>:<none>")
 
@@ -187,7 +187,7 @@ class DockerRuntime:
             if image == self._defaults.image:
                 return f"The image {image} is not on this node: build it there with `make image`."
             return f"The image {image} is not on this node: pull or build it there, or leave the image out of the job."
-        return f"The Docker engine did not create the container: {_sentence(error)}."
+        return f"The Docker engine did not create the container: {_message_of(error)}."
 
 
 class DockerRun:
@@ -197,16 +197,16 @@ class DockerRun:
         docker: The engine.
         container: The container, started.
         counters: The kernel's counters of its use, or None where only the engine can see them.
-        turns: How it takes turns with other runs.
+        priority: Its priority among runs.
     """
 
     def __init__(
-        self, docker: Docker, container: DockerContainer, counters: ContainerCounters | None, turns: RunTurns
+        self, docker: Docker, container: DockerContainer, counters: ContainerCounters | None, priority: RunPriority
     ) -> None:
         self._docker = docker
         self._container = container
         self._counters = counters
-        self._turns = turns
+        self._priority = priority
         self._usage = Usage()
         self._exit: Exit | None = None
         self._closed = False
@@ -246,7 +246,7 @@ class DockerRun:
             await self._container.stop(t=math.ceil(grace_seconds), timeout=limit)
         except EngineError as error:
             if not (isinstance(error, DockerError) and error.status == _NOT_FOUND):
-                raise RunFailedError(f"The engine does not stop {self.description}: {_sentence(error)}.") from error
+                raise RunFailedError(f"The engine does not stop {self.description}: {_message_of(error)}.") from error
         await self.wait()
 
     async def apply_share(self, share: CpuShare) -> None:
@@ -257,8 +257,8 @@ class DockerRun:
             await self._docker._query_json(path, method="POST", data=share_config(share))  # noqa: SLF001
         except EngineError as error:
             if not (isinstance(error, DockerError) and error.status in {_NOT_FOUND, _CONFLICT}):
-                raise RunFailedError(f"The engine does not set the share: {_sentence(error)}.") from error
-        self._turns.apply(self.pids, share)
+                raise RunFailedError(f"The engine does not set the share: {_message_of(error)}.") from error
+        self._priority.apply(self.pids, share)
 
     async def usage(self) -> Usage:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`; what the kernel counts, else the engine."""
@@ -283,7 +283,7 @@ class DockerRun:
             except EngineError as error:
                 # One that answers, and does not do it, will hardly change its mind.
                 refusals += isinstance(error, DockerError)
-                _log.info("the engine does not remove %s, asking again: %s", self.description, _sentence(error))
+                _log.info("the engine does not remove %s, asking again: %s", self.description, _message_of(error))
                 await asyncio.sleep(_RETRY_SECONDS)
             else:
                 return
@@ -312,7 +312,7 @@ class DockerRun:
 
 def _leftovers_stay(error: BaseException) -> SetupError:
     return SetupError(
-        f"Containers of an earlier life of this agent cannot be looked after ({_sentence(error)}). Look after the "
+        f"Containers of an earlier life of this agent cannot be looked after ({_message_of(error)}). Look after the "
         "Docker engine, then start the agent again."
     )
 
@@ -328,7 +328,7 @@ def _exit_of(state: dict[str, Any]) -> Exit:
 
 
 def _why_not_started(launch: Launch, error: BaseException) -> str:
-    said = _sentence(error)
+    said = _message_of(error)
     if launch.accelerators and any(sign in said.lower() for sign in _NO_ACCELERATORS):
         return (
             "The Docker engine of this node cannot give accelerators to containers: install the NVIDIA Container "
@@ -355,6 +355,6 @@ async def _remove(container: DockerContainer) -> None:
             raise
 
 
-def _sentence(error: BaseException) -> str:
+def _message_of(error: BaseException) -> str:
     text = error.message if isinstance(error, DockerError) else str(error)
     return (str(text) or type(error).__name__).strip().rstrip(".")

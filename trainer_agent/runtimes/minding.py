@@ -19,7 +19,7 @@ from tiercel.trainer_agent.runtimes.contract import READ_BYTES
 from tiercel.trainer_agent.runtimes.process_identity import ProcessIdentity
 
 _START_SECONDS: Final = 60.0
-_MOST_WORDS_BYTES: Final = 4096
+_MOST_MESSAGE_BYTES: Final = 4096
 
 
 class Minded:
@@ -85,12 +85,12 @@ class Minded:
             raise
         finally:
             os.close(writer)
-        words = await _read_words(said)
-        if words == minder.STARTED and (known := minder.read_processes(folder)) is not None:
+        message = await _read_message(said)
+        if message == minder.STARTED and (known := minder.read_processes(folder)) is not None:
             return cls(folder, *known, child)
         child.kill()
         await asyncio.to_thread(child.wait)
-        why = words.decode(errors="replace").strip().splitlines() or ["it did not say why"]
+        why = message.decode(errors="replace").strip().splitlines() or ["it did not say why"]
         raise RunFailedError(f"The training process could not be started: {why[-1].rstrip('.')}.")
 
     @classmethod
@@ -225,7 +225,7 @@ def _read_exit(folder: Path) -> int | None:
         return None
 
 
-async def _read_words(descriptor: int) -> bytes:
+async def _read_message(descriptor: int) -> bytes:
     """What a minder says until it begins to mind its script, or ends."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=READ_BYTES, loop=loop)
@@ -233,10 +233,10 @@ async def _read_words(descriptor: int) -> bytes:
     transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader, loop=loop), pipe)
     try:
         async with asyncio.timeout(_START_SECONDS):
-            words = b""
-            while (data := await reader.read(_MOST_WORDS_BYTES)) and len(words) < _MOST_WORDS_BYTES:
-                words += data
-            return words
+            message = b""
+            while (data := await reader.read(_MOST_MESSAGE_BYTES)) and len(message) < _MOST_MESSAGE_BYTES:
+                message += data
+            return message
     except TimeoutError:
         return b"it did not begin within %d s" % _START_SECONDS
     finally:

@@ -14,7 +14,7 @@ from typing import Final
 
 from tiercel.trainer_agent.errors import RunFailedError, SetupError
 from tiercel.trainer_agent.limits.contract import CpuShare, Limits, RunLimits, Usage
-from tiercel.trainer_agent.limits.cpu_priority import AS_THE_KERNEL_DOES, RunTurns, Turns
+from tiercel.trainer_agent.limits.cpu_priority import KERNEL_DEFAULT, CpuPriority, RunPriority
 from tiercel.trainer_agent.limits.entering import ENDED_FIRST, entering
 from tiercel.trainer_agent.limits.mps import Mps
 from tiercel.trainer_agent.limits.thread_scheduling import family
@@ -35,18 +35,20 @@ class ProcessRuntime:
     Args:
         folder: Where minders keep what they know; the agent's own.
         limits: Enforces their shares.
-        turns: How runs take turns.
+        priority: Who computes first.
         mps: The daemon that runs use accelerators through, if there is one.
     """
 
     name = "process"
     owner = None
 
-    def __init__(self, folder: Path, limits: Limits, turns: Turns = AS_THE_KERNEL_DOES, mps: Mps | None = None) -> None:
+    def __init__(
+        self, folder: Path, limits: Limits, priority: CpuPriority = KERNEL_DEFAULT, mps: Mps | None = None
+    ) -> None:
         self._folder = folder
         self._limits = limits
         self._mps = mps
-        self._turns = turns
+        self._priority = priority
 
     async def start(self, launch: Launch) -> ProcessRun:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.Runtime`."""
@@ -64,10 +66,10 @@ class ProcessRuntime:
         except RunFailedError:
             limits.close()
             raise
-        turns = RunTurns(self._turns, launch.cpu_cores)
-        turns.begin(minded.script.pid, launch.share)
+        priority = RunPriority(self._priority, launch.cpu_cores)
+        priority.begin(minded.script.pid, launch.share)
         limits.adopt(minded.script.pid)
-        return ProcessRun(launch.run_id, minded, limits, turns)
+        return ProcessRun(launch.run_id, minded, limits, priority)
 
     async def adopt(self, launch: Launch) -> ProcessRun | None:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.Runtime`."""
@@ -78,11 +80,11 @@ class ProcessRuntime:
         if limits is None:
             limits = self._open_limits(launch)
             _move_into(limits, minded)
-        turns = RunTurns(self._turns, launch.cpu_cores)
+        priority = RunPriority(self._priority, launch.cpu_cores)
         if not minded.has_ended:
-            turns.resume(minded.script.pid)
+            priority.resume(minded.script.pid)
             limits.adopt(minded.script.pid)
-        return ProcessRun(launch.run_id, minded, limits, turns)
+        return ProcessRun(launch.run_id, minded, limits, priority)
 
     async def images(self) -> Sequence[str]:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.Runtime`; always empty."""
@@ -136,14 +138,14 @@ class ProcessRun:
         run_id: Name of the run.
         minded: Its leader, with its minder.
         limits: Its confines.
-        turns: How it takes turns with other runs.
+        priority: Its priority among runs.
     """
 
-    def __init__(self, run_id: str, minded: Minded, limits: RunLimits, turns: RunTurns) -> None:
+    def __init__(self, run_id: str, minded: Minded, limits: RunLimits, priority: RunPriority) -> None:
         self._run_id = run_id
         self._minded = minded
         self._limits = limits
-        self._turns = turns
+        self._priority = priority
         self._closed = False
 
     @property
@@ -188,7 +190,7 @@ class ProcessRun:
             self._limits.apply(share)
         except OSError as error:
             raise RunFailedError(f"The share of run {self._run_id} could not be set: {error}.") from error
-        self._turns.apply(self.pids, share)
+        self._priority.apply(self.pids, share)
 
     async def usage(self) -> Usage:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`."""

@@ -78,7 +78,7 @@ class AttachedJob(Job):
         self._finished_epochs = self._epoch = self._sequence = 0
         self._stopping = self._interrupted = self._crashed = self._gave_up = self._closed = False
         self._unsettled_in_checkpoint = self._offers_best = False
-        self._names, self._told = MetricNames(welcome.metric), set[str]()
+        self._names, self._said = MetricNames(welcome.metric), set[str]()
 
     @property
     def is_attached(self) -> bool:
@@ -147,7 +147,7 @@ class AttachedJob(Job):
             )
             raise MissingMetricError(message)
         print(report_line(self._epoch, numbers), flush=True)
-        report = Report(self._epoch, self._carried(numbers))
+        report = Report(self._epoch, self._accepted(numbers))
         reached = self._deliveries.observe(report)
         self._send_report(report, reached=bool(reached))
         with self._accelerators.not_counting():
@@ -160,7 +160,7 @@ class AttachedJob(Job):
         if self._closed:
             return
         self._closed = True
-        self._tell_use(last=True)
+        self._send_use(last=True)
         self._settle()
         self._ship_best()
         if not (self._stopping or self._crashed):
@@ -173,8 +173,8 @@ class AttachedJob(Job):
         """The same when the interpreter ends, which may be because of an error: says so if that was about a limit."""
         error = getattr(sys, "last_value", None)
         self._crashed = self._crashed or error is not None
-        if sentence := self._accelerators.explain(error):
-            print(sentence, file=sys.stderr, flush=True)
+        if message := self._accelerators.explain(error):
+            print(message, file=sys.stderr, flush=True)
         self.close()
 
     def __exit__(
@@ -183,13 +183,13 @@ class AttachedJob(Job):
         self._crashed = error is not None
         self.close()
 
-    def _carried(self, numbers: dict[str, float]) -> dict[str, float]:
+    def _accepted(self, numbers: dict[str, float]) -> dict[str, float]:
         """The metrics that the agent takes; says once why the others are left out."""
-        carried, left_out = self._names.carried(numbers)
-        for reason in left_out.keys() - self._told:
-            self._told.add(reason)
+        accepted, left_out = self._names.accepted(numbers)
+        for reason in left_out.keys() - self._said:
+            self._said.add(reason)
             logger.warning("%s", reason)
-        return carried
+        return accepted
 
     def _send_report(self, report: Report, *, reached: bool = False, ended: bool = False) -> None:
         self._sequence += 1
@@ -211,14 +211,14 @@ class AttachedJob(Job):
     def _boundary(self) -> None:
         """Do what the agent asks for; then rest for as long as the paces demand, the longer one of them."""
         self._take_requests()
-        self._tell_use()
+        self._send_use()
         while not self._stopping and (delay := self._delay_seconds()) > 0:
             self._wait_request(delay)
 
     def _delay_seconds(self) -> float:
         return max(self._pacer.delay_seconds(), self._accelerators.delay_seconds())
 
-    def _tell_use(self, *, last: bool = False) -> None:
+    def _send_use(self, *, last: bool = False) -> None:
         if (use := self._accelerators.use(last=last)) is not None:
             self._channel.send_use(use)
 
@@ -236,7 +236,7 @@ class AttachedJob(Job):
     def _handle(self, request: Request) -> None:
         match request:
             case trainer_pb2.ExportRequest():
-                self._deliveries.ask(request)
+                self._deliveries.submit(request)
             case trainer_pb2.PaceRequest():
                 self._pacer.limit(request.cores)
                 self._accelerators.limit(request.accelerator_fraction)

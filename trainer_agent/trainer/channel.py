@@ -17,7 +17,7 @@ from pathlib import Path
 
 import grpc
 
-from tiercel.trainer_agent.trainer.outbox import Outbox, StreamCursor
+from tiercel.trainer_agent.trainer.message_buffer import MessageBuffer, StreamCursor
 from tiercel.v1 import PROTOCOL, trainer_pb2, trainer_pb2_grpc
 
 logger = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class AgentChannel:
     def __init__(self, run_directory: Path) -> None:
         self._token = (run_directory / TOKEN_FILE).read_text().strip()
         self._target, self._directory_fd = _target(run_directory)
-        self._outbox = Outbox()
+        self._buffer = MessageBuffer()
         # Unbounded, unlike all others, because its put() is the only one that a signal handler may call. The agent
         # sends a few messages per report, and every report and every step empties the queue.
         self._requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
@@ -88,11 +88,11 @@ class AgentChannel:
     @property
     def all_acknowledged(self) -> bool:
         """Whether the agent has every report."""
-        return not self._outbox.unacknowledged()
+        return not self._buffer.unacknowledged()
 
     def unacknowledged(self) -> tuple[trainer_pb2.TrainerReport, ...]:
         """Reports that the agent may not have, oldest first."""
-        return self._outbox.unacknowledged()
+        return self._buffer.unacknowledged()
 
     def send_report(self, report: trainer_pb2.TrainerReport, *, reached: bool = False) -> None:
         """Hand a report to the connection; it is sent again until it is acknowledged.
@@ -101,16 +101,16 @@ class AgentChannel:
             report: The report.
             reached: Whether it is the first to reach a tier, so that it must not give way to others.
         """
-        self._outbox.add_report(report, reached=reached)
+        self._buffer.add_report(report, reached=reached)
 
     def send_use(self, use: trainer_pb2.AcceleratorUse) -> None:
         """Hand what was used to the connection; only the newest is sent, and each new stream begins with it."""
-        self._outbox.set_use(use)
+        self._buffer.set_use(use)
 
     def send_export_done(self, done: trainer_pb2.ExportDone) -> None:
         """Hand the answer to a request for a model to the connection; each new stream repeats it."""
         done.error = done.error[:LONGEST_ERROR]  # the agent ends a stream with a message that is too large
-        self._outbox.add_export_done(done)
+        self._buffer.add_export_done(done)
 
     def repeat_export_done(self, request: trainer_pb2.ExportRequest) -> bool:
         """Answer again what was answered before.
@@ -118,10 +118,10 @@ class AgentChannel:
         Returns:
             False if it was not, or only that an earlier request's model falls short.
         """
-        known = self._outbox.export_done(request.delivery_id)
+        known = self._buffer.export_done(request.delivery_id)
         if known is None or (known.falls_short and known.request_number != request.request_number):
             return False
-        self._outbox.repeat_export_done(request.delivery_id, self._cursor)
+        self._buffer.repeat_export_done(request.delivery_id, self._cursor)
         return True
 
     def put_request(self, request: Request) -> None:
@@ -145,9 +145,9 @@ class AgentChannel:
     def close(self) -> None:
         """Send what is left, end the stream and wait for it, at most :data:`CLOSE_SECONDS`."""
         self._closing.set()
-        self._outbox.close()
+        self._buffer.close()
         self._thread.join(CLOSE_SECONDS)
-        self._outbox.end(self._cursor)
+        self._buffer.end(self._cursor)
         if self._directory_fd is not None and not self._thread.is_alive():
             os.close(self._directory_fd)
             self._directory_fd = None
@@ -170,20 +170,20 @@ class AgentChannel:
             except grpc.RpcError as error:
                 self._complain_once(error)
             finally:
-                self._outbox.end(cursor)
+                self._buffer.end(cursor)
 
     def _send(self, cursor: StreamCursor) -> Iterator[trainer_pb2.AttachRequest]:
         yield trainer_pb2.AttachRequest(hello=trainer_pb2.TrainerHello(token=self._token, protocol=PROTOCOL))
-        yield from self._outbox.messages(cursor)
+        yield from self._buffer.messages(cursor)
 
     def _receive(self, response: trainer_pb2.AttachResponse, cursor: StreamCursor) -> None:
         match response.WhichOneof("message"):
             case "welcome":
                 self._complained = False
-                self._outbox.welcome(cursor)
+                self._buffer.welcome(cursor)
                 self._requests.put(response.welcome)
             case "report_ack":
-                if self._outbox.acknowledge(response.report_ack.sequence):
+                if self._buffer.acknowledge(response.report_ack.sequence):
                     self._requests.put(Acknowledged())
             case "export":
                 self._requests.put(response.export)

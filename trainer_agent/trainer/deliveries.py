@@ -83,7 +83,7 @@ class Deliveries:
         """The agent says which tiers are not delivered yet."""
         self._tiers.update_targets(tiers)
 
-    def ask(self, request: trainer_pb2.ExportRequest) -> None:
+    def submit(self, request: trainer_pb2.ExportRequest) -> None:
         """The agent wants a model, or wants to hear the answer again."""
         if (request.tier and request.target in self.expected) or not self._channel.repeat_export_done(request):
             self._wanted[request.delivery_id] = request

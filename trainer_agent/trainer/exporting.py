@@ -46,7 +46,7 @@ class _Flat(nn.Module):
 
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """The outputs in order."""
-        return tuple(self.signature.ask(self.model, inputs).values())
+        return tuple(self.signature.apply(self.model, inputs).values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def export_model(model: nn.Module, signature: Signature, samples: Samples, path:
     reference = samples.reference()
     try:
         with torch.no_grad():
-            output_names = tuple(signature.ask(model, reference))
+            output_names = tuple(signature.apply(model, reference))
     except Exception as error:  # the script's own forward may raise anything
         message = f"the model does not answer a batch of {reference[0].shape[0]} rows: {first_line(error)}"
         raise ExportError(message) from error

@@ -39,7 +39,7 @@ METRIC_RELATIVE_TOLERANCE = 1e-4
 
 
 class Handover:
-    """Turns weights into the files of a delivery.
+    """CpuPriority weights into the files of a delivery.
 
     Args:
         model: The model in training; only ever copied.
@@ -90,8 +90,8 @@ class Handover:
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         took = time.monotonic() - started
-        words = f"handed over {request.delivery_id}: {self._metric}={value:.6g} in {took:.2f} s, {compared.words}"
-        print(words, flush=True)
+        message = f"handed over {request.delivery_id}: {self._metric}={value:.6g} in {took:.2f} s, {compared.summary}"
+        print(message, flush=True)
         return trainer_pb2.ExportDone(delivery_id=request.delivery_id, value=value, sha256=digest)
 
     def _export(self, folder: Path, weights: Weights) -> tuple[float, Compared]:

@@ -45,7 +45,7 @@ def predict(model: nn.Module, signature: Signature, arrays: tuple[Any, ...]) -> 
     parameter = next(model.parameters(), None)
     tensors = signature.tensors(arrays, parameter.device if parameter is not None else None)
     with evaluation_mode(model), torch.no_grad():
-        outputs = signature.ask(model, tensors)
+        outputs = signature.apply(model, tensors)
     return unpack([to_array(tensor) for tensor in outputs.values()])
 
 

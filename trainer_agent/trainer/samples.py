@@ -29,11 +29,11 @@ class Drawn:
     """Rows that were made up.
 
     Attributes:
-        words: How they differ from real ones.
+        difference: How they differ from real ones.
         batch: The rows.
     """
 
-    words: str
+    difference: str
     batch: Batch
 
 
@@ -105,7 +105,9 @@ class Samples:
         rows = tuple(tensor[:DRAWN_ROWS] for tensor in (self._rows or self.reference()))
         if not any(tensor.is_floating_point() for tensor in rows):
             return []
-        return [Drawn(words, tuple(_changed(tensor, change) for tensor in rows)) for words, change in _CHANGES]
+        return [
+            Drawn(difference, tuple(_changed(tensor, change) for tensor in rows)) for difference, change in _CHANGES
+        ]
 
     def not_varied(self) -> tuple[str, ...]:
         """Inputs that drawn rows leave as they are."""

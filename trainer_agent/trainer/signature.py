@@ -92,7 +92,7 @@ class Signature:
         by_name = len(self.input_names) > 1 and not strange
         return replace(self, by_name=by_name, free_axes=_checked(dynamic_axes or {}, self))
 
-    def ask(self, model: nn.Module, tensors: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
+    def apply(self, model: nn.Module, tensors: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
         """The model's outputs by name."""
         if self.by_name:
             return named_outputs(model(**dict(zip(self.input_names, tensors, strict=True))))

@@ -42,7 +42,7 @@ class Compared:
     missed: tuple[str, ...]
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """For the job's log."""
         return f"compared on {self.rows} rows" + (f", not on {', '.join(self.missed)}" if self.missed else "")
 
@@ -95,7 +95,7 @@ class OnnxModel:
 def answers_of(model: nn.Module, signature: Signature, batch: Batch) -> dict[str, Array]:
     """What a model on the CPU and in evaluation mode answers, by output name."""
     with torch.no_grad():
-        return {name: to_array(tensor) for name, tensor in signature.ask(model, batch).items()}
+        return {name: to_array(tensor) for name, tensor in signature.apply(model, batch).items()}
 
 
 def check_same_answers(model: nn.Module, exported: OnnxModel, samples: Samples) -> Compared:
@@ -122,10 +122,10 @@ def check_same_answers(model: nn.Module, exported: OnnxModel, samples: Samples) 
         try:
             expected = answers_of(model, exported.signature, drawn.batch)
         except Exception as error:  # a script's own forward may refuse what no application sends
-            missed.append(f"rows {drawn.words} ({first_line(error, limit=80)})")
+            missed.append(f"rows {drawn.difference} ({first_line(error, limit=80)})")
             continue
         for name, wanted, got in _both(exported, drawn.batch, expected):
-            _check_alike(name, wanted, got, drawn.words)
+            _check_alike(name, wanted, got, drawn.difference)
         rows += drawn.batch[0].shape[0]
     missed += [f"other values of {name}" for name in samples.not_varied()]
     return Compared(rows, tuple(missed))
@@ -140,14 +140,14 @@ def _both(exported: OnnxModel, batch: Batch, expected: dict[str, Array]) -> list
     return [(name, wanted, got) for (name, wanted), got in zip(expected.items(), actual, strict=True)]
 
 
-def _check_alike(name: str, wanted: Array, got: Array, words: str) -> None:
+def _check_alike(name: str, wanted: Array, got: Array, which: str) -> None:
     """Compare answers to made-up rows: near its limits a model rounds differently, but it takes the same way."""
     if wanted.shape != got.shape:
         _check_same_array(name, wanted, got)
     if not np.issubdtype(wanted.dtype, np.floating):
         differs = float(np.mean(wanted != got)) if wanted.size else 0.0
         if differs > DRAWN_SHARE_DIFFERENT:
-            message = f"ONNX Runtime and PyTorch disagree on {name} for {differs:.0%} of the rows {words}"
+            message = f"ONNX Runtime and PyTorch disagree on {name} for {differs:.0%} of the rows {which}"
             raise ExportError(message)
         return
     finite = np.isfinite(wanted)
@@ -156,7 +156,7 @@ def _check_alike(name: str, wanted: Array, got: Array, words: str) -> None:
     difference = float(np.max(np.abs(got[finite].astype(np.float64) - wanted[finite]), initial=0.0))
     if math.isnan(difference) or difference > allowed:
         message = (
-            f"ONNX Runtime and PyTorch disagree on {name} by up to {difference:.3g} for rows {words} "
+            f"ONNX Runtime and PyTorch disagree on {name} by up to {difference:.3g} for rows {which} "
             f"(allowed: {allowed:.3g}); does the model decide by the numbers that it is given?"
         )
         raise ExportError(message)

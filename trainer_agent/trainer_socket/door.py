@@ -68,7 +68,7 @@ class TrainerDoor:
                         self._crowded()
                         connection.close()
                         continue
-                    task = tasks.start("trainer connection", self._see_to(connection))
+                    task = tasks.start("trainer connection", self._serve(connection))
                     self._open.add(task)
                     task.add_done_callback(self._open.discard)
                     # It may be ended before it began.
@@ -79,7 +79,7 @@ class TrainerDoor:
         if not self._running:
             self._listener.close()
 
-    async def _see_to(self, connection: socket.socket) -> None:
+    async def _serve(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):  # either side may go at any time
             outer_reader, outer = await asyncio.open_unix_connection(sock=connection, limit=_CHUNK_BYTES)
             try:

@@ -33,7 +33,7 @@ from tiercel.trainer_agent.trainer_socket.door import CONNECTIONS, TrainerDoor
 from tiercel.trainer_agent.trainer_socket.refusals import Refusals
 from tiercel.v1 import protocol_mismatch, trainer_pb2, trainer_pb2_grpc
 
-# The largest that a trainer library sends: a report with all the metrics that are carried on takes 6 KB.
+# The largest that a trainer library sends: a report with all the metrics that go on takes 6 KB.
 _MESSAGE_BYTES: Final = 64 * 1024
 _QUEUED_MESSAGES: Final = 1024
 _HELLO_SECONDS: Final = 10.0
@@ -75,8 +75,8 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
         goal: What its reports are about.
         token: The run's secret.
         ingest: What to do with each report that goes on; the trainer's next message waits for it.
-        take_use: What to do with what it says that it used of accelerators; may not block.
-        tell: Takes lines for the job's log: what was refused, and why.
+        on_use: What to do with what it says that it used of accelerators; may not block.
+        write_line: Writes into the job's log what was refused, and why.
         last_sequence: Number of the newest report that an earlier life of the agent took in.
     """
 
@@ -86,14 +86,14 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
         goal: Goal,
         token: str,
         ingest: Report,
-        take_use: Use = lambda _: None,
-        tell: Callable[[str], None] = lambda _: None,
+        on_use: Use = lambda _: None,
+        write_line: Callable[[str], None] = lambda _: None,
         last_sequence: int = 0,
     ) -> None:
         self._welcome = welcome
         self._token = token
         self._ingest = ingest
-        self._take_use = take_use
+        self._on_use = on_use
         self._attachment: _Attachment | None = None
         self._last_sequence = last_sequence
         now = time.monotonic()
@@ -103,7 +103,7 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
         self._sieve_changed = Signal()
         self._due: deque[trainer_pb2.TrainerReport] = deque()
         self._passing_on = asyncio.Lock()
-        self._refusals = Refusals(tell)
+        self._refusals = Refusals(write_line)
         self._pace: trainer_pb2.PaceRequest | None = None
         self._stop_reason: str | None = None
         self._exports: dict[str, _Export] = {}
@@ -270,7 +270,7 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
                     self._export_done(message.export_done)
                 case "use":
                     if math.isfinite(message.use.accelerator_seconds) and message.use.accelerator_seconds >= 0:
-                        self._take_use(message.use)
+                        self._on_use(message.use)
             await self._wait_turn()
 
     async def _wait_turn(self) -> None:
@@ -281,12 +281,12 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
     async def _report(self, report: trainer_pb2.TrainerReport) -> None:
         if report.sequence > self._last_sequence:
             self._last_sequence = report.sequence
-            metrics, left_out = self._names.carried(report.metrics)
+            metrics, left_out = self._names.accepted(report.metrics)
             for reason, count in left_out.items():
                 self._refusals.note(reason, count)
-            carried = trainer_pb2.TrainerReport(sequence=report.sequence, epoch=report.epoch, metrics=metrics)
+            accepted = trainer_pb2.TrainerReport(sequence=report.sequence, epoch=report.epoch, metrics=metrics)
             merged = self._sieve.left_out
-            self._due.extend(self._sieve.ingest(carried, time.monotonic()))
+            self._due.extend(self._sieve.ingest(accepted, time.monotonic()))
             if self._sieve.left_out > merged:
                 self._refusals.note(_MERGED, self._sieve.left_out - merged)
             self._sieve_changed.fire()

@@ -1,4 +1,4 @@
-"""What was refused of a script, told in its job's log: once a reason, and at the end how often. Pure."""
+"""What was refused of a script, said in its job's log: once a reason, and at the end how often. Pure."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ class Refusals:
     """Counts what was refused, by the reason.
 
     Args:
-        tell: Takes a line for the job's log. Reasons are few and fixed, so that lines are few.
+        write_line: Writes a line into the job's log. Reasons are few and fixed, so that lines are few.
     """
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self._tell = tell
+    def __init__(self, write_line: Callable[[str], None]) -> None:
+        self._write_line = write_line
         self._counts: dict[str, int] = {}
 
     def note(self, reason: str, count: int = 1) -> None:
-        """Something was refused; ``reason`` is a sentence without its full stop, and one of a few."""
+        """Something was refused; ``reason`` has no full stop, and is one of a few."""
         if reason not in self._counts:
-            self._tell(f"{reason}.")
+            self._write_line(f"{reason}.")
         self._counts[reason] = self._counts.get(reason, 0) + count
 
     def sum_up(self) -> None:
-        """Tell how often, of what was refused more than once. Doing it again tells only what came after."""
+        """Say how often, of what was refused more than once. Doing it again says only what came after."""
         counts, self._counts = self._counts, {}
         for reason, count in counts.items():
             if count > 1:
-                self._tell(f"{count} times in this run: {reason}.")
+                self._write_line(f"{count} times in this run: {reason}.")

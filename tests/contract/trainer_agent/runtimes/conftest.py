@@ -13,13 +13,13 @@ import pytest
 from testing.docker import DockerEngine, docker_runtime
 from tiercel.trainer_agent.disk.job_folder import JobFolder, ScriptFile
 from tiercel.trainer_agent.limits.contract import Limits
-from tiercel.trainer_agent.limits.cpu_priority import Turns
+from tiercel.trainer_agent.limits.cpu_priority import CpuPriority
 from tiercel.trainer_agent.limits.detect import detect
 from tiercel.trainer_agent.runtimes.contract import Launch, Program, RunHandle, Runtime
 from tiercel.trainer_agent.runtimes.process import ProcessRuntime
 
 GIBIBYTE = 1024**3
-TURNS = Turns(slice_seconds=0.02, node_cores=2.0)
+PRIORITY = CpuPriority(slice_seconds=0.02, node_cores=2.0)
 _numbers = itertools.count(1)
 
 
@@ -36,10 +36,10 @@ async def runtime(
 ) -> AsyncIterator[Runtime]:
     monkeypatch.setenv("A_SECRET", "of the agent")
     if request.param == "process":
-        yield ProcessRuntime(tmp_path / "minders", limits, TURNS)
+        yield ProcessRuntime(tmp_path / "minders", limits, PRIORITY)
         return
     engine: DockerEngine = request.getfixturevalue("engine")
-    async with docker_runtime(engine, "contract", cgroup_parent=limits.container_parent, turns=TURNS) as docker:
+    async with docker_runtime(engine, "contract", cgroup_parent=limits.container_parent, priority=PRIORITY) as docker:
         yield docker
 
 
@@ -65,8 +65,8 @@ async def next_life(
 ) -> AsyncIterator[Runtime]:
     """The runtime as it is after the agent died and was started again."""
     if runtime.name == "process":
-        yield ProcessRuntime(tmp_path / "minders", limits, TURNS)
+        yield ProcessRuntime(tmp_path / "minders", limits, PRIORITY)
         return
     engine: DockerEngine = request.getfixturevalue("engine")
-    async with docker_runtime(engine, "contract", cgroup_parent=limits.container_parent, turns=TURNS) as docker:
+    async with docker_runtime(engine, "contract", cgroup_parent=limits.container_parent, priority=PRIORITY) as docker:
         yield docker

@@ -19,7 +19,7 @@ from tiercel.trainer_agent.disk.job_retention import EndedJobs, Retention
 from tiercel.trainer_agent.limits.contract import CpuShare, Limits, Share, Usage
 from tiercel.trainer_agent.reports.journal import ReportJournal
 from tiercel.trainer_agent.runs import records as run_records
-from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointCarrier
+from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointTransfer
 from tiercel.trainer_agent.runs.order import RunOrder
 from tiercel.trainer_agent.runs.reconciler import ActualRun, Phase
 from tiercel.trainer_agent.runs.run import StopPatience
@@ -113,7 +113,7 @@ def table_in(folder: Path, runtime: FakeRuntime, tasks: Supervisor) -> RunTable:
         Reporter(),
         tasks,
         StopPatience(trainer=600.0),
-        CheckpointCarrier(calls, folder / "carried"),
+        CheckpointTransfer(calls, folder / "carried"),
         ScriptFetcher(calls),
         EndedJobs(places.jobs, folder / "ended-jobs", Retention()),
     )

@@ -17,52 +17,52 @@ def look(accelerator: str = "GPU-1", **processes: ProcessUse) -> AcceleratorRead
 
 def test_nothing_is_known_at_first() -> None:
     meter = AcceleratorMeter()
-    assert (meter.seconds, meter.memory_bytes, meter.told_seconds, meter.seen_seconds) == (0.0, 0, None, None)
+    assert (meter.seconds, meter.memory_bytes, meter.reported_seconds, meter.sampled_seconds) == (0.0, 0, None, None)
 
 
 def test_processes_of_others_do_not_count() -> None:
     meter = AcceleratorMeter()
-    meter.see([look(p12=ProcessUse(100, 1.0))], MINE)
+    meter.on_readings([look(p12=ProcessUse(100, 1.0))], MINE)
     assert (meter.seconds, meter.memory_bytes) == (0.0, 0)
 
 
 def test_what_the_driver_sees_of_all_processes_of_the_run() -> None:
     meter = AcceleratorMeter()
     for _ in range(2):
-        meter.see([look(p10=ProcessUse(100, 0.5), p11=ProcessUse(20, 0.25), p12=ProcessUse(7, 0.1))], MINE)
+        meter.on_readings([look(p10=ProcessUse(100, 0.5), p11=ProcessUse(20, 0.25), p12=ProcessUse(7, 0.1))], MINE)
     assert (meter.seconds, meter.memory_bytes) == (1.5, 120)
 
 
 def test_of_several_accelerators_the_one_that_is_used_most_counts() -> None:
     meter = AcceleratorMeter()
-    meter.see([look("GPU-1", p10=ProcessUse(100, 0.5)), look("GPU-2", p10=ProcessUse(70, 0.75))], MINE)
+    meter.on_readings([look("GPU-1", p10=ProcessUse(100, 0.5)), look("GPU-2", p10=ProcessUse(70, 0.75))], MINE)
     assert (meter.seconds, meter.memory_bytes) == (0.75, 100)
 
 
 def test_the_library_is_believed_about_time_and_the_driver_about_memory() -> None:
     meter = AcceleratorMeter()
-    meter.tell(3.0, 50)
+    meter.on_report(3.0, 50)
     assert (meter.seconds, meter.memory_bytes) == (3.0, 50)
-    meter.see([look(p10=ProcessUse(100, 0.5))], MINE)
+    meter.on_readings([look(p10=ProcessUse(100, 0.5))], MINE)
     assert (meter.seconds, meter.memory_bytes) == (3.0, 100)
-    assert (meter.told_seconds, meter.seen_seconds) == (3.0, 0.5), "both can be told apart"
+    assert (meter.reported_seconds, meter.sampled_seconds) == (3.0, 0.5), "both can be told apart"
 
 
 def test_a_slice_has_memory_but_no_samples() -> None:
     meter = AcceleratorMeter()
-    meter.see([look("MIG-1", p10=ProcessUse(100, None))], MINE)
-    assert (meter.seconds, meter.memory_bytes, meter.seen_seconds) == (0.0, 100, None)
+    meter.on_readings([look("MIG-1", p10=ProcessUse(100, None))], MINE)
+    assert (meter.seconds, meter.memory_bytes, meter.sampled_seconds) == (0.0, 100, None)
 
 
 def test_seconds_never_fall_and_memory_that_was_freed_is_gone() -> None:
     meter = AcceleratorMeter()
-    meter.tell(3.0, 50)
-    meter.tell(2.0, 0)
+    meter.on_report(3.0, 50)
+    meter.on_report(2.0, 0)
     assert (meter.seconds, meter.memory_bytes) == (3.0, 0)
-    meter.see([look(p10=ProcessUse(100, 0.5))], MINE)
-    meter.see([look()], ())
+    meter.on_readings([look(p10=ProcessUse(100, 0.5))], MINE)
+    meter.on_readings([look()], ())
     assert meter.memory_bytes == 0
-    assert meter.seen_seconds == 0.5, "also when its processes have ended"
+    assert meter.sampled_seconds == 0.5, "also when its processes have ended"
 
 
 def test_a_hello_has_the_problems_of_now() -> None:
@@ -91,7 +91,7 @@ def test_what_is_not_known_is_not_told() -> None:
 def test_what_an_earlier_life_of_the_agent_knew_of_is_counted_on() -> None:
     meter = AcceleratorMeter(5.0)
     assert meter.seconds == 5.0
-    meter.tell(2.0, 100)  # of a report that was on its way
+    meter.on_report(2.0, 100)  # of a report that was on its way
     assert meter.seconds == 5.0
-    meter.tell(6.0, 100)  # the library counts from the beginning of its process
+    meter.on_report(6.0, 100)  # the library counts from the beginning of its process
     assert meter.seconds == 6.0

@@ -154,7 +154,7 @@ def test_a_folder_that_a_run_replaced_by_a_link_is_not_followed(
 
 def test_checkpoints_that_are_too_large_are_a_clear_error(folder: JobFolder, trained: Path, tmp_path: Path) -> None:
     assert (trained / "latest.pt").exists()
-    with pytest.raises(CheckpointError, match="more than the 10 bytes that are carried"):
+    with pytest.raises(CheckpointError, match="more than the 10 bytes that can be transferred"):
         folder.copy_checkpoint(tmp_path, limit_bytes=10)
 
 

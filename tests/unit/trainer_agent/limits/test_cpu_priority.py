@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from tiercel.trainer_agent.limits import cpu_priority as turns_module
+from tiercel.trainer_agent.limits import cpu_priority as module
 from tiercel.trainer_agent.limits.contract import CpuShare
-from tiercel.trainer_agent.limits.cpu_priority import RunTurns, Turns
+from tiercel.trainer_agent.limits.cpu_priority import CpuPriority, RunPriority
 
 Asked = list[tuple[list[int], bool]]
 
@@ -22,7 +22,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
         found.append((list(pids), gives_way))
         return True
 
-    monkeypatch.setattr(turns_module, "set_giving_way", note)
+    monkeypatch.setattr(module, "set_giving_way", note)
     return found
 
 
@@ -40,17 +40,17 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 def test_a_floor_is_little_of_what_a_run_could_use(
     asked: Asked, node_cores: float, cpu_cores: float, weight: float, gives_way: bool
 ) -> None:
-    RunTurns(Turns(node_cores=node_cores), cpu_cores).apply(lambda: [7, 8], CpuShare(weight))
+    RunPriority(CpuPriority(node_cores=node_cores), cpu_cores).apply(lambda: [7, 8], CpuShare(weight))
     assert asked == ([([7, 8], True)] if gives_way else [])
 
 
 def test_the_kernel_is_asked_when_something_changes(asked: Asked) -> None:
-    turns = RunTurns(Turns(node_cores=2.0), 1.0)
+    priority = RunPriority(CpuPriority(node_cores=2.0), 1.0)
     for weight in (0.001, 0.002, 0.5, 0.4, 0.001):
-        turns.apply(lambda: [7], CpuShare(weight))
+        priority.apply(lambda: [7], CpuShare(weight))
     assert [gives_way for _, gives_way in asked] == [True, False, True]
 
 
 def test_nobody_gives_way_where_weights_are_not_enforced(asked: Asked) -> None:
-    RunTurns(Turns(0.0, 0.0), 1.0).apply(lambda: [7], CpuShare(0.001))
+    RunPriority(CpuPriority(0.0, 0.0), 1.0).apply(lambda: [7], CpuShare(0.001))
     assert asked == []

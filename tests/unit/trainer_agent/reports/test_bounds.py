@@ -21,9 +21,9 @@ def test_names_that_are_no_names_are_left_out_and_the_metric_of_the_tiers_never_
     names = MetricNames("accuracy")
     bad = {"": 1.0, "x" * 65: 1.0, "two words": 1.0, "line\n": 1.0, "größe": 1.0}
     good = {"val/top-5_acc.x": 1.0, "x" * 64: 1.0}
-    assert names.carried(bad | good) == (good, {BAD_NAME: len(bad)})
+    assert names.accepted(bad | good) == (good, {BAD_NAME: len(bad)})
     many = {str(number): 1.0 for number in range(100)} | {"accuracy": 0.5}
-    kept, left_out = names.carried(many)
+    kept, left_out = names.accepted(many)
     assert kept["accuracy"] == 0.5
     assert (len(kept), left_out) == (MAX_METRICS, {TOO_MANY_METRICS: 101 - MAX_METRICS})
 
@@ -31,8 +31,8 @@ def test_names_that_are_no_names_are_left_out_and_the_metric_of_the_tiers_never_
 def test_a_run_has_so_many_different_names_and_goes_on_with_those() -> None:
     names = MetricNames("accuracy")
     for number in range(MAX_NAMES + 50):
-        names.carried({f"step_{number}": 1.0})
-    kept, left_out = names.carried({"another": 1.0, "step_3": 1.0, "accuracy": 0.5})
+        names.accepted({f"step_{number}": 1.0})
+    kept, left_out = names.accepted({"another": 1.0, "step_3": 1.0, "accuracy": 0.5})
     assert kept == {"accuracy": 0.5, "step_3": 1.0}
     assert left_out == {TOO_MANY_NAMES: 1}
 

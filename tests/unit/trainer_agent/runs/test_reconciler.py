@@ -25,7 +25,7 @@ from tiercel.trainer_agent.runs.reconciler import (
 HALF, FULL, CAPPED = Share(CpuShare(0.5)), Share(CpuShare(1.0)), Share(CpuShare(0.5, 1.0))
 HALF_OF_A = Share(CpuShare(0.5), (AcceleratorShare("GPU-a", 0.5),))
 STOP = StopRun("a-1", "the broker asked it to stop")
-CARRY = StopRun("a-1", "it goes on on another node", carry=True)
+TRANSFER = StopRun("a-1", "it goes on on another node", transfer=True)
 DROP = StopRun("a-1", "the broker no longer wants it", wanted=False)
 
 
@@ -40,8 +40,8 @@ DROP = StopRun("a-1", "the broker no longer wants it", wanted=False)
         (WantedRun(CAPPED), ActualRun(Phase.ALIVE, HALF), [ApplyShare("a-1", CAPPED)]),
         (WantedRun(HALF_OF_A), ActualRun(Phase.ALIVE, HALF), [ApplyShare("a-1", HALF_OF_A)]),
         (WantedRun(HALF, stop=True), ActualRun(Phase.ALIVE, HALF), [STOP]),
-        (WantedRun(HALF, stop=True, carry=True), ActualRun(Phase.ALIVE, HALF), [CARRY]),
-        (WantedRun(HALF, stop=True, carry=True), ActualRun(Phase.STOPPING, HALF), []),
+        (WantedRun(HALF, stop=True, transfer=True), ActualRun(Phase.ALIVE, HALF), [TRANSFER]),
+        (WantedRun(HALF, stop=True, transfer=True), ActualRun(Phase.STOPPING, HALF), []),
         (WantedRun(FULL, stop=True), ActualRun(Phase.STOPPING, HALF), []),
         (WantedRun(FULL), ActualRun(Phase.STOPPING, HALF), []),
         (WantedRun(HALF), ActualRun(Phase.ENDED, None), [ReportRun("a-1")]),

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from aiodocker import DockerError
 
-from tiercel.trainer_agent.limits.cpu_priority import AS_THE_KERNEL_DOES, RunTurns
+from tiercel.trainer_agent.limits.cpu_priority import KERNEL_DEFAULT, RunPriority
 from tiercel.trainer_agent.runtimes import docker
 from tiercel.trainer_agent.runtimes.docker import DockerRun
 
@@ -34,7 +34,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run_of(container: FakeContainer) -> DockerRun:
-    return DockerRun(cast("Any", None), cast("Any", container), None, RunTurns(AS_THE_KERNEL_DOES, 1.0))
+    return DockerRun(cast("Any", None), cast("Any", container), None, RunPriority(KERNEL_DEFAULT, 1.0))
 
 
 def refusal() -> DockerError:

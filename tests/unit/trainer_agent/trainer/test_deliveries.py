@@ -1,4 +1,4 @@
-"""Which requests are answered with what, over an outbox that nobody empties but the test."""
+"""Which requests are answered with what, over an buffer that nobody empties but the test."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from torch import nn
 from tiercel.trainer_agent.trainer.channel import AgentChannel
 from tiercel.trainer_agent.trainer.deliveries import Deliveries
 from tiercel.trainer_agent.trainer.handover import Handover
+from tiercel.trainer_agent.trainer.message_buffer import MessageBuffer, StreamCursor
 from tiercel.trainer_agent.trainer.models import Weights
-from tiercel.trainer_agent.trainer.outbox import Outbox, StreamCursor
 from tiercel.trainer_agent.trainer.restoring import Report
 from tiercel.trainer_agent.trainer.tiers import TierTracker
 from tiercel.v1 import trainer_pb2
@@ -38,19 +38,19 @@ class UnconnectedChannel(AgentChannel):
     """A channel whose one stream is read by the test."""
 
     def __init__(self) -> None:
-        self._outbox, self._cursor = Outbox(), StreamCursor()
-        self._outbox.welcome(self._cursor)
-        self._outbox.close()  # so that reading ends where nothing is left
+        self._buffer, self._cursor = MessageBuffer(), StreamCursor()
+        self._buffer.welcome(self._cursor)
+        self._buffer.close()  # so that reading ends where nothing is left
 
     def sent(self) -> list[tuple[int, str]]:
         """Number and error of each answer that goes out now."""
-        messages = self._outbox.messages(self._cursor)
+        messages = self._buffer.messages(self._cursor)
         return [(message.export_done.request_number, message.export_done.error) for message in messages]
 
     def sent_on_a_new_stream(self) -> list[tuple[int, str]]:
         """The same after the connection broke."""
         self._cursor = StreamCursor()
-        self._outbox.welcome(self._cursor)
+        self._buffer.welcome(self._cursor)
         return self.sent()
 
 
@@ -69,7 +69,7 @@ class Trainer:
 
     def ask(self, number: int) -> None:
         request = trainer_pb2.ExportRequest(delivery_id="job-tier-1", tier=1, target=TARGET, request_number=number)
-        self.deliveries.ask(request)
+        self.deliveries.submit(request)
         self.deliveries.serve()
 
 

@@ -183,9 +183,9 @@ def test_what_could_not_be_compared_is_said(tmp_path: Path) -> None:
 
     example = {"rows": torch.ones(1, 3), "ids": torch.ones(1, 3, dtype=torch.int64)}
     signature = Signature.from_example(example).fitted(Roots())
-    words = export_model(Roots().eval(), signature, Samples(signature), tmp_path / "model.onnx").compared.words
-    assert "not on rows of the other sign (ValueError: a length cannot be negative)" in words
-    assert words.endswith("other values of ids")
+    summary = export_model(Roots().eval(), signature, Samples(signature), tmp_path / "model.onnx").compared.summary
+    assert "not on rows of the other sign (ValueError: a length cannot be negative)" in summary
+    assert summary.endswith("other values of ids")
 
 
 class Text(nn.Module):

@@ -83,13 +83,13 @@ def test_a_mapping_is_passed_by_name_where_the_model_takes_these_names() -> None
     example = {"right": torch.ones(1, 2), "left": torch.full((1, 2), 3.0)}
     signature = Signature.from_example(example).fitted(_Two())
     assert signature.by_name
-    assert signature.ask(_Two(), signature.example)["output"].tolist() == [[2.0, 2.0]]
+    assert signature.apply(_Two(), signature.example)["output"].tolist() == [[2.0, 2.0]]
 
 
 def test_names_none_of_which_the_model_takes_are_what_it_is_served_under() -> None:
     signature = Signature.from_example({"a": torch.full((1, 2), 3.0), "b": torch.ones(1, 2)}).fitted(_Two())
     assert not signature.by_name
-    assert signature.ask(_Two(), signature.example)["output"].tolist() == [[2.0, 2.0]]
+    assert signature.apply(_Two(), signature.example)["output"].tolist() == [[2.0, 2.0]]
 
 
 def test_a_name_beside_those_that_the_model_takes_is_refused() -> None:

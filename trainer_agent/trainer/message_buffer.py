@@ -19,7 +19,7 @@ EXPORT_LIMIT = 100
 
 
 class StreamCursor:
-    """How far one stream has got through the outbox. A new stream begins anew."""
+    """How far one stream has got through the buffer. A new stream begins anew."""
 
     def __init__(self) -> None:
         self.last_report = 0
@@ -29,10 +29,10 @@ class StreamCursor:
         self.over = False
 
 
-class Outbox:
+class MessageBuffer:
     """Reports until they are acknowledged, and what a new stream repeats: answers to requests for a model, last use.
 
-    When the agent stays away for so long that the outbox is full, the oldest reports are dropped: the newest say where
+    When the agent stays away for so long that the buffer is full, the oldest reports are dropped: the newest say where
     the training is. Those that reached a tier stay: there are no more of them than tiers.
 
     Args:
@@ -128,7 +128,7 @@ class Outbox:
             self._changed.notify_all()
 
     def messages(self, cursor: StreamCursor) -> Iterator[trainer_pb2.AttachRequest]:
-        """Wait for what a stream has to send, until it breaks or the outbox is closed and empty."""
+        """Wait for what a stream has to send, until it breaks or the buffer is closed and empty."""
         while (message := self._wait_message(cursor)) is not None:
             yield message
 

@@ -47,7 +47,7 @@ class ServingGoneError(Exception):
     """The inference server that was waited for has ended."""
 
 
-class ServingSupervisor:
+class InferenceServer:
     """Finds a living server and adopts it, else starts one; starts it again when it dies.
 
     Args:

@@ -11,30 +11,28 @@ from tiercel.core.locks import is_held
 from tiercel.trainer_agent.inference_server import process as serving_process
 from tiercel.trainer_agent.inference_server.client import ServingClient
 from tiercel.trainer_agent.inference_server.process import ServingPlaces
-from tiercel.trainer_agent.inference_server.supervisor import ServingPorts, ServingSupervisor
+from tiercel.trainer_agent.inference_server.server import InferenceServer, ServingPorts
 
 
 async def test_a_server_that_hands_over_is_followed_to_its_new_process_and_ended_there(tmp_path: Path) -> None:
     places = ServingPlaces(tmp_path)
     entered = tmp_path / "cgroup.procs"
     async with aiohttp.ClientSession() as session:
-        client = ServingClient(session, lambda: supervisor.address(), token=places.read_token)
-        supervisor = ServingSupervisor(
-            places, ServingPorts(), client, confines=lambda: (entered,), changed=lambda: None
-        )
-        run = asyncio.ensure_future(supervisor.run())
-        await until(lambda: supervisor.address())
-        address = supervisor.address()
+        client = ServingClient(session, lambda: server.address(), token=places.read_token)
+        server = InferenceServer(places, ServingPorts(), client, confines=lambda: (entered,), changed=lambda: None)
+        run = asyncio.ensure_future(server.run())
+        await until(lambda: server.address())
+        address = server.address()
         first = int(entered.read_text())
         operator = {"Authorization": f"Bearer {places.read_token()}"}
         async with session.post(f"http://{address}/v2/handover", headers=operator) as response:
             following = (await response.json())["pid"]
         await until(lambda: entered.read_text() == str(following))
-        assert supervisor.address() == address
+        assert server.address() == address
         await until(lambda: not psutil.pid_exists(first))
         assert entered.read_text() == str(following), "nothing is started while the fresh process serves"
         run.cancel()
         await asyncio.gather(run, return_exceptions=True)
-        await supervisor.stop()
+        await server.stop()
     assert not is_held(places.lock_file)
     assert serving_process.find_living(places) is None
