@@ -9,10 +9,9 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import aiohttp
-from google.protobuf.message import Message
 
 from tiercel.trainer_agent.accelerators.reports import accelerators_to_wire, readings_to_wire
 from tiercel.trainer_agent.accelerators.serving_reserve import ServingReserve
@@ -22,30 +21,46 @@ from tiercel.trainer_agent.connection.outbox import Reporter
 from tiercel.trainer_agent.connection.stream import BrokerConnection
 from tiercel.trainer_agent.deliveries.deliveries import EXPORT_SECONDS, Deliveries
 from tiercel.trainer_agent.deliveries.delivery_log import DeliveryLog
+from tiercel.trainer_agent.deliveries.reconciler import (
+    AbandonDelivery,
+    DeliveryAction,
+    ForgetDelivery,
+    ReportDelivery,
+    StartDelivery,
+    reconcile_deliveries,
+)
 from tiercel.trainer_agent.disk.job_retention import EndedJobs, Retention
-from tiercel.trainer_agent.disk.names import is_place, is_plain
+from tiercel.trainer_agent.disk.names import is_plain
 from tiercel.trainer_agent.disk.watch import DiskLimits, DiskWatch
 from tiercel.trainer_agent.fence import keeper as fence_keeper
 from tiercel.trainer_agent.fence.fence import FENCE_FILE, Fence
 from tiercel.trainer_agent.inference_server.client import ServingClient
-from tiercel.trainer_agent.inference_server.endpoint_shares import EndpointTerms, beside_training
 from tiercel.trainer_agent.inference_server.process import ServingPlaces
 from tiercel.trainer_agent.inference_server.server import InferenceServer, ServingPorts
 from tiercel.trainer_agent.limits import cpu
-from tiercel.trainer_agent.limits.contract import AcceleratorShare, CpuShare, Limits, Share
+from tiercel.trainer_agent.limits.contract import Limits
 from tiercel.trainer_agent.limits.cpu import Capacity
 from tiercel.trainer_agent.models.repository import ModelRepository
-from tiercel.trainer_agent.models.served import ServedModels, WantedVersions
-from tiercel.trainer_agent.models.variants import Place
-from tiercel.trainer_agent.runs import reconciler
+from tiercel.trainer_agent.models.served import ServedModels
 from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointTransfer
-from tiercel.trainer_agent.runs.order import RunOrder
-from tiercel.trainer_agent.runs.run import StopPatience
+from tiercel.trainer_agent.runs.files import RunPlaces
+from tiercel.trainer_agent.runs.reconciler import (
+    ApplyShare,
+    DisownRun,
+    ForgetRun,
+    ReportRun,
+    RunAction,
+    StartRun,
+    StopRun,
+    reconcile_runs,
+)
 from tiercel.trainer_agent.runs.scripts import ScriptFetcher
-from tiercel.trainer_agent.runs.table import RunPlaces, RunTable
+from tiercel.trainer_agent.runs.stopping import StopPatience
+from tiercel.trainer_agent.runs.table import RunTable
 from tiercel.trainer_agent.runtimes.contract import Runtime
 from tiercel.trainer_agent.supervision import Supervisor
-from tiercel.v1 import PROTOCOL, common_pb2, nodes_pb2
+from tiercel.trainer_agent.wanted import copied, endpoint_terms, run_order, wanted_run, wanted_versions
+from tiercel.v1 import PROTOCOL, nodes_pb2
 
 _log = logging.getLogger(__name__)
 
@@ -54,8 +69,6 @@ _LAST_WORDS_SECONDS: Final = 1.0
 _FENCE_SECONDS: Final = 0.1
 # Of the machine's memory, for the inference server and what it starts to verify; by itself it stays within less.
 _SERVING_MEMORY: Final = 0.9
-
-_MessageT = TypeVar("_MessageT", bound=Message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,68 +264,45 @@ class Agent:
         """
         if self._leaving or self._fence.has_fallen:
             return
-        self._want_endpoint_shares(wanted)
+        if not wanted.endpoints_pending:  # of a broker that began anew: what holds, holds
+            self._serving.want_terms(endpoint_terms(wanted, self._parts.capacity.cpu_cores))
         runs = {run.run_id: run for run in wanted.runs if is_plain(run.run_id)}
         deliveries = {delivery.delivery_id: delivery for delivery in wanted.deliveries}
-        wanted_runs = {key: reconciler.WantedRun(_share(run.share), run.stop, run.carry) for key, run in runs.items()}
-        actions = reconciler.reconcile_runs(wanted_runs, self._runs.actual())
-        actions += reconciler.reconcile_deliveries(deliveries, self._deliveries.under_way(), self._deliveries.ended())
+        of_runs = reconcile_runs({key: wanted_run(run) for key, run in runs.items()}, self._runs.actual())
+        of_deliveries = reconcile_deliveries(deliveries, self._deliveries.under_way(), self._deliveries.ended())
         self._deliveries.want(deliveries)
-        for action in actions:
-            if isinstance(action, reconciler.StartRun):
-                self._runs.start(self._order(runs[action.run_id]))
-            elif isinstance(action, reconciler.StartDelivery):
-                self._deliveries.start(_copied(deliveries[action.delivery_id]))
-            else:
-                self._carry_out(action)
+        for run_action in of_runs:
+            self._apply_to_run(run_action, runs)
+        for delivery_action in of_deliveries:
+            self._apply_to_delivery(delivery_action, deliveries)
         self._wanted_runs = frozenset(runs)
-        self._served.want(_models(wanted), self._deliveries.arriving())
+        self._served.want(wanted_versions(wanted), self._deliveries.arriving())
 
-    def _want_endpoint_shares(self, wanted: nodes_pb2.WantedState) -> None:
-        if wanted.endpoints_pending:  # a broker that began anew: what holds, holds
-            return
-        shares = {each.endpoint: _cpu_share(each.share) for each in wanted.endpoints if each.HasField("share")}
-        objectives = {each.endpoint: each.objective_seconds for each in wanted.endpoints if each.objective_seconds > 0}
-        training = [run.spec.resources.cpu_cores for run in wanted.runs if not run.stop]
-        held = beside_training(shares, training, self._parts.capacity.cpu_cores)
-        self._serving.want_terms(EndpointTerms(held, objectives))
-
-    def _carry_out(self, action: reconciler.Action) -> None:
+    def _apply_to_run(self, action: RunAction, wanted: Mapping[str, nodes_pb2.WantedRun]) -> None:
         match action:
-            case reconciler.StopRun(run_id, reason, transfer, is_wanted):
+            case StartRun(run_id):
+                self._runs.start(run_order(wanted[run_id], self._deliveries.is_delivered))
+            case StopRun(run_id, reason, transfer, is_wanted):
                 self._runs.stop(run_id, reason, moved=transfer, may_go_on=not is_wanted)
-            case reconciler.ApplyShare(run_id, share):
+            case ApplyShare(run_id, share):
                 self._runs.set_share(run_id, share)
-            case reconciler.ReportRun(run_id):
+            case ReportRun(run_id):
                 self._runs.report(run_id)
-            case reconciler.DisownRun(run_id):
+            case DisownRun(run_id):
                 self._runs.disown(run_id)
-            case reconciler.ForgetRun(run_id):
+            case ForgetRun(run_id):
                 self._runs.forget(run_id, confirmed=run_id in self._wanted_runs)
-            case reconciler.ReportDelivery(delivery_id):
-                self._deliveries.report(delivery_id)
-            case reconciler.AbandonDelivery(delivery_id):
-                self._deliveries.abandon(delivery_id)
-            case reconciler.ForgetDelivery(delivery_id):
-                self._deliveries.forget(delivery_id)
 
-    def _order(self, wanted: nodes_pb2.WantedRun) -> RunOrder:
-        open_tiers = tuple(
-            _copied(tier)
-            for number, tier in enumerate(wanted.spec.tiers, start=1)
-            if number not in wanted.delivered_tiers
-            and not self._deliveries.is_delivered(f"{wanted.job_id}-tier-{number}")
-        )
-        return RunOrder(
-            wanted.run_id,
-            wanted.job_id,
-            _copied(wanted.spec),
-            _share(wanted.share),
-            open_tiers,
-            transferred=bool(wanted.carried_run_id),
-            retried=wanted.retried,
-            script_sha256=wanted.script_sha256,
-        )
+    def _apply_to_delivery(self, action: DeliveryAction, wanted: Mapping[str, nodes_pb2.WantedDelivery]) -> None:
+        match action:
+            case StartDelivery(delivery_id):
+                self._deliveries.start(copied(wanted[delivery_id]))
+            case ReportDelivery(delivery_id):
+                self._deliveries.report(delivery_id)
+            case AbandonDelivery(delivery_id):
+                self._deliveries.abandon(delivery_id)
+            case ForgetDelivery(delivery_id):
+                self._deliveries.forget(delivery_id)
 
     async def _keep_fence(self) -> None:
         """Stop all runs in time when the broker may start them elsewhere, also behind our death; serving goes on."""
@@ -368,38 +358,8 @@ class Agent:
         self._images = tuple([image for one in self._parts.runtimes.values() for image in await one.images()])
 
 
-def _models(wanted: nodes_pb2.WantedState) -> dict[Place, WantedVersions]:
-    """What is wanted of models; names that cannot be folders are left out, as no delivery has made them."""
-    return {
-        Place(each.endpoint, each.variant): WantedVersions(each.version, frozenset(each.kept_versions))
-        for each in wanted.models
-        if is_place(each.endpoint, each.variant)
-    }
-
-
-def _copied(part: _MessageT) -> _MessageT:
-    """A part of a message without the rest, which it would keep in memory."""
-    copy = type(part)()
-    copy.CopyFrom(part)
-    return copy
-
-
 def _without_log(status: nodes_pb2.RunStatus) -> nodes_pb2.RunStatus:
     """What a hello has room for, however many runs ended while the broker was away."""
     if status.log_tail:
         status.ClearField("log_tail")
     return status
-
-
-def _share(share: common_pb2.Share) -> Share:
-    return Share(_cpu_share(share), tuple(map(_accelerator_share, share.accelerators)))
-
-
-def _accelerator_share(share: common_pb2.AcceleratorShare) -> AcceleratorShare:
-    fraction = share.fraction if 0 < share.fraction <= 1 else 1.0
-    return AcceleratorShare(share.id, fraction, share.memory_bytes, share.cap if 0 < share.cap <= 1 else None)
-
-
-def _cpu_share(share: common_pb2.Share) -> CpuShare:
-    weight = share.cpu_weight if 0 < share.cpu_weight <= 1 else 1.0
-    return CpuShare(weight, share.cpu_cap_cores if share.cpu_cap_cores > 0 else None)

@@ -1,12 +1,12 @@
-"""Wanted and actual in, what to do out: pure, so that it can be tested in full and repeated at will.
+"""Wanted and actual runs in, what to do out: pure, so that it can be tested in full and repeated at will.
 
-What is not wanted is stopped and forgotten. What has ended is only reported again, never started or done a second time.
+What is not wanted is stopped and forgotten. What has ended is only reported again, never started a second time.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tiercel.trainer_agent.limits.contract import Share
@@ -97,49 +97,10 @@ class ForgetRun:
     run_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class StartDelivery:
-    """Begin a delivery that nobody works on."""
-
-    delivery_id: str
+RunAction = StartRun | StopRun | ApplyShare | ReportRun | DisownRun | ForgetRun
 
 
-@dataclass(frozen=True, slots=True)
-class ReportDelivery:
-    """Say again what became of a delivery."""
-
-    delivery_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class AbandonDelivery:
-    """Stop to wait for the model of a delivery that is no longer wanted."""
-
-    delivery_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class ForgetDelivery:
-    """Drop the outcome of a delivery that the broker knows."""
-
-    delivery_id: str
-
-
-Action = (
-    StartRun
-    | StopRun
-    | ApplyShare
-    | ReportRun
-    | DisownRun
-    | ForgetRun
-    | StartDelivery
-    | ReportDelivery
-    | AbandonDelivery
-    | ForgetDelivery
-)
-
-
-def reconcile_runs(wanted: Mapping[str, WantedRun], actual: Mapping[str, ActualRun]) -> list[Action]:
+def reconcile_runs(wanted: Mapping[str, WantedRun], actual: Mapping[str, ActualRun]) -> list[RunAction]:
     """What to do so that the runs become what is wanted.
 
     Stops come before starts, so that what is freed is free.
@@ -148,7 +109,7 @@ def reconcile_runs(wanted: Mapping[str, WantedRun], actual: Mapping[str, ActualR
         wanted: By run id.
         actual: By run id.
     """
-    actions: list[Action] = []
+    actions: list[RunAction] = []
     for run_id, run in actual.items():
         if run_id not in wanted:
             actions += _unwanted(run_id, run)
@@ -163,27 +124,7 @@ def reconcile_runs(wanted: Mapping[str, WantedRun], actual: Mapping[str, ActualR
     return actions
 
 
-def reconcile_deliveries(wanted: Iterable[str], under_way: Iterable[str], ended: Iterable[str]) -> list[Action]:
-    """What to do so that the deliveries become what is wanted.
-
-    Args:
-        wanted: Ids that the broker wants.
-        under_way: Ids that are being worked on.
-        ended: Ids whose outcome is in the delivery log.
-    """
-    wanted_ids, busy, over = dict.fromkeys(wanted), set(under_way), dict.fromkeys(ended)
-    actions: list[Action] = []
-    for delivery_id in wanted_ids:
-        if delivery_id in over:
-            actions.append(ReportDelivery(delivery_id))
-        elif delivery_id not in busy:
-            actions.append(StartDelivery(delivery_id))
-    actions += [AbandonDelivery(delivery_id) for delivery_id in sorted(busy - wanted_ids.keys())]
-    actions += [ForgetDelivery(delivery_id) for delivery_id in over if delivery_id not in wanted_ids]
-    return actions
-
-
-def _unwanted(run_id: str, run: ActualRun) -> list[Action]:
+def _unwanted(run_id: str, run: ActualRun) -> list[RunAction]:
     if run.phase is Phase.ENDED:
         return [ForgetRun(run_id)]
     if run.phase is Phase.STOPPING:
@@ -191,7 +132,7 @@ def _unwanted(run_id: str, run: ActualRun) -> list[Action]:
     return [StopRun(run_id, "the broker no longer wants it", wanted=False)]
 
 
-def _known(run_id: str, want: WantedRun, run: ActualRun) -> list[Action]:
+def _known(run_id: str, want: WantedRun, run: ActualRun) -> list[RunAction]:
     if run.phase is Phase.ENDED:
         return [ReportRun(run_id)]
     if run.phase is Phase.STOPPING:

@@ -5,37 +5,37 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from tiercel.trainer_agent.accelerators.contract import AcceleratorReading
-from tiercel.trainer_agent.accelerators.use import AcceleratorMeter
-from tiercel.trainer_agent.disk.job_folder import JobFolder, ScriptFile
+from tiercel.trainer_agent.disk.job_folder import JobFolder
 from tiercel.trainer_agent.disk.names import check_run
 from tiercel.trainer_agent.errors import AgentError, RunFailedError, TransferError
-from tiercel.trainer_agent.limits.contract import Share, Usage
+from tiercel.trainer_agent.limits.contract import Share
 from tiercel.trainer_agent.reports.run_log import RunLog
 from tiercel.trainer_agent.reports.token_bucket import TokenBucket
 from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointTransfer
 from tiercel.trainer_agent.runs.earlier_life import EarlierLife
+from tiercel.trainer_agent.runs.events import RunEvents
 from tiercel.trainer_agent.runs.order import RunOrder
 from tiercel.trainer_agent.runs.output_mark import OutputMark
+from tiercel.trainer_agent.runs.preparation import prepare
 from tiercel.trainer_agent.runs.reconciler import ActualRun, Phase
 from tiercel.trainer_agent.runs.records import RunRecord
 from tiercel.trainer_agent.runs.scripts import ScriptFetcher
+from tiercel.trainer_agent.runs.stopping import Stop, StopPatience
+from tiercel.trainer_agent.runs.usage import RunUsage
 from tiercel.trainer_agent.runtimes.contract import Exit, RunHandle, Runtime
 from tiercel.trainer_agent.supervision import Supervisor
 from tiercel.trainer_agent.trainer_socket.gateway import TrainerGateway
 from tiercel.v1 import nodes_pb2, trainer_pb2
 
 _log = logging.getLogger(__name__)
-
-_T = TypeVar("_T")
 
 _USAGE_SECONDS: Final = 1.0
 _FRESH_USAGE_SECONDS: Final = 0.02
@@ -45,42 +45,6 @@ _LAST_REPORTS_SECONDS: Final = 2.0
 # keeps the newest, and what it is ahead is left out.
 _OUTPUT_BYTES_PER_SECOND: Final = 2.0 * 1024**2
 _OUTPUT_BYTES_AT_ONCE: Final = 32.0 * 1024**2
-
-
-@dataclass(frozen=True, slots=True)
-class StopPatience:
-    """How long a run gets at each step of being stopped, in seconds.
-
-    Attributes:
-        trainer: From the request over the socket, if a trainer is attached, to SIGTERM.
-        moving: The same for a run that is moved: it shall get to the end of what it is at and save it.
-        signal: From SIGTERM to SIGKILL.
-    """
-
-    trainer: float = 10.0
-    moving: float = 60.0
-    signal: float = 5.0
-
-
-@dataclass(slots=True)
-class RunEvents:
-    """Whom a run tells what. None of it may block.
-
-    Attributes:
-        changed: It came into being.
-        recorded: What is to be remembered of it changed.
-        progressed: Its script reported.
-        used: Its script said what it has used of accelerators.
-        wrote: It wrote output.
-        limits_changed: Paces may have to be worked out anew.
-    """
-
-    changed: Callable[[Run], None] = field(default=lambda _: None)
-    recorded: Callable[[RunRecord], None] = field(default=lambda _: None)
-    progressed: Callable[[nodes_pb2.Progress], None] = field(default=lambda _: None)
-    used: Callable[[Run], None] = field(default=lambda _: None)
-    wrote: Callable[[], None] = field(default=lambda: None)
-    limits_changed: Callable[[], None] = field(default=lambda: None)
 
 
 class Run:
@@ -118,15 +82,13 @@ class Run:
         self.order = order
         self.share = order.share
         last = None if earlier is None else earlier.last_report
-        self.usage = Usage() if last is None else Usage(last.cpu_seconds)
-        self.accelerators = AcceleratorMeter(0.0 if last is None else last.accelerator_seconds)
+        self.usage = RunUsage(order.run_id, last)
         self.log = log
         self._mark = mark
         self._folder = JobFolder(folder)
         self._inner_socket = inner_socket
         self._runtime = runtime
         self._events = events
-        self._patience = patience
         self._transfer = transfer
         self._scripts = scripts
         self._token = secrets.token_urlsafe(32) if earlier is None else earlier.token
@@ -148,11 +110,7 @@ class Run:
         # A trainer that an earlier life of the agent knew dials again within moments.
         self._expects_trainer = last is not None
         self._share_changed = asyncio.Event()
-        self._stop_asked = asyncio.Event()
-        self._stop_reason = ""
-        self._misdeed = ""
-        self._hurried = asyncio.Event()
-        self._end_at = math.inf
+        self._stop = Stop(patience)
         self._record = RunRecord(order.run_id, order.job_id, runtime.name, order.to_json(), self._token)
 
     @property
@@ -172,7 +130,7 @@ class Run:
 
     def actual(self) -> ActualRun:
         """What the reconciler has to know of it."""
-        phase = Phase.STOPPING if self._stop_asked.is_set() else Phase.ALIVE
+        phase = Phase.STOPPING if self._stop.is_asked else Phase.ALIVE
         return ActualRun(phase, self.share if self._share_holds else None)
 
     def status(self) -> nodes_pb2.RunStatus:
@@ -182,30 +140,14 @@ class Run:
             run_id=self.run_id,
             state=state,
             cpu_seconds=self.usage.cpu_seconds,
-            accelerator_seconds=self.accelerators.seconds,
+            accelerator_seconds=self.usage.accelerator_seconds,
             from_beginning=self._from_beginning,
         )
 
-    def usage_report(self) -> nodes_pb2.RunUsage:
-        """What the broker is told from time to time of what it uses, as last measured."""
-        return nodes_pb2.RunUsage(
-            run_id=self.run_id,
-            cpu_seconds=self.usage.cpu_seconds,
-            memory_bytes=self.usage.memory_bytes,
-            accelerator_seconds=self.accelerators.seconds,
-            accelerator_memory_bytes=self.accelerators.memory_bytes,
-        )
-
     def on_accelerator_readings(self, readings: Sequence[AcceleratorReading]) -> None:
-        """Take in what the driver says of its processes."""
-        if self._handle is None:
-            return
-        try:
-            pids = self._handle.pids()
-        except OSError as error:
-            _log.debug("the processes of run %s are not known: %s", self.run_id, error)
-        else:
-            self.accelerators.on_readings(readings, pids)
+        """The driver said what processes use of accelerators."""
+        if self._handle is not None:
+            self.usage.on_readings(readings, self._handle)
 
     def set_share(self, share: Share) -> None:
         """Let it have another share, as soon as possible."""
@@ -216,7 +158,7 @@ class Run:
     @property
     def has_successor(self) -> bool:
         """Whether another run of its job will have what this one does not hand over any more."""
-        failed = self._exit_code is not None and self._exit_code != 0 and not self._stop_asked.is_set()
+        failed = self._exit_code is not None and self._exit_code != 0 and not self._stop.is_asked
         return self._record.lost or self._record.moved or (self.order.retried and failed)
 
     def ask_to_stop(self, reason: str, *, lost: bool = False, moved: bool = False) -> None:
@@ -227,10 +169,9 @@ class Run:
             lost: Whether the job is not to blame and should be started again.
             moved: Whether its job goes on on another node: its checkpoint is then sent to the broker.
         """
-        if not self._stop_asked.is_set():
-            self._stop_reason = reason
+        if not self._stop.is_asked:
             self._record = replace(self._record, lost=lost, moved=moved)
-            self._stop_asked.set()
+            self._stop.ask(reason)
 
     def end(self, reason: str) -> None:
         """End it at once because of what it does; that fails its job.
@@ -238,16 +179,14 @@ class Run:
         Args:
             reason: Why, in plain words.
         """
-        if not self._stop_asked.is_set():
-            self._misdeed = reason
+        if not self._stop.is_asked:
+            self._stop.misdeed = reason
             self._write_line(f"the run is ended: {reason}")
         self.ask_to_stop(reason)
 
     def end_within(self, seconds: float) -> None:
         """Have it gone by then, through no fault of its job, as it may be started elsewhere; again it does nothing."""
-        if not self._hurried.is_set():
-            self._end_at = time.monotonic() + seconds
-            self._hurried.set()
+        self._stop.hurry(seconds)
         self.ask_to_stop("the node was without its broker for so long that the job may go on elsewhere", lost=True)
 
     async def supervise(self) -> RunRecord:
@@ -276,10 +215,7 @@ class Run:
             self._remember(replace(record, carry_error=interrupted))
             record = await self._send_checkpoint(record)
         _log.info("run %s ended: code %s%s", self.run_id, record.exit_code, f", {record.reason}" * bool(record.reason))
-        reported, sampled = self.accelerators.reported_seconds, self.accelerators.sampled_seconds
-        if reported is not None and sampled is not None:
-            message = "run %s used %.1f s of an accelerator by its own count, %.1f s by samples"
-            _log.info(message, self.run_id, reported, sampled)
+        self.usage.log_accelerators()
         self._remember(record)
         return record
 
@@ -298,21 +234,16 @@ class Run:
             handle = self._handle
             _log.info("run %s is taken over: %s", self.run_id, handle.description)
             await self._listen()
-        self._events.changed(self)
+        self._events.changed(self.status())
         self._events.limits_changed()
         return self._ended(await self._wait_end(handle))
 
     async def _start(self) -> RunHandle:
         order = self.order
         check_run(order.run_id, order.job_id, order.spec.script.name)
-        if self._stop_asked.is_set():  # while it waited for its turn
-            raise RunFailedError(self._stop_reason)
+        self._check_wanted()  # it may have waited for long
         self._events.recorded(self._record)
-        owner = self._runtime.owner
-        script = await self._fetched(self._fetch_script())
-        await asyncio.to_thread(self._folder.prepare, token=self._token, script=script, owner=owner)
-        if order.transferred:
-            await self._fetched(self._transfer.fetch(self.run_id, self._folder, owner))
+        await self._prepare()
         self._from_beginning = not await asyncio.to_thread(self._folder.has_checkpoint)
         await self._listen()
         launch = replace(order.launch(self._folder.path), share=self.share.cpu)
@@ -320,6 +251,25 @@ class Run:
         if self.share.cpu != launch.share:
             self._share_changed.set()
         return handle
+
+    async def _prepare(self) -> None:
+        try:
+            await prepare(
+                self.order,
+                self._folder,
+                token=self._token,
+                owner=self._runtime.owner,
+                scripts=self._scripts,
+                transfer=self._transfer,
+                check=self._check_wanted,
+            )
+        except TransferError as error:
+            self._record = replace(self._record, lost=True)  # through no fault of the job
+            raise RunFailedError(error.message) from error
+
+    def _check_wanted(self) -> None:
+        if self._stop.is_asked:
+            raise RunFailedError(self._stop.reason)
 
     async def _listen(self) -> None:
         """Be there for its trainer."""
@@ -338,20 +288,6 @@ class Run:
             return replace(record, carry_error=error.message)
         return replace(record, carried=True)
 
-    async def _fetch_script(self) -> ScriptFile | None:
-        spec, sha256 = self.order.spec, self.order.script_sha256
-        return ScriptFile(spec.script.name, await self._scripts.fetch(self.run_id, sha256)) if sha256 else None
-
-    async def _fetched(self, fetching: Awaitable[_T]) -> _T:
-        try:
-            fetched = await fetching
-        except TransferError as error:
-            self._record = replace(self._record, lost=True)  # through no fault of the job
-            raise RunFailedError(error.message) from error
-        if self._stop_asked.is_set():
-            raise RunFailedError(self._stop_reason)
-        return fetched
-
     async def _wait_end(self, handle: RunHandle) -> Exit:
         async with Supervisor() as tasks:
             output = tasks.start("output", self._keep_output(handle))
@@ -365,7 +301,7 @@ class Run:
                 async with asyncio.timeout(_LAST_OUTPUT_SECONDS):
                     await asyncio.wait([output])
             await self.gateway.close(_LAST_REPORTS_SECONDS)
-            await self._measure(handle)
+            await self.usage.measure(handle)
             tasks.cancel_all()
         return how
 
@@ -373,11 +309,11 @@ class Run:
         return replace(
             self._record,
             ended=True,
-            exit_code=None if self._misdeed else how.code,  # how a script takes its end says nothing about the job
-            reason=self._misdeed or how.reason or self._stop_reason,
+            exit_code=None if self._stop.misdeed else how.code,  # how a script takes its end says nothing about the job
+            reason=self._stop.misdeed or how.reason or self._stop.reason,
             log_tail=self.log.tail(),
             cpu_seconds=self.usage.cpu_seconds,
-            accelerator_seconds=self.accelerators.seconds,
+            accelerator_seconds=self.usage.accelerator_seconds,
         )
 
     async def _let_go(self) -> None:
@@ -399,13 +335,8 @@ class Run:
 
     async def _watch_usage(self, handle: RunHandle) -> None:
         while True:
-            await self._measure(handle)
+            await self.usage.measure(handle)
             await asyncio.sleep(_USAGE_SECONDS)
-
-    async def _measure(self, handle: RunHandle) -> None:
-        """See what it uses; what is counted never falls, also where the counters are gone with its processes."""
-        now = await handle.usage()
-        self.usage = replace(now, cpu_seconds=max(now.cpu_seconds, self.usage.cpu_seconds))
 
     async def _apply_shares(self, handle: RunHandle) -> None:
         while True:
@@ -418,41 +349,25 @@ class Run:
             self._events.limits_changed()
 
     async def _stop_when_asked(self, handle: RunHandle) -> None:
-        await self._stop_asked.wait()
-        _log.info("run %s is being stopped: %s", self.run_id, self._stop_reason)
-        if (self.gateway.is_attached or self._expects_trainer) and not self._misdeed:
-            self.gateway.stop(self._stop_reason)
-            patience = self._patience.moving if self._record.moved else self._patience.trainer
-            await self._wait_patiently(patience)  # cut short by the end of the run
-        while True:
-            try:
-                return await handle.stop(min(self._patience.signal, self._seconds_left() / 2))
-            except RunFailedError as error:
-                _log.warning("run %s is not stopped yet: %s", self.run_id, error.message)
-                await asyncio.sleep(_USAGE_SECONDS)
-
-    async def _wait_patiently(self, seconds: float) -> None:
-        """Wait for so long, or, if it has to be gone by some moment, for half of the time until then."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._hurried.wait()
-                await asyncio.sleep(self._seconds_left() / 2)
-
-    def _seconds_left(self) -> float:
-        return max(0.0, self._end_at - time.monotonic())
+        await self._stop.wait_asked()
+        _log.info("run %s is being stopped: %s", self.run_id, self._stop.reason)
+        if (self.gateway.is_attached or self._expects_trainer) and not self._stop.misdeed:
+            self.gateway.stop(self._stop.reason)
+            await self._stop.wait_for_trainer(moved=self._record.moved)  # cut short by the end of the run
+        await self._stop.end(self.run_id, handle)
 
     async def _ingest(self, report: trainer_pb2.TrainerReport) -> None:
         if self._handle is not None:
             with contextlib.suppress(TimeoutError):  # news of a tier must not wait for a slow engine
                 async with asyncio.timeout(_FRESH_USAGE_SECONDS):
-                    await self._measure(self._handle)
+                    await self.usage.measure(self._handle)
         progress = nodes_pb2.Progress(
             run_id=self.run_id,
             sequence=report.sequence,
             epoch=report.epoch,
             metrics=report.metrics,
             cpu_seconds=self.usage.cpu_seconds,
-            accelerator_seconds=self.accelerators.seconds,
+            accelerator_seconds=self.usage.accelerator_seconds,
             ended=report.ended,
         )
         progress.at.FromNanoseconds(time.time_ns())
@@ -464,5 +379,5 @@ class Run:
         self._events.wrote()
 
     def _on_use(self, use: trainer_pb2.AcceleratorUse) -> None:
-        self.accelerators.on_report(use.accelerator_seconds, use.memory_bytes)
-        self._events.used(self)
+        self.usage.on_report(use)
+        self._events.used(self.run_id, self.usage.accelerator_seconds)

@@ -6,7 +6,7 @@ import logging
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -15,18 +15,19 @@ from tiercel.trainer_agent.disk.job_retention import EndedJobs
 from tiercel.trainer_agent.errors import RunFailedError
 from tiercel.trainer_agent.limits.accelerator_paces import AcceleratorPaces
 from tiercel.trainer_agent.limits.contract import Limits, Share
-from tiercel.trainer_agent.reports.journal import ReportJournal
 from tiercel.trainer_agent.reports.kept import KeptReports
 from tiercel.trainer_agent.reports.run_log import RunLog
 from tiercel.trainer_agent.reports.sieve import Goal
 from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointTransfer
 from tiercel.trainer_agent.runs.earlier_life import EarlierLife
+from tiercel.trainer_agent.runs.events import RunEvents
+from tiercel.trainer_agent.runs.files import RunFiles, RunPlaces
 from tiercel.trainer_agent.runs.order import RunOrder
-from tiercel.trainer_agent.runs.output_mark import OutputMark
 from tiercel.trainer_agent.runs.reconciler import ActualRun, Phase
 from tiercel.trainer_agent.runs.records import RunRecord, RunRecords
-from tiercel.trainer_agent.runs.run import Run, RunEvents, StopPatience
+from tiercel.trainer_agent.runs.run import Run
 from tiercel.trainer_agent.runs.scripts import ScriptFetcher
+from tiercel.trainer_agent.runs.stopping import StopPatience
 from tiercel.trainer_agent.runtimes.contract import Runtime
 from tiercel.trainer_agent.supervision import Signal, Supervisor
 from tiercel.v1 import nodes_pb2
@@ -50,52 +51,6 @@ class RunReporter(Protocol):
 
     def output_grew(self) -> None:
         """Some run wrote output."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunPlaces:
-    """Where things of runs are kept, below the agent's state directory.
-
-    Attributes:
-        state_dir: The agent's state directory.
-    """
-
-    state_dir: Path
-
-    def job(self, job_id: str) -> Path:
-        """All that the runs of a job are given."""
-        return self.jobs / job_id
-
-    @property
-    def jobs(self) -> Path:
-        """The folders of all jobs."""
-        return self.state_dir / "jobs"
-
-    def log(self, run_id: str) -> Path:
-        """A run's output."""
-        return self.state_dir / "logs" / f"{run_id}.log"
-
-    @property
-    def records(self) -> Path:
-        """What is remembered of runs."""
-        return self.state_dir / "runs"
-
-    def reports(self, run_id: str) -> Path:
-        """A run's last reports."""
-        return self.records / f"{run_id}.reports"
-
-    @property
-    def sockets(self) -> Path:
-        """Folders of sockets that runs do not reach."""
-        return self.state_dir / "sockets"
-
-    def socket(self, run_id: str) -> Path:
-        """The folder of a run's."""
-        return self.sockets / run_id
-
-    def mark(self, run_id: str) -> Path:
-        """Up to where a run's output is in its log."""
-        return self.records / f"{run_id}.output"
 
 
 class RunTable:
@@ -139,9 +94,7 @@ class RunTable:
         self._records = RunRecords(places.records)
         self._live: dict[str, Run] = {}
         self._ended: dict[str, RunRecord] = {}
-        self._logs: dict[str, RunLog] = {}
-        self._reports: dict[str, KeptReports] = {}
-        self._journals: dict[str, ReportJournal] = {}
+        self._files = RunFiles(places)
         self._with_successor: set[str] = set()
         self._ended_jobs = ended_jobs
         # Runs whose jobs may go on elsewhere, and those that ended for good while this agent looked on.
@@ -151,7 +104,7 @@ class RunTable:
         self._paced_at = 0.0
         self.changed = Signal()
         self._events = RunEvents(
-            changed=lambda run: reporter.run_changed(run.status()),
+            changed=reporter.run_changed,
             recorded=self._records.save,
             progressed=self._keep_progress,
             used=self._note_use,
@@ -169,7 +122,7 @@ class RunTable:
         shutil.rmtree(self._places.sockets, ignore_errors=True)
         for record in self._records.load():
             order = _order_of(record)
-            self._open_files(record.run_id, order.goal() if order is not None else _NO_GOAL)
+            self._files.open(record.run_id, order.goal() if order is not None else _NO_GOAL)
             run = None if record.ended or order is None else await self._adopt(record, order)
             if run is not None:
                 self._live[record.run_id] = run
@@ -198,24 +151,17 @@ class RunTable:
             return None
         if handle is None:
             return None
-        reports = list(self._reports[record.run_id])
+        reports = list(self._files.reports(record.run_id) or ())
         return self._run(order, runtime, EarlierLife(record.token, handle, reports[-1] if reports else None))
 
-    def _open_files(self, run_id: str, goal: Goal) -> None:
-        """Open what is kept of a run's output and reports, or begin it."""
-        self._logs[run_id] = RunLog(self._places.log(run_id))
-        journal = self._journals[run_id] = ReportJournal(self._places.reports(run_id))
-        kept = self._reports[run_id] = KeptReports(goal)
-        for report in journal.reports():
-            kept.add(report)
-
     def _run(self, order: RunOrder, runtime: Runtime, earlier: EarlierLife | None = None) -> Run:
+        log, mark = self._files.open_output(order.run_id)
         return Run(
             order,
             folder=self._places.job(order.job_id),
             inner_socket=self._places.socket(order.run_id),
-            log=self._logs[order.run_id],
-            mark=OutputMark(self._places.mark(order.run_id), self._logs[order.run_id].size),
+            log=log,
+            mark=mark,
             runtime=runtime,
             events=self._events,
             patience=self._patience,
@@ -239,7 +185,7 @@ class RunTable:
 
     def usages(self) -> list[nodes_pb2.RunUsage]:
         """What the living runs have used, as last measured."""
-        return [run.usage_report() for run in self._live.values()]
+        return [run.usage.message() for run in self._live.values()]
 
     def on_accelerator_readings(self, readings: Sequence[AcceleratorReading]) -> None:
         """Take in what the driver says of the living runs' processes."""
@@ -248,11 +194,11 @@ class RunTable:
 
     def log(self, run_id: str) -> RunLog | None:
         """The output of a run; None for a run that nobody knows, or that has none."""
-        return self._logs.get(run_id)
+        return self._files.log(run_id)
 
     def reports(self, run_id: str) -> KeptReports | None:
         """What the script of a run has reported, within bounds; None for a run that nobody knows."""
-        return self._reports.get(run_id)
+        return self._files.reports(run_id)
 
     def live(self, run_id: str) -> Run | None:
         """A run that has not ended, or None."""
@@ -286,7 +232,7 @@ class RunTable:
             return
         try:
             self._ended_jobs.note_begun(order.job_id)
-            self._open_files(order.run_id, order.goal())
+            self._files.open(order.run_id, order.goal())
             run = self._run(order, runtime)
         except OSError as error:
             reason = f"The files for what it writes and reports cannot be made: {error}."
@@ -323,15 +269,8 @@ class RunTable:
             self._ended_jobs.note_ended(record.job_id)
         self._over.discard(run_id)
         self._may_go_on.discard(run_id)
-        self._reports.pop(run_id, None)
-        journal = self._journals.pop(run_id, None)
-        if journal is not None:
-            journal.remove()
-        self._places.mark(run_id).unlink(missing_ok=True)
+        self._files.remove(run_id)
         self._records.remove(run_id)
-        log = self._logs.pop(run_id, None)
-        if log is not None:
-            log.remove()
 
     def stop_all(self, reason: str) -> None:
         """Begin to stop every run, through no fault of its job."""
@@ -388,16 +327,14 @@ class RunTable:
             self._with_successor.discard(job_id)
 
     def _keep_progress(self, progress: nodes_pb2.Progress) -> None:
-        kept = self._reports[progress.run_id]
-        kept.add(progress)
-        self._journals[progress.run_id].append(progress, kept)
+        self._files.add_report(progress)
         self._reporter.progress_made(progress.run_id)
         self.changed.fire()
 
-    def _note_use(self, run: Run) -> None:
-        """Take in what a run used of accelerators; who shares one with it may be lent more, or less, from now on."""
+    def _note_use(self, run_id: str, accelerator_seconds: float) -> None:
+        """A run used accelerators; who shares one with it may be lent more, or less, from now on."""
         now = time.monotonic()
-        self._accelerator_paces.note(run.run_id, now, run.accelerators.seconds)
+        self._accelerator_paces.note(run_id, now, accelerator_seconds)
         if now - self._paced_at >= _REPACE_SECONDS:
             self._push_paces()
 

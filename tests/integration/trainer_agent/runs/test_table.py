@@ -20,11 +20,12 @@ from tiercel.trainer_agent.limits.contract import CpuShare, Limits, Share, Usage
 from tiercel.trainer_agent.reports.journal import ReportJournal
 from tiercel.trainer_agent.runs import records as run_records
 from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointTransfer
+from tiercel.trainer_agent.runs.files import RunPlaces
 from tiercel.trainer_agent.runs.order import RunOrder
 from tiercel.trainer_agent.runs.reconciler import ActualRun, Phase
-from tiercel.trainer_agent.runs.run import StopPatience
 from tiercel.trainer_agent.runs.scripts import ScriptFetcher
-from tiercel.trainer_agent.runs.table import RunPlaces, RunTable
+from tiercel.trainer_agent.runs.stopping import StopPatience
+from tiercel.trainer_agent.runs.table import RunTable
 from tiercel.trainer_agent.runtimes.contract import Exit, Launch, Output
 from tiercel.trainer_agent.supervision import Supervisor
 from tiercel.v1 import PROTOCOL, common_pb2, nodes_pb2, trainer_pb2, trainer_pb2_grpc

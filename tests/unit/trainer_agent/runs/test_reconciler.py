@@ -4,21 +4,16 @@ import pytest
 
 from tiercel.trainer_agent.limits.contract import AcceleratorShare, CpuShare, Share
 from tiercel.trainer_agent.runs.reconciler import (
-    AbandonDelivery,
-    Action,
     ActualRun,
     ApplyShare,
     DisownRun,
-    ForgetDelivery,
     ForgetRun,
     Phase,
-    ReportDelivery,
     ReportRun,
-    StartDelivery,
+    RunAction,
     StartRun,
     StopRun,
     WantedRun,
-    reconcile_deliveries,
     reconcile_runs,
 )
 
@@ -51,7 +46,7 @@ DROP = StopRun("a-1", "the broker no longer wants it", wanted=False)
         (None, ActualRun(Phase.ENDED, None), [ForgetRun("a-1")]),
     ],
 )
-def test_one_run(wanted: WantedRun | None, actual: ActualRun | None, actions: list[Action]) -> None:
+def test_one_run(wanted: WantedRun | None, actual: ActualRun | None, actions: list[RunAction]) -> None:
     assert reconcile_runs({"a-1": wanted} if wanted else {}, {"a-1": actual} if actual else {}) == actions
 
 
@@ -64,21 +59,3 @@ def test_runs_do_not_mix() -> None:
     wanted = {"a-1": WantedRun(FULL), "b-1": WantedRun(HALF)}
     actual = {"b-1": ActualRun(Phase.ALIVE, HALF), "a-1": ActualRun(Phase.ALIVE, HALF)}
     assert reconcile_runs(wanted, actual) == [ApplyShare("a-1", FULL)]
-
-
-@pytest.mark.parametrize(
-    ("wanted", "under_way", "ended", "actions"),
-    [
-        ([], [], [], []),
-        (["d"], [], [], [StartDelivery("d")]),
-        (["d"], ["d"], [], []),
-        (["d"], [], ["d"], [ReportDelivery("d")]),
-        (["d"], ["d"], ["d"], [ReportDelivery("d")]),
-        ([], ["d"], [], [AbandonDelivery("d")]),
-        ([], [], ["d"], [ForgetDelivery("d")]),
-        (["d", "d"], [], [], [StartDelivery("d")]),
-        (["e", "d"], ["e"], ["f"], [StartDelivery("d"), ForgetDelivery("f")]),
-    ],
-)
-def test_deliveries(wanted: list[str], under_way: list[str], ended: list[str], actions: list[Action]) -> None:
-    assert reconcile_deliveries(wanted, under_way, ended) == actions

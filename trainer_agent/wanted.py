@@ -1,0 +1,91 @@
+"""What the broker wants, from the wire into the types of the agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from google.protobuf.message import Message
+
+from tiercel.trainer_agent.disk.names import is_place
+from tiercel.trainer_agent.inference_server.endpoint_shares import EndpointTerms, beside_training
+from tiercel.trainer_agent.limits.contract import AcceleratorShare, CpuShare, Share
+from tiercel.trainer_agent.models.served import WantedVersions
+from tiercel.trainer_agent.models.variants import Place
+from tiercel.trainer_agent.runs.order import RunOrder
+from tiercel.trainer_agent.runs.reconciler import WantedRun
+from tiercel.v1 import common_pb2, nodes_pb2
+
+_MessageT = TypeVar("_MessageT", bound=Message)
+
+
+def wanted_run(run: nodes_pb2.WantedRun) -> WantedRun:
+    """What the reconciler has to know of a run."""
+    return WantedRun(_share(run.share), run.stop, run.carry)
+
+
+def run_order(wanted: nodes_pb2.WantedRun, is_delivered: Callable[[str], bool]) -> RunOrder:
+    """What to start a run with.
+
+    Args:
+        wanted: The run.
+        is_delivered: Whether a delivery has arrived here, by its id.
+    """
+    open_tiers = tuple(
+        copied(tier)
+        for number, tier in enumerate(wanted.spec.tiers, start=1)
+        if number not in wanted.delivered_tiers and not is_delivered(f"{wanted.job_id}-tier-{number}")
+    )
+    return RunOrder(
+        wanted.run_id,
+        wanted.job_id,
+        copied(wanted.spec),
+        _share(wanted.share),
+        open_tiers,
+        transferred=bool(wanted.carried_run_id),
+        retried=wanted.retried,
+        script_sha256=wanted.script_sha256,
+    )
+
+
+def endpoint_terms(wanted: nodes_pb2.WantedState, node_cores: float) -> EndpointTerms:
+    """What the inference server is told of endpoints.
+
+    Args:
+        wanted: All that is wanted of the node.
+        node_cores: Its cores.
+    """
+    shares = {each.endpoint: _cpu_share(each.share) for each in wanted.endpoints if each.HasField("share")}
+    objectives = {each.endpoint: each.objective_seconds for each in wanted.endpoints if each.objective_seconds > 0}
+    training = [run.spec.resources.cpu_cores for run in wanted.runs if not run.stop]
+    return EndpointTerms(beside_training(shares, training, node_cores), objectives)
+
+
+def wanted_versions(wanted: nodes_pb2.WantedState) -> dict[Place, WantedVersions]:
+    """What is wanted of models; names that cannot be folders are left out, as no delivery has made them."""
+    return {
+        Place(each.endpoint, each.variant): WantedVersions(each.version, frozenset(each.kept_versions))
+        for each in wanted.models
+        if is_place(each.endpoint, each.variant)
+    }
+
+
+def copied(part: _MessageT) -> _MessageT:
+    """A part of a message without the rest, which it would keep in memory."""
+    copy = type(part)()
+    copy.CopyFrom(part)
+    return copy
+
+
+def _share(share: common_pb2.Share) -> Share:
+    return Share(_cpu_share(share), tuple(map(_accelerator_share, share.accelerators)))
+
+
+def _accelerator_share(share: common_pb2.AcceleratorShare) -> AcceleratorShare:
+    fraction = share.fraction if 0 < share.fraction <= 1 else 1.0
+    return AcceleratorShare(share.id, fraction, share.memory_bytes, share.cap if 0 < share.cap <= 1 else None)
+
+
+def _cpu_share(share: common_pb2.Share) -> CpuShare:
+    weight = share.cpu_weight if 0 < share.cpu_weight <= 1 else 1.0
+    return CpuShare(weight, share.cpu_cap_cores if share.cpu_cap_cores > 0 else None)
