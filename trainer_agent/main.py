@@ -22,7 +22,7 @@ from tiercel.trainer_agent.accelerators import detect as accelerators
 from tiercel.trainer_agent.accelerators.serving_reserve import can_serve_on_accelerators, reserve
 from tiercel.trainer_agent.accelerators.watch import AcceleratorWatch
 from tiercel.trainer_agent.agent import Agent, AgentParts
-from tiercel.trainer_agent.connection.stream import LocalBroker, token_from_file
+from tiercel.trainer_agent.connection.address import LocalBroker, token_from_file
 from tiercel.trainer_agent.disk.job_retention import Retention
 from tiercel.trainer_agent.disk.watch import DiskLimits
 from tiercel.trainer_agent.errors import SetupError

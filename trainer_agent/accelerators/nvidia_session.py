@@ -29,29 +29,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What counts as an accelerator: a whole card, or a slice of one.
-
-    Attributes:
-        accelerator: What it is.
-        handle: For questions about it.
-        instance: Its GPU instance on the card, or None for a whole card.
-    """
+    """What counts as an accelerator: a whole card, or a slice of one."""
 
     accelerator: Accelerator
     handle: Handle
-    instance: int | None = None
+    instance: int | None = None  # its GPU instance on the card; None for a whole card
 
 
 @dataclass(frozen=True, slots=True)
 class _Card:
-    """A card.
-
-    Attributes:
-        id: Its UUID.
-        handle: For questions about all of it.
-        parts: The accelerators that it is: itself, or its slices while MIG is on.
-        time: Accelerator time of its processes.
-    """
+    """A card: one accelerator, or its slices while MIG is on."""
 
     id: str
     handle: Handle
@@ -241,11 +228,7 @@ class Session:
             self._xids.note(card, event.gpuInstanceId, event.eventData, now)
 
     def _ask(self, question: Callable[..., T], *arguments: Any) -> T | None:
-        """The driver's answer to what it need not answer; None where it has none.
-
-        Raises:
-            NVMLError: Of the accelerator itself: it is lost, or has to be reset.
-        """
+        """What the driver says, None where it has no answer; raises where the accelerator is lost or needs a reset."""
         try:
             return question(*arguments)
         except self._nvml.NVMLError as error:

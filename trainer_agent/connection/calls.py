@@ -12,7 +12,7 @@ import grpc
 from grpc import aio
 
 from tiercel.core.backoff import Attempts, Backoff
-from tiercel.trainer_agent.connection.stream import DialError
+from tiercel.trainer_agent.connection.address import DialError
 from tiercel.trainer_agent.errors import TransferError
 from tiercel.v1 import nodes_pb2_grpc
 

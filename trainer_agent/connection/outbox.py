@@ -30,19 +30,12 @@ class RunFacts(Protocol):
 
 @dataclass(slots=True)
 class _Lane:
-    """How far one run was told over this stream.
+    """How far one run was reported over this stream."""
 
-    Attributes:
-        sent: Sequence of its last report that was sent, or that the broker has.
-        unconfirmed: Sequences of those that were sent and that the broker has not confirmed.
-        output: Bytes of its output that were sent, or None while the broker did not ask for it.
-        end: Its end, still to be told.
-    """
-
-    sent: int = 0
-    unconfirmed: deque[int] = field(default_factory=deque)
-    output: int | None = None
-    end: nodes_pb2.RunStatus | None = None
+    sent: int = 0  # sequence of its last report that was sent, or that the broker has
+    unconfirmed: deque[int] = field(default_factory=deque)  # sequences of those that the broker has not confirmed
+    output: int | None = None  # bytes that were sent; None while the broker did not ask for it
+    end: nodes_pb2.RunStatus | None = None  # still to be sent
 
 
 class Outbox:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Final, Protocol
 
 import grpc
@@ -14,6 +12,7 @@ from grpc import aio
 
 from tiercel.core.backoff import Attempts, Backoff
 from tiercel.core.tasks import run_until_one_ends
+from tiercel.trainer_agent.connection.address import DialError
 from tiercel.trainer_agent.connection.outbox import Outbox, Reporter, RunFacts
 from tiercel.trainer_agent.errors import AgentError
 from tiercel.v1 import nodes_pb2, nodes_pb2_grpc
@@ -34,10 +33,6 @@ _OPTIONS: Final = (
 )
 
 _Call = aio.StreamStreamCall[nodes_pb2.ConnectRequest, nodes_pb2.ConnectResponse]
-
-
-class DialError(AgentError):
-    """The broker cannot be dialled now; says why."""
 
 
 class Node(Protocol):
@@ -187,51 +182,3 @@ def _message_of(error: Exception) -> str:
             return "The broker does not know this node's token: put the right one into --token-file."
         return f"No stream to the broker ({error.code().name}: {error.details()})."
     return f"The stream to the broker broke: {error}"
-
-
-class LocalBroker:
-    """A broker that says in a file where it listens: ``{"nodes": "host:port", "broker_pid": "17"}``.
-
-    Args:
-        path: The file; read again before every dial.
-        protect: Moves a process, by its pid, to where training cannot starve it. A starved broker decides late.
-    """
-
-    def __init__(self, path: Path, protect: Callable[[int], None]) -> None:
-        self._path = path
-        self._protect = protect
-        self._protected = 0
-
-    def address(self) -> str:
-        """Where it listens for agents.
-
-        Raises:
-            DialError: The file does not say.
-        """
-        try:
-            content = json.loads(self._path.read_bytes())
-            address, pid = str(content["nodes"]), int(content.get("broker_pid", 0))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DialError(f"The file {self._path} does not say where the broker is ({error}).") from error
-        if pid > 0 and pid != self._protected:
-            self._protected = pid
-            try:
-                self._protect(pid)
-            except OSError as error:
-                _log.warning("the broker, process %d, is not protected from being starved: %s", pid, error)
-        return address
-
-
-def token_from_file(path: Path) -> str:
-    """The first line of a file.
-
-    Raises:
-        DialError: There is none.
-    """
-    try:
-        lines = path.read_text().splitlines()
-    except OSError as error:
-        raise DialError(f"The node's token cannot be read: {error}.") from error
-    if not lines or not lines[0].strip():
-        raise DialError(f"The node's token is missing: {path} has no first line.")
-    return lines[0].strip()

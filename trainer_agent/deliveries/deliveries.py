@@ -191,10 +191,7 @@ class Deliveries:
         return entry
 
     async def _export(self, wanted: nodes_pb2.WantedDelivery) -> tuple[Run, trainer_pb2.ExportDone]:
-        """Have the model handed over, by the run that has it or, when that is lost or moved meanwhile, by the next.
-
-        A run whose model falls short of the target is asked again whenever it has reported better than ever.
-        """
+        """Have the model handed over, by the run that has it or, when that is lost or moved meanwhile, by the next."""
         number = 0
         while True:
             run = await self._wait_run(wanted)
@@ -204,7 +201,7 @@ class Deliveries:
             except FallsShortError as error:
                 _log.info("delivery %s waits for a better report: %s", wanted.delivery_id, error.message)
                 if await self._wait_better(run, wanted, best):
-                    continue
+                    continue  # it is asked again
                 if not run.has_successor:
                     raise DeliveryFailedError(f"{error.message}; no later report was better") from error
             except DeliveryFailedError:
@@ -214,10 +211,7 @@ class Deliveries:
                 await self._runs.changed.wait()
 
     async def _wait_run(self, wanted: nodes_pb2.WantedDelivery) -> Run:
-        """The run that has the model.
-
-        A run that was lost has a successor, which is asked once it has got as far: it went on from a checkpoint.
-        """
+        """The run that has the model, or the successor of one that was lost, once it has got as far."""
         while True:
             job_id = _job_of(wanted.run_id)
             run = self._runs.live(wanted.run_id) or self._runs.live_run_of_job(job_id)
@@ -253,13 +247,10 @@ class Deliveries:
         await self._enter_outcome(DeliveryLogEntry(wanted.delivery_id, FAILED, reason=reason))
 
     async def _enter_outcome(self, entry: DeliveryLogEntry) -> None:
-        """Remember how a delivery ended, and say so.
-
-        A full disk changes nothing about that: at worst the agent's next life does the work again, under the same id.
-        """
+        """Remember how a delivery ended, and say so."""
         try:
             await asyncio.to_thread(self._delivery_log.enter, entry)
-        except OSError as error:
+        except OSError as error:  # at worst the agent's next life does the work again, under the same id
             _log.error("delivery %s is %s, which cannot be written down: %s", entry.delivery_id, entry.stage, error)
         self._report(entry.status())
 

@@ -169,21 +169,13 @@ class InferenceServer:
         return None
 
     def _living(self) -> ServingState | None:
-        """A server that somebody else started.
-
-        Raises:
-            ServingGoneError: It is gone.
-        """
+        """A server that somebody else started; raises :class:`ServingGoneError` where it is gone."""
         if not is_held(self._places.lock_file):
             raise ServingGoneError
         return serving_process.find_living(self._places)
 
     def _own(self, child: asyncio.subprocess.Process) -> ServingState | None:
-        """The server that we started.
-
-        Raises:
-            ServingGoneError: It is gone.
-        """
+        """The server that we started; raises :class:`ServingGoneError` where it is gone."""
         if child.returncode is not None:
             raise ServingGoneError
         return serving_process.state_of(self._places, child.pid)

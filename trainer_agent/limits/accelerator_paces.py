@@ -30,18 +30,12 @@ _DIGITS: Final = 3
 
 @dataclass(slots=True)
 class _RunUse:
-    """What is known of one run.
+    """What is known of one run."""
 
-    Attributes:
-        limit: Fraction of time that its work may be on its accelerators; 1 for no limit.
-        active: What that was, when it was last measured under one limit.
-        demand: What it could use of an accelerator, as concluded from that.
-        samples: Times, and accelerator time so far, since the limit is what it is.
-    """
-
-    limit: float = 1.0
-    active: float = 1.0
-    demand: float = WANTS_ALL
+    limit: float = 1.0  # fraction of time that its work may be on its accelerators; 1 for no limit
+    active: float = 1.0  # what that was, when it was last measured under one limit
+    demand: float = WANTS_ALL  # what it could use of an accelerator, as concluded from that
+    # Times, and accelerator time so far, since the limit is what it is.
     samples: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_SAMPLES))
 
     def measure(self) -> bool:

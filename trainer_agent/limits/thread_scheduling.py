@@ -40,19 +40,12 @@ _SYS_NICE: Final = 23
 
 @dataclass(frozen=True, slots=True)
 class _Attributes:
-    """What is kept of a thread's attributes.
+    """What is kept of a thread's attributes."""
 
-    Attributes:
-        policy: ``os.SCHED_OTHER`` and the like.
-        flags: Whether children begin anew, above all.
-        niceness: As :func:`os.getpriority` has it.
-        slice_nanoseconds: How long it asks to compute at a time; 0 for the kernel's own choice.
-    """
-
-    policy: int
-    flags: int
-    niceness: int
-    slice_nanoseconds: int
+    policy: int  # os.SCHED_OTHER and the like
+    flags: int  # whether children begin anew, above all
+    niceness: int  # as os.getpriority has it
+    slice_nanoseconds: int  # how long it asks to compute at a time; 0 for the kernel's own choice
 
 
 def set_time_slice(pid: int, seconds: float) -> bool:

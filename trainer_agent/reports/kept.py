@@ -44,11 +44,6 @@ class KeptReports:
     def __len__(self) -> int:
         return len(self._kept)
 
-    @property
-    def size_bytes(self) -> int:
-        """What they have together, as sent."""
-        return self._bytes
-
     def add(self, progress: nodes_pb2.Progress) -> None:
         """Keep a report; its sequence is larger than that of the one before."""
         self._kept.append(progress)

@@ -63,11 +63,7 @@ class RunLog:
             data, position = data + piece, begin + len(piece)
         return "\n".join(data.decode(errors="replace").splitlines()[-lines:])
 
-    def close(self) -> None:
-        """Let go of the file. Doing it twice is harmless."""
-        self._closed = True
-
     def remove(self) -> None:
         """Let go of the file and remove it."""
-        self.close()
+        self._closed = True
         self._output.remove()

@@ -308,10 +308,7 @@ class RunTable:
         self._enter_ended(record)
 
     async def _wait_turn(self, run: Run) -> None:
-        """Wait until no earlier run of its job lives here, as one that the broker gave up may still do.
-
-        They have the same folder: the socket of one would take the other's place, and so would its checkpoint.
-        """
+        """Wait until no earlier run of its job lives here, as one that the broker gave up may: they share a folder."""
         while self.live_run_of_job(run.order.job_id) is not run:
             await self.changed.wait()
 

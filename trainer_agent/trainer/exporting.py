@@ -123,11 +123,9 @@ def _root_cause(error: BaseException) -> BaseException:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep out of the job's log what exporters print and warn of.
-
-    Deprecation: the exporter is chosen on purpose, see :func:`export_model`, and its successor stands ready for the day
-    it is gone. Batch sizes: what these warn of is exactly what the comparison of answers looks for.
-    """
+    """Keep out of the job's log what exporters print and warn of."""
+    # Deprecation: the exporter is chosen on purpose, see export_model(), and its successor stands ready for the day it
+    # is gone. Batch sizes: what these warn of is exactly what the comparison of answers looks for.
     loggers = [logging.getLogger(name) for name in _NOISY_LOGGERS]
     levels = [noisy.level for noisy in loggers]
     for noisy in loggers:
@@ -145,11 +143,8 @@ def _quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_graphs() -> Iterator[None]:
-    """Keep out of the job's log the whole graph that PyTorch's own code prints for an operator that it does not know.
-
-    It is written past Python. What else comes by this way meanwhile is passed on afterwards.
-    """
-    sys.stdout.flush()
+    """Keep out of the job's log the whole graph that PyTorch prints for an operator that it does not know."""
+    sys.stdout.flush()  # it is written past Python; what else comes by this way meanwhile is passed on afterwards
     library = ctypes.CDLL(None)
     library.fflush(None)
     kept = os.dup(_STANDARD_OUTPUT)

@@ -104,10 +104,8 @@ def copy_model(model: nn.Module, weights: Weights) -> nn.Module:
 
 
 def _copy_to_cpu(tensor: torch.Tensor, memo: dict[int, Any]) -> None:
-    """Put a copy on the CPU where :func:`copy.deepcopy` looks for one; it would make its own on the tensor's device.
-
-    Nor can it copy a result that the script keeps on a module, while that hangs in a graph.
-    """
+    """Put a copy on the CPU where :func:`copy.deepcopy` looks for one; it would make its own on the tensor's device."""
+    # Nor can it copy a result that the script keeps on a module, while that hangs in a graph.
     if type(tensor) is nn.Parameter:
         memo[id(tensor)] = nn.Parameter(tensor.detach().to("cpu", copy=True), tensor.requires_grad)
     elif type(tensor) is torch.Tensor:

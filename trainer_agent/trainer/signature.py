@@ -164,11 +164,7 @@ def _parameters_of(model: nn.Module) -> tuple[str, ...]:
 
 
 def _checked(axes: DynamicAxes, signature: Signature) -> DynamicAxes:
-    """The axes, without those of the batch.
-
-    Raises:
-        ValueError: An axis is none of the example's.
-    """
+    """The axes, without those of the batch; raises ValueError for one that the example does not have."""
     dimensions = {name: tensor.ndim for name, tensor in zip(signature.input_names, signature.example, strict=True)}
     for name, named in axes.items():
         for axis in named:

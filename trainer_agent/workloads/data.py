@@ -46,11 +46,7 @@ def load_mnist() -> Images:
 
 
 def _read_table(package: str, name: str) -> npt.NDArray[np.float32]:
-    """A table of numbers in a package's folder; the package itself is not imported.
-
-    Raises:
-        FileNotFoundError: If the package is not installed, or no longer carries the file.
-    """
+    """A table of numbers in a package's folder; the package itself is not imported."""
     spec = importlib.util.find_spec(package)
     for folder in (spec.submodule_search_locations or []) if spec is not None else []:
         if (path := Path(folder) / name).is_file():

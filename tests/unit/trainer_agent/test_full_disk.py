@@ -90,4 +90,3 @@ def test_output_that_finds_no_room_is_not_kept() -> None:
     log = RunLog(Path("/dev/full"))
     log.append(b"never")
     assert log.size == 0
-    log.close()

@@ -28,8 +28,7 @@ def test_kept_reports_are_bounded_in_number_and_bytes_and_have_the_best_and_the_
     assert sequences[-1] == len(reported)
     # The first that is no number fails the job, and stays beside the others.
     assert len(kept) <= 9
-    assert kept.size_bytes == sum(each.ByteSize() for each in kept)
-    assert kept.size_bytes <= 1000 or len(kept) <= 3
+    assert sum(each.ByteSize() for each in kept) <= 1000 or len(kept) <= 3
     numbers = [value for value, _ in reported if value == value]
     if numbers:
         best = min(numbers) if less_is_better else max(numbers)

@@ -1,0 +1,70 @@
+"""Settings of the agent, from flags and from the environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tiercel.trainer_agent.errors import SetupError
+from tiercel.trainer_agent.main import settings_from
+
+NEEDED = ["--broker", "localhost:1", "--token-file", "token", "--state-dir"]
+
+
+def test_settings_come_from_flags_and_else_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TIERCEL_AGENT_NODE_ID", "from-environment")
+    monkeypatch.setenv("TIERCEL_AGENT_CPU_CORES", "1.5")
+    monkeypatch.setenv("DOCKER_HOST", "unix:///run/x.sock")
+    settings = settings_from([*NEEDED, str(tmp_path), "--runtimes", "docker, process", "--cpu-cores", "3"])
+    assert settings.node_id == "from-environment"
+    assert settings.cpu_cores == 3.0
+    assert settings.runtimes == ("docker", "process")
+    assert settings.docker_host == "unix:///run/x.sock"
+    assert settings.http_port == settings.grpc_port == 0
+
+
+def test_agents_of_one_node_id_but_two_state_directories_do_not_mix(tmp_path: Path) -> None:
+    one, two = (settings_from([*NEEDED, str(tmp_path / name), "--node-id", "box.example"]) for name in "ab")
+    assert one.instance != two.instance
+    assert one.instance.startswith("box-example-")
+
+
+@pytest.mark.parametrize(
+    ("text", "cpus"), [("0", {0}), ("0,1", {0, 1}), ("1, 4-6", {1, 4, 5, 6}), ("3-3", {3}), ("", set())]
+)
+def test_processors_are_listed_as_for_taskset(text: str, cpus: set[int], tmp_path: Path) -> None:
+    assert settings_from([*NEEDED, str(tmp_path), "--cpus", text]).cpus == cpus
+
+
+@pytest.mark.parametrize(
+    ("text", "read"), [("auto", "auto"), ("none", "none"), ("GPU-5a6b-7c1e, MIG-7d0a-11", "GPU-5a6b-7c1e,MIG-7d0a-11")]
+)
+def test_accelerators_are_named_as_their_driver_does(text: str, read: str, tmp_path: Path) -> None:
+    assert settings_from([*NEEDED, str(tmp_path), "--accelerators", text]).accelerators == read
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--runtimes", "podman"], "--runtimes: .*'podman' is not a runtime; there are process and docker"),
+        (["--node-id", "../x"], "--node-id"),
+        (["--http-port", "70000"], "--http-port"),
+        (["--cpu-cores", "0"], "--cpu-cores"),
+        (["--cpus", "0;1"], "--cpus: .*numbers and ranges like 0,2-3"),
+        (["--cpus", "-1"], "--cpus: .*numbers and ranges"),
+        (["--accelerators", "all"], "--accelerators: .*'all' names no accelerators; give auto, none, or ids like GPU-"),
+        (["--accelerators", "GPU-1,"], "--accelerators: .*names no accelerators"),
+        (["--addresses-file", "x"], "either --broker or --addresses-file"),
+    ],
+)
+def test_wrong_settings_name_the_flag(flags: list[str], words: str, tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match=words):
+        settings_from([*NEEDED, str(tmp_path), *flags])
+
+
+def test_missing_settings_name_the_flag() -> None:
+    with pytest.raises(SetupError, match="--state-dir"):
+        settings_from(["--broker", "localhost:1", "--token-file", "token"])
