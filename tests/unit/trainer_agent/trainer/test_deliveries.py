@@ -1,4 +1,4 @@
-"""Which requests are answered with what, over an buffer that nobody empties but the test."""
+"""Which requests are answered with what, over a buffer that nobody empties but the test."""
 
 from __future__ import annotations
 
