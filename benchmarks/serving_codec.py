@@ -27,8 +27,9 @@ from tiercel.serving.rest.encoding import encode_result
 from tiercel.serving.rest.messages import ByteBudget, HttpRequest
 from tiercel.serving.rest.quick_receiver import QuickReceiver
 from tiercel.serving.rest.receiver import HttpLimits, Receiver
-from tiercel.serving.rest.request_form import AnswerForm
+from tiercel.serving.rest.recognition import recognise
 from tiercel.serving.rest.routes import Routes
+from tiercel.serving.rest.template import AnswerFormat
 from tiercel.serving.tensors import BY_NAME, TensorSpec
 
 ROUNDS = 7
@@ -83,20 +84,20 @@ def cpu_us(work: Callable[[], object]) -> float:
 class Plane:
     """Answers at once, without a model; knows what it was asked before."""
 
-    loaded = SimpleNamespace(model="mlp", version_text="1", outputs={"y": ANSWER.outputs[0].spec})
-    known = Checked(("y",), None, 1, 64, 256)
+    loaded = SimpleNamespace(model="mlp", version_text="1", parameters=None, outputs={"y": ANSWER.outputs[0].spec})
+    checked = Checked(("y",), None, 1, 64, 256)
 
     def check_room(self, model: str) -> None:
         """There is."""
 
-    def recognised(self, *_: object) -> tuple[LoadedVersion, Checked]:
+    def known(self, *_: object) -> tuple[LoadedVersion, Checked]:
         """It always is."""
-        return cast("LoadedVersion", self.loaded), self.known
+        return cast("LoadedVersion", self.loaded), self.checked
 
     def refusal(self, *_: object) -> None:
         """There is none."""
 
-    def ask(self, *arguments: Any) -> None:
+    def apply(self, *arguments: Any) -> None:
         """Answer the last argument."""
         arguments[-1]([ANSWER.outputs[0].array])
 
@@ -126,6 +127,11 @@ def receive(receiver: Receiver, budget: ByteBudget, data: bytes) -> HttpRequest:
     return request
 
 
+def decode(request: HttpRequest) -> object:
+    """Read a request."""
+    return decode_request(request, recognise(request, MAX_JSON), "mlp", "", MAX_JSON)
+
+
 def stages(shape: tuple[int, ...], binary: bool) -> Iterator[tuple[str, float]]:
     """Each stage of one kind of request and the time it takes."""
     data = wire(shape, binary)
@@ -134,11 +140,11 @@ def stages(shape: tuple[int, ...], binary: bool) -> Iterator[tuple[str, float]]:
     request = receive(quick, budget, data)
     different = [receive(plain, budget, wire(shape, binary, str(number))) for number in range(2000)]
     turn = itertools.cycle(different)
-    form = AnswerForm("", frozenset(), binary)
+    form = AnswerFormat("", frozenset(), binary)
     yield "receive, head known", cpu_us(lambda: receive(quick, budget, data))
     yield "receive, parser alone", cpu_us(lambda: receive(plain, budget, data))
-    yield "decode, form known", cpu_us(lambda: decode_request(request, "mlp", "", MAX_JSON))
-    yield "decode, id changes", cpu_us(lambda: decode_request(next(turn), "mlp", "", MAX_JSON))
+    yield "decode, template known", cpu_us(lambda: decode(request))
+    yield "decode, id changes", cpu_us(lambda: decode(next(turn)))
     yield "encode", cpu_us(lambda: encode_result(ANSWER, form).encode(request, keep_alive=True))
     yield "all of it, bytes to bytes", asyncio.run(connection_us([data]))
     others = [wire(shape, binary, str(number)) for number in range(2)]

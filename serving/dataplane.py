@@ -18,14 +18,14 @@ from tiercel.serving.classified_answers import as_classes
 from tiercel.serving.errors import InvalidRequestError, OverloadedError, ServingError
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.registry import Registry
-from tiercel.serving.requests import Answered, Checked, Form, InferRequest, InferResult, OutputTensor
+from tiercel.serving.requests import Answered, Checked, InferRequest, InferResult, OutputTensor, Template
 from tiercel.serving.tensors import Array, described
 
 if TYPE_CHECKING:
     from tiercel.serving.models.engine import Session
     from tiercel.serving.variants.endpoints import Endpoints
 
-# Forms that a version remembers to have checked.
+# Templates that a version remembers to have checked.
 _REMEMBERED = 1024
 _REFUSAL = OverloadedError(
     "more requests are waiting already than can be answered in time; try again in a moment or allow more time"
@@ -42,7 +42,7 @@ EXTENSIONS = (
 Outcome = list[Array] | ServingError
 
 
-class _Question(QueuedCall):
+class _TransportCall(QueuedCall):
     """A call that came from a transport."""
 
     __slots__ = ("arrived", "on_answer")
@@ -96,7 +96,7 @@ class DataPlane:
         """Answer a request now or later; called on the event loop.
 
         Args:
-            request: The question.
+            request: What is wanted.
             on_answer: Called once, on the event loop, possibly before this returns. Those of one batch are called one
                 after the other in one turn of the loop.
 
@@ -118,22 +118,22 @@ class DataPlane:
             return None
         if request.classes:
             on_answer = as_classes(on_answer, request.classes, loaded)
-        if request.form is not None:
+        if request.template is not None:
             if len(loaded.checked) >= _REMEMBERED:
                 loaded.checked.clear()
-            loaded.checked[request.form] = known
+            loaded.checked[request.template] = known
         begin = time.perf_counter()
-        call = _Question(
+        call = _TransportCall(
             loaded, session, feeds, known.outputs, known.key, session.batch_rows, known.rows, known.elements,
             known.size, begin, begin + self._allowed(session, request.timeout), request.priority,
         )  # fmt: skip
         call.on_answer = partial(_answer_in_full, on_answer, loaded, known.outputs)
         return self._submitted(call, request.arrived or begin)
 
-    def recognised(self, model: str, version: str, form: Form) -> tuple[LoadedVersion, Checked] | None:
-        """The version that answers and what it knows of a form; None where :meth:`submit` has to be asked.
+    def known(self, model: str, version: str, template: Template) -> tuple[LoadedVersion, Checked] | None:
+        """The version that answers and what it knows of a template; None where :meth:`submit` has to be asked.
 
-        That is what no request of this form was asked before, and what may be answered by one of several versions.
+        That is what no request of this template was asked before, and what may be answered by one of several versions.
         """
         record = self._registry.known(model)
         if record is None or record.trial is not None:
@@ -141,11 +141,11 @@ class DataPlane:
         live = record.live
         if live is None or (version and version != live.version_text):
             return None
-        known = live.checked.get(form)
+        known = live.checked.get(template)
         return None if known is None else (live, known)
 
-    def refusal(self, loaded: LoadedVersion, form: Form) -> OverloadedError | None:
-        """Why a request of this form would be refused, before anything is spent on its contents; None if it is not.
+    def refusal(self, loaded: LoadedVersion, template: Template) -> OverloadedError | None:
+        """Why a request of this template would be refused, before anything is spent on its contents; None if it is not.
 
         For recognised requests in place of :meth:`check_room`. It is counted as refused.
         """
@@ -153,17 +153,17 @@ class DataPlane:
         waiting = bool(account.waiting)
         if not waiting and loaded.session.inline_elements >= 0:
             return None
-        if self._executor.has_room(account) and not (
-            waiting and form.priority != 1 and account.would_wait_in_vain(self._allowed(loaded.session, form.timeout))
-        ):
+        allowed = self._allowed(loaded.session, template.timeout)
+        in_vain = waiting and template.priority != 1 and account.would_wait_in_vain(allowed)
+        if self._executor.has_room(account) and not in_vain:
             return None
         _count_refusal(loaded, _REFUSAL)
         return _REFUSAL
 
-    def ask(
+    def apply(
         self,
         found: tuple[LoadedVersion, Checked],
-        form: Form,
+        template: Template,
         feeds: Mapping[str, Array],
         arrived: float,
         on_answer: Callable[[Outcome], None],
@@ -171,23 +171,23 @@ class DataPlane:
         """As :meth:`submit`, for a request that was recognised: what it shares with others is not checked again.
 
         Args:
-            found: As :meth:`recognised` said just now.
-            form: What was recognised.
-            feeds: Inputs by name, of the form's types and shapes.
+            found: As :meth:`known` said just now.
+            template: What was recognised.
+            feeds: Inputs by name, of the template's types and shapes.
             arrived: See :class:`InferRequest`.
             on_answer: Called once, like that of :meth:`submit`, with the outputs in the order of ``Checked.outputs``.
         """
         loaded, known = found
         begin = time.perf_counter()
         session = loaded.session
-        call = _Question(
+        call = _TransportCall(
             loaded, session, feeds, known.outputs, known.key, session.batch_rows, known.rows, known.elements,
-            known.size, begin, begin + self._allowed(session, form.timeout), form.priority,
+            known.size, begin, begin + self._allowed(session, template.timeout), template.priority,
         )  # fmt: skip
         call.on_answer = on_answer
         return self._submitted(call, arrived or begin)
 
-    def _submitted(self, call: _Question, arrived: float) -> Call | None:
+    def _submitted(self, call: _TransportCall, arrived: float) -> Call | None:
         call.loaded.account.requests += 1
         call.arrived = arrived
         try:

@@ -21,7 +21,7 @@ class InputTensor:
     array: Array
 
 
-class Form(Protocol):
+class Template(Protocol):
     """What requests that a transport recognises have in common."""
 
     @property
@@ -35,7 +35,7 @@ class Form(Protocol):
 
 @dataclass(slots=True)
 class InferRequest:
-    """A question to a model.
+    """A request to a model.
 
     Attributes:
         model: Its name.
@@ -46,7 +46,8 @@ class InferRequest:
         priority: 1 is served first; 0 is the model's default (Triton's convention).
         minimum_accuracy: The least accuracy, a fraction, that who answers must have, as far as known; None for any.
         classes: Outputs wanted as their largest classes, and how many (classification extension); None for none.
-        form: What it has in common with others, if a transport recognises that; :meth:`DataPlane.ask` takes the next.
+        template: What it has in common with others, if a transport recognises that; :meth:`DataPlane.apply` takes the
+            next ones.
         arrived: When its first byte was read, as ``time.perf_counter`` has it; 0 for when it is submitted. What a
             caller is held to wait is counted from here.
     """
@@ -60,7 +61,7 @@ class InferRequest:
     minimum_accuracy: float | None = None
     classes: Mapping[str, int] | None = None
     arrived: float = 0.0
-    form: Form | None = None
+    template: Template | None = None
 
 
 @dataclass(slots=True)
@@ -93,7 +94,7 @@ Answered = Callable[[InferResult | ServingError], None]
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What is known of all requests of one form to one version, once one of them was checked.
+    """What is known of all requests of one template to one version, once one of them was checked.
 
     Attributes:
         outputs: Names of the outputs to compute.

@@ -53,7 +53,7 @@ class LoadedVersion:
         self.version_text = str(version)
         self.statistics = statistics if statistics is not None else ModelStatistics()
         self.in_flight = 0
-        self.checked: dict[object, Checked] = {}  # by form, of requests that are recognised; filled by the data plane
+        self.checked: dict[object, Checked] = {}  # by template; filled by the data plane
         self.labels = session.labels
         self.accuracy = session.accuracy
         self.sha256 = session.sha256

@@ -3,72 +3,71 @@
 With the extension a body is JSON, as long as ``Inference-Header-Content-Length`` says, then the bytes of the tensors in
 the order in which the JSON lists them; a tensor's length is its parameter ``binary_data_size``.
 
-A program that keeps asking sends the same JSON around different contents. What is around them is read once and then
-recognised by its bytes; what is not recognised, or wrong in any way, is read in full.
+What is not recognised by its bytes, see :mod:`.recognition`, or wrong in any way, is read in full.
 """
 
 from __future__ import annotations
 
-import re
-import secrets
 from functools import lru_cache
 
-from tiercel.serving.errors import InvalidRequestError, ServingError, TooLargeError
+from tiercel.serving.errors import InvalidRequestError, TooLargeError
 from tiercel.serving.requests import InferRequest, InputTensor
-from tiercel.serving.rest.json_numbers import read_numbers
 from tiercel.serving.rest.messages import HttpRequest
-from tiercel.serving.rest.recent import HEADER_LENGTH, Recent
-from tiercel.serving.rest.request_form import AnswerForm, InputForm, RequestForm, read_form
+from tiercel.serving.rest.recognition import (
+    at_id,
+    id_text,
+    read_contents,
+    template_without_id,
+)
+from tiercel.serving.rest.template import AnswerFormat, InputTemplate, RequestTemplate, read_template
+from tiercel.serving.rest.template_bytes import HEADER_LENGTH, Recognised
 from tiercel.serving.tensors import Array, Buffer, decode_json, decode_raw
 
-# Forms that are remembered, and their size in bytes: some megabytes in all.
+# Templates of requests with several tensors in binary that are remembered, and their size in bytes.
 _REMEMBERED = 1024
 _REMEMBERED_BYTES = 1024
-# Stands for the contents where a form is read without them. Random, so that no caller can send it.
-_CONTENTS = secrets.token_hex()
-_ID_HOLDER = secrets.token_hex().encode()
-# An id that is not escaped, so that its bytes are what it is.
-_ID = re.compile(rb'"id"\s{0,4}:\s{0,4}"([ !#-\[\]-~]+)"')
 
-# What was read of a request: its form, its contents and its id.
-Read = tuple[RequestForm, list[InputTensor], str]
+# What was read of a request: its template, its contents and its id.
+Read = tuple[RequestTemplate, list[InputTensor], str]
 
 
 def decode_request(
-    request: HttpRequest, model: str, version: str, max_json_bytes: int
-) -> tuple[InferRequest, AnswerForm]:
+    request: HttpRequest, found: Recognised | None, model: str, version: str, max_json_bytes: int
+) -> tuple[InferRequest, AnswerFormat]:
     """An inference request from HTTP, and how its answer is wanted.
+
+    Args:
+        request: From HTTP.
+        found: As :func:`~tiercel.serving.rest.recognition.recognise` said.
+        model: Name of the model that is asked.
+        version: The only version that will do, or empty.
+        max_json_bytes: Largest JSON.
 
     Raises:
         InvalidRequestError: The body is malformed; names the field.
         TooLargeError: The JSON is over ``max_json_bytes``.
     """
-    body = request.body
-    recent = request.recent
-    if HEADER_LENGTH in request.head.headers:
-        text, binary = _split(request)
-        form, inputs, request_id = _from_binary(text, binary, max_json_bytes)
-        if recent is not None:
-            recent.remember_binary(form, request.head, text)
+    array = None if found is None else read_contents(found, request.body)
+    if found is not None and array is not None:
+        template, (given,), request_id = found[0], found[0].inputs, id_text(found[1])
+        inputs = [InputTensor(given.name, given.data_type, array)]
+    elif HEADER_LENGTH in request.head.headers:
+        template, inputs, request_id = _from_binary(*_split(request), max_json_bytes)
     else:
-        known = _from_known_json(body, recent) if len(body) <= max_json_bytes else None
-        form, inputs, request_id = known or _in_full(body, memoryview(b""), max_json_bytes)
-    question = InferRequest(
+        template, inputs, request_id = _in_full(request.body, memoryview(b""), max_json_bytes)
+    decoded = InferRequest(
         model,
         version,
         inputs,
-        form.outputs,
-        form.timeout,
-        form.priority,
-        form.minimum_accuracy,
-        form.classes,
+        template.outputs,
+        template.timeout,
+        template.priority,
+        template.minimum_accuracy,
+        template.classes,
         request.arrived,
-        form if recent is not None and recent.knows(form) else None,
+        template if array is not None else None,
     )
-    answer = form.answer
-    if request_id != answer.id:  # the form is shared by requests of many ids
-        answer = AnswerForm(request_id, answer.exceptions, answer.binary_by_default)
-    return question, answer
+    return decoded, template.answer.with_id(request_id)  # the template is shared by requests of many ids
 
 
 def _split(request: HttpRequest) -> tuple[Buffer, memoryview]:
@@ -84,74 +83,24 @@ def _split(request: HttpRequest) -> tuple[Buffer, memoryview]:
     return view[:length], view[length:]
 
 
-def _from_known_json(body: bytes | bytearray, recent: Recent | None = None) -> Read | None:
-    """A request whose only contents are one flat list, or None when it has to be read in full."""
-    key = body.find(b'"data"', 0, _REMEMBERED_BYTES)
-    begin = body.find(b"[", key, key + 16)
-    end = body.find(b"]", begin) + 1
-    if key < 0 or begin < 0 or end <= 0 or len(body) - end > _REMEMBERED_BYTES:
-        return None
-    before, after, request_id = _without_id(bytes(body[:begin]), bytes(body[end:]))
-    form = _known_around(before, after, bool(request_id))
-    if form is None:
-        return None
-    (given,) = form.inputs
-    array = read_numbers(given.data_type, given.shape, bytes(body[begin:end]))
-    if array is None:
-        return None
-    if recent is not None and not request_id:
-        recent.remember_json(form, before, after)
-    return form, [InputTensor(given.name, given.data_type, array)], request_id or form.answer.id
-
-
-def _without_id(before: bytes, after: bytes) -> tuple[bytes, bytes, str]:
-    """The same with a place holder for the request's id, which is another each time; and the id, empty for none."""
-    found = _ID.search(before)
-    if found is not None:
-        return before[: found.start(1)] + _ID_HOLDER + before[found.end(1) :], after, found[1].decode("ascii")
-    found = _ID.search(after)
-    if found is not None:
-        return before, after[: found.start(1)] + _ID_HOLDER + after[found.end(1) :], found[1].decode("ascii")
-    return before, after, ""
-
-
-@lru_cache(_REMEMBERED)
-def _known_around(before: bytes, after: bytes, has_id: bool) -> RequestForm | None:
-    """The form of all requests that have one JSON value between ``before`` and ``after``, if it is their contents.
-
-    JSON has no context: whatever value stands there, or in the place of the id, it ends up where this one does.
-    """
-    try:
-        form = read_form(b'%b"%b"%b' % (before, _CONTENTS.encode(), after))
-    except ServingError:
-        return None
-    if len(form.inputs) != 1 or form.inputs[0].data != _CONTENTS or form.inputs[0].binary_size is not None:
-        return None
-    if has_id and form.answer.id != _ID_HOLDER.decode():
-        return None
-    return form
-
-
 def _from_binary(text: Buffer, binary: memoryview, max_json_bytes: int) -> Read:
     """A request in binary; its JSON is remembered where it holds no contents."""
     if len(text) <= min(_REMEMBERED_BYTES, max_json_bytes):
-        same, _, request_id = _without_id(bytes(text), b"")
-        form = _known_json(same, bool(request_id))
-        if form is not None:
-            return form, _contents(form.inputs, binary), request_id or form.answer.id
+        before, has_id, after = at_id(bytes(text))
+        template = _known_json(before, has_id, after)
+        if template is not None:
+            request_id = text[len(before) : len(text) - len(after)] if has_id else b""
+            return template, _contents(template.inputs, binary), id_text(bytes(request_id)) or template.answer.id
     return _in_full(text, binary, max_json_bytes)
 
 
 @lru_cache(_REMEMBERED)
-def _known_json(text: bytes, has_id: bool) -> RequestForm | None:
-    """The form that is the whole of ``text``, or None when there are contents too, or something is wrong."""
-    try:
-        form = read_form(text)
-    except ServingError:
+def _known_json(before: bytes, has_id: bool, after: bytes) -> RequestTemplate | None:
+    """The template that all of the JSON is, or None when there are contents too, or something is wrong."""
+    template = template_without_id(before, has_id, after)
+    if template is None or any(given.binary_size is None for given in template.inputs):
         return None
-    if has_id and form.answer.id != _ID_HOLDER.decode():
-        return None
-    return form if all(given.binary_size is not None for given in form.inputs) else None
+    return template
 
 
 def _in_full(text: Buffer, binary: memoryview, max_json_bytes: int) -> Read:
@@ -159,11 +108,11 @@ def _in_full(text: Buffer, binary: memoryview, max_json_bytes: int) -> Read:
         raise TooLargeError(
             f"the JSON has {len(text)} bytes, {max_json_bytes} are possible; send tensors as binary data instead"
         )
-    form = read_form(text)
-    return form, _contents(form.inputs, binary), form.answer.id
+    template = read_template(text)
+    return template, _contents(template.inputs, binary), template.answer.id
 
 
-def _contents(inputs: tuple[InputForm, ...], binary: memoryview) -> list[InputTensor]:
+def _contents(inputs: tuple[InputTemplate, ...], binary: memoryview) -> list[InputTensor]:
     tensors: list[InputTensor] = []
     position = 0
     for given in inputs:

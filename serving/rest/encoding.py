@@ -11,21 +11,21 @@ import orjson
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.requests import InferResult, OutputTensor, ParameterValue
 from tiercel.serving.rest.messages import OCTETS, HttpResponse
-from tiercel.serving.rest.request_form import AnswerForm
+from tiercel.serving.rest.template import AnswerFormat
 from tiercel.serving.tensors import encode_json, encode_raw
 
 _NUMPY = orjson.OPT_SERIALIZE_NUMPY
 _REMEMBERED = 1024
 
 
-def encode_result(result: InferResult, form: AnswerForm) -> HttpResponse:
+def encode_result(result: InferResult, form: AnswerFormat) -> HttpResponse:
     """The answer to an inference request."""
     if len(result.outputs) == 1:
         return _encode_one(result, result.outputs[0], form)
     return _encode_any(result, form)
 
 
-def _encode_one(result: InferResult, output: OutputTensor, form: AnswerForm) -> HttpResponse:
+def _encode_one(result: InferResult, output: OutputTensor, form: AnswerFormat) -> HttpResponse:
     """The answer that most get: one output. Only its contents differ from the last one's."""
     array, spec = output.array, output.spec
     end = b"]}" if not form.id else b"]," + orjson.dumps({"id": form.id})[1:]
@@ -45,20 +45,30 @@ def before_contents(loaded: LoadedVersion, name: str, shape: tuple[int, ...]) ->
     return _before_data(loaded.model, loaded.version_text, said, name, spec.data_type.name, shape)
 
 
-def before_binary(loaded: LoadedVersion, name: str, shape: tuple[int, ...], size: int) -> bytes:
-    """A whole answer with this output alone in binary, head and JSON, up to its contents of ``size`` bytes."""
+def before_binary(loaded: LoadedVersion, name: str, shape: tuple[int, ...], size: int, end: int) -> bytes:
+    """A whole answer with this output alone in binary, up to the last ``end`` bytes of JSON before the contents.
+
+    Args:
+        loaded: Who answers.
+        name: Of the output.
+        shape: Of its contents.
+        size: Bytes of its contents.
+        end: Bytes of JSON from the end of the output's description on: "}]}", or a request's id in addition.
+    """
     spec = loaded.outputs[name]
     said = _dumped(loaded.parameters)
-    text = _before_end(loaded.model, loaded.version_text, said, name, spec.data_type.name, shape, size) + b"]}"
+    text = _before_end(loaded.model, loaded.version_text, said, name, spec.data_type.name, shape, size)[:-1] + bytes(
+        end
+    )
     whole = HttpResponse(200, text + bytes(size), OCTETS, _length_header(text)).encode(None, keep_alive=True)
-    return whole[: len(whole) - size]
+    return whole[: len(whole) - size - end]
 
 
 def _dumped(parameters: Mapping[str, ParameterValue] | None) -> bytes:
     return orjson.dumps(dict(parameters)) if parameters else b""
 
 
-def _encode_any(result: InferResult, form: AnswerForm) -> HttpResponse:
+def _encode_any(result: InferResult, form: AnswerFormat) -> HttpResponse:
     outputs: list[dict[str, Any]] = []
     binary: list[bytes] = []
     for output in result.outputs:

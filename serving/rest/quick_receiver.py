@@ -34,21 +34,35 @@ class QuickReceiver(Receiver):
         self._known_size = -1  # of a whole request with this head, where all of its limits were looked at
 
     def whole(self, data: bytes, now: float = 0.0) -> HttpRequest | None:
-        """The request that ``data`` is, if it is one with the last request's head and nothing else is on its way.
+        """The request that ``data`` is, if it is a whole one and nothing else is on its way.
 
         What most data is, taken without a way through queues; of the rest, which is None here, :meth:`feed` makes what
         it makes of everything.
         """
+        if self.receiving or self.deaf or self.arrived:
+            return None
         head = self._known
-        if len(data) != self._known_size or head is None or self.receiving or self.deaf or self.arrived:
-            return None
-        known = self._known_bytes
-        if not data.startswith(known):
-            return None
+        if head is None or len(data) != self._known_size or not data.startswith(self._known_bytes):
+            head = self._plain(data)
+            if head is None:
+                return None
         length = head.length or 0
         if not self._budget.reserve(length):
             return None
-        return HttpRequest(head, data[len(known) :], length, now, self._recent)
+        return HttpRequest(head, data[len(self._known_bytes) :], length, now, self._recent)
+
+    def _plain(self, data: bytes) -> Head | None:
+        """The head of a whole request that is alone in ``data``, remembered as the last one; None for anything else."""
+        begin = data.find(_END, 0, _REMEMBERED_BYTES) + len(_END)
+        raw = data[:begin]
+        head = read_head(raw)
+        if head is None or not head.keep_alive or head.size > self._limits.header_bytes:
+            return None
+        length = head.length or 0
+        if len(data) != begin + length or length > self._limits.body_bytes:
+            return None
+        self._known, self._known_bytes, self._known_size = head, raw, len(data)
+        return head
 
     def feed(self, data: bytes, now: float = 0.0) -> None:
         """See :meth:`Receiver.feed`."""

@@ -27,6 +27,7 @@ from tiercel.serving.rest.compression import Inflater
 from tiercel.serving.rest.decoding import decode_request
 from tiercel.serving.rest.encoding import encode_result
 from tiercel.serving.rest.hosts import Hosts
+from tiercel.serving.rest.inference import infer_by_template
 from tiercel.serving.rest.messages import (
     Cancellable,
     Handler,
@@ -38,7 +39,7 @@ from tiercel.serving.rest.messages import (
     json_response,
 )
 from tiercel.serving.rest.packing import PackedAnswer, coding_for
-from tiercel.serving.rest.quick_inference import infer_quickly
+from tiercel.serving.rest.recognition import recognise
 from tiercel.serving.rest.table import RouteTable
 from tiercel.serving.tasks import StartTask
 
@@ -155,22 +156,24 @@ class Routes:
 
     def _infer(self, request: HttpRequest, parameters: Parameters, respond: Respond) -> Cancellable | None:
         model, version = parameters["model"], parameters.get("version", "")
-        taken, call = infer_quickly(self._plane, request, model, version, respond)
-        if taken:
-            return call
+        found = recognise(request, self._max_json_bytes)
+        if found is not None:
+            taken, call = infer_by_template(self._plane, request, found, model, version, respond)
+            if taken:
+                return call
         self._plane.check_room(model)
         if not request.body:
             _refuse_without_body(request)
-        question, form = decode_request(request, model, version, self._max_json_bytes)
+        decoded, wanted = decode_request(request, found, model, version, self._max_json_bytes)
 
         def answered(result: InferResult | ServingError) -> None:
             try:
-                response = error_response(result) if isinstance(result, ServingError) else encode_result(result, form)
+                response = error_response(result) if isinstance(result, ServingError) else encode_result(result, wanted)
             except Exception as error:
                 response = answer_to_defect("Encoding an answer", error)
             respond(response)
 
-        return self._plane.submit(question, answered)
+        return self._plane.submit(decoded, answered)
 
     def _metadata(self, _: HttpRequest, parameters: Parameters) -> HttpResponse:
         return json_response(self._plane.model_metadata(parameters["model"], parameters.get("version", "")))

@@ -13,7 +13,8 @@ from tiercel.serving.requests import InferRequest
 from tiercel.serving.rest import decoding
 from tiercel.serving.rest.head import Head
 from tiercel.serving.rest.messages import HttpRequest
-from tiercel.serving.rest.request_form import AnswerForm
+from tiercel.serving.rest.recognition import recognise
+from tiercel.serving.rest.template import AnswerFormat
 
 LIMIT = 3000
 NUMBERS: st.SearchStrategy[Any] = st.one_of(
@@ -61,7 +62,7 @@ def bodies(draw: st.DrawFn) -> tuple[bytes, bytes]:
     return text, tail
 
 
-def as_comparable(question: InferRequest, form: AnswerForm) -> Any:
+def as_comparable(question: InferRequest, form: AnswerFormat) -> Any:
     tensors = [
         (each.name, each.data_type, each.array.shape, each.array.dtype, each.array.tobytes())
         for each in question.inputs
@@ -80,7 +81,7 @@ def outcome(function: Any, *arguments: Any) -> Any:
         return type(error), error.message
 
 
-def in_full(text: bytes, tail: bytes) -> tuple[InferRequest, AnswerForm]:
+def in_full(text: bytes, tail: bytes) -> tuple[InferRequest, AnswerFormat]:
     form, inputs, _ = decoding._in_full(text, memoryview(tail), LIMIT)
     question = InferRequest(
         "m", "", inputs, form.outputs, form.timeout, form.priority, form.minimum_accuracy, form.classes
@@ -107,4 +108,4 @@ def test_recognised_or_not_is_the_same(body: tuple[bytes, bytes], announced: boo
     request = HttpRequest(Head(b"POST", b"/", headers), text + tail)
     expected = outcome(in_full, text, tail)
     for _ in range(2):
-        assert outcome(decoding.decode_request, request, "m", "", LIMIT) == expected
+        assert outcome(decoding.decode_request, request, recognise(request, LIMIT), "m", "", LIMIT) == expected

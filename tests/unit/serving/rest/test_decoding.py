@@ -10,6 +10,7 @@ from tiercel.serving.errors import InvalidRequestError, TooLargeError
 from tiercel.serving.rest.decoding import decode_request
 from tiercel.serving.rest.head import Head
 from tiercel.serving.rest.messages import HttpRequest
+from tiercel.serving.rest.recognition import recognise
 from tiercel.serving.tensors import BY_NAME
 
 INPUT: dict[str, Any] = {"name": "x", "datatype": "FP32", "shape": [1, 2], "data": [1.0, 2.0]}
@@ -24,7 +25,7 @@ def http(content: object, binary: bytes = b"", length: bytes | None = None) -> H
 
 
 def decode(request: HttpRequest) -> Any:
-    return decode_request(request, "m", "", 10_000)
+    return decode_request(request, recognise(request, 10_000), "m", "", 10_000)
 
 
 def test_a_request_in_json() -> None:

@@ -9,7 +9,7 @@ import pytest
 from tiercel.serving.requests import InferResult, OutputTensor
 from tiercel.serving.rest.encoding import encode_result
 from tiercel.serving.rest.messages import HttpResponse
-from tiercel.serving.rest.request_form import AnswerForm
+from tiercel.serving.rest.template import AnswerFormat
 from tiercel.serving.tensors import BY_NAME, DATA_TYPES, DataType, TensorSpec, decode_json, decode_raw
 
 
@@ -20,7 +20,7 @@ def answer() -> InferResult:
 
 
 def test_an_answer_in_json() -> None:
-    response = encode_result(answer(), AnswerForm("7", frozenset(), binary_by_default=False))
+    response = encode_result(answer(), AnswerFormat("7", frozenset(), binary_by_default=False))
     assert orjson.loads(response.body) == {
         "id": "7",
         "model_name": "m",
@@ -34,7 +34,7 @@ def test_an_answer_in_json() -> None:
 
 
 def test_an_answer_of_both_forms() -> None:
-    response = encode_result(answer(), AnswerForm("", frozenset({"n"}), binary_by_default=True))
+    response = encode_result(answer(), AnswerFormat("", frozenset({"n"}), binary_by_default=True))
     length = int(response.headers.split(b": ")[1])
     content = orjson.loads(response.body[:length])
     assert "id" not in content
@@ -58,7 +58,7 @@ def content_of(response: HttpResponse) -> tuple[Any, bytes]:
 def test_one_output_of_every_type(kind: DataType, shape: tuple[int, ...], binary: bool) -> None:
     array = np.ones(shape, np.bool_).astype(kind.dtype) if not kind.is_bytes else np.full(shape, "é", np.object_)
     result = InferResult('m"é', "3", [OutputTensor(TensorSpec("y\n", kind, (-1,)), array)])
-    found, tail = content_of(encode_result(result, AnswerForm("", frozenset(), binary)))
+    found, tail = content_of(encode_result(result, AnswerFormat("", frozenset(), binary)))
     described = found["outputs"].pop()
     assert found == {"model_name": 'm"é', "model_version": "3", "outputs": []}
     assert (described["name"], described["datatype"], described["shape"]) == ("y\n", kind.name, list(shape))
@@ -71,6 +71,6 @@ def test_one_output_of_every_type(kind: DataType, shape: tuple[int, ...], binary
 def test_the_parameters_of_a_result_are_told(binary: bool) -> None:
     output = OutputTensor(TensorSpec("y", BY_NAME["FP32"], (-1,)), np.ones((1, 4), np.float32)[:, ::2])
     result = InferResult("m", "3", [output], {"accuracy": 0.9, "variant": "small"})
-    found, tail = content_of(encode_result(result, AnswerForm("", frozenset(), binary)))
+    found, tail = content_of(encode_result(result, AnswerFormat("", frozenset(), binary)))
     assert found["parameters"] == {"accuracy": 0.9, "variant": "small"}
     assert len(tail) == (8 if binary else 0)

@@ -1,4 +1,4 @@
-"""The short way answers what the long way answers, to the byte, whatever a connection sends one after the other."""
+"""A request of a known template gets what one read in full gets, to the byte, whatever came before it."""
 
 from __future__ import annotations
 
@@ -50,6 +50,8 @@ def requests(draw: st.DrawFn) -> bytes:
             st.sampled_from(
                 [
                     {"id": "7"},
+                    {"id": draw(st.text(max_size=4))},
+                    {"id": "long " * draw(st.sampled_from([1, 51, 52, 300]))},
                     {"outputs": [{"name": "y", "parameters": {"binary_data": True}}]},
                     {"outputs": [{"name": "y", "parameters": {"classification": 1}}]},
                     {"outputs": [{"name": "z"}]},
@@ -64,8 +66,9 @@ def requests(draw: st.DrawFn) -> bytes:
         tail = tail if plain else draw(st.sampled_from([tail, tail[:-1], tail + b"\0"]))
         tensor["parameters"] = {"binary_data_size": FEATURES * 4}
     else:
-        tensor["data"] = numbers
-    text = json.dumps({"inputs": [tensor], **more}).encode()
+        tensor["data"] = numbers if draw(st.integers(0, 3)) else [[numbers]]
+    content = {**more, "inputs": [tensor]} if draw(st.booleans()) else {"inputs": [tensor], **more}
+    text = json.dumps(content, ensure_ascii=draw(st.booleans())).encode()
     if binary:
         headers = f"Inference-Header-Content-Length: {len(text)}\r\n"
     elif not plain:

@@ -17,7 +17,9 @@ from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.registry import ModelRecord, Registry
 from tiercel.serving.operators import Operators
 from tiercel.serving.process.listening import Connections
+from tiercel.serving.rest import routes
 from tiercel.serving.rest.connection import HttpConnection
+from tiercel.serving.rest.decoding import decode_request
 from tiercel.serving.rest.messages import ByteBudget
 from tiercel.serving.rest.receiver import HttpLimits
 from tiercel.serving.rest.routes import Routes
@@ -131,3 +133,34 @@ async def test_what_is_nearly_the_same_is_looked_at(change: tuple[bytes, bytes])
     assert transport.written[1].startswith(b"HTTP/1.1 400 ")
     await asked(connection)
     assert transport.written[2] == transport.written[0]
+
+
+PLAIN = b'{"name":"x","datatype":"FP32","shape":[1,3],"data":[1,2,3]}'
+
+
+@pytest.mark.parametrize("body", [b'{"id":"%b","inputs":[%b]}', b'{"inputs":[%b],"id":"%b"}', b'{"inputs":[%b]}'])
+@pytest.mark.parametrize("data", [b"[1,2,3]", b"[[1,2,3]]", b"[ [ [1,2,3] ] ]"])
+async def test_requests_that_differ_in_id_and_numbers_are_not_read_in_full_again(
+    body: bytes, data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection, transport = Site().connection()
+    read_in_full: list[object] = []
+
+    def decode(*given: Any) -> Any:
+        read_in_full.append(given)
+        return decode_request(*given)
+
+    monkeypatch.setattr(routes, "decode_request", decode)
+    for number, request_id in enumerate([b"a", b"b", b"other", b"1-2 3", b"b"]):
+        tensor = PLAIN.replace(b"[1,2,3]", data.replace(b"3", b"%d" % number))
+        parts = {1: (tensor,), 2: (request_id, tensor) if body.startswith(b'{"id"') else (tensor, request_id)}
+        content = body % parts[body.count(b"%b")]
+        connection.data_received(
+            b"POST /v2/models/m/infer HTTP/1.1\r\nContent-Length: %d\r\n\r\n%b" % (len(content), content)
+        )
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert (b'],"id":"%b"}' % request_id in transport.written[-1]) is (b'"id"' in body)
+    assert len(transport.written) == 5
+    assert len(read_in_full) == 1
+    assert len({answer.split(b'"data":')[1][:20] for answer in transport.written}) == 5

@@ -14,12 +14,12 @@ from tiercel.serving.tensors import Buffer, DataType, checked_shape, data_type_n
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerForm:
+class AnswerFormat:
     """How the caller wants its answer.
 
     Attributes:
         id: Repeated in the answer; empty for none.
-        exceptions: Names of outputs that are not sent by default form.
+        exceptions: Names of outputs that are not sent by default.
         binary_by_default: Outputs are sent as bytes unless they are exceptions; else as JSON.
     """
 
@@ -31,9 +31,15 @@ class AnswerForm:
         """Whether this output is sent as bytes."""
         return (output in self.exceptions) is not self.binary_by_default
 
+    def with_id(self, request_id: str) -> AnswerFormat:
+        """The same for a request of another id."""
+        if request_id == self.id:
+            return self
+        return AnswerFormat(request_id, self.exceptions, self.binary_by_default)
+
 
 @dataclass(frozen=True, slots=True)
-class InputForm:
+class InputTemplate:
     """An input without its contents.
 
     Attributes:
@@ -52,7 +58,7 @@ class InputForm:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RequestForm:
+class RequestTemplate:
     """A request without its contents; may be shared by many, so nobody changes it. One that is remembered is itself.
 
     Attributes:
@@ -65,22 +71,17 @@ class RequestForm:
         answer: How the answer is wanted.
     """
 
-    inputs: tuple[InputForm, ...]
+    inputs: tuple[InputTemplate, ...]
     outputs: list[str]
     timeout: float | None
     priority: int
     minimum_accuracy: float | None
     classes: Mapping[str, int] | None
-    answer: AnswerForm
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether nothing is wanted but the outputs of one input."""
-        return len(self.inputs) == 1 and not self.classes and not self.answer.id
+    answer: AnswerFormat
 
 
-def read_form(text: Buffer) -> RequestForm:
-    """The form of a request from its JSON.
+def read_template(text: Buffer) -> RequestTemplate:
+    """The template of a request from its JSON.
 
     Raises:
         InvalidRequestError: It is malformed; names the field.
@@ -96,7 +97,7 @@ def read_form(text: Buffer) -> RequestForm:
     for key in given.SEQUENCE:
         given.refuse_sequence(key, parameters.get(key))
     outputs, classes, answer = _outputs(content, parameters)
-    return RequestForm(
+    return RequestTemplate(
         inputs,
         outputs,
         given.timeout(parameters.get("timeout")),
@@ -128,7 +129,7 @@ def _parameters(content: dict[str, Any], of: str) -> dict[str, Any]:
     return parameters
 
 
-def _input(item: dict[str, Any]) -> InputForm:
+def _input(item: dict[str, Any]) -> InputTemplate:
     name = item["name"]
     data_type = data_type_named(item.get("datatype"), name)
     shape = checked_shape(item.get("shape"), name)
@@ -137,10 +138,10 @@ def _input(item: dict[str, Any]) -> InputForm:
     size = parameters.get("binary_data_size")
     if size is not None and (type(size) is not int or size < 0):
         raise InvalidRequestError(f"input '{name}': binary_data_size must be a whole number from 0")
-    return InputForm(name, data_type, shape, item.get("data"), size)
+    return InputTemplate(name, data_type, shape, item.get("data"), size)
 
 
-def _outputs(content: dict[str, Any], parameters: dict[str, Any]) -> tuple[list[str], dict[str, int], AnswerForm]:
+def _outputs(content: dict[str, Any], parameters: dict[str, Any]) -> tuple[list[str], dict[str, int], AnswerFormat]:
     by_default = parameters.get("binary_data_output", False)
     if type(by_default) is not bool:
         raise InvalidRequestError("parameter binary_data_output must be true or false")
@@ -163,4 +164,4 @@ def _outputs(content: dict[str, Any], parameters: dict[str, Any]) -> tuple[list[
         names.append(name)
         if binary is not by_default:
             exceptions.add(name)
-    return names, classes, AnswerForm(request_id, frozenset(exceptions), by_default)
+    return names, classes, AnswerFormat(request_id, frozenset(exceptions), by_default)
