@@ -16,10 +16,10 @@ from typing import Any, cast
 
 import numpy as np
 
+from tiercel.serving.connections.listening import Connections
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.operators import Operators
-from tiercel.serving.process.listening import Connections
 from tiercel.serving.requests import Answered, Checked, InferRequest, InferResult, OutputTensor
 from tiercel.serving.rest.connection import HttpConnection
 from tiercel.serving.rest.decoding import decode_request

@@ -2,7 +2,7 @@
 
 import sys
 
-from tiercel.serving.process.memory import begin_with_huge_pages
+from tiercel.serving.memory import begin_with_huge_pages
 
 begin_with_huge_pages()
 

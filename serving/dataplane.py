@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from tiercel import __version__
 from tiercel.serving.accounting.accounts import ModelShare
 from tiercel.serving.accounting.loop_lag import LoopLag
-from tiercel.serving.batching.batcher import Executor
-from tiercel.serving.batching.call import Call, QueuedCall
-from tiercel.serving.checks import checked
-from tiercel.serving.classified_answers import as_classes
+from tiercel.serving.dispatch.batcher import Executor
+from tiercel.serving.dispatch.call import Call, QueuedCall
+from tiercel.serving.dispatch.checks import checked
+from tiercel.serving.dispatch.classified_answers import as_classes
 from tiercel.serving.errors import InvalidRequestError, OverloadedError, ServingError
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.registry import Registry
@@ -22,8 +22,8 @@ from tiercel.serving.requests import Answered, Checked, InferRequest, InferResul
 from tiercel.serving.tensors import Array, described
 
 if TYPE_CHECKING:
-    from tiercel.serving.models.engine import Session
-    from tiercel.serving.variants.endpoints import Endpoints
+    from tiercel.serving.dispatch.variants.endpoints import Endpoints
+    from tiercel.serving.runtime.engine import Session
 
 # Templates that a version remembers to have checked.
 _REMEMBERED = 1024

@@ -11,8 +11,9 @@ import uvloop
 from pydantic import ValidationError
 
 from tiercel.core.locks import Lock
+from tiercel.serving import memory
 from tiercel.serving.errors import StartupError
-from tiercel.serving.process import handover, memory
+from tiercel.serving.process import handover
 from tiercel.serving.process.handover import Predecessor
 from tiercel.serving.process.state import take_lock
 from tiercel.serving.settings import Settings

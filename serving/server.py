@@ -13,39 +13,39 @@ from functools import partial
 import onnxruntime as ort
 
 from tiercel.core.locks import Lock
-from tiercel.serving.accounting.metrics import Metrics
-from tiercel.serving.batching.batcher import Batcher
-from tiercel.serving.canary.plan import CanaryPlan
+from tiercel.serving import memory
+from tiercel.serving.canary_plan import CanaryPlan
+from tiercel.serving.connections.listening import open_listener, port_of
 from tiercel.serving.dataplane import DataPlane
+from tiercel.serving.descriptions import Descriptions
+from tiercel.serving.dispatch.batcher import Batcher
+from tiercel.serving.dispatch.variants.endpoints import Endpoints
 from tiercel.serving.errors import StartupError
-from tiercel.serving.execution.placement import MemoryOptions, Placement, placement
-from tiercel.serving.execution.providers import CudaOptions, Provider, read_order
 from tiercel.serving.grpc.adapter import GrpcServer, InferenceServicer, grpc_limits
-from tiercel.serving.models import suspects
-from tiercel.serving.models.descriptions import Descriptions
-from tiercel.serving.models.lifecycle import Lifecycle
-from tiercel.serving.models.loader import BuildOptions, Loader
+from tiercel.serving.loading import suspects
+from tiercel.serving.loading.lifecycle import Lifecycle
+from tiercel.serving.loading.loader import BuildOptions, Loader
+from tiercel.serving.loading.uploads import Uploads, clean_up
 from tiercel.serving.models.registry import Registry
-from tiercel.serving.models.uploads import Uploads, clean_up
 from tiercel.serving.operators import read_operators
-from tiercel.serving.process import memory
 from tiercel.serving.process.handover import Inheritance, Predecessor
-from tiercel.serving.process.listening import open_listener, port_of
 from tiercel.serving.process.renewal import Renewal, take_over
-from tiercel.serving.process.running import RunningMarks, left_behind
 from tiercel.serving.process.state import write_state
 from tiercel.serving.rest.compression import Inflater
 from tiercel.serving.rest.extensions import add_descriptions, add_handover, add_metrics
 from tiercel.serving.rest.hosts import Hosts
 from tiercel.serving.rest.messages import ByteBudget
+from tiercel.serving.rest.metrics import Metrics
 from tiercel.serving.rest.receiver import HttpLimits
 from tiercel.serving.rest.routes import Routes
 from tiercel.serving.rest.server import HttpServer
+from tiercel.serving.runtime.placement import MemoryOptions, Placement, placement
+from tiercel.serving.runtime.providers import CudaOptions, Provider, read_order
+from tiercel.serving.runtime.running import RunningMarks, left_behind
+from tiercel.serving.runtime.workers import Workers
 from tiercel.serving.settings import Settings
 from tiercel.serving.tasks import TaskOwner
-from tiercel.serving.variants.endpoints import Endpoints
 from tiercel.serving.verification.verifier import Verifier, VerifierLimits
-from tiercel.serving.workers import Workers
 
 _logger = logging.getLogger(__name__)
 _SWITCH_SECONDS = 0.0005

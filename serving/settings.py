@@ -9,8 +9,8 @@ from pathlib import Path
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from tiercel.serving.execution.providers import ConvolutionSearch, read_order
-from tiercel.serving.process import memory
+from tiercel.serving import memory
+from tiercel.serving.runtime.providers import ConvolutionSearch, read_order
 
 MEBIBYTE = 1024**2
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from testing import onnx_models
-from tiercel.serving.batching.call import QueuedCall
+from tiercel.serving.dispatch.call import QueuedCall
 from tiercel.serving.errors import ServingError
-from tiercel.serving.models.engine import Session
 from tiercel.serving.models.loaded_version import LoadedVersion
+from tiercel.serving.runtime.engine import Session
 from tiercel.serving.tensors import Array
 
 

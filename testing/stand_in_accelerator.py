@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tiercel.serving.errors import ArtefactRefusedError, NotReadyError
-from tiercel.serving.execution.cuda import Cuda, Library
-from tiercel.serving.execution.providers import CudaOptions, Order, Provider, candidates
-from tiercel.serving.execution.runners import Runner, SerialRunner
-from tiercel.serving.execution.sessions import Devices, Opened, open_on_cpu
+from tiercel.serving.runtime.cuda import Cuda, Library
+from tiercel.serving.runtime.providers import CudaOptions, Order, Provider, candidates
+from tiercel.serving.runtime.runners import Runner, SerialRunner
+from tiercel.serving.runtime.sessions import Devices, Opened, open_on_cpu
 from tiercel.serving.tensors import Array
 
 

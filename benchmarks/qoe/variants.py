@@ -15,8 +15,8 @@ import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
-from tiercel.serving.batching.measure import measured_batching
-from tiercel.serving.models.engine import Session
+from tiercel.serving.runtime.engine import Session
+from tiercel.serving.runtime.measure import measured_batching
 from tiercel.serving.scheduling.interface import BATCHES, Profile
 
 _TRAINING_ROWS = 1300

@@ -19,7 +19,7 @@ from benchmarks.serving.environments import UnavailableError
 from benchmarks.serving.models import Model
 from benchmarks.serving.peers import OURS, PEERS
 from benchmarks.serving.samples import Json
-from tiercel.serving.process.memory import environment_with_huge_pages
+from tiercel.serving.memory import environment_with_huge_pages
 
 BATCHES = (1, 8, 32)
 SECONDS = 2

@@ -12,9 +12,9 @@ from typing import Any
 
 from tiercel.serving.accounting.delays import Delays
 from tiercel.serving.accounting.room import Room
-from tiercel.serving.batching.profile import DrainRate
-from tiercel.serving.batching.waiting import WaitingCalls
+from tiercel.serving.accounting.waiting import WaitingCalls
 from tiercel.serving.errors import InvalidRequestError, OverloadedError
+from tiercel.serving.runtime.profile import DrainRate
 
 # How much of its cap a model may save up while nobody asks it: as long as a period of the kernel's own caps.
 _SAVED_SECONDS = 0.1
@@ -64,7 +64,7 @@ class Account:
         waiting: Calls that wait for their turn.
         running: Rows that run on workers.
         drain: How fast they get it.
-        tag: Virtual time at which its next call's turn is; see :class:`~tiercel.serving.batching.fair_queue.FairQueue`.
+        tag: Virtual time at which its next call's turn is; see :class:`~tiercel.serving.dispatch.fair_queue.FairQueue`.
         cost: CPU seconds that a row is expected to take.
         cpu_part: CPU seconds per second of a run on the event loop, as last measured.
         room: Of its own, while it has a cap; else its calls take room that all models share.

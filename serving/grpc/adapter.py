@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 
 from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.serving.dataplane import DataPlane
+from tiercel.serving.descriptions import Descriptions
 from tiercel.serving.errors import ServingError
 from tiercel.serving.grpc.forms import Question, RequestReader, write_answer
 from tiercel.serving.grpc.server import health, reflection
@@ -26,9 +27,8 @@ from tiercel.serving.grpc.server.server import GrpcLimits, Listener
 from tiercel.serving.grpc.server.wire import CallError, Status
 from tiercel.serving.grpc.stream import StreamedInference
 from tiercel.serving.http2.streams import Budget, Http2Limits
-from tiercel.serving.models.descriptions import Descriptions
-from tiercel.serving.models.lifecycle import Lifecycle
-from tiercel.serving.models.uploads import Uploads
+from tiercel.serving.loading.lifecycle import Lifecycle
+from tiercel.serving.loading.uploads import Uploads
 from tiercel.serving.operators import Operators
 from tiercel.serving.requests import InferResult
 from tiercel.serving.settings import Settings

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tiercel.inference import open_inference_grpc_pb2 as pb
-from tiercel.serving.batching import call as batching
 from tiercel.serving.dataplane import DataPlane
+from tiercel.serving.dispatch import call as batching
 from tiercel.serving.errors import ServingError
 from tiercel.serving.grpc.forms import Question, RequestReader, write_answer
 from tiercel.serving.grpc.server.calls import Call, Method

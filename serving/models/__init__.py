@@ -1,1 +1,1 @@
-"""Models on disk, loaded and live."""
+"""Models on disk and what is live: the repository, the versions that are loaded, and who answers while one is tried."""

@@ -1,7 +1,7 @@
 """What a model is, in the form of Triton's model configuration extension. Pure.
 
 The configuration is found out from the model, not read from ``config.pbtxt``: it says what this server does. What is
-read from that file stands in :mod:`tiercel.serving.models.model_settings`.
+read from that file stands in :mod:`tiercel.serving.runtime.model_settings`.
 """
 
 from __future__ import annotations

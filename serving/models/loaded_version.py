@@ -6,8 +6,8 @@ import asyncio
 
 from tiercel.serving.accounting.accounts import Account
 from tiercel.serving.accounting.model_statistics import ModelStatistics
-from tiercel.serving.models.engine import Session
 from tiercel.serving.requests import Checked
+from tiercel.serving.runtime.engine import Session
 
 
 class LoadedVersion:

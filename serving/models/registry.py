@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from tiercel.serving.accounting.accounts import UNLIMITED, Account, ModelShare
 from tiercel.serving.accounting.delays import WINDOWS, Delays, History
 from tiercel.serving.accounting.model_statistics import ModelStatistics
-from tiercel.serving.canary.trials import Trial
 from tiercel.serving.errors import InvalidRequestError, NotFoundError, NotReadyError
+from tiercel.serving.models.canary.trials import Trial
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.repository import is_version
 

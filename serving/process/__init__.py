@@ -1,1 +1,1 @@
-"""The server as a process: its sockets, its files, and the hand-over to the next one."""
+"""The server as a process: its files, and the hand-over to the next one."""

@@ -15,10 +15,10 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from tiercel.serving.accounting.delays import BUCKETS, SLOT_SECONDS, WINDOWS, History, Slot
-from tiercel.serving.canary.judgement import Comparison, Counts
-from tiercel.serving.canary.plan import CanaryPlan
-from tiercel.serving.canary.supervision import CarriedTrial
-from tiercel.serving.canary.trials import Progress
+from tiercel.serving.canary_plan import CanaryPlan
+from tiercel.serving.loading.trial_supervision import CarriedTrial
+from tiercel.serving.models.canary.judgement import Comparison, Counts
+from tiercel.serving.models.canary.trials import Progress
 
 _logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from typing import Any
 from tiercel.serving.accounting.accounts import read_shares
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.errors import NotReadyError, ServingError, StartupError
-from tiercel.serving.models.lifecycle import Lifecycle
+from tiercel.serving.loading.lifecycle import Lifecycle
 from tiercel.serving.models.registry import Registry
 from tiercel.serving.process import carried as carry
 from tiercel.serving.process import handover

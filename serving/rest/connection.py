@@ -7,9 +7,9 @@ import logging
 from functools import partial
 from typing import cast
 
+from tiercel.serving.connections.crowding import Doing, Standing, peer_of
+from tiercel.serving.connections.listening import Connections
 from tiercel.serving.errors import OverloadedError, RequestTimeoutError, ServingError
-from tiercel.serving.process.crowding import Doing, Standing, peer_of
-from tiercel.serving.process.listening import Connections
 from tiercel.serving.rest.messages import (
     ByteBudget,
     Cancellable,

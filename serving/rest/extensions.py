@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from tiercel.serving.accounting.metrics import Metrics, write
-from tiercel.serving.models.descriptions import Descriptions
+from tiercel.serving.descriptions import Descriptions
 from tiercel.serving.process.renewal import Renewal
 from tiercel.serving.rest.messages import HttpRequest, HttpResponse, json_response
+from tiercel.serving.rest.metrics import Metrics, write
 from tiercel.serving.rest.routes import Parameters, Routes, from_programs_only
 
 

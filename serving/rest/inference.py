@@ -19,8 +19,8 @@ from tiercel.serving.rest.recognition import id_text, read_contents
 from tiercel.serving.tensors import encode_json, encode_raw
 
 if TYPE_CHECKING:
-    from tiercel.serving.batching.call import Call
     from tiercel.serving.dataplane import DataPlane
+    from tiercel.serving.dispatch.call import Call
     from tiercel.serving.models.loaded_version import LoadedVersion
     from tiercel.serving.requests import Checked
     from tiercel.serving.rest.messages import HttpRequest, HttpResponse, Respond

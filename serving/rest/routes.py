@@ -19,8 +19,8 @@ from tiercel.serving.errors import (
     ServingError,
     UnsupportedEncodingError,
 )
-from tiercel.serving.models.lifecycle import Lifecycle
-from tiercel.serving.models.uploads import Uploads
+from tiercel.serving.loading.lifecycle import Lifecycle
+from tiercel.serving.loading.uploads import Uploads
 from tiercel.serving.operators import Operators
 from tiercel.serving.requests import InferResult
 from tiercel.serving.rest.compression import Inflater

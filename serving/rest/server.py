@@ -6,7 +6,7 @@ import asyncio
 import socket
 from functools import partial
 
-from tiercel.serving.process.listening import BACKLOG, Connections, read_what_is_there
+from tiercel.serving.connections.listening import BACKLOG, Connections, read_what_is_there
 from tiercel.serving.rest.connection import HttpConnection
 from tiercel.serving.rest.messages import ByteBudget
 from tiercel.serving.rest.receiver import HttpLimits

@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from tiercel.serving.batching.measure import MEASURE_WALL_SECONDS, Batching, tried_batching
+from tiercel.serving import memory
 from tiercel.serving.errors import ArtefactRefusedError, InferenceFailedError, InvalidRequestError, TooLargeError
-from tiercel.serving.execution.specs import first_line
-from tiercel.serving.models import artefact_file, engine
-from tiercel.serving.process import memory
+from tiercel.serving.runtime import artefact_file, engine
+from tiercel.serving.runtime.measure import MEASURE_WALL_SECONDS, Batching, tried_batching
+from tiercel.serving.runtime.specs import first_line
 from tiercel.serving.tensors import Array
 from tiercel.serving.verification.strip_weights import without_weights
 from tiercel.serving.verification.verdict import Verdict

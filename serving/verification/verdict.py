@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tiercel.serving.batching.measure import Batching
-from tiercel.serving.batching.profile import LatencyProfile
+from tiercel.serving.runtime.measure import Batching
+from tiercel.serving.runtime.profile import LatencyProfile
 
 MAX_MESSAGE_BYTES: Final = 64 * 1024
 """Largest message between the server and the process that checks."""

@@ -15,11 +15,11 @@ from asyncio.subprocess import DEVNULL, Process
 from dataclasses import dataclass, field
 from typing import Any
 
-from tiercel.serving.batching.measure import Batching
+from tiercel.serving import memory
 from tiercel.serving.errors import ArtefactRefusedError, NotReadyError
-from tiercel.serving.models.artefact_file import SealedFile
 from tiercel.serving.models.repository import Artefact
-from tiercel.serving.process import memory
+from tiercel.serving.runtime.artefact_file import SealedFile
+from tiercel.serving.runtime.measure import Batching
 from tiercel.serving.verification.verdict import MAX_MESSAGE_BYTES, Verdict, read_verdict
 
 _logger = logging.getLogger(__name__)

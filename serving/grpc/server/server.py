@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
+from tiercel.serving.connections.crowding import Doing, Standing, peer_of
+from tiercel.serving.connections.listening import BACKLOG, Connections, read_what_is_there
 from tiercel.serving.grpc.server import wire
 from tiercel.serving.grpc.server.calls import Call, CallHead, Method
 from tiercel.serving.grpc.server.wire import CallError, Status
 from tiercel.serving.http2.connection import Connection
 from tiercel.serving.http2.requests import Request
 from tiercel.serving.http2.streams import Budget, Handler, Http2Limits, Stream
-from tiercel.serving.process.crowding import Doing, Standing, peer_of
-from tiercel.serving.process.listening import BACKLOG, Connections, read_what_is_there
 
 _logger = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from onnx import TensorProto, helper
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 from testing import onnx_models
-from tiercel.serving.execution import runners
-from tiercel.serving.execution.runners import BoundRunner, PageableBuffers, PlainRunner, Runner, SerialRunner
+from tiercel.serving.runtime import runners
+from tiercel.serving.runtime.runners import BoundRunner, PageableBuffers, PlainRunner, Runner, SerialRunner
 from tiercel.serving.tensors import Array
 
 MakeRunner = Callable[[ort.InferenceSession], Runner]

@@ -19,12 +19,12 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from testing.until import until
 from tiercel.inference import open_inference_grpc_pb2 as pb
+from tiercel.serving.connections.listening import open_listener, port_of
 from tiercel.serving.grpc.server.calls import Call, Method
 from tiercel.serving.grpc.server.health import Health
 from tiercel.serving.grpc.server.server import GrpcLimits, Listener
 from tiercel.serving.grpc.server.wire import Status
 from tiercel.serving.http2.streams import Http2Limits
-from tiercel.serving.process.listening import open_listener, port_of
 from tiercel.serving.rest.messages import ByteBudget
 
 MEBIBYTE = 1024**2

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from testing import onnx_models
 from testing.serving_process import ServingProcess, serving, wait_for
-from tiercel.serving.models import suspects
-from tiercel.serving.process.running import left_behind
+from tiercel.serving.loading import suspects
+from tiercel.serving.runtime.running import left_behind
 
 
 def kill_while_it_runs(server: ServingProcess, model: str) -> None:
@@ -52,7 +52,7 @@ def test_a_model_that_ran_at_two_deaths_of_the_server_is_not_loaded_again_by_its
 _MARK_AND_DIE = """
 import os, signal, sys
 from pathlib import Path
-from tiercel.serving.process.running import RunningMarks
+from tiercel.serving.runtime.running import RunningMarks
 marks = RunningMarks(Path(sys.argv[1]))
 running, over, gone = (marks.take(name) for name in ("a/1", "b/2", "c/3"))
 running.byte[0] = over.byte[0] = gone.byte[0] = 1

@@ -14,11 +14,11 @@ from onnx import helper
 
 from testing import onnx_models
 from testing.until import until
-from tiercel.serving.batching.profile import LatencyProfile
 from tiercel.serving.errors import ArtefactRefusedError
 from tiercel.serving.models import repository
-from tiercel.serving.models.artefact_file import sealed_copy
 from tiercel.serving.models.repository import Artefact
+from tiercel.serving.runtime.artefact_file import sealed_copy
+from tiercel.serving.runtime.profile import LatencyProfile
 from tiercel.serving.verification.verdict import Verdict
 from tiercel.serving.verification.verifier import Verifier, VerifierLimits
 

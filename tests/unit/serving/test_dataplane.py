@@ -10,10 +10,10 @@ import pytest
 
 from testing import onnx_models
 from tiercel.serving.accounting.accounts import ModelShare
-from tiercel.serving.batching.batcher import Batcher
-from tiercel.serving.canary.plan import CanaryPlan
-from tiercel.serving.canary.trials import Trial
+from tiercel.serving.canary_plan import CanaryPlan
 from tiercel.serving.dataplane import DataPlane
+from tiercel.serving.descriptions import Descriptions
+from tiercel.serving.dispatch.batcher import Batcher
 from tiercel.serving.errors import (
     DeadlineExceededError,
     InferenceFailedError,
@@ -21,14 +21,14 @@ from tiercel.serving.errors import (
     NotFoundError,
     OverloadedError,
 )
-from tiercel.serving.models.descriptions import Descriptions
-from tiercel.serving.models.engine import Session
+from tiercel.serving.models.canary.trials import Trial
 from tiercel.serving.models.loaded_version import LoadedVersion
-from tiercel.serving.models.model_settings import ModelSettings
 from tiercel.serving.models.registry import Registry
 from tiercel.serving.requests import InferRequest, InputTensor
+from tiercel.serving.runtime.engine import Session
+from tiercel.serving.runtime.model_settings import ModelSettings
+from tiercel.serving.runtime.workers import Workers
 from tiercel.serving.tensors import BY_NAME
-from tiercel.serving.workers import Workers
 
 LONG = 500_000_000
 

@@ -21,7 +21,7 @@ from testing.nodes_broker import (
     wanted_run,
 )
 from testing.until import until
-from tiercel.serving.models import suspects
+from tiercel.serving.loading import suspects
 from tiercel.v1 import nodes_pb2
 
 TRAIN = ("--metric", "score", "--epochs", "100000", "--step-sleep-seconds", "0.01")

@@ -6,9 +6,9 @@ import pytest
 
 from testing import onnx_models
 from tiercel.serving.errors import InvalidRequestError, NotFoundError, NotReadyError
-from tiercel.serving.models.engine import Session
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.registry import Registry, VersionState
+from tiercel.serving.runtime.engine import Session
 
 
 @pytest.fixture

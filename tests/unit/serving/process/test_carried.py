@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tiercel.serving.accounting.delays import Delays, History
-from tiercel.serving.canary.judgement import Comparison, Counts
-from tiercel.serving.canary.plan import CanaryPlan
-from tiercel.serving.canary.supervision import CarriedTrial
-from tiercel.serving.canary.trials import Progress
+from tiercel.serving.canary_plan import CanaryPlan
+from tiercel.serving.loading.trial_supervision import CarriedTrial
+from tiercel.serving.models.canary.judgement import Comparison, Counts
+from tiercel.serving.models.canary.trials import Progress
 from tiercel.serving.process import carried
 from tiercel.serving.process.carried import Carried
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from testing.until import until
-from tiercel.serving.process.listening import Connections
+from tiercel.serving.connections.listening import Connections
 from tiercel.serving.rest.connection import HttpConnection
 from tiercel.serving.rest.messages import ByteBudget, Cancellable, HttpRequest, HttpResponse, Respond
 from tiercel.serving.rest.receiver import HttpLimits

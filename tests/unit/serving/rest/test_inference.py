@@ -10,20 +10,20 @@ import pytest
 from testing import onnx_models
 from testing.http_transport import Transport
 from tiercel.serving.accounting.accounts import ModelShare
-from tiercel.serving.batching.batcher import Batcher
+from tiercel.serving.connections.listening import Connections
 from tiercel.serving.dataplane import DataPlane
-from tiercel.serving.models.engine import Session
+from tiercel.serving.dispatch.batcher import Batcher
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.registry import ModelRecord, Registry
 from tiercel.serving.operators import Operators
-from tiercel.serving.process.listening import Connections
 from tiercel.serving.rest import routes
 from tiercel.serving.rest.connection import HttpConnection
 from tiercel.serving.rest.decoding import decode_request
 from tiercel.serving.rest.messages import ByteBudget
 from tiercel.serving.rest.receiver import HttpLimits
 from tiercel.serving.rest.routes import Routes
-from tiercel.serving.workers import Workers
+from tiercel.serving.runtime.engine import Session
+from tiercel.serving.runtime.workers import Workers
 
 TEXT = (
     b'{"inputs":[{"name":"x","datatype":"FP32","shape":[1,3],"parameters":{"binary_data_size":12}}],'

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tiercel.serving.batching.measure import Batching
-from tiercel.serving.batching.profile import LatencyProfile
+from tiercel.serving.runtime.measure import Batching
+from tiercel.serving.runtime.profile import LatencyProfile
 from tiercel.serving.verification.verdict import Verdict, read_verdict
 
 GOOD = Batching(LatencyProfile((1, 2, 4), (1e-5, 2e-5, 3e-5)), "", 64)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tiercel.serving.variants import configuration
+from tiercel.serving.dispatch.variants import configuration
 from tiercel.trainer_agent.errors import DeliveryFailedError
 from tiercel.trainer_agent.models.variants import DEFAULT_OBJECTIVE_SECONDS, Place, list_variants, place_of
 

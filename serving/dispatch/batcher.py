@@ -1,0 +1,379 @@
+"""Runs calls: small ones on the event loop, others on workers, and together whatever came together.
+
+There is no window: a batch is what arrived in one turn of the event loop, or what waited while the workers were busy.
+Which model runs next is decided here when a worker is free, by weight among those that wait, and one that is over its
+CPU cap holds nobody up. A call ends once, whichever comes first: its outputs, its deadline, or its caller leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Sequence
+from functools import partial
+from itertools import groupby
+from typing import Protocol
+
+from tiercel.serving.accounting.accounts import Account
+from tiercel.serving.accounting.room import Room
+from tiercel.serving.dispatch.call import QueuedCall, Run
+from tiercel.serving.dispatch.fair_queue import FairQueue
+from tiercel.serving.dispatch.rows import Ran, run_calls, run_calls_measured
+from tiercel.serving.errors import DeadlineExceededError, InferenceFailedError, ServingError
+from tiercel.serving.runtime.workers import Workers
+
+_logger = logging.getLogger(__name__)
+
+# A model with a cap may keep this fraction of all room, so that what it is made to wait with takes none from others.
+_OWN_ROOM = 4
+# Small calls of one turn that take no longer together run where they are: to hand them over costs more than the
+# others lose, who wait about as long for the turn's reading and writing anyway.
+# 64 of LeNet's take 1.1 ms on a slow core.
+_SHORT_SECONDS = 2e-3
+# Batches that take at most so many seconds are handed over before a worker is free. For longer ones a turn of the event
+# loop is nothing, and what they were made of could not be changed any more.
+_RUN_AHEAD_SECONDS = 0.005
+
+
+class Executor(Protocol):
+    """Runs calls."""
+
+    def submit(self, call: QueuedCall) -> None:
+        """Run it soon; called on the event loop.
+
+        Raises:
+            OverloadedError: Too much is waiting, or so much that its deadline would pass; the call will neither be
+                answered nor fail.
+        """
+
+    def check_room(self, account: Account) -> None:
+        """Say early that a call of this model would be refused, before anything is spent on reading it.
+
+        Raises:
+            OverloadedError: Too much is waiting.
+        """
+
+    def has_room(self, account: Account) -> bool:
+        """Whether :meth:`check_room` would let a call of this model in."""
+
+    def shares_changed(self, *, limited: bool) -> None:
+        """Accounts may use something else than before; called on the event loop."""
+
+
+class Batcher:
+    """See the module. Everything but the runs themselves happens on the event loop.
+
+    Args:
+        workers: Where batches run; may be shared with others.
+        max_pending: Calls that may wait or run on workers; a quarter of it for each model with a cap.
+        max_pending_bytes: Input bytes of those calls together; one call is always let in.
+        max_queue_delay: Seconds that a call may wait for others while a worker is idle; 0, unless somebody wants
+            larger batches at any price.
+    """
+
+    def __init__(
+        self, workers: Workers, max_pending: int, max_pending_bytes: int, max_queue_delay: float = 0.0
+    ) -> None:
+        self._workers = workers
+        self._user = workers.join(self._dispatch)
+        self._room = Room(max_pending, max_pending_bytes)
+        self._queue = FairQueue(max_queue_delay)
+        self._waits_for_company = max_queue_delay > 0
+        self._arrived: list[QueuedCall] = []
+        self._flushing = False
+        self._pending: set[QueuedCall] = set()
+        self._sweep_at = math.inf
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._wake: asyncio.TimerHandle | None = None
+
+    def close(self) -> None:
+        """Break off what runs or waits."""
+        now = time.perf_counter()
+        arrived, self._arrived = self._arrived, []
+        for call in (*arrived, *self._pending):
+            self._give_up(call, DeadlineExceededError("the server is leaving; ask the one that follows it"), now)
+        for call in arrived:
+            call.loaded.release()
+        for timer in (self._sweeper, self._wake):
+            if timer is not None:
+                timer.cancel()
+
+    def submit(self, call: QueuedCall) -> None:
+        """See :meth:`Executor.submit`."""
+        if call.elements <= call.session.inline_elements and not self._waits_for_company:
+            self._arrived.append(call)
+        else:
+            self._enqueue(call)
+        call.loaded.acquire()
+        if not self._flushing:
+            self._flushing = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def check_room(self, account: Account) -> None:
+        """See :meth:`Executor.check_room`."""
+        self._room_of(account).check()
+
+    def has_room(self, account: Account) -> bool:
+        """See :meth:`Executor.has_room`."""
+        return self._room_of(account).has_room()
+
+    def shares_changed(self, *, limited: bool) -> None:
+        """See :meth:`Executor.shares_changed`."""
+        self._dispatch()
+
+    def cancelled(self, call: QueuedCall) -> None:
+        """A call that waits or runs was cancelled."""
+        self._leave(call)
+
+    def _room_of(self, account: Account) -> Room:
+        if account.share.cpu_cap_cores is None:
+            return self._room
+        if account.room is None:
+            account.room = Room(max(1, self._room.max_calls // _OWN_ROOM), self._room.max_bytes // _OWN_ROOM)
+        return account.room
+
+    def _enqueue(self, call: QueuedCall) -> None:
+        account = call.loaded.account
+        if call.behind >= 0:  # others are not behind all that wait
+            account.check_wait(call.deadline - call.begin, call.rows)
+        room = self._room_of(account)
+        room.take(call.size)
+        call.room, call.owner = room, self
+        self._pending.add(call)
+        if call.deadline < self._sweep_at:
+            self._sweep_later(call.deadline)
+        self._queue.add(call, account)
+
+    def _flush(self) -> None:
+        """Run what arrived in this turn of the event loop."""
+        self._flushing = False
+        arrived = self._arrived
+        if arrived:
+            self._arrived = []
+            first = arrived[0].loaded
+            if all(call.loaded is first for call in arrived):
+                self._run_arrived(arrived)
+            else:
+                arrived.sort(key=_by_version)  # stable: calls of a version stay in order
+                for _, calls in groupby(arrived, _by_version):
+                    self._run_arrived(list(calls))
+        if not self._queue.is_idle:
+            self._dispatch()
+
+    def _run_arrived(self, calls: list[QueuedCall]) -> None:
+        """Run calls of one version here if all of them together are small, else let them wait for a worker."""
+        loaded = calls[0].loaded
+        account = loaded.account
+        small = len(calls) == 1 or self._is_short(calls)
+        if not small or account.waiting or not account.may_run(time.perf_counter()):
+            self._enqueue_all(calls)
+        elif len(calls) == 1:
+            self._run_inline(calls)
+        else:
+            for batch in batches_of(calls):
+                self._run_inline(batch)
+
+    @staticmethod
+    def _is_short(calls: list[QueuedCall]) -> bool:
+        """Whether all of them, each small by itself, hold the event loop up no longer than their bytes do."""
+        session = calls[0].session
+        if sum([call.elements for call in calls]) <= session.inline_elements:
+            return True
+        most = calls[0].max_rows
+        full, rest = divmod(sum([call.rows for call in calls]), most)
+        # As they would run: a model may take twice as long for one batch that is twice as large as its best.
+        seconds = full * session.estimate(most) + (session.estimate(rest) if rest else 0.0)
+        return 0.0 < seconds <= _SHORT_SECONDS  # 0 is unknown
+
+    def _enqueue_all(self, calls: list[QueuedCall]) -> None:
+        for call in calls:
+            if call.ended:
+                call.loaded.release()
+                continue
+            try:
+                self._enqueue(call)
+            except ServingError as error:
+                call.loaded.release()
+                call.ended = True
+                call.fail(error, time.perf_counter())
+
+    def _run_inline(self, calls: list[QueuedCall]) -> None:
+        loaded = calls[0].loaded
+        account = loaded.account
+        if account.is_sampled():
+            ran = run_calls_measured(calls[0].session, calls)
+            cpu = ran.cpu
+            account.cpu_part = cpu / (ran.compute_input + ran.compute_infer + ran.compute_output)
+        else:
+            ran = run_calls(calls[0].session, calls)
+            cpu = account.cpu_part * (ran.compute_input + ran.compute_infer + ran.compute_output)
+        account.charge(cpu, ran.rows)
+        loaded.release(len(calls))
+        _answer(calls, ran)
+
+    def _dispatch(self) -> None:
+        """Give turns until the workers have enough to do, or nobody may run."""
+        if self._wake is not None:
+            self._wake.cancel()
+            self._wake = None
+        workers, queue = self._workers, self._queue
+        while not queue.is_idle:
+            idle = workers.idle > 0
+            if not idle and not workers.may_run_ahead(self._user):
+                break
+            now = time.perf_counter()
+            chosen = queue.choose(now)
+            if chosen is None:
+                wait = queue.seconds_to_next(now)
+                if wait is not None:
+                    self._wake = asyncio.get_running_loop().call_later(wait, self._dispatch)
+                break
+            account, first = chosen
+            waiting = account.waiting
+            most = waiting.most_rows(first, workers.count)
+            if not idle and not (waiting.is_full(first) and _is_short(first, most)):
+                break
+            calls = waiting.take(first, now, first.session.estimate, workers.count)
+            queue.taken(account)
+            calls = self._without_late(calls, now)
+            if calls:
+                self._start(account, calls)
+        self._user.waiting = not queue.is_idle
+
+    def _without_late(self, calls: list[QueuedCall], now: float) -> list[QueuedCall]:
+        """The calls that can still be answered in time; the others are told."""
+        session = calls[0].session
+        shortest = session.estimate(1)
+        if all(call.deadline >= now + shortest for call in calls):
+            return calls
+        in_time: list[QueuedCall] = []
+        for call in calls:
+            if call.deadline >= now + session.estimate(call.rows):
+                in_time.append(call)
+            else:
+                self._give_up(call, _too_late(call), now)
+        return in_time
+
+    def _start(self, account: Account, calls: list[QueuedCall]) -> None:
+        rows = sum([call.rows for call in calls])
+        run = Run(calls, self._queue.begin(account, rows), rows)
+        account.running += rows
+        for call in calls:
+            call.run = run
+        session = calls[0].session
+        self._workers.run(partial(run_calls_measured, session, calls, run.options), partial(self._ran, run))
+
+    def _ran(self, run: Run, result: Ran | Exception) -> None:
+        calls = run.calls
+        loaded = calls[0].loaded
+        account = loaded.account
+        if isinstance(result, Exception):
+            _logger.error("Running a batch failed", exc_info=result)
+            failed = InferenceFailedError("the server failed to run the model; its log says more")
+            result = Ran([failed] * len(calls), run.rows, False, 0.0, 0.0, 0.0)
+        self._queue.end(account, run.expected, result.cpu, run.rows)
+        account.accelerator_seconds += result.accelerator
+        account.running -= run.rows
+        seconds = result.compute_input + result.compute_infer + result.compute_output
+        account.drain.drained(run.rows, time.perf_counter(), bool(account.waiting), seconds or math.inf)
+        for call in calls:
+            self._pending.discard(call)
+            if call.room is not None:
+                call.room.give_back(call.size)
+        loaded.release(len(calls))
+        if not self._queue.is_idle and self._workers.may_run_ahead(self._user):
+            self._dispatch()  # first, so that the worker has something to do while answers are written
+        _answer(calls, result)
+
+    def _give_up(self, call: QueuedCall, error: ServingError, now: float) -> None:
+        """Answer with an error instead."""
+        if not call.ended:
+            call.ended = True
+            if call.owner is not None:
+                self._leave(call)
+            call.fail(error, now)
+
+    def _leave(self, call: QueuedCall) -> None:
+        """A call does not wait any more, and nobody waits for its run."""
+        self._pending.discard(call)
+        if call.run is not None:
+            call.run.lose()
+            return
+        self._queue.discard(call, call.loaded.account)
+        if call.room is not None:
+            call.room.give_back(call.size)
+        call.loaded.release()
+
+    def _sweep_later(self, at: float) -> None:
+        """Look at deadlines at this time; one timer for all calls, since hardly any call meets its deadline."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        self._sweep_at = at
+        self._sweeper = asyncio.get_running_loop().call_later(max(0.0, at - time.perf_counter()), self._sweep)
+
+    def _sweep(self) -> None:
+        self._sweeper, self._sweep_at = None, math.inf
+        now = time.perf_counter()
+        for call in [call for call in self._pending if call.deadline <= now]:
+            self._give_up(call, _too_late(call), now)
+        if self._pending:
+            self._sweep_later(min(call.deadline for call in self._pending))
+
+
+def batches_of(calls: Sequence[QueuedCall]) -> list[list[QueuedCall]]:
+    """Calls of one version in batches: of one key, none over the most rows, in order."""
+    batches: list[list[QueuedCall]] = []
+    open_ones: dict[object, tuple[list[QueuedCall], int]] = {}
+    for call in calls:
+        batch, rows = open_ones.get(call.key, (None, 0))
+        if batch is None or call.key is None or rows + call.rows > call.max_rows:
+            batch, rows = [], 0
+            batches.append(batch)
+        batch.append(call)
+        open_ones[call.key] = batch, rows + call.rows
+    return batches
+
+
+def _is_short(first: QueuedCall, rows: int) -> bool:
+    """Whether a batch of so many ends so soon that the way over the event loop counts, so that it should be there."""
+    return first.session.estimate(rows) <= _RUN_AHEAD_SECONDS
+
+
+def _by_version(call: QueuedCall) -> int:
+    return id(call.loaded)
+
+
+def _too_late(call: QueuedCall) -> DeadlineExceededError:
+    return DeadlineExceededError(f"the model did not answer within {call.deadline - call.begin:.6g} seconds")
+
+
+def _answer(calls: Sequence[QueuedCall], ran: Ran) -> None:
+    """Answer those that were not answered meanwhile, and count the run."""
+    now = time.perf_counter()
+    statistics = calls[0].loaded.statistics
+    infer = ran.compute_infer
+    answered = rows = 0
+    delays = 0.0
+    for call, outcome in zip(calls, ran.outcomes, strict=True):
+        if call.ended:
+            continue
+        call.ended = True
+        try:
+            if isinstance(outcome, list):
+                answered += 1
+                rows += call.rows
+                delays += now - call.begin
+                call.answer(outcome, now)
+            else:
+                call.fail(outcome, now)
+        except Exception:  # the border: one caller's defect must not take the answers from the others
+            _logger.exception("An answer could not be handed over")
+    if answered:
+        if ran.together:
+            statistics.executed(ran.rows, infer, ran.compute_input, ran.compute_output)
+        else:
+            for _ in range(answered):
+                statistics.executed(1, infer / answered)
+        statistics.succeeded(now, delays, infer, rows, ran.compute_input, ran.compute_output, answered)

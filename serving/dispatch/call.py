@@ -1,0 +1,150 @@
+"""One run that is wanted, from the moment it was checked to its answer."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import onnxruntime as ort
+
+if TYPE_CHECKING:
+    from tiercel.serving.accounting.room import Room
+    from tiercel.serving.errors import ServingError
+    from tiercel.serving.models.loaded_version import LoadedVersion
+    from tiercel.serving.runtime.engine import Session
+    from tiercel.serving.tensors import Array
+
+# A call goes ahead of those of the next priority that came up to this many seconds earlier, and no more: so priorities
+# decide while calls wait for a moment, and nobody starves.
+_SECONDS_PER_PRIORITY = 1.0
+# Callers who say nothing can be overtaken by those who say 1, and let by those who say 3 and more.
+_DEFAULT_PRIORITY = 2
+_LEAST_URGENT = 10
+
+
+class Owner(Protocol):
+    """Whoever runs a call that was queued."""
+
+    def cancelled(self, call: QueuedCall) -> None:
+        """A call that waits or runs was cancelled."""
+
+
+class Call(abc.ABC):
+    """What is to be run.
+
+    Args:
+        loaded: The version to run.
+        session: Its session.
+        feeds: Inputs by name, checked.
+        outputs: Names of the outputs to compute.
+        key: Calls of one version run together if their keys are equal; None for a call that runs alone.
+        max_rows: Rows of a batch of this version at most.
+        rows: Rows of every input; 1 for a call that runs alone.
+        elements: Elements of all inputs together.
+        size: Bytes of all inputs together.
+        begin: When it was submitted, seconds of ``time.perf_counter``.
+        deadline: When its answer is of no use any more.
+        priority: 1 is first; 0 is 2, which is what callers get who say nothing.
+
+    Attributes:
+        behind: Seconds by which it stands behind calls of the default priority that come with it.
+        rank: The call of the lowest rank runs first.
+        ended: Whether it was answered, or nobody wants its answer any more.
+        room: What it takes room of while it waits or runs.
+        run: The run that it is part of, if any.
+        owner: Whoever has to know when it is cancelled, if anybody.
+    """
+
+    __slots__ = (
+        "begin", "behind", "deadline", "elements", "ended", "feeds", "key", "loaded", "max_rows", "outputs", "owner",
+        "rank", "room", "rows", "run", "session", "size",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        loaded: LoadedVersion,
+        session: Session,
+        feeds: Mapping[str, Array],
+        outputs: tuple[str, ...],
+        key: Any,
+        max_rows: int,
+        rows: int,
+        elements: int,
+        size: int,
+        begin: float,
+        deadline: float,
+        priority: int = 0,
+    ) -> None:
+        self.loaded = loaded
+        self.session = session
+        self.feeds = feeds
+        self.outputs = outputs
+        self.key = key
+        self.max_rows = max_rows
+        self.rows = rows
+        self.elements = elements
+        self.size = size
+        self.begin = begin
+        self.deadline = deadline
+        self.behind = 0.0 if priority == 0 else seconds_behind(priority)
+        self.rank = begin + self.behind
+        self.ended = False
+        self.room: Room | None = None
+        self.run: Run | None = None
+        self.owner: Owner | None = None
+
+    @abc.abstractmethod
+    def cancel(self) -> None:
+        """Nobody wants the answer any more; called on the event loop. Neither answer nor failure will come."""
+
+
+class QueuedCall(Call):
+    """A call for a batcher; whoever submits one says in a subclass what becomes of its answer."""
+
+    __slots__ = ()
+
+    def cancel(self) -> None:
+        """See :meth:`Call.cancel`."""
+        if not self.ended:
+            self.ended = True
+            if self.owner is not None:
+                self.owner.cancelled(self)
+
+    @abc.abstractmethod
+    def answer(self, outputs: list[Array], now: float) -> None:
+        """It was run; called at most once, on the event loop, and never after :meth:`fail`.
+
+        Args:
+            outputs: In the order in which they were wanted; may be views of a whole batch's.
+            now: The clock.
+        """
+
+    @abc.abstractmethod
+    def fail(self, error: ServingError, now: float) -> None:
+        """It will not be answered; called at most once, on the event loop, and never after :meth:`answer`."""
+
+
+class Run:
+    """Calls that run together on a worker."""
+
+    __slots__ = ("calls", "expected", "live", "options", "rows")
+
+    def __init__(self, calls: Sequence[QueuedCall], expected: float, rows: int) -> None:
+        self.calls = calls
+        self.expected = expected
+        self.rows = rows
+        self.live = len(calls)
+        self.options = ort.RunOptions()
+        self.options.log_severity_level = 4
+
+    def lose(self) -> None:
+        """One of the calls is not wanted any more; when none is, the run is broken off between two operators."""
+        self.live -= 1
+        if not self.live:
+            self.options.terminate = True
+
+
+def seconds_behind(priority: int) -> float:
+    """Seconds by which a call of this priority stands behind one of the default priority that came with it."""
+    return (min(max(priority, 1), _LEAST_URGENT) - _DEFAULT_PRIORITY) * _SECONDS_PER_PRIORITY

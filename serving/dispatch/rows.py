@@ -1,0 +1,153 @@
+"""From calls to one run and back: inputs are joined along the first axis, outputs are handed out as views. Blocking."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tiercel.serving.dispatch.call import Call
+from tiercel.serving.errors import InferenceFailedError, ServingError, TooLargeError
+from tiercel.serving.runtime.engine import Session
+from tiercel.serving.tensors import Array
+
+_logger = logging.getLogger(__name__)
+
+Outcome = list[Array] | ServingError
+
+
+@dataclass(slots=True)
+class Ran:
+    """What a run gave.
+
+    Attributes:
+        outcomes: Outputs, or the error, of each call, in the order of the calls.
+        rows: Rows of all calls together.
+        together: Whether it was one run; not after a batch failed and each call was run again by itself.
+        compute_input: Seconds in which inputs were joined.
+        compute_infer: Seconds in which the model ran.
+        compute_output: Seconds in which outputs were taken apart.
+        cpu: CPU seconds of all that; 0 where it was not measured.
+        accelerator: Seconds that an accelerator was kept for it, and for runs of that session that nobody counted yet.
+    """
+
+    outcomes: Sequence[Outcome]
+    rows: int
+    together: bool
+    compute_input: float
+    compute_infer: float
+    compute_output: float
+    cpu: float = 0.0
+    accelerator: float = 0.0
+
+
+def run_calls(session: Session, calls: Sequence[Call], options: Any = None) -> Ran:
+    """Run calls of one key together, or the only call as it is.
+
+    A batch that fails is run again call by call, so that only the one fails whose fault it was.
+
+    Args:
+        session: The model.
+        calls: At least one.
+        options: ``ort.RunOptions``, by which another thread can end the run.
+    """
+    clock = time.perf_counter
+    begin = clock()
+    if len(calls) == 1:
+        call = calls[0]
+        outcome = _outcome(session, call, options)
+        return Ran((outcome,), call.rows, True, 0.0, clock() - begin, 0.0)
+    first = calls[0]
+    rows = sum([call.rows for call in calls])
+    try:
+        feeds = {name: np.concatenate([call.feeds[name] for call in calls]) for name in first.feeds}
+        joined = clock()
+        outputs = session.run(first.outputs, feeds, options)
+        done = clock()
+        outcomes: Sequence[Outcome] = scattered(outputs, [call.rows for call in calls])
+        if session.gives_strings or _bytes(outputs) > session.answer_bytes:
+            outcomes = [_unless_too_large(session, each) for each in outcomes if isinstance(each, list)]
+    except (ServingError, ValueError, MemoryError) as error:  # NumPy raises these where arrays cannot be joined
+        return _one_by_one(session, calls, options, error)
+    return Ran(outcomes, rows, True, joined - begin, done - joined, clock() - done)
+
+
+def run_calls_measured(session: Session, calls: Sequence[Call], options: Any = None) -> Ran:
+    """Like :func:`run_calls`, and measure the CPU time and the accelerator's.
+
+    A session of several threads is held to keep each of them as busy as the one that can be looked at.
+    """
+    begin = time.thread_time()
+    ran = run_calls(session, calls, options)
+    ran.cpu = (time.thread_time() - begin) * session.threads
+    ran.accelerator = session.take_accelerator_seconds()
+    return ran
+
+
+def scattered(outputs: Sequence[Array], rows: Sequence[int]) -> list[list[Array]]:
+    """The outputs of each call, as views.
+
+    Args:
+        outputs: Of the batch; the first axis of each has as many rows as all calls together.
+        rows: Of each call.
+
+    Raises:
+        InferenceFailedError: An output has another number of rows.
+    """
+    total = sum(rows)
+    for output in outputs:
+        if not output.ndim or len(output) != total:
+            raise InferenceFailedError(f"an output of shape {list(output.shape)} does not belong to {total} rows")
+    result: list[list[Array]] = []
+    start = 0
+    if len(outputs) == 1:
+        (only,) = outputs
+        for each in rows:
+            result.append([only[start : start + each]])
+            start += each
+        return result
+    for each in rows:
+        result.append([output[start : start + each] for output in outputs])
+        start += each
+    return result
+
+
+def _one_by_one(session: Session, calls: Sequence[Call], options: Any, error: Exception) -> Ran:
+    _logger.warning("A batch of %d calls failed and is run again call by call: %s", len(calls), error)
+    begin = time.perf_counter()
+    # Whoever was answered meanwhile, after a timeout, is not asked for again.
+    gone = InferenceFailedError("nobody wanted the answer any more")
+    outcomes = [gone if call.ended else _outcome(session, call, options) for call in calls]
+    rows = sum(call.rows for call in calls)
+    return Ran(outcomes, rows, False, 0.0, time.perf_counter() - begin, 0.0)
+
+
+def _outcome(session: Session, call: Call, options: Any) -> Outcome:
+    try:
+        outputs = session.run(call.outputs, call.feeds, options)
+    except ServingError as error:
+        return error
+    if session.gives_strings or _bytes(outputs) > session.answer_bytes:
+        return _unless_too_large(session, outputs)
+    return outputs
+
+
+def _bytes(outputs: Sequence[Array]) -> int:
+    return outputs[0].nbytes if len(outputs) == 1 else sum([output.nbytes for output in outputs])
+
+
+def _unless_too_large(session: Session, outputs: list[Array]) -> Outcome:
+    size = _bytes(outputs)
+    for output in outputs:
+        if output.dtype.hasobject:
+            size += sum(map(len, output.flat))
+    if size <= session.answer_bytes:
+        return outputs
+    return TooLargeError(
+        f"the answer would have {size} bytes of outputs; {session.answer_bytes} are possible. "
+        "Ask for fewer outputs, or send fewer rows"
+    )

@@ -1,0 +1,210 @@
+"""All endpoints with variants, by name, and what the data plane asks of them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from tiercel.serving.dispatch.call import seconds_behind
+from tiercel.serving.dispatch.classified_answers import as_classes
+from tiercel.serving.dispatch.variants import configuration
+from tiercel.serving.dispatch.variants.configuration import ENDPOINT_VERSION, Configuration
+from tiercel.serving.dispatch.variants.endpoint import Answer, Endpoint, VariantCall
+from tiercel.serving.errors import InvalidRequestError, NotFoundError, OverloadedError, ServingError
+from tiercel.serving.models import repository
+from tiercel.serving.models.configuration import ENDPOINT_PLATFORM
+from tiercel.serving.models.loaded_version import LoadedVersion
+from tiercel.serving.models.registry import Registry, VersionState
+from tiercel.serving.requests import Answered, InferRequest, InferResult, OutputTensor, ParameterValue
+from tiercel.serving.runtime.engine import Session
+from tiercel.serving.runtime.workers import Workers
+from tiercel.serving.tensors import described
+
+
+class Endpoints:
+    """See the module.
+
+    Args:
+        root: The repository's folder.
+        registry: What is live.
+        workers: Where batches run.
+        max_pending: Requests of one endpoint that may wait.
+        timeout: Seconds in which a request is answered at the latest.
+    """
+
+    def __init__(self, root: Path, registry: Registry, workers: Workers, max_pending: int, timeout: float) -> None:
+        self._root = root
+        self._registry = registry
+        self._workers = workers
+        # A table takes a second to solve; a thread for that is there once an endpoint wants one.
+        self._solver = ThreadPoolExecutor(1, "solver")
+        self._max_pending = max_pending
+        self._timeout = timeout
+        self._endpoints: dict[str, Endpoint] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all endpoints."""
+        return tuple(self._endpoints)
+
+    async def load(self, name: str) -> bool:
+        """Read an endpoint's configuration anew; requests that wait go on waiting.
+
+        Returns:
+            Whether this is an endpoint's name.
+
+        Raises:
+            InvalidRequestError: The name is impossible.
+            ArtefactRefusedError: The configuration is wrong; what was there stays.
+        """
+        folder = self._root / repository.checked_name(name)
+        found = await asyncio.to_thread(configuration.read, folder)
+        if found is None:
+            return False
+        old = self._endpoints.get(name)
+        if old is None or old.configuration != found:
+            self._take(name, found)
+        return True
+
+    def check_fits(self, model: str, session: Session) -> None:
+        """Check that a new version of a model fits the endpoints that it is a variant of.
+
+        Raises:
+            ArtefactRefusedError: It takes or gives something else than the other variants of one.
+        """
+        for endpoint in self._endpoints.values():
+            endpoint.check_fits(model, session)
+
+    def _take(self, name: str, chosen: Configuration) -> None:
+        endpoint = self._endpoints.get(name)
+        if endpoint is not None:
+            endpoint.configure(chosen)
+            return
+        self._endpoints[name] = Endpoint(
+            name, chosen, self._registry, self._workers, self._solver, self._max_pending, self._timeout
+        )
+        self._registry.record(name).set_status(ENDPOINT_VERSION, VersionState.READY)
+
+    def unload(self, name: str) -> bool:
+        """Forget an endpoint; returns whether there was one."""
+        endpoint = self._endpoints.pop(name, None)
+        if endpoint is None:
+            return False
+        self._registry.record(name).set_status(ENDPOINT_VERSION, VersionState.UNAVAILABLE, "unloaded")
+        endpoint.close()
+        return True
+
+    def knows(self, name: str) -> bool:
+        """Whether there is an endpoint of this name."""
+        return name in self._endpoints
+
+    def submit(self, request: InferRequest, on_answer: Answered) -> VariantCall | None:
+        """Answer a request of an endpoint that there is; see :meth:`DataPlane.submit`."""
+        endpoint = self._endpoints[request.model]
+        begin = time.perf_counter()
+        arrived = request.arrived or begin
+        account = endpoint.account
+
+        def answered(call: VariantCall, answer: Answer | ServingError) -> None:
+            now = time.perf_counter()
+            if isinstance(answer, ServingError):
+                call.loaded.statistics.failed(answer, now, now - begin)
+                account.delays.failed(now)
+                on_answer(answer)
+                return
+            tell = as_classes(on_answer, request.classes, answer[0].loaded) if request.classes else on_answer
+            tell(_result(request.model, call, answer))
+            now = time.perf_counter()
+            account.delays.answered(now - arrived, now)
+
+        try:
+            _check_version(request.model, request.version)
+            _check_priority(request)
+            call = endpoint.submit(request, answered, begin)
+        except ServingError as error:
+            if isinstance(error, OverloadedError):  # others made no sense, or came before anything could answer
+                account.requests += 1
+                account.delays.failed(begin)
+            on_answer(error)
+            return None
+        account.requests += 1
+        return call
+
+    def metadata(self, name: str, version: str = "") -> dict[str, Any]:
+        """What the protocol says of a model, and the variants, as parameters.
+
+        Raises:
+            InvalidRequestError: ``version`` is no version number.
+            NotFoundError: The endpoint does not have this version.
+            NotReadyError: No variant is loaded.
+        """
+        endpoint = self._endpoints[name]
+        _check_version(name, version)
+        session = endpoint.answering()[0].session
+        chosen = endpoint.configuration
+        return {
+            "name": name,
+            "versions": [str(ENDPOINT_VERSION)],
+            "platform": ENDPOINT_PLATFORM,
+            "inputs": described(session.inputs),
+            "outputs": described(session.outputs),
+            "parameters": {
+                "variants": endpoint.described(),
+                "objective_seconds": endpoint.objective_wanted,
+                "utility": chosen.utility.form,
+                "scheduler": chosen.scheduler,
+            },
+        }
+
+    def answering(self, name: str, version: str = "") -> list[LoadedVersion]:
+        """The versions of an endpoint's variants that answer for it, the most accurate first.
+
+        Raises:
+            InvalidRequestError: ``version`` is no version number.
+            NotFoundError: The endpoint does not have this version.
+            NotReadyError: No variant is loaded.
+        """
+        _check_version(name, version)
+        return self._endpoints[name].answering()
+
+    def close(self) -> None:
+        """The server leaves."""
+        for name in tuple(self._endpoints):
+            self.unload(name)
+        self._solver.shutdown(wait=False, cancel_futures=True)
+
+
+def _check_version(endpoint: str, version: str) -> None:
+    """Raise unless this is the only version of an endpoint, or empty."""
+    if not version or version == str(ENDPOINT_VERSION):
+        return
+    if not repository.is_version(version):
+        raise InvalidRequestError(f"version {version[:40]!r} is not a number from 1")
+    raise NotFoundError(
+        f"'{endpoint}' is an endpoint with variants, whose only version is {ENDPOINT_VERSION}; "
+        "leave the version out, or ask a variant for one of its own by its own name"
+    )
+
+
+def _check_priority(request: InferRequest) -> None:
+    """Raise unless it is that of those who say none: who is first by another order than time is late by that one."""
+    if request.priority and seconds_behind(request.priority):
+        raise InvalidRequestError(
+            f"priority is {request.priority}, but '{request.model}' answers requests in the order in which they are "
+            "due; leave it out, and give a timeout to be due earlier"
+        )
+
+
+def _result(model: str, call: VariantCall, answer: Answer) -> InferResult:
+    chosen, arrays = answer
+    loaded = chosen.loaded
+    tensors = [OutputTensor(loaded.outputs[name], array) for name, array in zip(call.outputs, arrays, strict=True)]
+    parameters: dict[str, ParameterValue] = {
+        "variant": chosen.name,
+        "version": loaded.version_text,
+        "accuracy": chosen.accuracy,
+    }
+    return InferResult(model, loaded.version_text, tensors, parameters)

@@ -1,1 +1,0 @@
-"""Where models run: execution providers, what they are told, their memory, and the seam that feeds them."""

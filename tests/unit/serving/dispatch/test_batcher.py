@@ -1,0 +1,521 @@
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from testing import onnx_models
+from tiercel.serving.accounting.accounts import Account, ModelShare
+from tiercel.serving.dispatch.batcher import Batcher
+from tiercel.serving.dispatch.call import QueuedCall
+from tiercel.serving.errors import DeadlineExceededError, InvalidRequestError, OverloadedError, ServingError
+from tiercel.serving.models.loaded_version import LoadedVersion
+from tiercel.serving.runtime.engine import Session
+from tiercel.serving.runtime.measure import Batching
+from tiercel.serving.runtime.model_settings import ModelSettings
+from tiercel.serving.runtime.profile import LatencyProfile
+from tiercel.serving.runtime.workers import Workers
+from tiercel.serving.tensors import Array
+
+LONG = 500_000_000  # steps of a loop: minutes, so it only ends when it is broken off
+
+
+class Outcome(QueuedCall):
+    """A call that remembers what became of it."""
+
+    result: asyncio.Future[list[Array] | ServingError]
+
+    def answer(self, outputs: list[Array], now: float) -> None:
+        assert now >= self.begin
+        self.result.set_result(outputs)  # raises if it is called twice
+
+    def fail(self, error: ServingError, now: float) -> None:
+        assert now >= self.begin
+        self.result.set_result(error)
+
+    async def wait(self) -> list[Array] | ServingError:
+        async with asyncio.timeout(30):
+            return await self.result
+
+    async def wait_ended(self) -> None:
+        """Until nothing of it is in use any more."""
+        self.loaded.retire()
+        async with asyncio.timeout(30):
+            await self.loaded.wait_drained()
+
+
+class Stage:
+    """A batcher with workers of its own, which end with the test."""
+
+    opened: ClassVar[list[Stage]] = []
+
+    def __init__(self, max_pending: int = 10, max_bytes: int = 1000, delay: float = 0.0, threads: int = 1) -> None:
+        self.workers = Workers(threads)
+        self.batcher = Batcher(self.workers, max_pending, max_bytes, delay)
+        self.opened.append(self)
+
+    def close(self) -> None:
+        self.batcher.close()
+        self.workers.close()
+
+    def submit(
+        self,
+        session: Session,
+        steps: int,
+        timeout: float = 30.0,
+        size: int = 8,
+        account: Account | None = None,
+    ) -> Outcome:
+        loaded = LoadedVersion("m", 1, session, account)
+        begin = time.perf_counter()
+        feeds = {"k": np.array(steps)}
+        call = Outcome(loaded, session, feeds, ("y",), None, 1, 1, 1, size, begin, begin + timeout)
+        return self.put(call)
+
+    def put(self, call: Outcome) -> Outcome:
+        call.result = asyncio.get_running_loop().create_future()
+        self.batcher.submit(call)
+        return call
+
+
+@pytest.fixture(autouse=True)
+async def ended() -> AsyncIterator[None]:
+    yield
+    for stage in Stage.opened:
+        stage.close()
+        Stage.opened.clear()
+
+
+@pytest.fixture
+def session() -> Session:
+    return Session(onnx_models.counting_loop())
+
+
+async def test_a_short_call_is_answered_in_the_same_turn_of_the_event_loop(session: Session) -> None:
+    stage = Stage(1, 1)
+    session.inline_elements = 1
+    outcome = stage.submit(session, 5)
+    await asyncio.sleep(0)
+    assert outcome.loaded.in_flight == 0
+    result = outcome.result.result()
+    assert isinstance(result, list)
+    assert int(result[0]) == 5
+
+
+async def test_other_calls_run_in_a_thread(session: Session) -> None:
+    stage = Stage(10, 1000)
+    outcomes = [stage.submit(session, steps) for steps in range(5)]
+    assert not outcomes[0].result.done()
+    for steps, outcome in enumerate(outcomes):
+        result = await outcome.wait()
+        assert isinstance(result, list)
+        assert int(result[0]) == steps
+        await outcome.wait_ended()
+
+
+async def test_a_call_that_takes_too_long_is_answered_and_broken_off(session: Session) -> None:
+    stage = Stage(10, 1000)
+    late = stage.submit(session, LONG, timeout=0.05)
+    waiting = stage.submit(session, 1, timeout=0.05)
+    next_one = stage.submit(session, 3)
+    assert isinstance(await late.wait(), DeadlineExceededError)
+    assert isinstance(await waiting.wait(), (list, DeadlineExceededError))
+    result = await next_one.wait()
+    assert isinstance(result, list)
+    assert int(result[0]) == 3
+    await late.wait_ended()
+    await waiting.wait_ended()
+
+
+async def test_more_calls_than_may_wait_are_refused_and_room_comes_back(session: Session) -> None:
+    stage = Stage(2, 1000)
+    outcomes = [stage.submit(session, LONG, timeout=0.2) for _ in range(2)]
+    with pytest.raises(OverloadedError, match="2 requests are waiting already"):
+        stage.submit(session, 1)
+    for outcome in outcomes:
+        await outcome.wait_ended()
+    assert isinstance(await stage.submit(session, 1).wait(), list)
+
+
+async def test_more_bytes_than_may_wait_are_refused_but_one_call_always_fits(session: Session) -> None:
+    stage = Stage(10, 100)
+    large = stage.submit(session, LONG, timeout=0.2, size=1000)
+    with pytest.raises(OverloadedError):
+        stage.submit(session, 1)
+    await large.wait_ended()
+
+
+async def test_closing_answers_and_ends_everything(session: Session) -> None:
+    stage = Stage(10, 1000)
+    outcomes = [stage.submit(session, LONG) for _ in range(3)]
+    await asyncio.sleep(0)
+    stage.batcher.close()
+    for outcome in outcomes:
+        assert isinstance(await outcome.wait(), DeadlineExceededError)
+        await outcome.wait_ended()
+
+
+def limited(name: str, *, weight: float = 1.0, cap: float | None = None) -> Account:
+    account = Account(name)
+    account.declare(ModelShare(weight, cap), time.perf_counter())
+    return account
+
+
+STEPS = 2_000  # a call of a millisecond or so
+
+
+async def test_models_share_the_threads_by_weight(session: Session) -> None:
+    stage = Stage(1000, 100_000)
+    stage.batcher.shares_changed(limited=True)
+    large, small = limited("large", weight=0.75), limited("small", weight=0.25)
+    order: list[str] = []
+    outcomes = []
+
+    def note(name: str, _: object) -> None:
+        order.append(name)
+
+    for account in (small, large):  # the order in which they come gives the small one no more
+        for _ in range(40):
+            outcome = stage.submit(session, STEPS, account=account)
+            outcome.result.add_done_callback(partial(note, account.name))
+            outcomes.append(outcome)
+    for outcome in outcomes:
+        await outcome.wait()
+    # while both wait; fair order is by CPU, which varies from call to call
+    assert 22 <= order[:40].count("large") <= 37
+
+
+async def test_a_model_over_its_cap_waits_and_the_others_do_not(session: Session) -> None:
+    stage = Stage(1000, 100_000)
+    stage.batcher.shares_changed(limited=True)
+    capped, free = limited("capped", cap=1e-3), limited("free")
+    first = stage.submit(session, 50 * STEPS, account=capped)
+    assert isinstance(
+        await first.wait(), list
+    )  # it had saved up something; now it is in debt for half a minute and more
+    late = [stage.submit(session, 1, timeout=0.2, account=capped) for _ in range(2)]
+    session.inline_elements = 1
+    late.append(stage.submit(session, 1, timeout=0.2, account=capped))
+    session.inline_elements = -1
+    for _ in range(5):
+        assert isinstance(await stage.submit(session, 1, account=free).wait(), list)
+    for outcome in late:
+        assert isinstance(await outcome.wait(), DeadlineExceededError)
+        await outcome.wait_ended()
+
+
+@pytest.mark.parametrize("inline", [1, -1])
+async def test_those_who_wait_go_on_once_the_cap_is_lifted(session: Session, inline: int) -> None:
+    stage = Stage(1000, 100_000)
+    stage.batcher.shares_changed(limited=True)
+    account = limited("m", cap=1e-3)
+    account.charge(10.0)
+    session.inline_elements = inline
+    outcomes = [stage.submit(session, steps, account=account) for steps in range(4)]
+    assert not any(outcome.result.done() for outcome in outcomes)
+    account.declare(ModelShare(), time.perf_counter())
+    stage.batcher.shares_changed(limited=False)
+    for steps, outcome in enumerate(outcomes):
+        result = await outcome.wait()
+        assert isinstance(result, list)
+        assert int(result[0]) == steps
+        await outcome.wait_ended()
+
+
+async def test_those_who_wait_go_on_once_enough_is_earned(session: Session) -> None:
+    stage = Stage(1000, 100_000)
+    stage.batcher.shares_changed(limited=True)
+    account = limited("m", cap=1.0)
+    account.charge(0.15)  # 0.1 s were saved up, so it is in debt for 50 ms
+    outcome = stage.submit(session, 3, account=account)
+    assert not outcome.result.done()
+    assert isinstance(await outcome.wait(), list)
+
+
+async def test_a_model_with_a_cap_takes_no_room_from_others(session: Session) -> None:
+    stage = Stage(8, 100_000)
+    stage.batcher.shares_changed(limited=True)
+    capped = limited("capped", cap=1e-3)
+    capped.charge(10.0)
+    waiting = [stage.submit(session, 1, account=capped) for _ in range(2)]
+    with pytest.raises(OverloadedError, match="2 requests"):
+        stage.submit(session, 1, account=capped)
+    free = [stage.submit(session, 1, account=limited("free")) for _ in range(8)]
+    for outcome in free:
+        assert isinstance(await outcome.wait(), list)
+    stage.batcher.close()
+    for outcome in waiting:
+        assert isinstance(await outcome.wait(), DeadlineExceededError)
+        await outcome.wait_ended()
+
+
+async def test_what_calls_cost_is_counted(session: Session) -> None:
+    stage = Stage(8, 100_000)
+    threaded, inline = Account("threaded"), Account("inline")
+    for _ in range(3):
+        await stage.submit(session, STEPS, account=threaded).wait()
+    session.inline_elements = 1
+    for _ in range(20):
+        await stage.submit(session, STEPS, account=inline).wait()
+    assert threaded.cpu_seconds > 0
+    assert inline.cpu_seconds > threaded.cpu_seconds
+
+
+class Plus:
+    """Calls of a model that adds one, of as many rows as the test wants."""
+
+    def __init__(self, stage: Stage, batch_rows: int = 8, account: Account | None = None) -> None:
+        self.stage = stage
+        self.session = Session(onnx_models.plus(1.0))
+        self.session.batch_rows = batch_rows
+        self.loaded = LoadedVersion("m", 1, self.session, account)
+
+    def call(
+        self, value: float, rows: int = 1, timeout: float = 30.0, key: object = "key", priority: int = 0
+    ) -> Outcome:
+        begin = time.perf_counter()
+        feeds = {"x": np.full((rows, 4), value, np.float32)}
+        return Outcome(
+            self.loaded, self.session, feeds, ("y",), key, self.session.batch_rows, rows, 4 * rows, 16 * rows, begin,
+            begin + timeout, priority,
+        )  # fmt: skip
+
+    def ask(
+        self, value: float, rows: int = 1, timeout: float = 30.0, key: object = "key", priority: int = 0
+    ) -> Outcome:
+        return self.stage.put(self.call(value, rows, timeout, key, priority))
+
+    def sizes(self) -> dict[int, int]:
+        """Runs by rows."""
+        return {rows: times.count for rows, times in self.loaded.statistics.batches.items()}
+
+
+async def values(outcomes: Sequence[Outcome]) -> list[float]:
+    results = [await outcome.wait() for outcome in outcomes]
+    assert all(isinstance(result, list) for result in results)
+    return [float(result[0][0, 0]) for result in results if isinstance(result, list)]
+
+
+@pytest.mark.parametrize("inline_elements", [-1, 1_000_000])
+async def test_what_came_in_one_turn_of_the_loop_runs_together(inline_elements: int) -> None:
+    plus = Plus(Stage(100, 100_000))
+    plus.session.inline_elements = inline_elements
+    outcomes = [plus.ask(value, rows=2) for value in range(7)]
+    assert await values(outcomes) == [value + 1 for value in range(7)]
+    assert plus.sizes() == {8: 1, 6: 1}
+    statistics = plus.loaded.statistics
+    assert (statistics.successes, statistics.inferences, statistics.executions) == (7, 14, 2)
+    assert plus.loaded.in_flight == 0
+
+
+async def test_what_came_while_the_worker_was_busy_runs_together(session: Session) -> None:
+    stage = Stage(100, 100_000)
+    plus = Plus(stage)
+    busy = stage.submit(session, LONG)
+    await asyncio.sleep(0)
+    outcomes = [plus.ask(0)]
+    await asyncio.sleep(0)
+    outcomes.append(plus.ask(1))  # in another turn of the loop
+    await asyncio.sleep(0)
+    busy.cancel()
+    assert await values(outcomes) == [1, 2]
+    assert plus.sizes() == {2: 1}
+
+
+@pytest.mark.parametrize(("seconds", "here"), [(0.0002, True), (0.002, False)])
+async def test_small_calls_of_one_turn_run_on_the_loop_while_short_together(seconds: float, here: bool) -> None:
+    plus = Plus(Stage(100, 100_000))
+    plus.session.inline_elements = 8
+    plus.session.batching = Batching(LatencyProfile((1,), (seconds,)))
+    many = [plus.ask(value) for value in range(3)]
+    await asyncio.sleep(0)
+    assert [call.result.done() for call in many] == [here] * 3
+    assert await values(many) == [1, 2, 3]
+
+
+async def test_what_a_turn_takes_is_what_its_batches_take() -> None:
+    plus = Plus(Stage(100, 100_000))
+    plus.session.inline_elements = 8
+    # Twice the largest batch would take too long as one run; it is two, and those do not.
+    plus.session.batching = Batching(LatencyProfile((1, 8, 16), (0.0002, 0.0008, 0.004)))
+    many = [plus.ask(value) for value in range(16)]
+    await asyncio.sleep(0)
+    assert all(call.result.done() for call in many)
+    assert plus.sizes() == {8: 2}
+    more = [plus.ask(value) for value in range(24)]
+    await asyncio.sleep(0)
+    assert not any(call.result.done() for call in more)
+    assert await values(more) == [value + 1 for value in range(24)]
+
+
+async def test_more_than_the_event_loop_should_do_goes_to_a_worker() -> None:
+    plus = Plus(Stage(100, 100_000))
+    plus.session.inline_elements = 8
+    one = plus.ask(1)
+    await asyncio.sleep(0)
+    assert one.result.done()
+    many = [plus.ask(value) for value in range(3)]
+    await asyncio.sleep(0)
+    assert not any(call.result.done() for call in many)
+    assert await values(many) == [1, 2, 3]
+
+
+async def test_calls_of_several_versions_and_keys_in_one_turn_do_not_mix() -> None:
+    stage = Stage(100, 100_000)
+    first, second = Plus(stage), Plus(stage)
+    first.session.inline_elements = second.session.inline_elements = 1_000_000
+    outcomes = [plus.ask(value, key=key) for value, key in enumerate("abca") for plus in (first, second)]
+    assert await values(outcomes) == [1, 1, 2, 2, 3, 3, 4, 4]
+    assert first.sizes() == second.sizes() == {2: 1, 1: 2}
+
+
+async def test_one_bad_call_does_not_fail_its_neighbours(session: Session) -> None:
+    plus = Plus(Stage(100, 100_000))
+    plus.session.inline_elements = 1_000_000
+    outcomes = [plus.ask(value) for value in range(3)]
+    bad = plus.call(5)
+    bad.feeds = {"x": np.zeros((1, 3), np.float32)}
+    plus.stage.put(bad)
+    assert isinstance(await bad.wait(), InvalidRequestError)
+    assert await values(outcomes) == [1, 2, 3]
+    assert plus.loaded.statistics.successes == 3
+    assert plus.loaded.in_flight == 0
+
+
+class Rude(Outcome):
+    def answer(self, outputs: list[Array], now: float) -> None:
+        raise ValueError("no")
+
+
+async def test_a_caller_whose_defect_it_is_takes_no_answer_from_others(caplog: pytest.LogCaptureFixture) -> None:
+    plus = Plus(Stage(100, 100_000))
+    good, bad, other = (plus.call(value) for value in range(3))
+    bad.__class__ = Rude
+    for call in (good, bad, other):
+        plus.stage.put(call)
+    assert await values([good, other]) == [1, 3]
+    assert "could not be handed over" in caplog.text
+
+
+async def test_a_call_that_cannot_be_in_time_is_refused_before_it_runs(session: Session) -> None:
+    stage = Stage(100, 100_000)
+    plus = Plus(stage)
+    plus.session.batching = Batching(LatencyProfile((1,), (3600.0,)))
+    late = plus.ask(1, timeout=1000.0)
+    result = await late.wait()
+    assert isinstance(result, DeadlineExceededError)
+    assert plus.loaded.statistics.executions == 0
+
+
+async def test_a_call_behind_a_queue_that_takes_too_long_is_refused_at_once(session: Session) -> None:
+    stage = Stage(100, 100_000)
+    account = Account("m")
+    plus = Plus(stage, account=account)
+    for moment in (0.0, 100.0):  # a row in 100 s
+        account.drain.drained(1, moment, backlog=True)
+    busy = stage.submit(session, LONG)
+    await asyncio.sleep(0)
+    ahead = stage.submit(session, LONG)
+    waiting = plus.ask(1)
+    with pytest.raises(OverloadedError, match="1 requests are waiting already"):
+        plus.ask(2)
+    urgent = plus.ask(3, priority=1)  # does not stand behind the others
+    for call in (busy, ahead):
+        call.cancel()
+    assert await values([waiting, urgent]) == [2, 4]
+
+
+@pytest.mark.parametrize(("seconds", "waiting"), [(0.001, 0), (0.1, 1)])
+async def test_only_a_short_batch_is_handed_over_before_a_worker_is_free(
+    session: Session, seconds: float, waiting: int
+) -> None:
+    stage = Stage(100, 100_000)
+    account = Account("m")
+    session.batching = Batching(LatencyProfile((1,), (seconds,)))
+    for _ in range(2):
+        stage.submit(session, LONG, account=account)
+        await asyncio.sleep(0)
+    assert len(account.waiting) == waiting
+
+
+async def test_what_runs_counts_as_ahead_until_it_has_ended(session: Session) -> None:
+    stage = Stage(100, 100_000)
+    account = Account("m")
+    running = stage.submit(session, LONG, account=account)
+    await asyncio.sleep(0)
+    assert (account.running, len(account.waiting)) == (1, 0)
+    running.cancel()
+    await running.wait_ended()
+    assert account.running == 0
+
+
+async def test_a_cancelled_call_is_neither_run_nor_answered_and_gives_its_room_back(session: Session) -> None:
+    stage = Stage(3, 100_000)
+    plus = Plus(stage)
+    busy, ahead = stage.submit(session, LONG), stage.submit(session, LONG)
+    await asyncio.sleep(0)
+    waiting = plus.ask(1)
+    with pytest.raises(OverloadedError):
+        stage.batcher.check_room(plus.loaded.account)
+    waiting.cancel()
+    waiting.cancel()
+    stage.batcher.check_room(plus.loaded.account)
+    assert plus.loaded.in_flight == 0
+    busy.cancel()  # breaks the run off
+    ahead.cancel()
+    assert await values([plus.ask(4)]) == [5]
+    assert not waiting.result.done()
+    assert not busy.result.done()
+    assert plus.sizes() == {1: 1}
+
+
+async def test_a_call_that_ended_before_it_was_queued_takes_no_room_and_is_not_run() -> None:
+    plus = Plus(Stage(max_pending=1))
+    plus.session.inline_elements = 4  # each is small, and together they are too much for the event loop
+    left, stays = plus.ask(1), plus.ask(2)
+    left.cancel()
+    assert await values([stays]) == [3]
+    assert plus.sizes() == {1: 1}
+    assert not left.result.done()
+    assert plus.loaded.in_flight == 0
+
+
+async def test_a_run_goes_on_while_one_of_its_calls_is_wanted() -> None:
+    plus = Plus(Stage(100, 100_000))
+    leaves, stays = plus.ask(1), plus.ask(2)
+    asyncio.get_running_loop().call_soon(leaves.cancel)  # after the batch was handed over
+    assert await values([stays]) == [3]
+    assert not leaves.result.done()
+
+
+async def test_with_a_queue_delay_calls_wait_for_company_and_a_full_batch_does_not() -> None:
+    plus = Plus(Stage(100, 100_000, delay=3600.0), batch_rows=3)
+    plus.session.inline_elements = 1_000_000
+    outcomes = [plus.ask(0)]
+    for value in (1, 2):
+        await asyncio.sleep(0)
+        assert not outcomes[0].result.done()
+        outcomes.append(plus.ask(value))
+    assert await values(outcomes) == [1, 2, 3]
+    assert plus.sizes() == {3: 1}
+
+
+async def test_a_model_may_have_a_queue_delay_of_its_own_and_another_none() -> None:
+    stage = Stage(100, 100_000)
+    plus, other = Plus(stage, batch_rows=2), Plus(stage)
+    plus.session.apply(ModelSettings(max_queue_delay=3600.0))
+    waits, goes = plus.ask(0), other.ask(0)
+    assert await values([goes]) == [1]
+    assert not waits.result.done()
+    assert await values([waits, plus.ask(1)]) == [1, 2]
+    assert plus.sizes() == {2: 1}
+
+
+async def test_a_queue_delay_ends() -> None:
+    plus = Plus(Stage(100, 100_000, delay=0.01))
+    assert await values([plus.ask(0)]) == [1]

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import resource
+from pathlib import Path
+
+import pytest
+
+from testing import onnx_models
+from tiercel.serving.errors import ArtefactRefusedError, NotReadyError
+from tiercel.serving.runtime import engine
+from tiercel.serving.runtime.artefact_file import SealedFile, content_of, open_artefact, sealed_copy
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "file").write_bytes(b"12345")
+    (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    os.mkfifo(tmp_path / "pipe")
+    return tmp_path
+
+
+def content(file: SealedFile) -> bytes:
+    return content_of(file.descriptor, 1000)
+
+
+def test_a_copy_keeps_its_content_whatever_becomes_of_the_file(folder: Path) -> None:
+    copy = sealed_copy(folder / "file", 5)
+    (folder / "file").write_bytes(b"others")
+    assert content(copy) == b"12345"
+    copy.close()
+
+
+def test_nobody_can_change_a_copy_not_even_who_opens_it_for_writing(folder: Path) -> None:
+    copy = sealed_copy(folder / "file", 5)
+    with pytest.raises(PermissionError):
+        os.pwrite(copy.descriptor, b"x", 0)
+    with pytest.raises(PermissionError):
+        os.ftruncate(copy.descriptor, 0)
+    with pytest.raises(PermissionError):
+        fcntl.fcntl(copy.descriptor, fcntl.F_ADD_SEALS, 0)
+    again = os.open(copy.path, os.O_RDWR)
+    with pytest.raises(PermissionError):
+        os.pwrite(again, b"x", 0)
+    with pytest.raises(PermissionError):
+        mmap.mmap(again, 5)
+    os.close(again)
+    copy.close()
+
+
+def test_a_session_is_built_from_a_copy(tmp_path: Path) -> None:
+    data = onnx_models.mlp((64, 5000, 10))
+    (tmp_path / "model.onnx").write_bytes(data)
+    copy = sealed_copy(tmp_path / "model.onnx", len(data))
+    assert engine.Session(copy.path).outputs == engine.Session(data).outputs
+    copy.close()
+    assert not Path(copy.path).exists()
+
+
+def test_a_copy_is_closed_once_and_by_itself_when_nobody_did(folder: Path) -> None:
+    copy = sealed_copy(folder / "file", 5)
+    path = copy.path
+    copy.close()
+    other = sealed_copy(folder / "file", 5)  # gets the number that became free
+    copy.close()
+    assert (other.path, content(other)) == (path, b"12345")
+    del other
+    assert not Path(path).exists()
+
+
+def test_a_copy_for_which_there_is_no_room_can_be_tried_again(folder: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = os.open(folder, os.O_RDONLY)
+    os.close(highest)
+    # One more file can be opened, the source; the copy finds no number.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, limits[1]))
+    try:
+        with pytest.raises(NotReadyError, match="file cannot be copied to memory: Too many open files"):
+            sealed_copy(folder / "file", 5)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"), [("file", 4), ("empty", 5), ("link", 5), ("pipe", 5), ("missing", 5), (".", 5)]
+)
+def test_only_plain_files_of_a_possible_size_are_read(folder: Path, name: str, limit: int) -> None:
+    with pytest.raises(ArtefactRefusedError):
+        open_artefact(folder / name, limit)

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from functools import partial
+
+import pytest
+
+from testing.until import until
+from tiercel.serving.runtime.workers import Workers
+
+
+@pytest.fixture
+async def workers() -> AsyncIterator[Workers]:
+    workers = Workers(2)
+    yield workers
+    workers.close()
+
+
+async def outcome(workers: Workers, work: object) -> object:
+    done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    assert callable(work)
+    workers.run(work, done.set_result)
+    return await asyncio.wait_for(done, 30)
+
+
+async def test_work_runs_in_another_thread_and_its_result_comes_back_to_the_loop(workers: Workers) -> None:
+    here = threading.get_ident()
+    done: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
+    workers.run(threading.get_ident, lambda there: done.set_result((int(str(there)), threading.get_ident())))
+    there, back = await asyncio.wait_for(done, 30)
+    assert there != here
+    assert back == here
+
+
+async def test_what_work_raises_is_its_result(workers: Workers) -> None:
+    def fail() -> None:
+        raise ValueError("no")
+
+    assert isinstance(await outcome(workers, fail), ValueError)
+    assert await outcome(workers, lambda: 7) == 7  # the worker lives on
+
+
+async def test_a_busy_worker_is_not_idle_and_work_beyond_them_is_refused(workers: Workers) -> None:
+    go = threading.Event()
+    user = workers.join(lambda: None)
+    ended: asyncio.Queue[object] = asyncio.Queue()
+    assert workers.idle == 2
+    for left in (1, 0):
+        workers.run(go.wait, ended.put_nowait)
+        assert workers.idle == left
+    assert workers.may_run_ahead(user)
+    workers.run(go.wait, ended.put_nowait)  # one ahead
+    assert not workers.may_run_ahead(user)
+    with pytest.raises(RuntimeError, match="idle"):
+        workers.run(go.wait, ended.put_nowait)
+    go.set()
+    for _ in range(3):
+        assert await asyncio.wait_for(ended.get(), 30) is True
+    assert workers.idle == 2
+
+
+async def test_those_that_wait_are_called_in_turns_when_a_worker_is_free() -> None:
+    workers = Workers(1)
+    order: list[str] = []
+    end = asyncio.Event()
+
+    def wants(name: str) -> None:
+        if workers.idle:
+            order.append(name)
+            if len(order) == 6:
+                end.set()
+            workers.run(lambda: None, lambda _: None)
+
+    first, second, third = (workers.join(partial(wants, name)) for name in ("a", "b", "c"))
+    first.waiting = second.waiting = True
+    assert not workers.may_run_ahead(first)
+    wants("a")
+    await asyncio.wait_for(end.wait(), 30)
+    workers.close()
+    assert "c" not in order
+    assert order[1:6] in (["a", "b", "a", "b", "a"], ["b", "a", "b", "a", "b"])
+    assert not third.waiting
+
+
+async def test_a_failing_follow_up_does_not_stop_the_others(workers: Workers, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_: object) -> None:
+        raise ValueError("no")
+
+    workers.run(lambda: None, fail)
+    for _ in range(3):  # more than there are workers
+        assert await outcome(workers, lambda: 1) == 1
+    assert workers.idle == 2
+    assert "failed" in caplog.text
+
+
+async def test_nothing_comes_back_after_closing() -> None:
+    workers = Workers(1)
+    go, ended = threading.Event(), threading.Event()
+    results: list[object] = []
+
+    def work() -> None:
+        go.wait()
+        ended.set()
+
+    workers.run(work, results.append)
+    workers.close()
+    go.set()
+    assert await asyncio.to_thread(ended.wait, 30)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert results == []
+    with pytest.raises(RuntimeError):
+        workers.run(work, results.append)
+
+
+async def test_who_left_is_called_no_more(workers: Workers) -> None:
+    called: list[str] = []
+    stays, leaves = workers.join(lambda: called.append("stays")), workers.join(lambda: called.append("left"))
+    stays.waiting = leaves.waiting = True
+    workers.leave(leaves)
+    assert workers.may_run_ahead(stays)
+    await outcome(workers, lambda: None)
+    await until(lambda: bool(called))
+    assert called == ["stays"]
+    workers.leave(leaves)  # once more is once
