@@ -77,6 +77,7 @@ def go_on_elsewhere(job: Job, move: Move, now: float) -> Step:
         migrations=job.migrations + 1,
         migrated_at=now,
         last_sequence=0,
+        offered_value=None,
         fenced=False,
     )
     words = f"starting on node {move.node_id} from the checkpoint that came from node {source}"

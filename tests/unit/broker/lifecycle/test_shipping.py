@@ -6,9 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from testing.jobs import AT, make_spec
+from testing.jobs import AT, SHARE, after, delivered, make_spec, report, running_job
 from tiercel.broker.lifecycle import job as machine
-from tiercel.broker.lifecycle.job_events import Assigned, DeliveryEnded, JobInput, Reported, RequestDelivery, RunExited
+from tiercel.broker.lifecycle.job_events import (
+    Assigned,
+    DeliveryEnded,
+    JobInput,
+    MoveOrdered,
+    Reported,
+    RequestDelivery,
+    RunExited,
+)
 from tiercel.core.endpoints import delivery_id, job_of_delivery
 from tiercel.core.jobs import Job, JobState, Shipping, Tier, TierState
 from tiercel.core.moments import Moment
@@ -139,3 +147,10 @@ def test_a_run_that_is_lost_takes_its_best_with_it_and_the_next_one_is_asked() -
 )
 def test_the_job_of_a_delivery(known: str, job: str) -> None:
     assert job_of_delivery(known) == job
+
+
+def test_a_training_that_ended_before_it_was_moved_has_not_ended_where_it_goes_on() -> None:
+    ended = Reported("j1-1", 2, 2, {"accuracy": 0.5}, AT + 9, 0.0, ended=True)
+    moved = after(running_job(), report(0.5), ended, MoveOrdered("n2", SHARE, 2), RunExited("j1-1", 0, carried=True))
+    job = after(moved, report(0.85, run_id="j1-2"), delivered(1))
+    assert after(job, report(0.86, sequence=2, run_id="j1-2")).best is None, "the best one follows at its end"
