@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tiercel.core.jobs import NOT_TOLD, Direction
+from tiercel.core.fields import NOT_TOLD
+from tiercel.core.jobs import Direction
 
 
 @dataclass(frozen=True, slots=True)

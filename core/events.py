@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tiercel.core.endpoints import EndpointLoad, Version
-from tiercel.core.jobs import NOT_TOLD, JobState, TierStatus
+from tiercel.core.fields import NOT_TOLD
+from tiercel.core.jobs import JobState, TierStatus
 from tiercel.core.nodes import Accelerator
 from tiercel.core.shares import Share
 

@@ -6,12 +6,9 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from tiercel.core.fields import NOT_STORED, NOT_TOLD
+from tiercel.core.runs import EarlierRuns, Move, Run, run_id_of
 from tiercel.core.shares import Share
-
-# Metadata of a field: it ends with the broker's life; other fields of a message say it; only the broker knows it.
-NOT_STORED = {"stored": False}
-TOLD_OTHERWISE = {"told": False}
-NOT_TOLD = {"told": False, "shown": False}
 
 DEFAULT_MAX_EPOCHS = 100
 DEFAULT_REPORT_TIMEOUT_SECONDS = 300.0
@@ -151,7 +148,7 @@ def without_script_text(spec: JobSpec) -> JobSpec:
 
 
 class JobState(enum.Enum):
-    """Where a job is in its life; see ``lifecycle/README.md`` for the edges.
+    """Where a job is in its life; see ``broker/lifecycle/README.md`` for the edges.
 
     Of the final ones, ``COMPLETED`` says that every tier is delivered, ``MISSED`` that the script was done by itself
     before that.
@@ -250,34 +247,6 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
-    """Where a job goes on once its present run has saved a checkpoint and is gone.
-
-    Attributes:
-        node_id: The node.
-        share: What it may use there.
-    """
-
-    node_id: str
-    share: Share
-
-
-@dataclass(frozen=True, slots=True)
-class Silence:
-    """For how long a run has shown no progress; by the clock that counts only while the broker is alive.
-
-    Attributes:
-        since: When the run was last heard.
-        share_since: When it was last given another share, or heard.
-        uncounted_seconds: Of the time from ``since`` to ``share_since``, how much is not held against it.
-    """
-
-    since: float
-    share_since: float
-    uncounted_seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class Job:
     """A job as its actor knows it. Times are seconds since the Unix epoch.
 
@@ -288,44 +257,27 @@ class Job:
         submitted_at: When it was accepted.
         state: Where it is in its life.
         reason: Plain words about the state.
-        tiers: Status of each tier, in order.
-        attempts: How many runs were started; the present run is ``{id}-{attempts}``.
+        idempotency_key: The client's key, or empty.
+        run: Its present run; of a job that has ended, or is about to, the last one; None while it waits for one.
+        earlier: What is remembered of the runs before that.
         started_at: When it first ran, or None.
         finished_at: When it reached a final state, or None.
-        epoch: Latest epoch reported.
-        latest_value: Latest value of the metric, or None.
-        best_value: Best value of the metric, or None.
-        last_sequence: Number of the present run's latest report that was taken in.
-        cpu_seconds: CPU seconds of all its runs.
-        finished_runs_cpu_seconds: CPU seconds of its earlier runs alone.
-        accelerator_seconds: Seconds that all its runs kept an accelerator busy; of several, the busiest counts.
-        finished_runs_accelerator_seconds: The same of its earlier runs alone.
-        node_id: Where it is placed, or empty.
-        share: What it may use there, or None.
-        stop_reason: Why it was asked to stop, or empty; decides the final state.
         stop_outcome: The final state that a confirmed stop leads to, or None.
-        log_tail: Last lines of output of a run that failed.
-        run_active: Whether its present run may exist; what it holds is free only once this is False.
-        run_heard: Whether its present run was ever heard of.
-        silence: Of its present run, or None before it is heard in this life of the broker; not stored.
-        idempotency_key: The client's key, or empty.
-        lost_runs: How many of its runs were lost through no fault of its own; being moved is not being lost.
-        lost_at: When its runs were lost, of those that still count; the oldest first.
-        move: Where it is being moved, or None.
-        carried_run: Run whose checkpoint the broker holds for the present run, or for the next one; else empty.
-        checkpoint_node: While it waits: node that has its newest checkpoint, or empty.
-        migrations: How often it was moved.
-        migrated_at: When it last was, or None.
+        stop_reason: Why it was asked to stop, or empty; decides the final state.
+        log_tail: Last lines of output of the run that failed last.
         retries: How many of the spec's retries it has used, since it was resumed if it was.
         retry_at: When its pause before the next try is over, by the clock of the broker's life; None while it has
             none. Not stored.
+        carried_run: Run whose checkpoint the broker holds for the present run, or for the next one; else empty.
+        checkpoint_node: While it waits: node that has its newest checkpoint, or empty.
+        epoch: Latest epoch reported.
+        latest_value: Latest value of the metric, or None.
+        best_value: Best value of the metric, or None.
+        tiers: Status of each tier, in order.
         best: The delivery of its best model beyond the tiers that is under way, as a tier with number 0; or None.
         best_deliveries: How many of those there were, the one under way among them.
         shipped_value: Metric of the best model that it has delivered, or None.
         shipped_at: When it last delivered one, or None.
-        offered_value: Metric of the best model of a training that has ended, or None while it goes on.
-        fenced: Whether the agent of its node ends the present run by itself when it is without us for long. Only then
-            may the job be started elsewhere while nobody knows what became of that run.
     """
 
     id: str
@@ -334,47 +286,66 @@ class Job:
     submitted_at: float
     state: JobState = JobState.PENDING
     reason: str = ""
-    tiers: tuple[TierStatus, ...] = ()
-    attempts: int = 0
+    idempotency_key: str = ""
+    run: Run | None = None
+    earlier: EarlierRuns = field(default_factory=EarlierRuns)
     started_at: float | None = None
     finished_at: float | None = None
+    stop_outcome: JobState | None = None
+    stop_reason: str = ""
+    log_tail: str = ""
+    retries: int = 0
+    retry_at: float | None = field(default=None, metadata=NOT_STORED)
+    carried_run: str = ""
+    checkpoint_node: str = ""
     epoch: int = 0
     latest_value: float | None = None
     best_value: float | None = None
-    last_sequence: int = 0
-    cpu_seconds: float = 0.0
-    finished_runs_cpu_seconds: float = 0.0
-    accelerator_seconds: float = 0.0
-    finished_runs_accelerator_seconds: float = 0.0
-    node_id: str = ""
-    share: Share | None = None
-    stop_reason: str = ""
-    stop_outcome: JobState | None = None
-    log_tail: str = ""
-    run_active: bool = False
-    run_heard: bool = False
-    silence: Silence | None = field(default=None, metadata=NOT_STORED)
-    idempotency_key: str = ""
-    lost_runs: int = 0
-    lost_at: tuple[float, ...] = ()
-    move: Move | None = None
-    carried_run: str = ""
-    checkpoint_node: str = ""
-    migrations: int = 0
-    migrated_at: float | None = None
-    retries: int = 0
-    retry_at: float | None = field(default=None, metadata=NOT_STORED)
+    tiers: tuple[TierStatus, ...] = ()
     best: TierStatus | None = None
     best_deliveries: int = 0
     shipped_value: float | None = None
     shipped_at: float | None = None
-    offered_value: float | None = None
-    fenced: bool = False
+
+    @property
+    def attempts(self) -> int:
+        """How many runs were started."""
+        return self.run.number if self.run is not None else self.earlier.count
 
     @property
     def run_id(self) -> str:
-        """Id of the present run; empty before the first."""
-        return f"{self.id}-{self.attempts}" if self.attempts else ""
+        """Id of the newest run, be it over or not; empty before the first."""
+        return run_id_of(self.id, self.attempts) if self.attempts else ""
+
+    @property
+    def run_active(self) -> bool:
+        """Whether it has a run that may exist."""
+        return self.run is not None and self.run.active
+
+    @property
+    def node_id(self) -> str:
+        """Where it is placed, or empty."""
+        return self.run.node_id if self.run is not None else ""
+
+    @property
+    def share(self) -> Share | None:
+        """What it may use there, or None."""
+        return self.run.share if self.run is not None else None
+
+    @property
+    def last_sequence(self) -> int:
+        """Number of the present run's latest report that was taken in, or 0."""
+        return self.run.last_sequence if self.run is not None else 0
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU seconds of all its runs."""
+        return self.earlier.cpu_seconds + (self.run.cpu_seconds if self.run is not None else 0.0)
+
+    @property
+    def accelerator_seconds(self) -> float:
+        """Seconds that all its runs kept an accelerator busy; of several, the busiest counts."""
+        return self.earlier.accelerator_seconds + (self.run.accelerator_seconds if self.run is not None else 0.0)
 
     @property
     def concerns_scheduler(self) -> bool:
@@ -382,15 +353,20 @@ class Job:
         waits = self.state is JobState.PENDING and self.stop_outcome is None and self.retry_at is None
         return self.run_active or waits
 
-    def delivery_count(self, tier: TierStatus) -> int:
-        """What tells the delivery that is wanted now of a tier, or of the best model beyond them, from earlier ones."""
-        return tier.failed_deliveries if tier.number else self.best_deliveries
+    @property
+    def moving_to(self) -> Move | None:
+        """Where it goes once its present run, which is being stopped for that, is gone; or None."""
+        return self.run.move if self.run is not None and self.run.active and self.stop_outcome is None else None
 
     @property
     def is_moving(self) -> bool:
         """Whether its present run is being stopped so that it goes on elsewhere."""
-        return self.move is not None and self.run_active and self.stop_outcome is None
+        return self.moving_to is not None
 
     def is_going_to(self, node_id: str) -> bool:
         """Whether it is being moved to this node, where its share is then reserved."""
-        return self.move is not None and self.is_moving and self.move.node_id == node_id
+        return self.moving_to is not None and self.moving_to.node_id == node_id
+
+    def delivery_count(self, tier: TierStatus) -> int:
+        """What tells the delivery that is wanted now of a tier, or of the best model beyond them, from earlier ones."""
+        return tier.failed_deliveries if tier.number else self.best_deliveries

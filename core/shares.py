@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tiercel.core.fields import NOT_TOLD
+
 
 @dataclass(frozen=True, slots=True)
 class AcceleratorShare:
@@ -44,7 +46,7 @@ class Share:
     cpu_cap_cores: float | None = None
     reason: str = ""
     accelerators: tuple[AcceleratorShare, ...] = ()
-    speed: float = field(default=1.0, metadata={"told": False, "shown": False})
+    speed: float = field(default=1.0, metadata=NOT_TOLD)
 
     def same_limits(
         self, other: Share | None, *, tolerance: float = 0.0, device_tolerance: float | None = None

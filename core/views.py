@@ -14,7 +14,8 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from tiercel.core.endpoints import DelayWindow
-from tiercel.core.jobs import TOLD_OTHERWISE, JobSpec, JobState, TierStatus
+from tiercel.core.fields import TOLD_OTHERWISE
+from tiercel.core.jobs import JobSpec, JobState, TierStatus
 from tiercel.core.shares import Share
 
 Json = dict[str, Any]

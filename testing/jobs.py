@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tiercel.broker.lifecycle import job as machine
+from tiercel.broker.lifecycle import machine
 from tiercel.broker.lifecycle.job_events import (
     Announce,
     Assigned,
@@ -19,6 +19,7 @@ from tiercel.broker.lifecycle.job_events import (
 from tiercel.core.events import StateChanged
 from tiercel.core.jobs import Direction, Job, JobSpec, JobState, Tier
 from tiercel.core.moments import Moment
+from tiercel.core.runs import Run
 from tiercel.core.shares import Share
 
 AT = 1_000.0
@@ -56,6 +57,12 @@ def told(job: Job, *inputs: JobInput, now: float = AT + 10) -> tuple[Job, list[J
         job, last = machine.handle(job, message, Moment.of_one_clock(now))
         effects = list(last)
     return job, effects
+
+
+def run_of(job: Job) -> Run:
+    """The job's run, which it has."""
+    assert job.run is not None
+    return job.run
 
 
 def report(

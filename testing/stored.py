@@ -6,6 +6,7 @@ from tiercel.core.endpoints import Delivery, DeliveryState, delivery_id
 from tiercel.core.events import Decision, JobChange, JobEvent, ProgressMade
 from tiercel.core.jobs import Direction, Job, JobSpec, JobState, Script, Tier, TierStatus
 from tiercel.core.run_records import RunRecord
+from tiercel.core.runs import Run
 from tiercel.core.shares import Share
 
 
@@ -36,7 +37,7 @@ def stored_job(
         state=state,
         tiers=tuple(TierStatus(number, tier) for number, tier in enumerate(spec.tiers, start=1)),
         idempotency_key=idempotency_key,
-        share=Share(0.5, reason="equal share"),
+        run=Run(job_id, 1, "node", Share(0.5, reason="equal share")),
     )
 
 

@@ -11,7 +11,7 @@ from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.peers import WantedRun
 from tiercel.broker.actors.run_curve import RunCurve
-from tiercel.broker.lifecycle import job as machine
+from tiercel.broker.lifecycle import machine
 from tiercel.broker.lifecycle.job_events import (
     AbandonDelivery,
     Announce,
@@ -28,9 +28,9 @@ from tiercel.broker.lifecycle.job_events import (
     UsageMeasured,
     WithdrawRun,
 )
-from tiercel.broker.lifecycle.job_move import may_move
-from tiercel.broker.lifecycle.job_steps import delivering
+from tiercel.broker.lifecycle.move import may_move
 from tiercel.broker.lifecycle.report_bounds import ReportAllowance
+from tiercel.broker.lifecycle.steps import delivering
 from tiercel.broker.scheduling.interface import JobView
 from tiercel.core.events import ProgressMade
 from tiercel.core.jobs import Job, Observation, TierState
@@ -111,7 +111,7 @@ class JobActor(Actor[JobInput]):
         Raises:
             CannotWriteError: The store takes nothing now.
         """
-        await self.take_step(*machine.resume(self._job), refusable=True)
+        await self.take_step(*machine.after_restart(self._job), refusable=True)
 
     async def begin(self, job: Job, effects: Sequence[JobEffect], endpoint: Endpoint | None) -> None:
         """Take the first step of a job, which makes its endpoint with it where there is none.
@@ -198,19 +198,19 @@ class JobActor(Actor[JobInput]):
                 pass  # the journal has announced it
 
     def _observe(self) -> None:
-        job = self._job
-        if not job.is_moving:
+        job, run = self._job, self._job.run
+        if run is None or not job.is_moving:
             self._peers.observe_job(job.id, self._view(), job.attempts)
             return
-        devices = tuple(each.id for each in job.share.accelerators) if job.share is not None else ()
-        self._peers.observe_job(job.id, self._view(), job.attempts, leaving=job.node_id, leaving_devices=devices)
+        devices = tuple(each.id for each in run.share.accelerators)
+        self._peers.observe_job(job.id, self._view(), job.attempts, leaving=run.node_id, leaving_devices=devices)
 
     def _view(self) -> JobView | None:
         job = self._job
         if not job.concerns_scheduler:
             return None
         # Policies see a job that is being moved where it goes.
-        move = job.move if job.is_moving else None
+        move = job.moving_to
         home = job.node_id if job.run_active else job.checkpoint_node
         return JobView(
             id=job.id,
@@ -237,8 +237,8 @@ class JobActor(Actor[JobInput]):
             continues=job.spec.continue_after_last_tier,
             # All variants of an endpoint answer on one node.
             migratable=may_move(job) and not job.spec.variant,
-            migrations=job.migrations,
-            migrated_at=job.migrated_at,
+            migrations=job.earlier.migrations,
+            migrated_at=job.earlier.migrated_at,
         )
 
 

@@ -325,7 +325,8 @@ class NodeActor(Actor[NodeMessage]):
         self._peers.reschedule("node")
 
     def _tell_fenced(self, run: WantedRun) -> None:
-        if self._life.instance and run.job.fenced is not self._life.fenced:
+        known = run.job.run
+        if self._life.instance and known is not None and known.fenced is not self._life.fenced:
             self._peers.tell_job(run.job.id, NodeFenced(self._life.node.id, self._life.fenced))
 
     def _tell_if_away(self, job_id: str) -> None:

@@ -31,7 +31,7 @@ from tiercel.broker.actors.pruning import keep_pruned
 from tiercel.broker.actors.registry import tell, tell_latest
 from tiercel.broker.actors.replay import endpoint_as_it_is, job_as_it_is
 from tiercel.broker.actors.scheduler import RunsRemembered, SchedulerTicked
-from tiercel.broker.lifecycle import job as job_machine
+from tiercel.broker.lifecycle import machine as job_machine
 from tiercel.broker.lifecycle import versions
 from tiercel.broker.lifecycle.job_events import (
     CancelRequested,
@@ -156,9 +156,9 @@ class BrokerService:
     def explained(self, job: Job) -> Job:
         """The job with the reason that its share has now, which may be another than when it was given."""
         reason = self._registry.scheduler.reason_for(job.id, job.node_id)
-        if not reason or job.share is None or job.state.is_final:
+        if not reason or job.run is None or job.state.is_final:
             return job
-        return replace(job, share=replace(job.share, reason=reason))
+        return replace(job, run=replace(job.run, share=replace(job.run.share, reason=reason)))
 
     async def cancel(self, tenant: str, job_id: str) -> Job:
         """Ask a job to stop; returns it as it is once it has heard.

@@ -114,5 +114,5 @@ def _accelerator_info(
 def _accelerator_shares(job: Job) -> tuple[AcceleratorShare, ...]:
     """What a job holds of accelerators, wherever: a job that is being moved holds some of two nodes."""
     here = job.share.accelerators if job.share is not None else ()
-    there = job.move.share.accelerators if job.move is not None and job.is_moving else ()
+    there = job.moving_to.share.accelerators if job.moving_to is not None else ()
     return here + there

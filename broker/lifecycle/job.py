@@ -1,8 +1,8 @@
-"""The life of a job: one function per kind of input, each a pure step from a job to a job and effects.
+"""The life of a job, as pure steps: placed, waiting, given another try, asked to stop, and ended.
 
-The states and their edges are drawn in ``README.md``. Inputs that speak of an earlier run, or of what is known
-already, change nothing: nodes repeat themselves after every reconnection. What a run tells is in :mod:`.job_run`, how
-a job ends in :mod:`.job_end`.
+The states and their edges are drawn in ``README.md``. Inputs that speak of an earlier run, or of what is known already,
+change nothing: nodes repeat themselves after every reconnection. What happens to the run that a job has is in
+:mod:`.run`, what becomes of its tiers in :mod:`.delivery`.
 """
 
 from __future__ import annotations
@@ -10,41 +10,28 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tiercel.broker.lifecycle import job_again, job_end, job_move, job_run
-from tiercel.broker.lifecycle.job_events import (
-    Announce,
-    Assigned,
-    CancelRequested,
-    DeclareRun,
-    Deferred,
-    DeliveryEnded,
-    JobEffect,
-    JobInput,
-    MoveOrdered,
-    NodeFenced,
-    NodeGone,
-    NodeSilent,
-    Reported,
-    Reschedule,
-    ResumeRequested,
-    RunExited,
-    RunIsAlive,
-    RunUnknown,
-    ShareUpdated,
-    Ticked,
-    TierFeasibilityChanged,
-    UsageMeasured,
+from tiercel.broker.lifecycle.job_events import Announce, DeclareRun, JobEffect, Reschedule, WithdrawRun
+from tiercel.broker.lifecycle.steps import (
+    Step,
+    abandon_deliveries,
+    delivering,
+    enter,
+    request_deliveries,
+    with_run_over,
 )
-from tiercel.broker.lifecycle.job_silence import unheard, with_share
-from tiercel.broker.lifecycle.job_steps import Step, enter, request_deliveries, with_tier
+from tiercel.core.backoff import Backoff
 from tiercel.core.errors import IllegalTransitionError
-from tiercel.core.events import ShareChanged, StateChanged, TierChanged
-from tiercel.core.jobs import Job, JobState, Move, TierState, TierStatus
+from tiercel.core.events import ShareChanged, StateChanged
+from tiercel.core.jobs import Job, JobState, TierState, TierStatus
+from tiercel.core.runs import Run
 
 if TYPE_CHECKING:
+    from tiercel.broker.lifecycle.job_events import Assigned
     from tiercel.core.jobs import JobSpec
     from tiercel.core.moments import Moment
-    from tiercel.core.shares import Share
+
+# Pauses before a script that failed is started again.
+BACKOFF = Backoff(first_seconds=1.0, longest_seconds=60.0)
 
 
 def create(job_id: str, tenant: str, spec: JobSpec, now: float, idempotency_key: str = "") -> Step:
@@ -61,83 +48,18 @@ def create(job_id: str, tenant: str, spec: JobSpec, now: float, idempotency_key:
     return job, (Announce(StateChanged(job.state, job.reason)), Reschedule("arrival"))
 
 
-def handle(job: Job, event: JobInput, now: Moment) -> Step:  # noqa: C901 - one case for each kind of input
-    """Take one step.
-
-    Args:
-        job: The job as it is.
-        event: What happened.
-        now: The time.
-
-    Returns:
-        The job as it is then, and what to do, in order. The same job and no effects when nothing is to change.
-
-    Raises:
-        IllegalTransitionError: The state has no edge for this input; nothing changes.
-    """
-    match event:
-        case Assigned():
-            return _assigned(job, event)
-        case MoveOrdered():
-            return job_move.move_ordered(job, event)
-        case ShareUpdated(run_id, share):
-            return _reshared(job, run_id, share, now.alive)
-        case Deferred(reason):
-            return _kept_waiting(job, reason)
-        case TierFeasibilityChanged(reason):
-            return _reach_judged(job, reason)
-        case RunIsAlive():
-            return job_run.run_is_alive(job, event, now)
-        case RunUnknown(run_id):
-            return job_run.run_unknown(job, run_id, now)
-        case Reported():
-            return job_run.reported(job, event, now)
-        case UsageMeasured():
-            return job_run.usage_measured(job, event)
-        case RunExited():
-            return job_end.run_exited(job, event, now)
-        case NodeSilent(node_id):
-            return _node_silent(job, node_id)
-        case NodeFenced(node_id, fenced):
-            return (replace(job, fenced=fenced) if node_id == job.node_id else job), ()
-        case NodeGone(node_id):
-            return job_end.node_gone(job, node_id, now)
-        case DeliveryEnded():
-            return job_end.delivery_ended(job, event, now)
-        case CancelRequested():
-            return job_end.cancel_requested(job, now)
-        case ResumeRequested(max_epochs):
-            return job_again.resume_requested(job, max_epochs)
-        case Ticked():
-            return job_run.ticked(job, now)
+# --- It waits and is placed -------------------------------------------------------------------------------------------
 
 
-def resume(job: Job) -> Step:
-    """What to do about a job that was loaded after the broker started again."""
-    job = replace(job, silence=None, retry_at=None)  # by the clock of a life that is over
-    effects: list[JobEffect] = [DeclareRun()] if job.run_active else []
-    effects.extend(request_deliveries(job))
-    job, more = _node_silent(job, job.node_id)
-    return job, (*effects, *more)
-
-
-def _assigned(job: Job, event: Assigned) -> Step:
+def assigned(job: Job, event: Assigned) -> Step:
+    """The scheduler placed it: its next run begins."""
     if event.attempt <= job.attempts or job.state.is_final:  # repeated, or it finished while the plan was being made
         return job, ()
     if job.state is not JobState.PENDING:
         raise IllegalTransitionError(f"job {job.id}", job.state.value, event)
     words = f"starting on node {event.node_id}{_from_what(job, event.node_id)}"
-    job = replace(
-        unheard(job),
-        attempts=event.attempt,
-        run_active=True,
-        node_id=event.node_id,
-        share=event.share,
-        last_sequence=0,
-        checkpoint_node="",
-        fenced=False,
-    )
-    job, effects = enter(job, JobState.STARTING, words)
+    run = Run(job.id, event.attempt, event.node_id, event.share)
+    job, effects = enter(replace(job, run=run, checkpoint_node=""), JobState.STARTING, words)
     share = Announce(ShareChanged(event.node_id, event.share))
     # What an earlier run reached and could not hand over is delivered from this one.
     return job, (*effects, share, DeclareRun(), *request_deliveries(job))
@@ -154,33 +76,149 @@ def _from_what(job: Job, node_id: str) -> str:
     return ""
 
 
-def _reshared(job: Job, run_id: str, share: Share, alive: float) -> Step:
-    if run_id != job.run_id or not job.run_active:
-        return job, ()
-    if job.move is not None and job.is_moving:  # the scheduler sees it where it goes
-        return (job if share == job.move.share else replace(job, move=Move(job.move.node_id, share))), ()
-    if share.same_limits(job.share):
-        return job, ()
-    return with_share(job, share, alive), (Announce(ShareChanged(job.node_id, share)), DeclareRun())
-
-
-def _kept_waiting(job: Job, reason: str) -> Step:
+def deferred(job: Job, reason: str) -> Step:
+    """The scheduler could not place it."""
     return enter(job, JobState.PENDING, reason) if job.state is JobState.PENDING else (job, ())
 
 
-def _reach_judged(job: Job, reason: str) -> Step:
-    number = next((t.number for t in job.tiers if t.state in {TierState.PENDING, TierState.UNREACHABLE}), None)
-    if number is None or job.state.is_final:
-        return job, ()
-    tier = job.tiers[number - 1]
-    judged = replace(tier, state=TierState.UNREACHABLE if reason else TierState.PENDING, reason=reason)
-    # The words contain figures that change with every report; only the judgement itself is news.
-    if judged.state is tier.state:
-        return job, ()
-    return with_tier(job, judged), (Announce(TierChanged(judged)),)
+# --- It gets another try ----------------------------------------------------------------------------------------------
 
 
-def _node_silent(job: Job, node_id: str) -> Step:
-    if job.node_id != node_id or job.state not in {JobState.STARTING, JobState.RUNNING}:
+def wait_again(job: Job, words: str, *, checkpoint_node: str) -> Step:
+    """Let a job whose run is gone wait for its next one, and what it had reached for that as well.
+
+    Args:
+        job: The job.
+        words: Why it waits.
+        checkpoint_node: Node that has its newest checkpoint, or empty if that is gone.
+    """
+    job = replace(
+        job,
+        run=None,
+        earlier=job.earlier.including(job.run) if job.run is not None else job.earlier,
+        stop_outcome=None,
+        stop_reason="",
+        # What the broker holds serves on every node; what a node holds serves there.
+        checkpoint_node="" if job.carried_run else checkpoint_node,
+    )
+    job, entered = enter(job, JobState.PENDING, words)
+    # Their node cannot carry them out any more; the next one will.
+    effects: list[JobEffect] = [*entered, *request_deliveries(job), Reschedule("exit")]
+    return job, effects
+
+
+def retry(job: Job, how: str, now: Moment) -> Step:
+    """Let a job whose script failed wait a while and then start again.
+
+    Args:
+        job: The job, its run over.
+        how: How its script failed.
+        now: The time.
+    """
+    number = job.retries + 1
+    pause = BACKOFF.seconds(number)
+    job = replace(job, retries=number, retry_at=now.alive + pause)
+    words = f"{how}; it starts again from its last checkpoint in {pause:g} s, retry {number} of {job.spec.retries}"
+    return wait_again(job, words, checkpoint_node=job.node_id)
+
+
+def pause_ticked(job: Job, now: Moment) -> Step:
+    """Time passed: the pause before another try may be over."""
+    if job.retry_at is None or now.alive < job.retry_at:
         return job, ()
-    return enter(job, JobState.DISCONNECTED, f"node {job.node_id} does not answer; the run may well go on there")
+    return replace(job, retry_at=None), (Reschedule("arrival"),)
+
+
+def resume_requested(job: Job, max_epochs: int) -> Step:
+    """The tenant wants a job that ended without all of its tiers to go on; one that goes on already just does.
+
+    What was delivered stays. What could not be delivered is open again.
+
+    Args:
+        job: The job.
+        max_epochs: Epochs that it may train, those of earlier runs counted; 0 for as many as before.
+    """
+    if not job.state.is_final or job.state is JobState.COMPLETED:
+        return job, ()
+    job = replace(
+        job,
+        spec=replace(job.spec, max_epochs=max_epochs or job.spec.max_epochs),
+        tiers=tuple(map(_open_again, job.tiers)),
+        earlier=replace(job.earlier, lost=0, lost_at=()),
+        finished_at=None,
+        log_tail="",
+        retries=0,
+        # What the broker held of it went when it ended.
+        carried_run="",
+    )
+    return wait_again(job, "resumed by its tenant", checkpoint_node=job.checkpoint_node or job.node_id)
+
+
+def _open_again(tier: TierStatus) -> TierStatus:
+    if tier.state is not TierState.FAILED:
+        return tier
+    return TierStatus(tier.number, tier.tier, failed_deliveries=tier.failed_deliveries + 1)
+
+
+# --- It is asked to stop, and ends ------------------------------------------------------------------------------------
+
+
+def cancel_requested(job: Job, now: Moment) -> Step:
+    """The tenant wants it to stop."""
+    if job.state.is_final:
+        return job, ()
+    if not job.run_active or job.state is JobState.DISCONNECTED:
+        words = "cancelled; its node will stop it when it answers again" if job.run_active else "cancelled"
+        effects: list[JobEffect] = [WithdrawRun(job.node_id, job.run_id)] if job.node_id else []
+        if job.run is None or job.run.move is not None:  # what it had reached is with no node, or waits for another run
+            effects.extend(abandon_deliveries(job, words))
+        job = with_run_over(job)
+        job = replace(job, stop_outcome=JobState.CANCELLED, stop_reason=words, finished_at=now.at)
+        job, more = enter(job, JobState.CANCELLED, words)
+        return job, (*effects, *more, Reschedule("exit"))
+    if job.stop_outcome is not None:  # it is ending already, and how it ends says more
+        return job, ()
+    return stop_running(job, JobState.CANCELLED, "cancelled")
+
+
+def fail_running(job: Job, reason: str) -> Step:
+    """Stop the run since something is wrong with the job; the first reason to stop is the one that counts."""
+    if job.stop_outcome is not None:
+        return job, ()
+    return stop_running(job, JobState.FAILED, reason)
+
+
+def stop_running(job: Job, outcome: JobState, reason: str) -> Step:
+    """Have the run stopped; once it is gone the job has this outcome."""
+    job = replace(job, stop_outcome=outcome, stop_reason=reason)
+    if job.state is JobState.DISCONNECTED:  # the node will hear of it when it answers again
+        return job, (DeclareRun(),)
+    job, effects = enter(job, JobState.STOPPING, reason)
+    return job, (*effects, DeclareRun())
+
+
+def settle(job: Job, outcome: JobState, reason: str, now: Moment) -> Step:
+    """Give a job without a run an outcome, and reach it if nothing is under way."""
+    return finish_when_settled(replace(job, stop_outcome=outcome, stop_reason=reason), now)
+
+
+def finish_when_settled(job: Job, now: Moment) -> Step:
+    """Reach the final state once the run is gone and no delivery is under way."""
+    if job.stop_outcome is None:
+        return job, ()
+    if job.stop_outcome is JobState.COMPLETED and delivering(job):
+        return enter(job, JobState.STOPPING, "training has ended; a model is still being delivered")
+    outcome, reason = _achieved(job) if job.stop_outcome is JobState.COMPLETED else (job.stop_outcome, job.stop_reason)
+    return enter(replace(job, stop_outcome=outcome, finished_at=now.at), outcome, reason)
+
+
+def _achieved(job: Job) -> tuple[JobState, str]:
+    """What the end of a script that was done by itself comes to."""
+    delivered = sum(tier.state is TierState.DELIVERED for tier in job.tiers)
+    if delivered == len(job.tiers):
+        words = f"all {delivered} tiers delivered" if delivered > 1 else "its tier is delivered"
+        held = job.tiers[-1].reason  # of a tier that is delivered: why its version does not answer
+        return JobState.COMPLETED, f"{words}; {held}" if held else words
+    missed = next(tier.tier.target for tier in job.tiers if tier.state is not TierState.DELIVERED)
+    best = "" if job.best_value is None else f", the best {job.spec.metric} was {job.best_value:g}"
+    return JobState.MISSED, f"{delivered} of {len(job.tiers)} tiers delivered; {missed:g} was not reached{best}"

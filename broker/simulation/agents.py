@@ -77,7 +77,7 @@ class SimulatedAgents:
                 self._halt(sim)
                 gone = partial(self._run_is_gone, sim, job.run_id, carried=True)
                 self._events.at(self._events.now + self._machines.checkpoint_seconds, gone)
-        elif job.state is JobState.STARTING and not job.run_heard and len(sim.nodes) < job.attempts:
+        elif job.state is JobState.STARTING and len(sim.nodes) < job.attempts:
             sim.nodes.append(job.node_id)
             self._events.at(self._events.now + self._machines.spawn_seconds, partial(self._run_begins, sim, job.run_id))
         else:

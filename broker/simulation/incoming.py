@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Sequence
 
-from tiercel.broker.lifecycle import job as machine
+from tiercel.broker.lifecycle import machine
 from tiercel.broker.lifecycle.job_events import JobEffect
 from tiercel.broker.scheduling.interface import JobView, NodeView
 from tiercel.broker.scheduling.placement import can_hold

@@ -34,7 +34,7 @@ def outcome_of(sim: SimulatedJob) -> JobOutcome:
         cpu_seconds=job.cpu_seconds,
         alone_seconds=(workload.startup_cpu_seconds + sim.trained + sim.exported_cpu) / workload.alone_speed,
         cpu_cores=cores,
-        migrations=job.migrations,
+        migrations=job.earlier.migrations,
         usage=tuple(sim.usage),
         accelerators=workload.resources.accelerators,
         accelerator_seconds=sim.accelerator_seconds,

@@ -6,8 +6,8 @@ import math
 from collections import deque
 from dataclasses import dataclass, field
 
-from tiercel.broker.lifecycle.job_move import may_move
-from tiercel.broker.lifecycle.job_silence import hangs_at
+from tiercel.broker.lifecycle.move import may_move
+from tiercel.broker.lifecycle.silence import hangs_at
 from tiercel.broker.scheduling.interface import JobView
 from tiercel.broker.simulation.curves import Trajectory
 from tiercel.broker.simulation.workload import PlannedJob
@@ -124,7 +124,7 @@ class SimulatedJob:
     def cpu_seconds(self) -> float:
         """CPU seconds of all its runs, as its node measures them."""
         job = self.job
-        return job.finished_runs_cpu_seconds + self.run_cpu if job.run_active else job.cpu_seconds
+        return job.earlier.cpu_seconds + self.run_cpu if job.run_active else job.cpu_seconds
 
     def begin_run(self, now: float) -> None:
         """A new run starts up; it goes on where the last one was."""
@@ -219,10 +219,10 @@ class SimulatedJob:
     @property
     def hangs_at(self) -> float:
         """When its silence will count as hanging."""
-        job = self.job
-        if job.state is not JobState.RUNNING or job.silence is None or job.stop_outcome is not None:
+        job, run = self.job, self.job.run
+        if job.state is not JobState.RUNNING or run is None or job.stop_outcome is not None:
             return math.inf
-        return hangs_at(job) + _A_MOMENT_SECONDS
+        return hangs_at(run, job.spec.report_timeout_seconds) + _A_MOMENT_SECONDS
 
     def present(self, now: float, usage_seconds: float = 0.0) -> JobView:
         """What policies see of it; kept until something changes, and of a run for so many seconds."""
@@ -235,7 +235,7 @@ class SimulatedJob:
         self.advance(now)
         job, planned = self.job, self.planned
         # Policies see a job that is being moved where it goes.
-        move = job.move if job.is_moving else None
+        move = job.moving_to
         home = job.node_id if job.run_active else job.checkpoint_node or self.meant_for
         return JobView(
             id=job.id,
@@ -260,8 +260,8 @@ class SimulatedJob:
             endpoint=job.spec.endpoint,
             continues=job.spec.continue_after_last_tier,
             migratable=self.may_migrate and may_move(job),
-            migrations=job.migrations,
-            migrated_at=job.migrated_at,
+            migrations=job.earlier.migrations,
+            migrated_at=job.earlier.migrated_at,
             true_work=self._true_work(),
         )
 

@@ -37,6 +37,8 @@ from tiercel.core.storage import from_json
 
 # Of another program that holds the lock; longer than any transaction of ours.
 LOCK_SECONDS = 2.0
+# Some upgrades rewrite every job: a hundred thousand in ten seconds where nothing else wants the machine.
+UPGRADE_SECONDS = 600.0
 _T = TypeVar("_T")
 _FINAL = sorted(state.value for state in JobState if state.is_final)
 _PROGRESS = ProgressMade.__name__
@@ -87,12 +89,14 @@ class SqlStore(Store):
             if self._file is not None:
                 self._file.touch(mode=0o600)
                 await asyncio.to_thread(back_up_before_upgrade, self._file)
-            async with asyncio.timeout(self._timeout), engine.begin() as connection:
+            async with asyncio.timeout(self._timeout), engine.connect():
+                pass  # it answers
+            async with asyncio.timeout(UPGRADE_SECONDS), engine.begin() as connection:
                 await connection.run_sync(upgrade_schema)
         except BaseException as error:
             await engine.dispose()
             if isinstance(error, TimeoutError):
-                raise errors.cannot_open(self._where, f"no answer within {self._timeout:g} s") from error
+                raise errors.cannot_open(self._where, "it does not answer in time") from error
             if isinstance(error, (SQLAlchemyError, sqlite3.Error)):
                 raise self._failure_to_open(error) from error
             if isinstance(error, (OSError, ForeignSchemaError)):

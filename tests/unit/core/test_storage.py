@@ -9,9 +9,11 @@ from typing import Literal
 
 import pytest
 
-from testing.jobs import running_job
+from testing.jobs import run_of, running_job
+from tiercel.broker.store.serialization import from_json, to_json
 from tiercel.core.events import JobEvent, ProgressMade, StateChanged
-from tiercel.core.jobs import NOT_STORED, Job, JobState, Resources, Script, Tier
+from tiercel.core.fields import NOT_STORED
+from tiercel.core.jobs import Job, JobState, Resources, Script, Tier
 from tiercel.core.nodes import Node
 from tiercel.core.storage import from_json, to_json
 
@@ -81,11 +83,12 @@ def test_numbers_that_json_lacks_are_text(value: float, earlier: bool) -> None:
 
 
 def test_what_ends_with_the_life_of_the_broker_is_not_stored() -> None:
-    job = replace(running_job(), share=None)
-    assert job.silence is not None
+    job = running_job()
+    run = run_of(job)
+    assert run.silence is not None
     text = to_json(job)
     assert "silence" not in text
-    assert from_json(Job, text) == replace(job, silence=None)
+    assert from_json(Job, text) == replace(job, run=replace(run, silence=None))
 
 
 def test_bytes_and_text_of_any_kind_come_back() -> None:

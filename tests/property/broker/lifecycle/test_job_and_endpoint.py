@@ -15,9 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from testing.jobs import AT, make_spec
 from tiercel.broker.lifecycle import endpoint as endpoint_machine
-from tiercel.broker.lifecycle import job as machine
+from tiercel.broker.lifecycle import machine
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
-from tiercel.broker.lifecycle.job_end import MAX_LOST_RUNS
 from tiercel.broker.lifecycle.job_events import (
     AbandonDelivery,
     Assigned,
@@ -40,6 +39,7 @@ from tiercel.broker.lifecycle.job_events import (
     TierFeasibilityChanged,
     UsageMeasured,
 )
+from tiercel.broker.lifecycle.run import MAX_LOST_RUNS
 from tiercel.core.endpoints import Delivery, DeliveryState, Endpoint, delivery_id
 from tiercel.core.jobs import Job, JobState, Shipping, TierState, TierStatus
 from tiercel.core.moments import Moment
@@ -185,7 +185,7 @@ class JobAndEndpoint(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         """The broker is killed and started again: only what is stored is left, and effects that were lost return."""
-        self.take(*machine.resume(self.job))
+        self.take(*machine.after_restart(self.job))
 
     @precondition(lambda self: any(tier.state not in FINAL_TIERS for tier in self.job.tiers))
     @rule(value=VALUES)
@@ -291,14 +291,14 @@ class JobAndEndpoint(RuleBasedStateMachine):
 
     @invariant()
     def attempts_are_bounded(self) -> None:
-        assert len(self.job.lost_at) <= MAX_LOST_RUNS
+        assert len(self.job.earlier.lost_at) <= MAX_LOST_RUNS
         assert self.job.retries <= self.job.spec.retries
 
     @invariant()
     def a_move_ends_with_its_run_and_what_is_carried_is_from_an_earlier_one(self) -> None:
-        assert self.job.move is None or self.job.run_active
+        assert self.job.run is None or self.job.run.move is None or self.job.run_active
         assert self.job.carried_run != self.job.run_id or not self.job.carried_run
-        assert self.job.attempts >= self.job.migrations + self.job.lost_runs
+        assert self.job.attempts >= self.job.earlier.migrations + self.job.earlier.lost
 
     @invariant()
     def one_delivery_and_one_version_for_each_tier(self) -> None:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import pytest
 
 from testing.actors import make_node
-from testing.jobs import new_job, report
+from testing.jobs import new_job, report, run_of
 from tiercel.broker.actors.clock import MAX_STEP_SECONDS, SystemClock, moment_of
 from tiercel.broker.actors.service import TICK_SECONDS
-from tiercel.broker.lifecycle import job as machine
+from tiercel.broker.lifecycle import machine
 from tiercel.broker.lifecycle import node as node_machine
 from tiercel.broker.lifecycle.job_events import Assigned, JobInput, RunIsAlive, Ticked
 from tiercel.broker.lifecycle.node import LeaseSettings, NodeLife, NodeNews
@@ -60,7 +60,7 @@ def test_a_clock_that_is_set_makes_no_run_hang_and_no_lease_run_out(here: Machin
     here.wall += seconds
     assert here.told(job, Ticked()) is job
     assert node_machine.ticked(life, LeaseSettings(), here.clock.alive()) == (life, None)
-    assert here.told(job, report(0.5)).silence is not None
+    assert run_of(here.told(job, report(0.5))).silence is not None
 
 
 @pytest.mark.parametrize("seconds", [20.0, 86_400.0])

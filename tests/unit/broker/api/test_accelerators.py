@@ -12,8 +12,9 @@ from tiercel.broker.actors.node import AcceleratorHeard
 from tiercel.broker.api.accelerators import MAX_PER_NODE, accelerators_of, heard_of
 from tiercel.broker.api.translation import node_to_proto
 from tiercel.core.errors import InvalidSpecError
-from tiercel.core.jobs import Job, JobState, Move
+from tiercel.core.jobs import Job, JobState
 from tiercel.core.nodes import Accelerator, Node
+from tiercel.core.runs import Move, Run
 from tiercel.core.shares import AcceleratorShare, Share
 from tiercel.v1 import nodes_pb2
 
@@ -26,10 +27,9 @@ def holding(fraction: float, memory_bytes: int, device: str = "GPU-1") -> Share:
     return Share(1.0, accelerators=(AcceleratorShare(device, fraction, memory_bytes),))
 
 
-def running(share: Share) -> Job:
+def running(share: Share, move: Move | None = None) -> Job:
     """A job that has it."""
-    spec = make_spec()
-    return Job("j1", "alice", spec, 0.0, state=JobState.RUNNING, node_id="n1", share=share)
+    return Job("j1", "alice", make_spec(), 0.0, state=JobState.RUNNING, run=Run("j1", 1, "n1", share, move=move))
 
 
 def test_devices_of_a_hello() -> None:
@@ -73,7 +73,7 @@ def test_a_device_adds_up_what_jobs_hold_of_it() -> None:
 
 
 def test_a_job_that_is_moved_holds_something_at_both_ends() -> None:
-    job = replace(running(holding(0.5, 20)), run_active=True, move=Move("n2", holding(1.0, 30, "GPU-2")))
+    job = running(holding(0.5, 20), Move("n2", holding(1.0, 30, "GPU-2")))
     for device, size in (("GPU-1", 20), ("GPU-2", 30)):
         [message] = node_to_proto(
             Node("n1", 1.0, 1, accelerators=(replace(DEVICE, id=device),)), [job], {}

@@ -19,12 +19,12 @@ from testing.jobs import (
     make_spec,
     new_job,
     report,
+    run_of,
     running_job,
     states,
     told,
 )
-from tiercel.broker.lifecycle import job as machine
-from tiercel.broker.lifecycle.job_end import MAX_LOG_TAIL_CHARACTERS
+from tiercel.broker.lifecycle import machine
 from tiercel.broker.lifecycle.job_events import (
     AbandonDelivery,
     Announce,
@@ -46,9 +46,11 @@ from tiercel.broker.lifecycle.job_events import (
     WithdrawRun,
 )
 from tiercel.broker.lifecycle.report_bounds import MAX_METRICS
+from tiercel.broker.lifecycle.run import MAX_LOG_TAIL_CHARACTERS
 from tiercel.core.errors import IllegalTransitionError
 from tiercel.core.events import ProgressMade, ShareChanged, StateChanged, TierChanged
-from tiercel.core.jobs import Direction, JobState, Silence, Tier, TierState
+from tiercel.core.jobs import Direction, JobState, Tier, TierState
+from tiercel.core.runs import Silence
 from tiercel.core.shares import Share
 
 # --- From submission to running ---------------------------------------------------------------------------------------
@@ -109,7 +111,7 @@ def test_waiting_says_why_once() -> None:
 
 def test_a_living_run_makes_the_job_run() -> None:
     job, effects = told(after(new_job(), assigned()), RunIsAlive("j1-1"), now=AT + 5)
-    assert (job.state, job.started_at, job.silence) == (JobState.RUNNING, AT + 5, Silence(AT + 5, AT + 5))
+    assert (job.state, job.started_at, run_of(job).silence) == (JobState.RUNNING, AT + 5, Silence(AT + 5, AT + 5))
     assert states(effects) == [JobState.RUNNING]
     assert told(job, RunIsAlive("j1-1"), now=AT + 50) == (job, [])
 
@@ -154,7 +156,7 @@ def test_usage_adds_up_over_runs() -> None:
 def test_a_report_is_news() -> None:
     job, effects = told(running_job(), report(0.5, cpu=1.5, epoch=3), now=AT + 10)
     assert (job.epoch, job.latest_value, job.best_value, job.cpu_seconds) == (3, 0.5, 0.5, 1.5)
-    assert job.silence == Silence(AT + 10, AT + 10)
+    assert run_of(job).silence == Silence(AT + 10, AT + 10)
     assert effects == [Announce(ProgressMade(3, 0.5, {"accuracy": 0.5}, 1.5))]
 
 

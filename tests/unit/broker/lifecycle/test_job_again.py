@@ -20,11 +20,12 @@ from testing.jobs import (
     states,
     told,
 )
-from tiercel.broker.lifecycle.job_again import BACKOFF
-from tiercel.broker.lifecycle.job_end import MAX_LOST_RUNS
+from tiercel.broker.lifecycle.job import BACKOFF
 from tiercel.broker.lifecycle.job_events import (
     AbandonDelivery,
     CancelRequested,
+    NodeFenced,
+    NodeGone,
     RequestDelivery,
     Reschedule,
     ResumeRequested,
@@ -33,8 +34,10 @@ from tiercel.broker.lifecycle.job_events import (
     Ticked,
     WithdrawRun,
 )
+from tiercel.broker.lifecycle.run import MAX_LOST_RUNS
 from tiercel.core.endpoints import delivery_id
 from tiercel.core.jobs import Job, JobState, TierState
+from tiercel.core.runs import EarlierRuns
 
 CRASH = RunExited("j1-1", 1, log_tail="Traceback …", cpu_seconds=3.0)
 
@@ -93,7 +96,7 @@ def test_what_nobody_wanted_or_a_retry_cannot_mend_is_not_retried() -> None:
     assert after(job, RunExited("j1-1", None, "there is no such image")).state is JobState.FAILED
     assert after(after(job, Ticked(), now=AT + 50), RunExited("j1-1", -15)).state is JobState.FAILED, "it hung"
     lost = after(job, RunExited("j1-1", 1, lost=True))
-    assert (lost.retries, lost.lost_runs) == (0, 1), "a run that was lost is not the script's doing"
+    assert (lost.retries, lost.earlier.lost) == (0, 1), "a run that was lost is not the script's doing"
 
 
 def test_a_model_that_a_crashed_run_did_not_hand_over_waits_for_its_retry() -> None:
@@ -117,10 +120,11 @@ def test_a_job_that_waits_for_its_retry_can_be_cancelled() -> None:
 
 @pytest.mark.parametrize("outcome", [JobState.FAILED, JobState.CANCELLED, JobState.MISSED])
 def test_a_job_that_ended_goes_on_from_its_checkpoint_when_it_is_resumed(outcome: JobState) -> None:
-    ended = replace(final_job(outcome), lost_runs=MAX_LOST_RUNS, lost_at=(AT,) * MAX_LOST_RUNS, retries=2)
+    lost = EarlierRuns(lost=MAX_LOST_RUNS, lost_at=(AT,) * MAX_LOST_RUNS)
+    ended = replace(final_job(outcome), earlier=lost, retries=2)
     job, effects = told(ended, ResumeRequested())
     assert (job.state, job.checkpoint_node, job.finished_at, job.stop_outcome) == (JobState.PENDING, "n1", None, None)
-    assert (job.retries, job.lost_runs, job.lost_at, job.log_tail) == (0, 0, (), "")
+    assert (job.retries, job.earlier.lost, job.earlier.lost_at, job.log_tail) == (0, 0, (), "")
     assert job.concerns_scheduler
     assert states(effects) == [JobState.PENDING]
     assert effects[-1] == Reschedule("exit")
@@ -177,6 +181,6 @@ def test_a_run_that_finds_no_checkpoint_says_that_it_begins_again() -> None:
 
 
 def test_a_job_whose_checkpoint_is_gone_says_that_it_begins_again() -> None:
-    ended = replace(final_job(JobState.FAILED), node_id="")
-    job = after(ended, ResumeRequested(), assigned(attempt=2))
+    gone = after(running_job(), NodeFenced("n1", fenced=True), NodeGone("n1"), CancelRequested())
+    job = after(gone, ResumeRequested(), assigned(attempt=2))
     assert job.reason == "starting on node n1 from the beginning: its checkpoint is gone"

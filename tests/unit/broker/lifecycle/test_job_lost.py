@@ -17,11 +17,11 @@ from testing.jobs import (
     final_job,
     new_job,
     report,
+    run_of,
     running_job,
     told,
 )
-from tiercel.broker.lifecycle import job as machine
-from tiercel.broker.lifecycle.job_end import LOST_RUNS_SECONDS, MAX_LOST_RUNS
+from tiercel.broker.lifecycle import machine
 from tiercel.broker.lifecycle.job_events import (
     AbandonDelivery,
     Announce,
@@ -40,7 +40,8 @@ from tiercel.broker.lifecycle.job_events import (
     Ticked,
     WithdrawRun,
 )
-from tiercel.broker.lifecycle.job_silence import hangs_at
+from tiercel.broker.lifecycle.run import LOST_RUNS_SECONDS, MAX_LOST_RUNS
+from tiercel.broker.lifecycle.silence import hangs_at
 from tiercel.core.jobs import Job, JobState, TierState
 from tiercel.core.shares import Share
 
@@ -90,10 +91,10 @@ def test_when_a_run_will_hang_is_known(speeds: tuple[float, ...]) -> None:
     job = running_job(report_timeout_seconds=30.0)
     for number, speed in enumerate(speeds, start=1):
         job = after(job, ShareUpdated("j1-1", Share(number / 10, speed=speed)), now=AT + 10 + number)
-    moment = hangs_at(job)
+    moment = hangs_at(run_of(job), 30.0)
     assert told(job, Ticked(), now=moment - 1e-3) == (job, [])
     assert after(job, Ticked(), now=moment + 1e-3).state is JobState.STOPPING
-    assert hangs_at(new_job()) == math.inf
+    assert hangs_at(run_of(after(new_job(), assigned())), 30.0) == math.inf
 
 
 def test_the_clock_of_the_node_cannot_make_a_run_hang() -> None:
@@ -149,8 +150,8 @@ def test_runs_that_were_lost_long_ago_do_not_count() -> None:
     for attempt in range(1, 5 * MAX_LOST_RUNS):
         now += LOST_RUNS_SECONDS / (MAX_LOST_RUNS - 1)
         job = after(job, RunExited(f"j1-{attempt}", None, lost=True), assigned(attempt=attempt + 1), now=now)
-        assert len(job.lost_at) < MAX_LOST_RUNS
-    assert job.lost_runs == attempt
+        assert len(job.earlier.lost_at) < MAX_LOST_RUNS
+    assert job.earlier.lost == attempt
     for _ in range(2):
         attempt += 1
         job = after(job, RunExited(f"j1-{attempt}", None, lost=True), assigned(attempt=attempt + 1), now=now + 1)
@@ -216,8 +217,8 @@ def test_a_run_that_may_go_on_without_us_is_never_started_elsewhere(words: tuple
 
 def test_the_next_run_is_not_fenced_until_its_node_says_so() -> None:
     lost = after(running_job(), NodeFenced("n1", fenced=True), LOST, assigned("n2", attempt=2))
-    assert not lost.fenced
-    assert after(lost, NodeFenced("n2", fenced=True)).fenced
+    assert not run_of(lost).fenced
+    assert run_of(after(lost, NodeFenced("n2", fenced=True))).fenced
 
 
 def test_a_gone_node_ends_what_was_being_stopped() -> None:
@@ -262,7 +263,7 @@ def test_a_disconnected_job_that_is_to_stop_is_told_when_its_node_is_back() -> N
     ],
 )
 def test_a_restart_takes_up_what_was_under_way(job: Job, state: JobState, effects: list[type[Any]]) -> None:
-    resumed, todo = machine.resume(job)
+    resumed, todo = machine.after_restart(job)
     assert resumed.state is state
     assert [type(effect) for effect in todo if not isinstance(effect, Announce)] == effects
-    assert machine.resume(resumed)[0] == resumed, "a second restart finds nothing new"
+    assert machine.after_restart(resumed)[0] == resumed, "a second restart finds nothing new"

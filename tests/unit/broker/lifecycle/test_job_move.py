@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from testing.jobs import AT, SHARE, after, assigned, new_job, report, running_job, told
-from tiercel.broker.lifecycle import job as machine
-from tiercel.broker.lifecycle.job_end import MAX_LOST_RUNS
+from tiercel.broker.lifecycle import machine
 from tiercel.broker.lifecycle.job_events import (
     AbandonDelivery,
     Announce,
@@ -30,9 +29,11 @@ from tiercel.broker.lifecycle.job_events import (
     UsageMeasured,
     WithdrawRun,
 )
-from tiercel.broker.lifecycle.job_move import may_move
+from tiercel.broker.lifecycle.move import may_move
+from tiercel.broker.lifecycle.run import MAX_LOST_RUNS
 from tiercel.core.events import ShareChanged, StateChanged
-from tiercel.core.jobs import Job, JobState, Move, TierState
+from tiercel.core.jobs import Job, JobState, TierState
+from tiercel.core.runs import Move
 from tiercel.core.shares import Share
 
 THERE = Share(0.25, None, "moved from n1 to n2 because it hardly improves any more")
@@ -58,7 +59,7 @@ def states(effects: list[JobEffect]) -> list[StateChanged]:
 def test_an_order_makes_the_run_stop_while_the_job_goes_on_running() -> None:
     job, effects = told(training_job(), ORDER)
     assert (job.state, job.node_id, job.run_id, job.run_active) == (JobState.RUNNING, "n1", "j1-1", True)
-    assert (job.move, job.is_moving) == (Move("n2", THERE), True)
+    assert (job.moving_to, job.is_moving) == (Move("n2", THERE), True)
     assert states(effects)[0].reason.startswith("moving to node n2")
     assert effects[1:] == [DeclareRun()]
 
@@ -66,9 +67,9 @@ def test_an_order_makes_the_run_stop_while_the_job_goes_on_running() -> None:
 def test_with_its_checkpoint_carried_it_goes_on_elsewhere_as_the_next_run() -> None:
     job, effects = told(moving_job(), CARRIED, now=AT + 20)
     assert (job.state, job.node_id, job.run_id, job.run_active) == (JobState.STARTING, "n2", "j1-2", True)
-    assert (job.share, job.move, job.carried_run) == (THERE, None, "j1-1")
-    assert (job.migrations, job.migrated_at, job.lost_runs) == (1, AT + 20, 0)
-    assert (job.cpu_seconds, job.finished_runs_cpu_seconds, job.last_sequence) == (7.0, 7.0, 0)
+    assert (job.share, job.moving_to, job.carried_run) == (THERE, None, "j1-1")
+    assert (job.earlier.migrations, job.earlier.migrated_at, job.earlier.lost) == (1, AT + 20, 0)
+    assert (job.cpu_seconds, job.earlier.cpu_seconds, job.last_sequence) == (7.0, 7.0, 0)
     assert effects[0] == WithdrawRun("n1", "j1-1")
     assert states(effects)[0].reason == "starting on node n2 from the checkpoint that came from node n1"
     assert effects[2:] == [Announce(ShareChanged("n2", THERE)), DeclareRun(), Reschedule("exit")]
@@ -97,8 +98,8 @@ def test_the_same_order_again_only_renews_the_share() -> None:
     job = moving_job()
     assert told(job, ORDER) == (job, [])
     more = Share(0.5, None, "more")
-    assert told(job, MoveOrdered("n2", more, 2))[0].move == Move("n2", more)
-    assert told(job, ShareUpdated("j1-1", more))[0].move == Move("n2", more)
+    assert told(job, MoveOrdered("n2", more, 2))[0].moving_to == Move("n2", more)
+    assert told(job, ShareUpdated("j1-1", more))[0].moving_to == Move("n2", more)
     assert told(job, ShareUpdated("j1-1", more))[0].share == SHARE
 
 
@@ -145,7 +146,7 @@ def test_an_order_that_comes_late_changes_nothing() -> None:
 def test_a_move_that_fails_leaves_a_job_that_waits_for_its_checkpoints_node(exited: RunExited, words: str) -> None:
     job, effects = told(moving_job(), exited)
     assert (job.state, job.node_id, job.share, job.run_active) == (JobState.PENDING, "", None, False)
-    assert (job.move, job.checkpoint_node, job.lost_runs, job.migrations) == (None, "n1", 0, 0)
+    assert (job.moving_to, job.checkpoint_node, job.earlier.lost, job.earlier.migrations) == (None, "n1", 0, 0)
     assert job.reason == f"it could not be moved to node n2 ({words}); it starts again from its last checkpoint"
     assert effects[0] == WithdrawRun("n1", "j1-1")
     back = after(job, assigned("n1", attempt=2))
@@ -165,7 +166,7 @@ def test_moves_that_fail_do_not_fail_the_job() -> None:
 
 def test_a_script_that_was_done_by_itself_is_done() -> None:
     job = after(moving_job(), RunExited("j1-1", 0))
-    assert (job.state, job.move) == (JobState.MISSED, None)
+    assert (job.state, job.moving_to) == (JobState.MISSED, None)
 
 
 @pytest.mark.parametrize("exited", [RunExited("j1-1", 1), RunExited("j1-1", None, "it could not be started")])
@@ -185,7 +186,7 @@ def test_a_job_that_is_cancelled_on_the_way_out_ends_with_its_run() -> None:
     job = after(moving_job(), report(0.85, sequence=2), CancelRequested())
     assert not job.is_moving
     job, effects = told(job, RunExited("j1-1", 0, "the broker moves it"))
-    assert (job.state, job.move) == (JobState.CANCELLED, None)
+    assert (job.state, job.moving_to) == (JobState.CANCELLED, None)
     # Its node waits for a successor that will never come.
     assert AbandonDelivery(job.tiers[0], "cancelled") in effects
 
@@ -211,7 +212,7 @@ def test_a_node_that_comes_back_still_has_the_run_to_move() -> None:
 
 def test_a_source_that_is_gone_takes_the_checkpoint_with_it() -> None:
     job = after(moving_job(), NodeFenced("n1", fenced=True), NodeSilent("n1"), NodeGone("n1"))
-    assert (job.state, job.move, job.checkpoint_node, job.lost_runs) == (JobState.PENDING, None, "", 1)
+    assert (job.state, job.moving_to, job.checkpoint_node, job.earlier.lost) == (JobState.PENDING, None, "", 1)
 
 
 def test_a_target_that_is_gone_leaves_the_checkpoint_for_any_other() -> None:
@@ -224,9 +225,9 @@ def test_a_target_that_is_gone_leaves_the_checkpoint_for_any_other() -> None:
 def test_a_run_that_could_not_fetch_its_checkpoint_is_tried_elsewhere() -> None:
     lost = RunExited("j1-2", None, "its checkpoint could not be fetched", lost=True)
     job = after(moving_job(), CARRIED, lost)
-    assert (job.state, job.carried_run, job.lost_runs) == (JobState.PENDING, "j1-1", 1)
+    assert (job.state, job.carried_run, job.earlier.lost) == (JobState.PENDING, "j1-1", 1)
 
 
 def test_after_a_restart_of_the_broker_the_node_is_told_again() -> None:
-    assert DeclareRun() in machine.resume(moving_job())[1]
-    assert DeclareRun() in machine.resume(after(moving_job(), CARRIED))[1]
+    assert DeclareRun() in machine.after_restart(moving_job())[1]
+    assert DeclareRun() in machine.after_restart(after(moving_job(), CARRIED))[1]

@@ -10,7 +10,7 @@ import pytest
 from testing.clock import ManualClock
 from testing.simulation import steps
 from tiercel.broker.actors.job import JobActor, observations_of
-from tiercel.broker.lifecycle import job as machine
+from tiercel.broker.lifecycle import machine
 from tiercel.broker.lifecycle.job_events import (
     Announce,
     Assigned,

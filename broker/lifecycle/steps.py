@@ -1,4 +1,4 @@
-"""Small steps that every part of a job's life is made of."""
+"""Small steps that the machines of a job, its runs and its deliveries are made of."""
 
 from __future__ import annotations
 
@@ -24,6 +24,11 @@ def enter(job: Job, state: JobState, reason: str) -> Step:
     return replace(job, state=state, reason=reason), (Announce(StateChanged(state, reason)),)
 
 
+def with_run_over(job: Job) -> Job:
+    """The job once its run, if it has one, is gone."""
+    return job if job.run is None else replace(job, run=replace(job.run, active=False, move=None))
+
+
 def with_tier(job: Job, tier: TierStatus) -> Job:
     """The job with one tier's status replaced; 0 is what is delivered beyond them."""
     if not tier.number:
@@ -31,24 +36,6 @@ def with_tier(job: Job, tier: TierStatus) -> Job:
     tiers = list(job.tiers)
     tiers[tier.number - 1] = tier
     return replace(job, tiers=tuple(tiers))
-
-
-def with_work(job: Job, cpu_seconds: float, accelerator_seconds: float) -> Job:
-    """The job with what its present run has used by now; neither ever becomes less."""
-    return replace(
-        job,
-        cpu_seconds=max(job.cpu_seconds, job.finished_runs_cpu_seconds + cpu_seconds),
-        accelerator_seconds=max(job.accelerator_seconds, job.finished_runs_accelerator_seconds + accelerator_seconds),
-    )
-
-
-def with_run_counted(job: Job) -> Job:
-    """The job with what its present run used added to what its finished runs did: the next one counts from 0."""
-    return replace(
-        job,
-        finished_runs_cpu_seconds=job.cpu_seconds,
-        finished_runs_accelerator_seconds=job.accelerator_seconds,
-    )
 
 
 def delivering(job: Job) -> tuple[TierStatus, ...]:

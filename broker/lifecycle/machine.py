@@ -1,0 +1,106 @@
+"""The one door to the machines of a job: which of their steps takes which input.
+
+Pure: an input goes in, a job and effects come out. The job's own edges are in :mod:`.job`, those of its run in
+:mod:`.run` and :mod:`.move`, those of its tiers and what is beyond them in :mod:`.delivery`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tiercel.broker.lifecycle import delivery, move, run
+from tiercel.broker.lifecycle import job as job_machine
+from tiercel.broker.lifecycle.job import create
+from tiercel.broker.lifecycle.job_events import (
+    Assigned,
+    CancelRequested,
+    DeclareRun,
+    Deferred,
+    DeliveryEnded,
+    JobEffect,
+    JobInput,
+    MoveOrdered,
+    NodeFenced,
+    NodeGone,
+    NodeSilent,
+    Reported,
+    ResumeRequested,
+    RunExited,
+    RunIsAlive,
+    RunUnknown,
+    ShareUpdated,
+    Ticked,
+    TierFeasibilityChanged,
+    UsageMeasured,
+)
+from tiercel.broker.lifecycle.steps import Step, request_deliveries
+from tiercel.core.jobs import JobState
+
+if TYPE_CHECKING:
+    from tiercel.core.jobs import Job
+    from tiercel.core.moments import Moment
+
+__all__ = ["after_restart", "create", "handle"]
+
+
+def handle(job: Job, event: JobInput, now: Moment) -> Step:  # noqa: C901 - one case for each kind of input
+    """Take one step.
+
+    Args:
+        job: The job as it is.
+        event: What happened.
+        now: The time.
+
+    Returns:
+        The job as it is then, and what to do, in order. The same job and no effects when nothing is to change.
+
+    Raises:
+        IllegalTransitionError: The state has no edge for this input; nothing changes.
+    """
+    match event:
+        case Assigned():
+            return job_machine.assigned(job, event)
+        case Deferred(reason):
+            return job_machine.deferred(job, reason)
+        case CancelRequested():
+            return job_machine.cancel_requested(job, now)
+        case ResumeRequested(max_epochs):
+            return job_machine.resume_requested(job, max_epochs)
+        case ShareUpdated(run_id, share):
+            return run.share_updated(job, run_id, share, now.alive)
+        case MoveOrdered():
+            return move.move_ordered(job, event)
+        case RunIsAlive():
+            return run.is_alive(job, event, now)
+        case RunUnknown(run_id):
+            return run.unknown(job, run_id, now)
+        case Reported():
+            return run.reported(job, event, now)
+        case UsageMeasured():
+            return run.usage_measured(job, event)
+        case RunExited():
+            return run.exited(job, event, now)
+        case NodeSilent(node_id):
+            return run.node_silent(job, node_id)
+        case NodeFenced(node_id, fenced):
+            return run.node_fenced(job, node_id, fenced=fenced)
+        case NodeGone(node_id):
+            return run.node_gone(job, node_id, now)
+        case TierFeasibilityChanged(reason):
+            return delivery.feasibility_changed(job, reason)
+        case DeliveryEnded():
+            return delivery.delivery_ended(job, event, now)
+        case Ticked():
+            return job_machine.pause_ticked(job, now) if job.state is JobState.PENDING else run.ticked(job, now)
+
+
+def after_restart(job: Job) -> Step:
+    """What to do about a job that was loaded after the broker started again."""
+    job = replace(job, retry_at=None)  # by the clock of a life that is over, as is a silence
+    if job.run is not None:
+        job = replace(job, run=replace(job.run, silence=None))
+    effects: list[JobEffect] = [DeclareRun()] if job.run_active else []
+    effects.extend(request_deliveries(job))
+    job, more = run.node_silent(job, job.node_id)
+    return job, (*effects, *more)

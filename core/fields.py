@@ -1,0 +1,10 @@
+"""What is said of a field of a type beside its type: ``field(metadata=...)``."""
+
+NOT_STORED = {"stored": False}
+"""It ends with the broker's life."""
+
+TOLD_OTHERWISE = {"told": False}
+"""A message of the contract says it, but not in a field of its name."""
+
+NOT_TOLD = {"told": False, "shown": False}
+"""Only the broker knows it."""

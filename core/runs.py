@@ -1,0 +1,122 @@
+"""Runs: what works on a job on one node, one at a time, and what is remembered of those before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from tiercel.core.fields import NOT_STORED
+from tiercel.core.shares import Share
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Where a job goes on once its present run has saved a checkpoint and is gone.
+
+    Attributes:
+        node_id: The node.
+        share: What it may use there.
+    """
+
+    node_id: str
+    share: Share
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """For how long a run has shown no progress; by the clock that counts only while the broker is alive.
+
+    Attributes:
+        since: When the run was last heard.
+        share_since: When it was last given another share, or heard.
+        uncounted_seconds: Of the time from ``since`` to ``share_since``, how much is not held against it.
+    """
+
+    since: float
+    share_since: float
+    uncounted_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One process or container that works on a job, on one node.
+
+    Attributes:
+        job_id: The job.
+        number: 1 for the job's first run.
+        node_id: The node.
+        share: What it may use there.
+        active: Whether it may exist; what it holds is free only once this is False.
+        heard: Whether it was ever heard of.
+        silence: Or None before it is heard in this life of the broker; not stored.
+        last_sequence: Number of its latest report that was taken in.
+        cpu_seconds: CPU seconds it has used.
+        accelerator_seconds: Seconds that it kept an accelerator busy; of several, the busiest counts.
+        offered_value: Metric of the best model once its training has ended, or None while that goes on.
+        move: Where its job is being moved, or None.
+        fenced: Whether its node's agent ends it by itself when it is without us for long. Only then may the job be
+            started elsewhere while nobody knows what became of the run.
+    """
+
+    job_id: str
+    number: int
+    node_id: str
+    share: Share
+    active: bool = True
+    heard: bool = False
+    silence: Silence | None = field(default=None, metadata=NOT_STORED)
+    last_sequence: int = 0
+    cpu_seconds: float = 0.0
+    accelerator_seconds: float = 0.0
+    offered_value: float | None = None
+    move: Move | None = None
+    fenced: bool = False
+
+    @property
+    def id(self) -> str:
+        """What everybody calls it."""
+        return run_id_of(self.job_id, self.number)
+
+    def using(self, cpu_seconds: float, accelerator_seconds: float) -> Run:
+        """The run once it has used so much; neither ever becomes less."""
+        return replace(
+            self,
+            cpu_seconds=max(self.cpu_seconds, cpu_seconds),
+            accelerator_seconds=max(self.accelerator_seconds, accelerator_seconds),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierRuns:
+    """What is remembered of a job's runs before the present one.
+
+    Attributes:
+        count: How many there were; the number of the last of them.
+        cpu_seconds: CPU seconds they used.
+        accelerator_seconds: Seconds that they kept an accelerator busy; of several, the busiest counts.
+        lost: How many were lost through no fault of the job; being moved is not being lost.
+        lost_at: When runs were lost, of those that still count, the oldest first; seconds since the Unix epoch.
+        migrations: How often one went on, as the next one, on another node.
+        migrated_at: When that was last, or None.
+    """
+
+    count: int = 0
+    cpu_seconds: float = 0.0
+    accelerator_seconds: float = 0.0
+    lost: int = 0
+    lost_at: tuple[float, ...] = ()
+    migrations: int = 0
+    migrated_at: float | None = None
+
+    def including(self, run: Run) -> EarlierRuns:
+        """These and the one that was the present one until now."""
+        return replace(
+            self,
+            count=run.number,
+            cpu_seconds=self.cpu_seconds + run.cpu_seconds,
+            accelerator_seconds=self.accelerator_seconds + run.accelerator_seconds,
+        )
+
+
+def run_id_of(job_id: str, number: int) -> str:
+    """The id of a job's run."""
+    return f"{job_id}-{number}"
