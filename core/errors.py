@@ -148,12 +148,20 @@ class IllegalTransitionError(TiercelError):
         machine: Name and id of the machine, e.g. ``job 3f2a``.
         state: The state it is in.
         event: The event that does not fit.
+
+    Attributes:
+        history: What led to the state, the oldest first, in words; set by whoever keeps it.
     """
 
     code = "illegal_transition"
 
     def __init__(self, machine: str, state: str, event: object) -> None:
         super().__init__(f"{machine} is {state} and cannot handle {event!r}; please report this as a defect of Tiercel")
+        self.history: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """The message, and in its own lines what led there."""
+        return "\n  ".join((self.message, *self.history))
 
 
 def errors_by_code() -> dict[str, type[TiercelError]]:

@@ -7,6 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.clock import moment_of
+from tiercel.broker.actors.input_history import InputHistory
 from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.peers import WantedRun
@@ -17,6 +18,7 @@ from tiercel.broker.lifecycle.job_events import (
     Announce,
     CancelRequested,
     DeclareRun,
+    Deferred,
     DropCheckpoint,
     JobEffect,
     JobInput,
@@ -25,6 +27,9 @@ from tiercel.broker.lifecycle.job_events import (
     RequestDelivery,
     Reschedule,
     ResumeRequested,
+    ShareUpdated,
+    Ticked,
+    TierFeasibilityChanged,
     UsageMeasured,
     WithdrawRun,
 )
@@ -32,6 +37,7 @@ from tiercel.broker.lifecycle.move import may_move
 from tiercel.broker.lifecycle.report_bounds import ReportAllowance
 from tiercel.broker.lifecycle.steps import delivering
 from tiercel.broker.scheduling.interface import JobView
+from tiercel.core.errors import IllegalTransitionError
 from tiercel.core.events import ProgressMade
 from tiercel.core.jobs import Job, Observation, TierState
 from tiercel.core.run_records import RunRecord, workload_of
@@ -50,6 +56,8 @@ if TYPE_CHECKING:
 MAX_OBSERVATIONS = 500
 
 _ASKED_FOR = (CancelRequested, ResumeRequested)
+# Inputs that come all the time, and seldom lead anywhere.
+_ROUTINE = (Reported, UsageMeasured, ShareUpdated, Deferred, TierFeasibilityChanged, Ticked)
 
 
 class JobActor(Actor[JobInput]):
@@ -84,6 +92,7 @@ class JobActor(Actor[JobInput]):
         self._allowance = ReportAllowance(clock.alive())
         self._tenant_weight = tenant_weight
         self._workload = workload_of(job.tenant, job.spec)
+        self._history = InputHistory()
 
     @property
     def job(self) -> Job:
@@ -91,9 +100,17 @@ class JobActor(Actor[JobInput]):
         return self._job
 
     async def receive(self, message: JobInput) -> None:
-        """Take one step of the job's life."""
+        """Take one step of the job's life.
+
+        Raises:
+            IllegalTransitionError: Its state has no edge for that; tells the inputs that led there.
+        """
         before = self._job
-        job, effects = machine.handle(before, message, moment_of(self._clock))
+        try:
+            job, effects = machine.handle(before, message, moment_of(self._clock))
+        except IllegalTransitionError as error:
+            error.history = self._history.lines()
+            raise
         if job is before and not effects:
             return
         # What comes every few seconds, or much too often, is not worth a transaction.
@@ -104,6 +121,8 @@ class JobActor(Actor[JobInput]):
         observation = _observation_of(before, job, message, self._clock.now())
         # What is asked for from outside is refused while nothing can be written; what happened waits until it can be.
         await self.take_step(job, effects, observation, refusable=isinstance(message, _ASKED_FOR))
+        if job.state is not before.state or not isinstance(message, _ROUTINE):
+            self._history.add(self._clock.now(), message, before.state, job.state)
 
     async def resume(self) -> None:
         """Continue a job that was loaded from the store.
@@ -111,7 +130,9 @@ class JobActor(Actor[JobInput]):
         Raises:
             CannotWriteError: The store takes nothing now.
         """
-        await self.take_step(*machine.after_restart(self._job), refusable=True)
+        before = self._job
+        await self.take_step(*machine.after_restart(before), refusable=True)
+        self._history.add(self._clock.now(), "the broker was started again", before.state, self._job.state)
 
     async def begin(self, job: Job, effects: Sequence[JobEffect], endpoint: Endpoint | None) -> None:
         """Take the first step of a job, which makes its endpoint with it where there is none.

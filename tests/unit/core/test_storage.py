@@ -10,7 +10,6 @@ from typing import Literal
 import pytest
 
 from testing.jobs import run_of, running_job
-from tiercel.broker.store.serialization import from_json, to_json
 from tiercel.core.events import JobEvent, ProgressMade, StateChanged
 from tiercel.core.fields import NOT_STORED
 from tiercel.core.jobs import Job, JobState, Resources, Script, Tier
