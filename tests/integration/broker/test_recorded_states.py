@@ -16,11 +16,11 @@ from testing.jobs import run_of
 from tiercel.broker.lifecycle.job_events import RunExited
 from tiercel.broker.store.backups import backups_of
 from tiercel.broker.store.rows import without_script
-from tiercel.core.storage import to_json
 from tiercel.broker.store.sql import SqlStore, sqlite_url
 from tiercel.core.endpoints import DeliveryState
 from tiercel.core.errors import StoreDamagedError
 from tiercel.core.jobs import Job, JobState, TierState
+from tiercel.core.storage import to_json
 
 STATES = sorted((Path(__file__).parents[2] / "data" / "states").glob("*.sql"))
 # Later than anything that was recorded.
