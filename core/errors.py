@@ -24,6 +24,7 @@ field that is wrong in :data:`FIELD_KEY`. A status is a name of ``grpc.StatusCod
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import ClassVar
 
 CODE_KEY = "tiercel-error-code"
@@ -164,10 +165,9 @@ class IllegalTransitionError(TiercelError):
         return "\n  ".join((self.message, *self.history))
 
 
-def errors_by_code() -> dict[str, type[TiercelError]]:
-    """The catalogue by code, without its root."""
+def _below(kind: type[TiercelError]) -> list[type[TiercelError]]:
+    return [found for child in kind.__subclasses__() for found in (child, *_below(child))]
 
-    def below(kind: type[TiercelError]) -> list[type[TiercelError]]:
-        return [found for child in kind.__subclasses__() for found in (child, *below(child))]
 
-    return {error.code: error for error in below(TiercelError)}
+ERRORS = MappingProxyType({error.code: error for error in _below(TiercelError)})
+"""The catalogue by code, without its root."""

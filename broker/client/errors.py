@@ -6,6 +6,7 @@ import grpc
 
 from tiercel.core.errors import (
     CODE_KEY,
+    ERRORS,
     FIELD_KEY,
     IllegalTransitionError,
     InvalidSpecError,
@@ -14,7 +15,6 @@ from tiercel.core.errors import (
     OverloadedError,
     TiercelError,
     UnavailableError,
-    errors_by_code,
 )
 
 # What something between us and the broker may answer without our code.
@@ -43,7 +43,7 @@ def from_rpc_error(error: grpc.aio.AioRpcError, address: str) -> TiercelError:
     status = error.code()
     if code == IllegalTransitionError.code or status is grpc.StatusCode.INTERNAL:
         return TiercelError(f"The broker at {address} has a defect: {details or 'it did not say which'}")
-    if (known := errors_by_code().get(code)) is not None:
+    if (known := ERRORS.get(code)) is not None:
         return known(details, field=metadata.get(FIELD_KEY, ""))
     if status is grpc.StatusCode.RESOURCE_EXHAUSTED and _TOO_LARGE in details:
         return InvalidSpecError(
