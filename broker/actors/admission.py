@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tiercel.broker.scheduling.feasible import Need, first_unmet
 from tiercel.broker.scheduling.interface import JobView, NodeView
-from tiercel.broker.scheduling.placement import can_hold
 from tiercel.core.errors import EndpointBusyError, InvalidSpecError, QuotaExceededError
-from tiercel.core.jobs import Resources
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from tiercel.core.endpoints import Endpoint
-    from tiercel.core.jobs import Job, JobSpec
+    from tiercel.core.jobs import Job, JobSpec, Resources
     from tiercel.core.nodes import Accelerator, Node
     from tiercel.core.tenants import Tenant
 
@@ -146,61 +145,53 @@ def check_feasible(spec: JobSpec, nodes: Sequence[Node]) -> None:
     Raises:
         InvalidSpecError: None could; ``field`` names the first need that none of them meets.
     """
-    left = [
+    views = [
         NodeView(node.id, node.cpu_cores, node.memory_bytes, node.runtimes, node.images, _all_well(node.accelerators))
         for node in nodes
     ]
-    for field, ask, words in _needs(spec):
-        able = [node for node in left if can_hold(node, ask)]
-        if left and not able:
-            raise InvalidSpecError(f"{field}: {words(left)}", field=field)
-        left = able
+    job = JobView("", "", 0.0, spec.direction, (), spec.resources, runtime=spec.runtime, image=spec.image)
+    need, left = first_unmet(job, views)
+    if need is not None:
+        field, message = _unmet(spec, need, left)
+        raise InvalidSpecError(f"{field}: {message}", field=field)
 
 
-def _needs(spec: JobSpec) -> tuple[tuple[str, JobView, Callable[[list[NodeView]], str]], ...]:
-    """What a job needs, one need after the other: the field, a job that asks for no more than that, and the words."""
-    nothing = Resources(cpu_cores=0.0, memory_bytes=0)
-    runtime = JobView("", "", 0.0, spec.direction, (), nothing, runtime=spec.runtime)
-    image = replace(runtime, image=spec.image)
-    cores = replace(image, resources=replace(nothing, cpu_cores=spec.resources.cpu_cores))
-    memory = replace(image, resources=replace(spec.resources, accelerators=0, accelerator_memory_bytes=0))
-    devices = replace(image, resources=replace(spec.resources, accelerator_memory_bytes=0))
-    device_memory = replace(image, resources=spec.resources)
-    return (
-        ("runtime", runtime, lambda nodes: f"no node offers {spec.runtime or 'any'!r}; there is {_offered(nodes)}"),
-        ("image", image, lambda _: f"no node has {spec.image!r}; build it there (make image) or pull it, with its tag"),
-        (
-            "resources.cpu_cores",
-            cores,
-            lambda nodes: (
-                f"{spec.resources.cpu_cores:g} cores are more than any node that could run it has "
-                f"({max(node.cpu_cores for node in nodes):g})"
-            ),
-        ),
-        (
-            "resources.memory_bytes",
-            memory,
-            lambda nodes: (
-                f"{spec.resources.memory_bytes} are more than any node that could run it has "
-                f"({max(node.memory_bytes for node in nodes)})"
-            ),
-        ),
-        (
+def _unmet(spec: JobSpec, need: Need, nodes: Sequence[NodeView]) -> tuple[str, str]:
+    """The field that asks for more than any of these nodes has, and what to say of it."""
+    wanted = spec.resources
+    match need:
+        case Need.RUNTIME | Need.HOME:
+            return "runtime", f"no node offers {spec.runtime or 'any'!r}; there is {_offered(nodes)}"
+        case Need.IMAGE:
+            return "image", f"no node has {spec.image!r}; build it there (make image) or pull it, with its tag"
+        case Need.CPU_CORES:
+            most = f"{max(node.cpu_cores for node in nodes):g}"
+            return (
+                "resources.cpu_cores",
+                f"{wanted.cpu_cores:g} cores are more than any node that could run it has ({most})",
+            )
+        case Need.MEMORY:
+            largest = max(node.memory_bytes for node in nodes)
+            return (
+                "resources.memory_bytes",
+                f"{wanted.memory_bytes} are more than any node that could run it has ({largest})",
+            )
+        case Need.ACCELERATORS:
+            return _lacks_accelerators(wanted, nodes)
+
+
+def _lacks_accelerators(wanted: Resources, nodes: Sequence[NodeView]) -> tuple[str, str]:
+    enough = [node for node in nodes if len(node.accelerators) >= wanted.accelerators]
+    if not enough:
+        count = max(len(node.accelerators) for node in nodes)
+        return (
             "resources.accelerators",
-            devices,
-            lambda nodes: (
-                f"{spec.resources.accelerators} are more than any node that could run it has "
-                f"({max(len(node.accelerators) for node in nodes)})"
-            ),
-        ),
-        (
-            "resources.accelerator_memory_bytes",
-            device_memory,
-            lambda nodes: (
-                f"{spec.resources.accelerator_memory_bytes} are more than the accelerators of any node have "
-                f"({max(each.memory_bytes for node in nodes for each in node.accelerators)} at most)"
-            ),
-        ),
+            f"{wanted.accelerators} are more than any node that could run it has ({count})",
+        )
+    largest = max(each.memory_bytes for node in enough for each in node.accelerators)
+    return (
+        "resources.accelerator_memory_bytes",
+        f"{wanted.accelerator_memory_bytes} are more than the accelerators of any node have ({largest} at most)",
     )
 
 
@@ -208,5 +199,5 @@ def _all_well(accelerators: Iterable[Accelerator]) -> tuple[Accelerator, ...]:
     return tuple(replace(each, problem="") for each in accelerators)
 
 
-def _offered(nodes: list[NodeView]) -> str:
+def _offered(nodes: Iterable[NodeView]) -> str:
     return ", ".join(sorted({runtime for node in nodes for runtime in node.runtimes})) or "none at all"

@@ -20,8 +20,8 @@ from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.variant_homes import with_homes
 from tiercel.broker.lifecycle.job_events import Assigned, Deferred, MoveOrdered, ShareUpdated, TierFeasibilityChanged
 from tiercel.broker.scheduling import loop
-from tiercel.broker.scheduling.accelerators import with_accelerators
-from tiercel.broker.scheduling.devices import held_by, without_leaving
+from tiercel.broker.scheduling.accelerators import held_by, without_leaving
+from tiercel.broker.scheduling.allocate import with_accelerators
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Policy, Snapshot, Trigger
 from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.scheduling.validation import check_plan

@@ -1,117 +1,166 @@
-"""Accelerators in a plan whose policy knows nothing of them: one pure step after the policy, live and simulated.
+"""Which accelerators of a node are held by whom, and which ones a job that comes gets.
 
-What a policy says about CPU is a statement of how much each job matters. So the jobs on a device get fractions of its
-time in proportion to their CPU weights, each at least a small floor. A policy that decides about devices itself fills
-the fractions in, and what it filled in stands.
+What a job holds is fixed while it runs: devices, and memory on each. So choosing them is part of placement, and a
+device's memory is promised as a node's is: never twice. A job that does not say how much it needs gets a device that
+nobody else is on, and all of it.
 
-Costs nothing where no job uses accelerators.
+Of the devices that have room, the one with the fewest jobs is chosen, and of those alike the one with the least room
+left. Best fit alone would keep devices empty for jobs that need a whole one, at the price of two jobs halving each
+other's speed for life beside an idle device: that loss is certain, while the other only comes if such a job does, and
+ends as soon as one of the small jobs does.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from tiercel.broker.scheduling.allocation import Claim, divide
-from tiercel.broker.scheduling.devices import Grant, grants, names_of
-from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot
-from tiercel.broker.scheduling.placement import by_submission
-from tiercel.core.shares import Share
+from tiercel.broker.scheduling.interface import JobView, NodeView
+from tiercel.core.jobs import Resources
+from tiercel.core.nodes import Accelerator
+from tiercel.core.shares import AcceleratorShare
 
-FLOOR = 0.01
-"""What each of several jobs on a device gets of its time at least; less where that is more than equal parts."""
+# The problem of a device that a job which goes elsewhere has not left yet: its memory is free once its exit is
+# confirmed, and until then nobody may hold the device to be empty.
+_LEAVING = "a job that was sent elsewhere has not left it yet"
+
+Grant = tuple[AcceleratorShare, ...]
+"""Devices that a job holds, in the order of the node's; until they are shared out each with the fraction 1."""
 
 
-def with_accelerators(plan: Plan, snapshot: Snapshot) -> Plan:
-    """The plan with what each job holds of its node's accelerators.
+@dataclass(slots=True)
+class _Accelerator:
+    """A device while a node fills up.
+
+    Attributes:
+        view: The device.
+        holders: Jobs on it.
+        promised_bytes: Memory promised to them.
+        is_taken: Whether one of them was promised to be alone, whatever memory it was promised then.
+    """
+
+    view: Accelerator
+    holders: int = 0
+    promised_bytes: int = 0
+    is_taken: bool = False
+
+    @property
+    def free_bytes(self) -> int:
+        return max(self.view.memory_bytes - self.promised_bytes, 0)
+
+    def has_room_for(self, wanted: Resources) -> bool:
+        if self.view.problem or self.is_taken:
+            return False
+        if not wanted.accelerator_memory_bytes:
+            return not self.holders
+        return wanted.accelerator_memory_bytes <= self.free_bytes
+
+    def promise(self, memory_bytes: int, wanted: Resources) -> None:
+        self.holders += 1
+        self.promised_bytes += memory_bytes
+        self.is_taken = self.is_taken or not wanted.accelerator_memory_bytes
+
+
+class NodeAccelerators:
+    """The accelerators of a node while it fills up; local to one decision.
 
     Args:
-        plan: What a policy made of the snapshot.
-        snapshot: What it saw.
+        node: The node.
+        jobs: Those that hold some of them already.
     """
-    users = {job.id: job for job in snapshot.jobs if job.resources.accelerators}
-    if not users:
-        return plan
-    nodes = {node.id: node for node in snapshot.nodes}
-    entries = {entry.job_id: entry for entry in plan.assignments if entry.job_id in users and entry.node_id in nodes}
-    by_node: dict[str, list[JobView]] = {}
-    for job in by_submission(users.values()):
-        if (entry := entries.get(job.id)) is not None:
-            by_node.setdefault(entry.node_id, []).append(job)
-    completed: dict[str, Assignment] = {}
-    for node_id, jobs in by_node.items():
-        held = grants(nodes[node_id], jobs)
-        if held:
-            completed.update(_completed(nodes[node_id], [entries[name] for name in held], held))
-    if not completed:
-        return plan
-    return replace(plan, assignments=tuple(completed.get(entry.job_id, entry) for entry in plan.assignments))
 
+    def __init__(self, node: NodeView, jobs: Iterable[JobView] = ()) -> None:
+        self._devices = [_Accelerator(view) for view in node.accelerators]
+        self._by_id = {device.view.id: device for device in self._devices}
+        self.uses = 0
+        for job in jobs:
+            self.keep(job)
 
-def _completed(node: NodeView, entries: Sequence[Assignment], held: Mapping[str, Grant]) -> dict[str, Assignment]:
-    """Assignments of a node with their devices; only those that differ from what the policy made."""
-    shares = {entry.job_id: entry.share for entry in entries}
-    if all(_same_devices(share.accelerators, held[name]) for name, share in shares.items()):
-        return {}
-    fractions = {
-        device: divide_device({name: shares[name].cpu_weight for name in names})
-        for device, names in holders(held).items()
-    }
-    return {
-        entry.job_id: replace(
-            entry, share=with_fractions(entry.share, entry.job_id, held[entry.job_id], fractions, node)
+    @property
+    def crowd(self) -> float:
+        """Jobs per device once another one has come; a job on two of them counts twice."""
+        return (self.uses + 1) / max(len(self._devices), 1)
+
+    def keep(self, job: JobView) -> None:
+        """A running job keeps what it holds."""
+        for held in held_by(job):
+            self._hold(held, job.resources)
+
+    def has_room_for(self, wanted: Resources) -> bool:
+        """Whether as many devices as it asks for have room for it."""
+        return sum(device.has_room_for(wanted) for device in self._devices) >= wanted.accelerators
+
+    def grant(self, wanted: Resources) -> Grant | None:
+        """Choose devices for a job that comes, and promise them to it; None, and nothing is promised, without room."""
+        fitting = [index for index, device in enumerate(self._devices) if device.has_room_for(wanted)]
+        if len(fitting) < wanted.accelerators:
+            return None
+        fitting.sort(key=lambda index: (self._devices[index].holders, self._devices[index].free_bytes, index))
+        chosen = sorted(fitting[: wanted.accelerators])
+        views = [self._devices[index].view for index in chosen]
+        grant = tuple(
+            AcceleratorShare(view.id, 1.0, wanted.accelerator_memory_bytes or view.memory_bytes) for view in views
         )
-        for entry in entries
-    }
+        for share in grant:
+            self._hold(share, wanted)
+        return grant
+
+    def _hold(self, share: AcceleratorShare, wanted: Resources) -> None:
+        self.uses += 1
+        if share.id in self._by_id:  # one that is gone is no longer promised by anybody
+            self._by_id[share.id].promise(share.memory_bytes, wanted)
 
 
-def divide_device(weights: Mapping[str, float]) -> dict[str, float]:
-    """Fractions of a device in proportion to weights, none below the floor; they add up to 1.
+def held_by(job: JobView) -> Grant:
+    """What a job that a node runs holds there; nothing for one that waits."""
+    return () if job.movable or job.share is None else job.share.accelerators
+
+
+def grants(node: NodeView, jobs: Sequence[JobView]) -> dict[str, Grant]:
+    """What each job on a node holds of its accelerators, or shall hold; jobs without any are left out.
 
     Args:
-        weights: Of the jobs on it, by id, >= 0.
+        node: The node.
+        jobs: Those that are there and those that shall be, by submission: the order in which placement fills a node.
+            Jobs that come from another node choose last.
     """
-    if len(weights) == 1:
-        return dict.fromkeys(weights, 1.0)
-    floor, total = min(FLOOR, 1.0 / len(weights)), math.fsum(weights.values())
-    if total > 0 and min(weights.values()) >= floor * total:
-        return {name: weight / total for name, weight in weights.items()}  # nobody needs its floor
-    return divide({name: Claim(weight, floor) for name, weight in sorted(weights.items())}, 1.0)
-
-
-def holders(held: Mapping[str, Grant]) -> dict[str, list[str]]:
-    """The jobs on each device."""
-    found: dict[str, list[str]] = {}
-    for name, grant in held.items():
-        for share in grant:
-            found.setdefault(share.id, []).append(name)
+    accelerators = NodeAccelerators(node)
+    found: dict[str, Grant] = {}
+    coming: list[JobView] = []
+    migrating: list[JobView] = []
+    for job in jobs:
+        if not job.movable and job.node_id == node.id:
+            accelerators.keep(job)
+            if held := held_by(job):
+                found[job.id] = tuple(replace(share, cap=None) for share in held)  # caps are decided anew
+        elif job.resources.accelerators:
+            (coming if job.movable else migrating).append(job)
+    for job in (*coming, *migrating):
+        grant = accelerators.grant(job.resources)
+        if grant is not None:
+            found[job.id] = grant
     return found
 
 
-def with_fractions(
-    share: Share, job_id: str, held: Grant, fractions: Mapping[str, Mapping[str, float]], node: NodeView
-) -> Share:
-    """A share with what its job may use of the devices that it holds, which its reason tells too.
+def can_take(node: NodeView, jobs: Sequence[JobView], job: JobView) -> bool:
+    """Whether a node has devices left for one more job beside those that are there or shall be."""
+    if not job.resources.accelerators:
+        return True
+    return job.id in grants(node, [*jobs, replace(job, movable=False)])
+
+
+def without_leaving(node: NodeView, memory_bytes: int, devices: Iterable[str]) -> NodeView:
+    """The node without what jobs that leave it still hold: free once their exit is confirmed.
 
     Args:
-        share: What it may use of the CPU.
-        job_id: The job.
-        held: Its devices.
-        fractions: Of each device what each job on it gets.
         node: The node.
+        memory_bytes: Memory that they hold.
+        devices: Ids of the accelerators that they hold; nobody new is put on these meanwhile.
     """
-    grant = tuple(replace(each, fraction=fractions[each.id][job_id]) for each in held)
-    names = names_of(node)
-    parts = [_words(names.get(each.id, each.id), each.fraction, len(fractions[each.id]) - 1) for each in grant]
-    return replace(share, accelerators=grant, reason=f"{share.reason}; {', '.join(parts)}")
-
-
-def _words(device: str, fraction: float, others: int) -> str:
-    if not others:
-        return f"{device} to itself"
-    return f"{fraction * 100:.3g} % of {device} beside {others} other job{'s' if others > 1 else ''}"
-
-
-def _same_devices(given: Grant, held: Grant) -> bool:
-    return [(share.id, share.memory_bytes) for share in given] == [(share.id, share.memory_bytes) for share in held]
+    busy = frozenset(devices)
+    if not memory_bytes and not busy:
+        return node
+    accelerators = tuple(
+        replace(view, problem=view.problem or _LEAVING) if view.id in busy else view for view in node.accelerators
+    )
+    return replace(node, memory_bytes=max(node.memory_bytes - memory_bytes, 0), accelerators=accelerators)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tiercel.broker.scheduling.explain import equal_share
 from tiercel.broker.scheduling.interface import Assignment, Plan, Snapshot
 from tiercel.broker.scheduling.placement import jobs_by_node, place
 from tiercel.core.shares import Share
@@ -36,12 +37,6 @@ class FairPolicy:
         placement = place(snapshot)
         assignments: list[Assignment] = []
         for node_id, jobs in jobs_by_node(snapshot, placement).items():
-            share = Share(cpu_weight=1 / len(jobs), reason=_reason(len(jobs) - 1))
+            share = Share(cpu_weight=1 / len(jobs), reason=equal_share(len(jobs) - 1))
             assignments += [Assignment(job.id, node_id, share) for job in jobs]
         return Plan(assignments=tuple(assignments), waiting=placement.waiting), state
-
-
-def _reason(others: int) -> str:
-    if not others:
-        return "the only job on this node: it may use all of it"
-    return f"equal share with {others} other job{'s' if others > 1 else ''} on this node"

@@ -10,15 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tiercel.broker.scheduling.interface import JobView, Plan, Snapshot
-from tiercel.broker.scheduling.line_up import LineSettings, LineState, Place, plan_in_line
+from tiercel.broker.scheduling.queue import QueueSettings, QueueState, plan_in_order
+from tiercel.broker.scheduling.rank import Position
 
 # Submission settles all ties.
-_PLACE = Place(0, "in the order of submission")
+_POSITION = Position(0, "in the order of submission")
 
 
 @dataclass(frozen=True, slots=True)
-class FifoSettings(LineSettings):
-    """What all lines have in common; see :class:`.LineSettings`."""
+class FifoSettings(QueueSettings):
+    """What all queues have in common; see :class:`.QueueSettings`."""
 
 
 class FifoPolicy:
@@ -29,14 +30,14 @@ class FifoPolicy:
     def __init__(self, settings: FifoSettings | None = None) -> None:
         self.settings = settings or FifoSettings()
 
-    def initial_state(self) -> LineState:
+    def initial_state(self) -> QueueState:
         """The state before the first call."""
-        return LineState()
+        return QueueState()
 
-    def plan(self, snapshot: Snapshot, state: LineState) -> tuple[Plan, LineState]:
-        """Line the jobs of each node up by submission."""
-        return plan_in_line(snapshot, state, _place, self.settings)
+    def plan(self, snapshot: Snapshot, state: QueueState) -> tuple[Plan, QueueState]:
+        """Rank the jobs of each node by submission."""
+        return plan_in_order(snapshot, state, _position, self.settings)
 
 
-def _place(job: JobView) -> Place:
-    return _PLACE
+def _position(job: JobView) -> Position:
+    return _POSITION

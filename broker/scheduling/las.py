@@ -13,12 +13,13 @@ from bisect import bisect_right
 from dataclasses import dataclass
 
 from tiercel.broker.scheduling.interface import JobView, Plan, Snapshot
-from tiercel.broker.scheduling.line_up import LineSettings, LineState, Place, plan_in_line
+from tiercel.broker.scheduling.queue import QueueSettings, QueueState, plan_in_order
+from tiercel.broker.scheduling.rank import Position
 
 
 @dataclass(frozen=True, slots=True)
-class LasSettings(LineSettings):
-    """What all lines have in common (see :class:`.LineSettings`), and the queues.
+class LasSettings(QueueSettings):
+    """What all queues have in common (see :class:`.QueueSettings`), and the queues.
 
     Attributes:
         thresholds: CPU seconds at which a job moves on to the next queue, rising, as text: ``4/16/64``. Empty for no
@@ -29,7 +30,7 @@ class LasSettings(LineSettings):
 
     def __post_init__(self) -> None:
         """Refuse what no run could make sense of."""
-        LineSettings.__post_init__(self)
+        QueueSettings.__post_init__(self)
         bounds = self.bounds
         if any(not after > before for before, after in zip((0.0, *bounds), bounds, strict=False)):
             msg = "thresholds must be positive and rise"
@@ -50,17 +51,17 @@ class LasPolicy:
         self.settings = settings or LasSettings()
         self._bounds = self.settings.bounds
 
-    def initial_state(self) -> LineState:
+    def initial_state(self) -> QueueState:
         """The state before the first call."""
-        return LineState()
+        return QueueState()
 
-    def plan(self, snapshot: Snapshot, state: LineState) -> tuple[Plan, LineState]:
-        """Line the jobs of each node up by queue."""
-        return plan_in_line(snapshot, state, self._place, self.settings)
+    def plan(self, snapshot: Snapshot, state: QueueState) -> tuple[Plan, QueueState]:
+        """Rank the jobs of each node by queue."""
+        return plan_in_order(snapshot, state, self._position, self.settings)
 
-    def _place(self, job: JobView) -> Place:
+    def _position(self, job: JobView) -> Position:
         used = f"has used {job.cpu_seconds:.3g} CPU seconds"
         if not self._bounds:
-            return Place(job.cpu_seconds, used)
+            return Position(job.cpu_seconds, used)
         queue = bisect_right(self._bounds, job.cpu_seconds)
-        return Place(queue, f"{used}, queue {queue + 1} of {len(self._bounds) + 1}")
+        return Position(queue, f"{used}, queue {queue + 1} of {len(self._bounds) + 1}")

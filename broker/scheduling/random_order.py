@@ -10,12 +10,13 @@ import hashlib
 from dataclasses import dataclass
 
 from tiercel.broker.scheduling.interface import JobView, Plan, Snapshot
-from tiercel.broker.scheduling.line_up import LineSettings, LineState, Place, plan_in_line
+from tiercel.broker.scheduling.queue import QueueSettings, QueueState, plan_in_order
+from tiercel.broker.scheduling.rank import Position
 
 
 @dataclass(frozen=True, slots=True)
-class RandomOrderSettings(LineSettings):
-    """What all lines have in common (see :class:`.LineSettings`), and the lot.
+class RandomOrderSettings(QueueSettings):
+    """What all queues have in common (see :class:`.QueueSettings`), and the lot.
 
     Attributes:
         seed: Another seed, another order.
@@ -33,14 +34,14 @@ class RandomOrderPolicy:
         self.settings = settings or RandomOrderSettings()
         self._seed = f"{self.settings.seed}:".encode()
 
-    def initial_state(self) -> LineState:
+    def initial_state(self) -> QueueState:
         """The state before the first call."""
-        return LineState()
+        return QueueState()
 
-    def plan(self, snapshot: Snapshot, state: LineState) -> tuple[Plan, LineState]:
-        """Line the jobs of each node up by lot."""
-        return plan_in_line(snapshot, state, self._place, self.settings)
+    def plan(self, snapshot: Snapshot, state: QueueState) -> tuple[Plan, QueueState]:
+        """Rank the jobs of each node by lot."""
+        return plan_in_order(snapshot, state, self._position, self.settings)
 
-    def _place(self, job: JobView) -> Place:
+    def _position(self, job: JobView) -> Position:
         # Python's own hash of a text differs from process to process.
-        return Place(hashlib.sha256(self._seed + job.id.encode()).digest(), "in an order drawn by lot")
+        return Position(hashlib.sha256(self._seed + job.id.encode()).digest(), "in an order drawn by lot")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from tiercel.broker.scheduling.estimation import Curve, curve_of, fit_line, fit_plateau
 from tiercel.broker.scheduling.interface import JobView
-from tiercel.broker.scheduling.ladder import next_tier, reached_tiers
+from tiercel.broker.scheduling.tiers import next_tier, reached_tiers
 from tiercel.core.jobs import Observation, TierState
 
 _Mark = tuple[float, int]

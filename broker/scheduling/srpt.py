@@ -10,17 +10,18 @@ import math
 from dataclasses import dataclass
 
 from tiercel.broker.scheduling.interface import JobView, Plan, Snapshot
-from tiercel.broker.scheduling.ladder import next_tier
 from tiercel.broker.scheduling.learning_curves import forecast_from_history, look_ahead, past_curves
-from tiercel.broker.scheduling.line_up import LineSettings, LineState, Place, plan_in_line
+from tiercel.broker.scheduling.queue import QueueSettings, QueueState, plan_in_order
+from tiercel.broker.scheduling.rank import Position
+from tiercel.broker.scheduling.tiers import next_tier
 from tiercel.core.jobs import Direction
 
-_UNKNOWN = Place(math.inf, "no earlier run of its program tells what it still needs")
+_UNKNOWN = Position(math.inf, "no earlier run of its program tells what it still needs")
 
 
 @dataclass(frozen=True, slots=True)
-class SrptSettings(LineSettings):
-    """What all lines have in common; see :class:`.LineSettings`."""
+class SrptSettings(QueueSettings):
+    """What all queues have in common; see :class:`.QueueSettings`."""
 
 
 class SrptPolicy:
@@ -31,16 +32,16 @@ class SrptPolicy:
     def __init__(self, settings: SrptSettings | None = None) -> None:
         self.settings = settings or SrptSettings()
 
-    def initial_state(self) -> LineState:
+    def initial_state(self) -> QueueState:
         """The state before the first call."""
-        return LineState()
+        return QueueState()
 
-    def plan(self, snapshot: Snapshot, state: LineState) -> tuple[Plan, LineState]:
-        """Line the jobs of each node up by what they are expected to need."""
-        return plan_in_line(snapshot, state, lambda job: _place(job, snapshot), self.settings)
+    def plan(self, snapshot: Snapshot, state: QueueState) -> tuple[Plan, QueueState]:
+        """Rank the jobs of each node by what they are expected to need."""
+        return plan_in_order(snapshot, state, lambda job: _position(job, snapshot), self.settings)
 
 
-def _place(job: JobView, snapshot: Snapshot) -> Place:
+def _position(job: JobView, snapshot: Snapshot) -> Position:
     status = next_tier(job)
     past = past_curves(snapshot.history.get(job.workload, ()), job.direction)
     if status is None or not past:
@@ -50,4 +51,4 @@ def _place(job: JobView, snapshot: Snapshot) -> Place:
     if forecast is None or not forecast.totals:
         return _UNKNOWN
     remaining = look_ahead(forecast, job.cpu_seconds).expected
-    return Place(remaining, f"expected to need {remaining:.3g} CPU seconds more, as earlier runs did")
+    return Position(remaining, f"expected to need {remaining:.3g} CPU seconds more, as earlier runs did")

@@ -12,13 +12,14 @@ import math
 from dataclasses import dataclass
 
 from tiercel.broker.scheduling.interface import JobView, Plan, Snapshot
-from tiercel.broker.scheduling.ladder import reached_tiers
-from tiercel.broker.scheduling.line_up import LineSettings, LineState, Place, plan_in_line
+from tiercel.broker.scheduling.queue import QueueSettings, QueueState, plan_in_order
+from tiercel.broker.scheduling.rank import Position
+from tiercel.broker.scheduling.tiers import reached_tiers
 
 
 @dataclass(frozen=True, slots=True)
-class SrptOracleSettings(LineSettings):
-    """What all lines have in common (see :class:`.LineSettings`), and what is known of recorded runs.
+class SrptOracleSettings(QueueSettings):
+    """What all queues have in common (see :class:`.QueueSettings`), and what is known of recorded runs.
 
     Attributes:
         works: For jobs without ``true_work``: CPU seconds from the start to each tier by the job's name, as text:
@@ -29,7 +30,7 @@ class SrptOracleSettings(LineSettings):
 
     def __post_init__(self) -> None:
         """Refuse what no run could make sense of."""
-        LineSettings.__post_init__(self)
+        QueueSettings.__post_init__(self)
         for name, works in self.works_by_name.items():
             if not name or any(not (math.isfinite(work) and work >= 0) for work in works):
                 msg = "works must read like 'small:3.5/9;large:20/61.5', in CPU seconds"
@@ -51,22 +52,22 @@ class SrptOraclePolicy:
         self.settings = settings or SrptOracleSettings()
         self._works = self.settings.works_by_name
 
-    def initial_state(self) -> LineState:
+    def initial_state(self) -> QueueState:
         """The state before the first call."""
-        return LineState()
+        return QueueState()
 
-    def plan(self, snapshot: Snapshot, state: LineState) -> tuple[Plan, LineState]:
-        """Line the jobs of each node up by what they truly still need."""
-        return plan_in_line(snapshot, state, self._place, self.settings)
+    def plan(self, snapshot: Snapshot, state: QueueState) -> tuple[Plan, QueueState]:
+        """Rank the jobs of each node by what they truly still need."""
+        return plan_in_order(snapshot, state, self._position, self.settings)
 
-    def _place(self, job: JobView) -> Place:
+    def _position(self, job: JobView) -> Position:
         works = job.true_work or self._works.get(job.name, ())
         reached = reached_tiers(job)
         if reached >= len(works) or not math.isfinite(works[reached]):
             return _UNKNOWN
         remaining = max(works[reached] - job.cpu_seconds, 0.0)
-        return Place(remaining, f"known to need {remaining:.3g} CPU seconds more")
+        return Position(remaining, f"known to need {remaining:.3g} CPU seconds more")
 
 
 # Jobs of which nothing is known come last at their stage, in the order of submission.
-_UNKNOWN = Place(math.inf, "what it still needs is not known")
+_UNKNOWN = Position(math.inf, "what it still needs is not known")

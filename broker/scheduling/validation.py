@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tiercel.broker.scheduling.feasible import can_hold
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot
-from tiercel.broker.scheduling.placement import can_hold
-from tiercel.broker.scheduling.validation_devices import device_problems
+from tiercel.broker.scheduling.validation_accelerators import accelerator_problems
 from tiercel.core.shares import Share
 
 TOLERANCE = 1e-9
@@ -40,7 +40,7 @@ def check_plan(plan: Plan, snapshot: Snapshot) -> list[str]:
         *_bad_shares(plan, frozenset(endpoint.name for endpoint in snapshot.endpoints)),
         *(problem for entry in plan.assignments for problem in _bad_places(entry, jobs, nodes)),
         *(problem for node in snapshot.nodes for problem in _bad_sums(held[node.id], node)),
-        *device_problems(plan, jobs, nodes),
+        *accelerator_problems(plan, jobs, nodes),
     ]
 
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from tiercel.broker.lifecycle import machine
 from tiercel.broker.lifecycle.job_events import JobEffect
+from tiercel.broker.scheduling.feasible import can_hold
 from tiercel.broker.scheduling.interface import JobView, NodeView
-from tiercel.broker.scheduling.placement import can_hold
 from tiercel.broker.simulation.randomness import stream
 from tiercel.broker.simulation.running import SimulatedJob
 from tiercel.broker.simulation.scenario import Scenario, SimulationError

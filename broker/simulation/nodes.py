@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, field
 
 from tiercel.broker.scheduling.interface import NodeView
+from tiercel.broker.simulation.accelerators import AcceleratorUser, limited_by_accelerators
 from tiercel.broker.simulation.cluster import Colocation, cores_for_runs
-from tiercel.broker.simulation.devices import DeviceUser, limited_by_devices
 from tiercel.broker.simulation.endpoints import SimulatedEndpoint
 from tiercel.broker.simulation.running import SimulatedJob, Usage
 from tiercel.core.filling import fill
@@ -89,7 +89,7 @@ class SimulatedNode:
             ceilings += [endpoint.wanted_cores for endpoint in limited]
             threads += sum(math.ceil(endpoint.wanted_cores) for endpoint in limited if endpoint.load.clients)
         if users := self._device_users():
-            ceilings = limited_by_devices(users, weights, ceilings, cores)
+            ceilings = limited_by_accelerators(users, weights, ceilings, cores)
         given = fill(weights, ceilings, cores)
         if limited:
             _grant(limited, weights, ceilings, cores, len(runs))
@@ -99,10 +99,10 @@ class SimulatedNode:
             share = granted / ceilings[index] if index in held_up and ceilings[index] > 0 else granted / run.threads
             self._set_speed(run, granted, share, threads, now)
 
-    def _device_users(self) -> list[DeviceUser]:
+    def _device_users(self) -> list[AcceleratorUser]:
         """The runs that use accelerators."""
         return [
-            DeviceUser(index, intensity, run.job.share.accelerators)
+            AcceleratorUser(index, intensity, run.job.share.accelerators)
             for index, run in enumerate(self.runs)
             if (intensity := run.planned.workload.accelerator_intensity) > 0 and run.job.share is not None
         ]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tiercel.broker.scheduling import loop
-from tiercel.broker.scheduling.accelerators import with_accelerators
+from tiercel.broker.scheduling.allocate import with_accelerators
 from tiercel.broker.scheduling.interface import Assignment, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.scheduling.registry import AnyPolicy

@@ -27,7 +27,7 @@ from tiercel.broker.lifecycle.job_events import (
     ShareUpdated,
     TierFeasibilityChanged,
 )
-from tiercel.broker.scheduling.devices import without_leaving
+from tiercel.broker.scheduling.accelerators import without_leaving
 from tiercel.broker.scheduling.interface import Assignment, NodeView, Snapshot, Trigger
 from tiercel.broker.scheduling.registry import AnyPolicy, Options, create_policy
 from tiercel.broker.simulation.agents import SimulatedAgents

@@ -9,7 +9,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tiercel.broker.scheduling.allocation import Claim, divide
+from tiercel.broker.scheduling.allocate import Claim, divide
 
 # Nothing was answered although something arrived: held for this many objectives late, at the least.
 _SILENT_LATENESS = 2.0

@@ -14,10 +14,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tiercel.broker.scheduling.allocate import FLOOR, by_turns
+from tiercel.broker.scheduling.explain import at_stage, in_queue
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot
-from tiercel.broker.scheduling.line_up import FLOOR, Stage, line_up, reason_for, stage_of, stage_words
 from tiercel.broker.scheduling.node_memory import NodeMemories, NodeMemory, recall
 from tiercel.broker.scheduling.placement import jobs_by_node, place
+from tiercel.broker.scheduling.rank import Stage, stage_of
 from tiercel.broker.scheduling.slaq.prediction import predicted_gains
 from tiercel.core.shares import Share
 
@@ -133,7 +135,7 @@ class SlaqPolicy:
         )
         # Those with cores in the order in which they got their first one, then the others by submission.
         line = [*granted, *(index for index in range(len(jobs)) if index not in granted)]
-        shares = line_up(
+        shares = by_turns(
             [granted.get(index, 1.0) for index in line],
             node.cpu_cores,
             at_a_time=len(granted),
@@ -142,8 +144,8 @@ class SlaqPolicy:
         assignments = []
         for position, (index, weight) in enumerate(zip(line, shares.weights, strict=True)):
             job_id, stage, prediction = here[index]
-            why = stage_words(stage, prediction.why)
-            share = Share(weight, reason=reason_for(why, weight, position, shares.front))
+            why = at_stage(stage, prediction.why)
+            share = Share(weight, reason=in_queue(why, weight, position, shares.front))
             assignments.append(Assignment(job_id, node.id, share))
         return tuple(assignments)
 

@@ -10,9 +10,9 @@ import enum
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tiercel.broker.scheduling.devices import can_take
+from tiercel.broker.scheduling.feasible import Room
 from tiercel.broker.scheduling.interface import JobView, NodeView
-from tiercel.broker.scheduling.placement import can_hold, submission_order
+from tiercel.broker.scheduling.rank import submission_order
 from tiercel.broker.scheduling.specon.readings import Category, Reading
 from tiercel.broker.scheduling.specon.remaining import remaining_seconds
 
@@ -79,18 +79,20 @@ class Move:
 class _Crowd:
     """A node and its jobs; local to one call of :func:`choose_move`."""
 
-    node: NodeView
-    jobs: Sequence[JobView]
+    room: Room
     fast: int
+
+    @property
+    def node(self) -> NodeView:
+        return self.room.node
+
+    @property
+    def jobs(self) -> Sequence[JobView]:
+        return self.room.jobs
 
     def rank(self, rule: SpeconRule) -> tuple[int, int]:
         both = (self.fast, len(self.jobs))
         return both if rule is SpeconRule.GROWTH else both[::-1]
-
-    def has_room_for(self, job: JobView) -> bool:
-        held = sum(other.resources.memory_bytes for other in self.jobs)
-        has_memory = held + job.resources.memory_bytes <= self.node.memory_bytes
-        return has_memory and can_hold(self.node, job) and can_take(self.node, self.jobs, job)
 
 
 def choose_move(
@@ -124,7 +126,7 @@ def choose_move(
 
 def _crowd(node: NodeView, jobs: Sequence[JobView], readings: Mapping[str, Reading]) -> _Crowd:
     fast = sum(readings[job.id].category is not Category.CONVERGED for job in jobs)
-    return _Crowd(node, jobs, fast)
+    return _Crowd(Room.beside(node, jobs), fast)
 
 
 def _may_move(crowd: _Crowd, readings: Mapping[str, Reading], settings: MoveSettings, now: float) -> Iterator[JobView]:
@@ -148,7 +150,7 @@ def _best_target(job: JobView, source: _Crowd, crowds: Sequence[_Crowd], setting
     for target in crowds:
         if rank - target.rank(settings.rule)[0] < settings.least_difference:
             return None
-        if target is not source and target.has_room_for(job):
+        if target is not source and target.room.can_take(job):
             fast, jobs = (source.fast, target.fast), (len(source.jobs), len(target.jobs))
             return Move(job, source.node.id, target.node.id, fast, jobs)
     return None

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from tiercel.broker.scheduling.explain import equal_share
 from tiercel.broker.scheduling.interface import Assignment, JobView, Plan, Snapshot
 from tiercel.broker.scheduling.placement import jobs_by_node, place
 from tiercel.broker.scheduling.specon.moves import Move, MoveSettings, SpeconRule, choose_move
@@ -147,10 +148,6 @@ class SpeconPolicy:
 
 
 def _reason(job: JobView, node_id: str, others: int, moved: Mapping[str, Move]) -> str:
-    share = (
-        f"equal share with {others} other job{'s' if others > 1 else ''} on this node"
-        if others
-        else "the only job on this node: it may use all of it"
-    )
+    share = equal_share(others)
     move = moved.get(job.id)
     return f"{move.reason}; {share}" if move is not None and move.target == node_id else share

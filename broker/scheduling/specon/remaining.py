@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from tiercel.broker.scheduling.interface import JobView
-from tiercel.broker.scheduling.ladder import next_tier
+from tiercel.broker.scheduling.tiers import next_tier
 from tiercel.core.jobs import Direction
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from tiercel.broker.scheduling.estimation import curve_of, growth
 from tiercel.broker.scheduling.interface import JobView
-from tiercel.broker.scheduling.ladder import next_tier, reached_tiers
 from tiercel.broker.scheduling.node_memory import NodeMemories
 from tiercel.broker.scheduling.reachability import ReachRecord, ReachSettings, judge, record_of
+from tiercel.broker.scheduling.tiers import next_tier, reached_tiers
 
 _Mark = tuple[int, float, int]
 

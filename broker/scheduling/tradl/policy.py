@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
-from tiercel.broker.scheduling.allocation import Claim, divide
+from tiercel.broker.scheduling.allocate import Claim, divide
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot
 from tiercel.broker.scheduling.node_memory import NodeMemory, recall
 from tiercel.broker.scheduling.placement import jobs_by_node, place

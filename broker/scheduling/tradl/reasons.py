@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tiercel.broker.scheduling.ladder import next_tier
+from tiercel.broker.scheduling.tiers import next_tier
 from tiercel.broker.scheduling.tradl.lead import Standing
 
 

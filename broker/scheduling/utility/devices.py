@@ -20,9 +20,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from tiercel.broker.scheduling.accelerators import divide_device, holders, with_fractions
-from tiercel.broker.scheduling.allocation import Claim, divide
-from tiercel.broker.scheduling.devices import Grant, held_by
+from tiercel.broker.scheduling.accelerators import Grant, held_by
+from tiercel.broker.scheduling.allocate import Claim, divide, divide_accelerator, holders, with_fractions
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Snapshot
 from tiercel.broker.scheduling.utility.outlook import JobRecord
 from tiercel.broker.scheduling.utility.reasons import Standing, sentence
@@ -259,6 +258,6 @@ def _device_shares(
         first = {name: claims.get(name, 1.0) for name in names if name not in hopeless}
     if not first:
         first = dict.fromkeys(names, 1.0)
-    return divide_device(
+    return divide_accelerator(
         _shared(first, {name: claims.get(name, 1.0) for name in names if name not in first}, 1.0, floor)
     )

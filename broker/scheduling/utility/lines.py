@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
-from tiercel.broker.scheduling.accelerators import holders
-from tiercel.broker.scheduling.devices import Grant, grants
+from tiercel.broker.scheduling.accelerators import Grant, grants
+from tiercel.broker.scheduling.allocate import holders
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView
-from tiercel.broker.scheduling.ladder import delivering_tier, next_tier
+from tiercel.broker.scheduling.tiers import delivering_tier, next_tier
 from tiercel.broker.scheduling.utility.devices import assignments_of, divide_node
 from tiercel.broker.scheduling.utility.guard import Claimant, late
 from tiercel.broker.scheduling.utility.moves import Move

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tiercel.broker.scheduling.devices import can_take
+from tiercel.broker.scheduling.feasible import Room
 from tiercel.broker.scheduling.interface import JobView, NodeView, Snapshot
-from tiercel.broker.scheduling.placement import Preference, can_hold
+from tiercel.broker.scheduling.placement import Preference
 from tiercel.broker.scheduling.utility.devices import dominance
 from tiercel.broker.scheduling.utility.outlook import JobRecord
 from tiercel.broker.scheduling.utility.serving import Answering
@@ -45,13 +45,15 @@ class Move:
 class _Load:
     """A node with what is left to do there; local to one call of :func:`choose_move`."""
 
-    node: NodeView
+    room: Room
     cores: float
-    jobs: Sequence[JobView]
     work: float
     wanted: float
-    memory_bytes: int
     device_uses: int
+
+    @property
+    def node(self) -> NodeView:
+        return self.room.node
 
     @property
     def seconds(self) -> float:
@@ -161,7 +163,7 @@ def choose_move(
     for source in reversed(loads[1:]):
         if source.wanted <= source.cores:
             continue  # everybody there runs already
-        for job in source.jobs:
+        for job in source.room.jobs:
             gain = _gain(job, source, target, records[job.id], now, settings)
             if gain is None or answering.too_much(job, target.node) > answering.too_much(job, source.node):
                 continue
@@ -183,12 +185,10 @@ def choose_move(
 
 def _load(node: NodeView, cores: float, jobs: Sequence[JobView], records: Mapping[str, JobRecord]) -> _Load:
     return _Load(
-        node,
+        Room.beside(node, jobs),
         cores,
-        jobs,
         sum(_work_of(job, records[job.id], node) for job in jobs if not records[job.id].unreachable),
         sum(job.resources.cpu_cores for job in jobs),
-        sum(job.resources.memory_bytes for job in jobs),
         sum(job.resources.accelerators for job in jobs),
     )
 
@@ -210,8 +210,6 @@ def _gain(
         return None
     if job.migrated_at is not None and now - job.migrated_at < settings.cooldown_seconds:
         return None
-    if target.memory_bytes + job.resources.memory_bytes > target.node.memory_bytes or not can_hold(target.node, job):
-        return None
     cost = settings.seconds + record.startup
     work = _work_of(job, record, target.node)
     needs = record.needs
@@ -221,7 +219,7 @@ def _gain(
     gain = source.seconds - max(there, here)
     if gain <= settings.gain * cost / target.cores or not _relieves_devices(job, source, target):
         return None
-    return gain if can_take(target.node, target.jobs, job) else None
+    return gain if target.room.can_take(job) else None
 
 
 def _relieves_devices(job: JobView, source: _Load, target: _Load) -> bool:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tiercel.broker.scheduling.interface import JobView
-from tiercel.broker.scheduling.ladder import next_tier, reached_tiers
 from tiercel.broker.scheduling.learning_curves import (
     MIN_POINTS,
     Forecast,
@@ -25,6 +24,7 @@ from tiercel.broker.scheduling.learning_curves import (
     mixed,
 )
 from tiercel.broker.scheduling.speedup import Needs, needs_of
+from tiercel.broker.scheduling.tiers import next_tier, reached_tiers
 from tiercel.core.jobs import Direction, TierState, TierStatus
 
 # From the work to one tier to that of the next, while nothing is known: small and large factors.

@@ -32,7 +32,8 @@ from itertools import chain
 from operator import attrgetter
 
 from tiercel.broker.scheduling.interface import Assignment, EndpointView, JobView, NodeView, Plan, Snapshot, Trigger
-from tiercel.broker.scheduling.placement import Placement, jobs_by_node, place, submission_order
+from tiercel.broker.scheduling.placement import Placement, jobs_by_node, place
+from tiercel.broker.scheduling.rank import submission_order
 from tiercel.broker.scheduling.utility.contest import serve
 from tiercel.broker.scheduling.utility.devices import fair_device_cores
 from tiercel.broker.scheduling.utility.guard import Account, FairClock, advanced, fair_finishes

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tiercel.broker.scheduling.accelerators import FLOOR, with_accelerators
+from tiercel.broker.scheduling.allocate import FLOOR, with_accelerators
 from tiercel.broker.scheduling.interface import JobView, NodeView, Plan, Snapshot, Trigger
-from tiercel.broker.scheduling.ladder import delivering_tier, next_tier
 from tiercel.broker.scheduling.registry import AnyPolicy, Option, create_policy, policies
+from tiercel.broker.scheduling.tiers import delivering_tier, next_tier
 from tiercel.broker.scheduling.tradl.policy import TradlSettings
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.broker.scheduling.validation import check_plan

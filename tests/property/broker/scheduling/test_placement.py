@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testing.scheduling import GIB, job, node, snapshot
+from tiercel.broker.scheduling.feasible import can_hold
 from tiercel.broker.scheduling.interface import JobView, NodeView, Snapshot
-from tiercel.broker.scheduling.placement import can_hold, fewest_jobs_per_core, place
+from tiercel.broker.scheduling.placement import fewest_jobs_per_core, place
 
 
 @st.composite

@@ -14,11 +14,11 @@ from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.scheduling.registry import policies
 from tiercel.broker.simulation import DrawnJobs, MachineSettings, Result, Scenario, Workload, equal_nodes, simulate
 from tiercel.broker.simulation.accelerated import with_devices
+from tiercel.broker.simulation.accelerators import AcceleratorUser, limited_by_accelerators
 from tiercel.broker.simulation.arrivals import AllAtOnce, Arrivals, Poisson, Uniform
 from tiercel.broker.simulation.bounds import Task, pooled_mean, srpt_mean, tier_tasks
 from tiercel.broker.simulation.cluster import Colocation, PenaltyModel
 from tiercel.broker.simulation.curves import Family, FamilyCurve
-from tiercel.broker.simulation.devices import DeviceUser, limited_by_devices
 from tiercel.broker.simulation.endpoints import EndpointLoad, SimulatedEndpoint
 from tiercel.broker.simulation.nodes import SimulatedNode
 from tiercel.broker.simulation.presets import mixed_jobs, with_endpoints
@@ -189,9 +189,9 @@ def test_training_beside_serving_loses_no_job_and_counts_no_request_twice(policy
 
 
 @st.composite
-def device_users(draw: st.DrawFn) -> list[DeviceUser]:
+def device_users(draw: st.DrawFn) -> list[AcceleratorUser]:
     return [
-        DeviceUser(
+        AcceleratorUser(
             index,
             draw(st.sampled_from([0.1, 0.5, 1.0, 3.0, 10.0])),
             tuple(
@@ -204,10 +204,10 @@ def device_users(draw: st.DrawFn) -> list[DeviceUser]:
 
 
 @given(users=device_users(), cores=st.sampled_from([0.5, 2.0, 8.0]), ceiling=st.sampled_from([0.5, 1.0, 4.0]))
-def test_no_device_is_given_out_twice(users: list[DeviceUser], cores: float, ceiling: float) -> None:
+def test_no_device_is_given_out_twice(users: list[AcceleratorUser], cores: float, ceiling: float) -> None:
     """The last one who shares the CPU uses no device."""
     weights, ceilings = [1.0] * (len(users) + 1), [ceiling] * (len(users) + 1)
-    limits = limited_by_devices(users, weights, ceilings, cores)
+    limits = limited_by_accelerators(users, weights, ceilings, cores)
     assert all(0 <= limit <= ceiling for limit in limits)
     assert limits[-1] == ceiling
     given_cores = fill(weights, limits, cores)

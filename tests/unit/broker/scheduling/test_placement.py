@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from testing.scheduling import GIB, job, node, snapshot, waiting_job
+from tiercel.broker.scheduling.feasible import can_hold
 from tiercel.broker.scheduling.interface import JobView, NodeView
-from tiercel.broker.scheduling.placement import can_hold, jobs_by_node, place
+from tiercel.broker.scheduling.placement import jobs_by_node, place
 
 
 def test_a_job_goes_to_the_node_that_then_has_the_fewest_jobs_per_core() -> None:

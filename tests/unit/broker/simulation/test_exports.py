@@ -9,7 +9,7 @@ import pytest
 from testing.simulation import scenario, steps
 from tiercel.broker.scheduling.fifo import FifoPolicy
 from tiercel.broker.scheduling.interface import Plan, Snapshot
-from tiercel.broker.scheduling.line_up import LineState
+from tiercel.broker.scheduling.queue import QueueState
 from tiercel.broker.simulation import simulate
 from tiercel.broker.simulation.result import JobOutcome
 from tiercel.broker.simulation.workload import exports_cpu_seconds
@@ -71,7 +71,7 @@ class Watcher(FifoPolicy):
         super().__init__()
         self.left: list[float] = []
 
-    def plan(self, snapshot: Snapshot, state: LineState) -> tuple[Plan, LineState]:
+    def plan(self, snapshot: Snapshot, state: QueueState) -> tuple[Plan, QueueState]:
         self.left += [job.true_work[1] - job.cpu_seconds for job in snapshot.jobs]
         return super().plan(snapshot, state)
 

@@ -9,7 +9,7 @@ from statistics import mean
 import pytest
 
 from testing.scheduling import node
-from tiercel.broker.scheduling.allocation import Claim, divide
+from tiercel.broker.scheduling.allocate import Claim, divide
 from tiercel.broker.scheduling.dqoes.policy import DqoesPolicy, DqoesSettings, DqoesState
 from tiercel.broker.scheduling.dqoes.rule import DqoesMode
 from tiercel.broker.scheduling.interface import EndpointView, Snapshot, Trigger

@@ -6,7 +6,7 @@ import pytest
 
 from testing.scheduling import job, node, reports, snapshot, tiers, waiting_job
 from tiercel.broker.scheduling.interface import JobView, Plan
-from tiercel.broker.scheduling.line_up import Stage
+from tiercel.broker.scheduling.rank import Stage
 from tiercel.broker.scheduling.slaq.policy import SlaqPolicy, SlaqSettings, hand_out
 
 FIRST, SECOND = Stage(0, trains=True), Stage(1, trains=True)

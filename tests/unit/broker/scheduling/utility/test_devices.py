@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from testing.scheduling import GIB, job, node, snapshot, tiers, waiting_job
-from tests.unit.broker.scheduling.test_devices import gpu_node
-from tiercel.broker.scheduling.accelerators import with_accelerators
+from tests.unit.broker.scheduling.test_accelerators import gpu_node
+from tiercel.broker.scheduling.allocate import with_accelerators
 from tiercel.broker.scheduling.interface import CurvePoint, JobView, NodeView, PastRun, Plan, Snapshot
 from tiercel.broker.scheduling.utility.policy import UtilityPolicy
 from tiercel.broker.scheduling.utility.settings import UtilitySettings

@@ -11,7 +11,7 @@ import pytest
 from testing.simulation import GIB, scenario, steps
 from tiercel.broker.simulation import Scenario, SimulationError, Workload, simulate
 from tiercel.broker.simulation.accelerated import accelerated, with_accelerators, with_devices
-from tiercel.broker.simulation.devices import DeviceUser, limited_by_devices
+from tiercel.broker.simulation.accelerators import AcceleratorUser, limited_by_accelerators
 from tiercel.broker.simulation.presets import mixed_jobs
 from tiercel.broker.simulation.trace import TraceError, read_trace
 from tiercel.broker.simulation.workload import DrawnJobs
@@ -85,11 +85,11 @@ def test_without_devices_there_is_no_utilisation() -> None:
 
 def test_cpu_and_devices_are_divided_in_turns() -> None:
     half = (AcceleratorShare("gpu", 0.5, GIB),)
-    users = [DeviceUser(0, 2.0, half), DeviceUser(1, 0.2, half)]
+    users = [AcceleratorUser(0, 2.0, half), AcceleratorUser(1, 0.2, half)]
     # The second one can use a fifth of the device at most: the first one gets the rest of it, 0.8, which is 0.4 cores.
-    assert limited_by_devices(users, [0.5, 0.5], [1.0, 1.0], 2.0) == pytest.approx([0.4, 1.0])
+    assert limited_by_accelerators(users, [0.5, 0.5], [1.0, 1.0], 2.0) == pytest.approx([0.4, 1.0])
     # Nobody is held up: nothing changes.
-    assert limited_by_devices(users[1:], [0.5, 0.5], [1.0, 1.0], 2.0) == [1.0, 1.0]
+    assert limited_by_accelerators(users[1:], [0.5, 0.5], [1.0, 1.0], 2.0) == [1.0, 1.0]
 
 
 def test_the_preset_gives_every_node_devices_and_a_part_of_the_kinds_work_for_them() -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tiercel.broker.scheduling.devices import held_by
+from tiercel.broker.scheduling.accelerators import held_by
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan
 from tiercel.core.nodes import Accelerator
 from tiercel.core.shares import AcceleratorShare
@@ -14,7 +14,7 @@ from tiercel.core.shares import AcceleratorShare
 TOLERANCE = 1e-9
 
 
-def device_problems(plan: Plan, jobs: Mapping[str, JobView], nodes: Mapping[str, NodeView]) -> Iterator[str]:
+def accelerator_problems(plan: Plan, jobs: Mapping[str, JobView], nodes: Mapping[str, NodeView]) -> Iterator[str]:
     """Find what makes a plan's devices unfit.
 
     A job that stays where it runs must keep exactly what it holds, as large as that may be and whatever became of the

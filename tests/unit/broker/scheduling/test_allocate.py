@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tiercel.broker.scheduling.allocation import Claim, divide
+from tiercel.broker.scheduling.allocate import Claim, divide
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ _TURNS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceUser:
+class AcceleratorUser:
     """A run that uses accelerators.
 
     Attributes:
@@ -33,8 +33,8 @@ class DeviceUser:
     devices: tuple[AcceleratorShare, ...]
 
 
-def limited_by_devices(
-    users: Sequence[DeviceUser], weights: Sequence[float], ceilings: Sequence[float], cores: float
+def limited_by_accelerators(
+    users: Sequence[AcceleratorUser], weights: Sequence[float], ceilings: Sequence[float], cores: float
 ) -> list[float]:
     """Cores that everybody can use at most, once accelerators are divided too.
 
@@ -66,7 +66,7 @@ def limited_by_devices(
     return limits
 
 
-def _device_rates(users: Sequence[DeviceUser], given: Sequence[float]) -> list[float]:
+def _device_rates(users: Sequence[AcceleratorUser], given: Sequence[float]) -> list[float]:
     """Device seconds per second that each user gets of the device that holds it up most."""
     wanted = [min(given[user.index] * user.intensity, 1.0) for user in users]
     on_device: dict[str, list[tuple[int, float]]] = {}

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tiercel.broker.scheduling.allocate import by_turns
 from tiercel.broker.scheduling.flowcon.policy import weights_under
-from tiercel.broker.scheduling.line_up import line_up
 
 core_counts = st.lists(st.floats(0.01, 64), min_size=1, max_size=30)
 
@@ -24,7 +24,7 @@ core_counts = st.lists(st.floats(0.01, 64), min_size=1, max_size=30)
 def test_a_line_uses_the_capacity_and_leaves_nobody_without(
     cores: list[float], node_cores: float, at_a_time: int | None, floor: float, capacity: float
 ) -> None:
-    shares = line_up(cores, node_cores, at_a_time=at_a_time, floor=floor, capacity=capacity)
+    shares = by_turns(cores, node_cores, at_a_time=at_a_time, floor=floor, capacity=capacity)
     assert sum(shares.weights) == pytest.approx(capacity)
     assert all(weight > 0 for weight in shares.weights)
     assert 1 <= shares.front <= len(cores)

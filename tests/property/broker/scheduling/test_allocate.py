@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiercel.broker.scheduling.allocation import Claim, divide
+from tiercel.broker.scheduling.allocate import Claim, divide
 
 
 @st.composite

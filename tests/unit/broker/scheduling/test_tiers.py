@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from testing.scheduling import job
-from tiercel.broker.scheduling.ladder import next_tier, reached_tiers
+from tiercel.broker.scheduling.tiers import next_tier, reached_tiers
 from tiercel.core.jobs import Tier, TierState, TierStatus
 
 

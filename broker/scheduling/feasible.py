@@ -1,0 +1,169 @@
+"""Step "feasible": which nodes could run a job, and which of these have room for it beside the jobs that they have.
+
+All that a job may need of a node is listed once, in the order in which people are told of it: placement, migration,
+admission and the check of plans go by that list.
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tiercel.broker.scheduling.accelerators import NodeAccelerators, can_take
+from tiercel.broker.scheduling.interface import JobView, NodeView
+
+
+class Need(enum.Enum):
+    """What a job needs of a node that runs it."""
+
+    HOME = "home"
+    RUNTIME = "runtime"
+    IMAGE = "image"
+    CPU_CORES = "cpu_cores"
+    MEMORY = "memory"
+    ACCELERATORS = "accelerators"
+
+
+def can_hold(node: NodeView, job: JobView) -> bool:
+    """Whether an empty ``node`` could run ``job``."""
+    return all(meets(node, job) for meets in _MEETS.values())
+
+
+def could_hold_with_memory(node: NodeView, job: JobView) -> bool:
+    """Whether an empty ``node`` could run ``job`` if that asked for no memory."""
+    return all(meets(node, job) for need, meets in _MEETS.items() if need is not Need.MEMORY)
+
+
+def first_unmet(job: JobView, nodes: Iterable[NodeView]) -> tuple[Need | None, list[NodeView]]:
+    """The first need that none of the nodes meets which meet all before it, and these nodes.
+
+    Where every need is met by a node that meets all before it: None, and the nodes that could run the job if they were
+    empty. Nothing is found about no nodes at all.
+    """
+    left = list(nodes)
+    for need, meets in _MEETS.items():
+        able = [node for node in left if meets(node, job)]
+        if left and not able:
+            return need, left
+        left = able
+    return None, left
+
+
+@dataclass(slots=True)
+class Room:
+    """What is left of a node beside the jobs that it has; local to one decision.
+
+    Attributes:
+        node: The node.
+        jobs: Those that are there or shall be.
+        memory_bytes: Memory that they hold.
+    """
+
+    node: NodeView
+    jobs: list[JobView] = field(default_factory=list)
+    memory_bytes: int = 0
+    _accelerators: NodeAccelerators | None = None
+
+    @classmethod
+    def beside(cls, node: NodeView, jobs: Sequence[JobView]) -> Room:
+        """The room beside these jobs."""
+        return cls(node, list(jobs), sum(job.resources.memory_bytes for job in jobs))
+
+    @property
+    def accelerators(self) -> NodeAccelerators:
+        """Its accelerators; looked at only once a job asks for any, from then on they fill up with the node."""
+        if self._accelerators is None:
+            self._accelerators = NodeAccelerators(self.node, self.jobs)
+        return self._accelerators
+
+    @property
+    def free_bytes(self) -> int:
+        """Memory that nobody holds."""
+        return max(self.node.memory_bytes - self.memory_bytes, 0)
+
+    def has_memory_for(self, job: JobView) -> bool:
+        """Whether there is memory for one more job."""
+        return job.resources.memory_bytes <= self.free_bytes
+
+    def has_accelerators_for(self, job: JobView) -> bool:
+        """Whether there are accelerators with room for one more job."""
+        return not job.resources.accelerators or self.accelerators.has_room_for(job.resources)
+
+    def can_take(self, job: JobView) -> bool:
+        """Whether a job that runs elsewhere may come here: behind all that are here or shall be."""
+        return (
+            self.memory_bytes + job.resources.memory_bytes <= self.node.memory_bytes
+            and can_hold(self.node, job)
+            and can_take(self.node, self.jobs, job)
+        )
+
+    def keep(self, job: JobView) -> None:
+        """A job runs here already."""
+        self.jobs.append(job)
+        self.memory_bytes += job.resources.memory_bytes
+
+    def add(self, job: JobView) -> None:
+        """A job is placed here."""
+        self.keep(job)
+        if job.resources.accelerators:
+            self.accelerators.grant(job.resources)
+
+    @property
+    def crowd(self) -> float:
+        """Jobs per core once another one has come."""
+        return (len(self.jobs) + 1) / self.node.cpu_cores
+
+    @property
+    def accelerator_crowd(self) -> tuple[float, float]:
+        """Jobs per accelerator, and among equals jobs per core, once another one that uses them has come."""
+        return (self.accelerators.crowd, self.crowd)
+
+
+def _is_home(node: NodeView, job: JobView) -> bool:
+    """Whether the job may be there at all: the variants of an endpoint are on one node."""
+    return job.home in {"", node.id}
+
+
+def _has_runtime(node: NodeView, job: JobView) -> bool:
+    return bool(node.runtimes) and (not job.runtime or job.runtime in node.runtimes)
+
+
+def _has_image(node: NodeView, job: JobView) -> bool:
+    """Whether the image is at hand; a node that lists no images is trusted to get any."""
+    runtime = job.runtime or (node.runtimes[0] if node.runtimes else "")
+    if runtime != "docker" or not job.image or not node.images:
+        return True
+    return _with_tag(job.image) in {_with_tag(image) for image in node.images}
+
+
+def _with_tag(image: str) -> str:
+    """The image's name as engines complete it: ``python`` is ``python:latest``."""
+    return image if "@" in image or ":" in image.rpartition("/")[2] else f"{image}:latest"
+
+
+def _has_cores(node: NodeView, job: JobView) -> bool:
+    return node.cpu_cores > 0 and job.resources.cpu_cores <= node.cpu_cores
+
+
+def _is_large_enough(node: NodeView, job: JobView) -> bool:
+    return job.resources.memory_bytes <= node.memory_bytes
+
+
+def _has_accelerators(node: NodeView, job: JobView) -> bool:
+    """Whether it has as many in good order, and with as much memory, as the job asks for."""
+    wanted, least = job.resources.accelerators, job.resources.accelerator_memory_bytes
+    return not wanted or sum(not each.problem and least <= each.memory_bytes for each in node.accelerators) >= wanted
+
+
+_MEETS: Mapping[Need, Callable[[NodeView, JobView], bool]] = types.MappingProxyType(
+    {
+        Need.HOME: _is_home,
+        Need.RUNTIME: _has_runtime,
+        Need.IMAGE: _has_image,
+        Need.CPU_CORES: _has_cores,
+        Need.MEMORY: _is_large_enough,
+        Need.ACCELERATORS: _has_accelerators,
+    }
+)
