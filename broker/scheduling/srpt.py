@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from tiercel.broker.scheduling.forecast.work import forecast_from_history, look_ahead, past_curves
 from tiercel.broker.scheduling.interface import JobView, Plan, Snapshot
-from tiercel.broker.scheduling.learning_curves import forecast_from_history, look_ahead, past_curves
 from tiercel.broker.scheduling.queue import QueueSettings, QueueState, plan_in_order
 from tiercel.broker.scheduling.rank import Position
 from tiercel.broker.scheduling.tiers import next_tier

@@ -11,6 +11,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tiercel.broker.scheduling.forecast.curve import ReportsSeen
+
 
 class FlowconList(enum.Enum):
     """Where a job is."""
@@ -21,13 +23,10 @@ class FlowconList(enum.Enum):
 
 
 class FlowconRule(enum.Enum):
-    """How limits follow from growth: by its share of all growth, or step by step from the present limit (§1.4)."""
+    """How limits follow from growth: by its share of all growth, or step by step from the present limit."""
 
     DIRECT = "direct"
     MULTIPLICATIVE = "multiplicative"
-
-
-Mark = tuple[int, float, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class FlowconRecord:
     growth: float | None = None
     best: float = 0.0
     largest: float = 0.0
-    seen: Mark | None = None
+    seen: ReportsSeen | None = None
     fresh: bool = False
 
 

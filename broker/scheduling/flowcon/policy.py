@@ -36,6 +36,7 @@ from tiercel.broker.scheduling.flowcon.lists import (
     all_completing,
     one_pass,
 )
+from tiercel.broker.scheduling.forecast.curve import reports_seen
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot
 from tiercel.broker.scheduling.node_memory import NodeMemories, NodeMemory, recall
 from tiercel.broker.scheduling.placement import jobs_by_node, place
@@ -197,10 +198,9 @@ class FlowconPolicy:
 
     def _measure(self, job: JobView, record: FlowconRecord, node: NodeView, now: float) -> FlowconRecord:
         """The record with the growth of this pass, where there are reports that no pass has seen."""
-        if not job.observations:
+        seen = reports_seen(job.observations)
+        if seen is None:
             return record
-        newest = job.observations[-1]
-        seen = (len(job.observations), newest.at, newest.epoch)
         if seen == record.seen:
             return replace(record, fresh=False) if record.fresh else record
         largest = largest_value(job.observations, record.largest)

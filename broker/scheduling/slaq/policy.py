@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from tiercel.broker.scheduling.allocate import FLOOR, by_turns
 from tiercel.broker.scheduling.explain import at_stage, in_queue
+from tiercel.broker.scheduling.forecast.curve import ReportsSeen, reports_seen
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot
 from tiercel.broker.scheduling.node_memory import NodeMemories, NodeMemory, recall
 from tiercel.broker.scheduling.placement import jobs_by_node, place
@@ -23,7 +24,6 @@ from tiercel.broker.scheduling.rank import Stage, stage_of
 from tiercel.broker.scheduling.slaq.prediction import predicted_gains
 from tiercel.core.shares import Share
 
-_Mark = tuple[int, float, int]
 # What the first, second, ... core of a job is held to gain that nothing can be predicted of.
 _UNKNOWN = tuple(0.5**core for core in range(32))
 
@@ -61,7 +61,7 @@ class Prediction:
         why: The same in words.
     """
 
-    seen: _Mark | None
+    seen: ReportsSeen | None
     gains: tuple[float, ...]
     why: str
 
@@ -108,10 +108,7 @@ class SlaqPolicy:
         return Plan(assignments=tuple(assignments), waiting=placement.waiting), SlaqState(predictions, kept)
 
     def _predict(self, job: JobView, earlier: Prediction | None) -> Prediction:
-        seen = None
-        if job.observations:
-            newest = job.observations[-1]
-            seen = (len(job.observations), newest.at, newest.epoch)
+        seen = reports_seen(job.observations)
         if earlier is not None and earlier.seen == seen:
             return earlier
         cores, horizon = job.resources.cpu_cores, self.settings.horizon

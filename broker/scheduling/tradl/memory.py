@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tiercel.broker.scheduling.estimation import curve_of, growth
+from tiercel.broker.scheduling.forecast.curve import ReportsSeen, curve_of, growth, reports_seen
+from tiercel.broker.scheduling.forecast.reach import ReachRecord, ReachSettings, judge, record_of
 from tiercel.broker.scheduling.interface import JobView
 from tiercel.broker.scheduling.node_memory import NodeMemories
-from tiercel.broker.scheduling.reachability import ReachRecord, ReachSettings, judge, record_of
 from tiercel.broker.scheduling.tiers import next_tier, reached_tiers
-
-_Mark = tuple[int, float, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +40,7 @@ class JobMemory:
     """
 
     record: ReachRecord
-    seen: _Mark | None = None
+    seen: ReportsSeen | None = None
     judged: bool = False
     measured: bool = False
     outlook: Outlook | None = None
@@ -68,10 +66,7 @@ class TradlState:
 
 def remember(job: JobView, earlier: JobMemory | None) -> JobMemory:
     """What is known of the job: ``earlier`` itself if there are no news."""
-    seen = None
-    if job.observations:
-        newest = job.observations[-1]
-        seen = (len(job.observations), newest.at, newest.epoch)
+    seen = reports_seen(job.observations)
     if earlier is None:
         return JobMemory(record_of(job, None), seen)
     if earlier.record.reached != reached_tiers(job):

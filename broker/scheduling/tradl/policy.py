@@ -7,7 +7,7 @@ target and the aim; the rule below is ours, made general from two tiers to N:
   that is tier 1. All others keep a floor of half of FlowCon's, so that they go on improving.
 * The lead's jobs share the rest by ``growth / gap`` ("eta": shortest expected time to the target first), or by
   ``growth`` or ``gap`` alone.
-* A lead job whose target turns out to be out of reach goes back to the floor (see :mod:`.reachability`).
+* A lead job whose target turns out to be out of reach goes back to the floor (see :mod:`.forecast.reach`).
 
 Shares are weights, never caps: what a job leaves unused flows to the others. A job gets no more weight than the cores
 it can use, where another can use it better.
@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from tiercel.broker.scheduling.allocate import Claim, divide
+from tiercel.broker.scheduling.forecast.reach import ReachSettings
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot
 from tiercel.broker.scheduling.node_memory import NodeMemory, recall
 from tiercel.broker.scheduling.placement import jobs_by_node, place
-from tiercel.broker.scheduling.reachability import ReachSettings
 from tiercel.broker.scheduling.tradl import reasons
 from tiercel.broker.scheduling.tradl.lead import Standing, TradlWeight, find_lead, lead_weights
 from tiercel.broker.scheduling.tradl.memory import JobMemory, TradlState, judged, measured, remember

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from heapq import nsmallest
 from operator import attrgetter, itemgetter
 
+from tiercel.broker.scheduling.forecast.work import Forecast, PastCurve, past_curves
 from tiercel.broker.scheduling.interface import JobView, PastRun, Snapshot
-from tiercel.broker.scheduling.learning_curves import Forecast, PastCurve, past_curves
 from tiercel.broker.scheduling.tiers import reached_tiers
 from tiercel.broker.scheduling.utility.outlook import (
     JobRecord,

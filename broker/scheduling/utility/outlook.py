@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tiercel.broker.scheduling.interface import JobView
-from tiercel.broker.scheduling.learning_curves import (
+from tiercel.broker.scheduling.forecast.speed import Needs, needs_of
+from tiercel.broker.scheduling.forecast.work import (
     MIN_POINTS,
     Forecast,
     Outlook,
@@ -23,7 +23,7 @@ from tiercel.broker.scheduling.learning_curves import (
     look_ahead,
     mixed,
 )
-from tiercel.broker.scheduling.speedup import Needs, needs_of
+from tiercel.broker.scheduling.interface import JobView
 from tiercel.broker.scheduling.tiers import next_tier, reached_tiers
 from tiercel.core.jobs import Direction, TierState, TierStatus
 

@@ -2,7 +2,7 @@
 
 One currency prices everything. A job is worth ``value of its next tier x tenant's weight`` times the chance per CPU
 second that it gets there: the Gittins index of a forecast that comes from earlier runs of the same program, from its
-own curve or from what other jobs needed (:mod:`.learning_curves`). With forecasts that are sure this is shortest
+own curve or from what other jobs needed (:mod:`.forecast.work`). With forecasts that are sure this is shortest
 remaining work first, with none it is close to least attained service, and a job that may never get there is worth
 little without being given up. Tiers beyond the first are discounted, so that a first usable model comes before a
 better one. What applications that ask an endpoint already have of a better version is added (:mod:`.utility.traffic`),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from tiercel.broker.scheduling.forecast.speed import Needs
 from tiercel.broker.scheduling.interface import JobView
-from tiercel.broker.scheduling.speedup import Needs
 from tiercel.broker.scheduling.utility.outlook import JobRecord
 from tiercel.core.jobs import TierStatus
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tiercel.broker.scheduling.estimation import Curve, curve_of, fit_line, fit_plateau
+from tiercel.broker.scheduling.forecast.curve import Curve, curve_of, fit_line, fit_plateau
 from tiercel.broker.scheduling.interface import JobView
 from tiercel.broker.scheduling.tiers import next_tier, reached_tiers
 from tiercel.core.jobs import Observation, TierState

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from testing.scheduling import job
-from tiercel.broker.scheduling.speedup import Needs
-from tiercel.broker.scheduling.speedup import needs_of as needs_of_job
+from tiercel.broker.scheduling.forecast.speed import Needs
+from tiercel.broker.scheduling.forecast.speed import needs_of as needs_of_job
 from tiercel.core.jobs import Observation, Resources
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from testing.scheduling import job, reports, tiers
-from tiercel.broker.scheduling.reachability import ReachRecord, ReachSettings, judge, record_of
+from tiercel.broker.scheduling.forecast.reach import ReachRecord, ReachSettings, judge, record_of
 from tiercel.core.jobs import Direction, Observation
 
 SETTINGS = ReachSettings()

@@ -7,22 +7,17 @@ like a job that learns slowly. Of a job that keeps an accelerator busier than th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from operator import mul
 
+from tiercel.broker.scheduling.forecast.fitting import Shape, evenly, mean_of, shaped_fits, straight_fit
 from tiercel.core.jobs import Direction, Observation
 
 _POINTS_FITTED = 48
 # A curve that might be a flat line may go on along it for so many times the CPU seconds used so far.
 _LINE_GOES_ON = 10.0
 _RATES = tuple(0.5 * 1.3**power for power in range(20))
-_SHAPES: tuple[Callable[[float, Sequence[float]], list[float]], ...] = (
-    lambda rate, units: [math.exp(-rate * unit) for unit in units],
-    lambda rate, units: [1.0 / (1.0 + rate * unit) for unit in units],
-    lambda rate, units: [1.0 / math.sqrt(1.0 + rate * unit) for unit in units],
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +78,27 @@ class Plateau:
     noise: float
 
 
+ReportsSeen = tuple[int, float, int]
+"""Number of the reports kept, time and epoch of the newest: the same as long as a job has said nothing new."""
+
+
+def reports_seen(observations: Sequence[Observation]) -> ReportsSeen | None:
+    """Which reports there are; None without any."""
+    if not observations:
+        return None
+    newest = observations[-1]
+    return (len(observations), newest.at, newest.epoch)
+
+
+def sign_of(direction: Direction) -> float:
+    """What a metric is multiplied by so that larger is better."""
+    return 1.0 if direction is Direction.MAX else -1.0
+
+
 def curve_of(observations: Sequence[Observation], direction: Direction, target: float) -> Curve:
     """The finite reports as a curve towards ``target``."""
     values, counters, times = _finite(observations)
-    sign = 1.0 if direction is Direction.MAX else -1.0
+    sign = sign_of(direction)
     scale = max(abs(target), max(map(abs, values), default=0.0)) or 1.0
     spent = tuple(_since_first(counters))
     if spent and spent[-1] <= 0:
@@ -136,21 +148,21 @@ def growth(curve: Curve, window: int) -> float | None:
     if size < 1:
         return None
     recent, before = slice(-size, None), slice(-2 * size, -size)
-    used = _mean(curve.spent[recent]) - _mean(curve.spent[before])
+    used = mean_of(curve.spent[recent]) - mean_of(curve.spent[before])
     if used <= 0:
         return None
-    rate = (_mean(curve.quality[recent]) - _mean(curve.quality[before])) / used
+    rate = (mean_of(curve.quality[recent]) - mean_of(curve.quality[before])) / used
     return rate if math.isfinite(rate) else None
 
 
 def fit_line(curve: Curve, last: int) -> Line | None:
     """Least squares through the ``last`` reports; None with fewer than three or without resource used."""
     x, y = curve.spent[-last:], curve.quality[-last:]
-    fit = _least_squares(x, y)
+    fit = straight_fit(x, y)
     if len(x) < 3 or fit is None:
         return None
     noise = math.sqrt(fit.squared_error / (len(x) - 2))
-    return Line(slope=fit.factor, slope_error=_factor_error(x, fit), noise=noise)
+    return Line(slope=fit.factor, slope_error=fit.factor_error, noise=noise)
 
 
 def fit_plateau(curve: Curve) -> Plateau | None:
@@ -164,94 +176,31 @@ def fit_plateau(curve: Curve) -> Plateau | None:
     Returns:
         None with fewer than five reports or when no resource was used between them.
     """
-    x, y = _thinned(curve)
+    chosen = evenly(len(curve.quality), _POINTS_FITTED)
+    x, y = curve.spent[chosen], curve.quality[chosen]
     if len(x) < 5 or x[-1] <= x[0]:
         return None
-    fits = [fit for fit in _candidates(x, y) if not math.isnan(fit.level + fit.squared_error)]
+    fits = [(level, error) for level, error in _candidates(x, y) if not math.isnan(level + error)]
     if not fits:
         return None
-    best = min(fit.squared_error for fit in fits)
+    best = min(error for _, error in fits)
     freedom = len(x) - 3
     accepted = best * (1 + 4 / freedom) + 1e-18
-    level = max(fit.level for fit in fits if fit.squared_error <= accepted)
+    level = max(level for level, error in fits if error <= accepted)
     return Plateau(level=max(level, *curve.quality), noise=math.sqrt(best / freedom))
 
 
-@dataclass(frozen=True, slots=True)
-class _Fit:
-    """``offset + factor * x`` and the sum of its squared errors."""
-
-    offset: float
-    factor: float
-    squared_error: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    """A way to explain a curve: where it leads to, and the sum of its squared errors."""
-
-    level: float
-    squared_error: float
-
-
-def _candidates(x: Sequence[float], y: Sequence[float]) -> Iterator[_Candidate]:
+def _candidates(x: Sequence[float], y: Sequence[float]) -> Iterator[tuple[float, float]]:
+    """Ways to explain a curve: where each leads to, and the sum of its squared errors."""
     span = x[-1] - x[0]
     units = [(value - x[0]) / span for value in x]
-    line = _least_squares(units, y)
+    line = straight_fit(units, y)
     if line is not None:
-        rises = line.factor > 2 * _factor_error(units, line)
+        rises = line.factor > 2 * line.factor_error
         level = math.inf if rises else line.offset + line.factor * (1 + _LINE_GOES_ON)
-        yield _Candidate(level, line.squared_error)
-    mean = _mean(y)
-    rises_by = [value - mean for value in y]
-    spread = sum(map(mul, rises_by, rises_by))
-    for shape in _SHAPES:
-        for rate in _RATES:
-            yield from _shaped(shape(rate, units), rises_by, mean, spread)
-
-
-def _shaped(shaped: Sequence[float], rises: Sequence[float], mean: float, spread: float) -> Iterator[_Candidate]:
-    """The least-squares fit of ``level + factor * shaped`` to ``mean + rises``; none where ``shaped`` does not vary.
-
-    Sums of products instead of errors, which is several times faster and good to a rounding error of ``spread``.
-    """
-    mean_shaped = _mean(shaped)
-    variation = sum(map(mul, shaped, shaped)) - len(shaped) * mean_shaped * mean_shaped
-    if variation > 1e-12:
-        together = sum(map(mul, shaped, rises))
-        factor = together / variation
-        yield _Candidate(mean - factor * mean_shaped, max(spread - factor * together, 0.0))
-
-
-def _least_squares(x: Sequence[float], y: Sequence[float]) -> _Fit | None:
-    """Fit ``offset + factor * x``; None when x does not vary."""
-    spread = _spread(x)
-    if not 0 < spread < math.inf:
-        return None
-    mean_x, mean_y = _mean(x), _mean(y)
-    factor = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True)) / spread
-    offset = mean_y - factor * mean_x
-    errors = [b - offset - factor * a for a, b in zip(x, y, strict=True)]
-    return _Fit(offset=offset, factor=factor, squared_error=sum(error * error for error in errors))
-
-
-def _factor_error(x: Sequence[float], fit: _Fit) -> float:
-    """Standard error of a fit's factor; needs three values of x, not all alike."""
-    return math.sqrt(fit.squared_error / (len(x) - 2) / _spread(x))
-
-
-def _spread(values: Sequence[float]) -> float:
-    """Sum of squared distances from the mean. A product overflows to infinity where a power would raise."""
-    mean = _mean(values) if values else 0.0
-    return sum((value - mean) * (value - mean) for value in values)
-
-
-def _thinned(curve: Curve) -> tuple[list[float], list[float]]:
-    """At most so many reports that a fit stays cheap, spread evenly, the latest always among them."""
-    count = len(curve.quality)
-    step = max(1, math.ceil(count / _POINTS_FITTED))
-    chosen = range((count - 1) % step, count, step)
-    return [curve.spent[index] for index in chosen], [curve.quality[index] for index in chosen]
+        yield level, line.squared_error
+    for fit in shaped_fits(units, y, tuple(Shape), _RATES):
+        yield fit.level, fit.squared_error
 
 
 def _since_first(counters: Sequence[float]) -> Iterator[float]:
@@ -261,7 +210,3 @@ def _since_first(counters: Sequence[float]) -> Iterator[float]:
         total += value - before if value >= before else max(value, 0.0)
         before = value
         yield total
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

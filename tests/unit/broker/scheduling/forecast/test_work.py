@@ -7,8 +7,7 @@ import math
 import pytest
 
 from testing.scheduling import reports
-from tiercel.broker.scheduling.interface import CurvePoint, PastRun
-from tiercel.broker.scheduling.learning_curves import (
+from tiercel.broker.scheduling.forecast.work import (
     Forecast,
     PastCurve,
     Source,
@@ -20,6 +19,7 @@ from tiercel.broker.scheduling.learning_curves import (
     past_curve,
     work_to,
 )
+from tiercel.broker.scheduling.interface import CurvePoint, PastRun
 from tiercel.core.jobs import Direction, Observation
 
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from testing.scheduling import reports
-from tiercel.broker.scheduling.estimation import curve_of, fit_line, fit_plateau, growth
+from tiercel.broker.scheduling.forecast.curve import curve_of, fit_line, fit_plateau, growth
 from tiercel.core.jobs import Direction, Observation
 
 

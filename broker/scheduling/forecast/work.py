@@ -23,6 +23,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from tiercel.broker.scheduling.forecast.curve import sign_of
+from tiercel.broker.scheduling.forecast.fitting import Shape, ShapedFit, evenly, shaped_fits
 from tiercel.broker.scheduling.interface import PastRun
 from tiercel.core.jobs import Direction, Observation
 
@@ -135,7 +137,7 @@ def look_ahead(forecast: Forecast, spent: float) -> Outlook:
 
 def past_curve(run: PastRun, direction: Direction) -> PastCurve | None:
     """An earlier run for look-up; None when it says nothing."""
-    sign = _sign(direction)
+    sign = sign_of(direction)
     spent: list[float] = []
     quality: list[float] = []
     for point in run.curve:
@@ -217,7 +219,7 @@ def forecast_from_curve(
         None with fewer than :data:`MIN_POINTS` reports, or when no work or no progress lies between them.
     """
     chosen = _thinned(observations)
-    sign = _sign(direction)
+    sign = sign_of(direction)
     work = [seen.cpu_seconds for seen in chosen]
     return _forecast_from_points(work, [sign * seen.value for seen in chosen], sign * target, spent)
 
@@ -303,9 +305,8 @@ def _scaled(curve: PastCurve, total: float, spent: float, quality: float | None)
 @functools.lru_cache(maxsize=4096)
 def _beyond_its_end(curve: PastCurve, target: float) -> Forecast | None:
     """What would have become of an earlier run that ended before it met the target; None when it ended too early."""
-    step = max(1, math.ceil(len(curve.spent) / _POINTS_FITTED))
-    first = (len(curve.spent) - 1) % step
-    return _forecast_from_points(curve.spent[first::step], curve.quality[first::step], target, curve.spent[-1])
+    chosen = evenly(len(curve.spent), _POINTS_FITTED)
+    return _forecast_from_points(curve.spent[chosen], curve.quality[chosen], target, curve.spent[-1])
 
 
 def _relative_spread(totals: Sequence[float]) -> float:
@@ -316,64 +317,38 @@ def _relative_spread(totals: Sequence[float]) -> float:
 
 
 def _fits(x: Sequence[float], y: Sequence[float], recency: Sequence[float], target: float) -> list[tuple[float, float]]:
-    """How far each candidate puts the target (in units of x, infinity for never) and its weight; they add up to 1."""
+    """How far each fit puts the target (in units of x, infinity for never) and its weight; they add up to 1."""
     total = sum(recency)
-    mean_y = sum(w * v for w, v in zip(recency, y, strict=True)) / total
-    weighted = [(w, a, v - mean_y) for w, a, v in zip(recency, x, y, strict=True)]
-    spread_y = sum(w * v * v for w, _, v in weighted)
-    results: list[tuple[float, float]] = []
-    for shape in range(3):
-        for rate in _RATES:
-            values = [_shape(shape, rate * a) for _, a, _ in weighted]
-            mean = sum(w * f for (w, _, _), f in zip(weighted, values, strict=True)) / total
-            spread = cross = 0.0
-            for (w, _, v), f in zip(weighted, values, strict=True):
-                spread += w * (f - mean) * (f - mean)
-                cross += w * (f - mean) * v
-            if spread <= 1e-12:
-                continue
-            drop = cross / spread
-            error = max(spread_y - drop * cross, 0.0) / total
-            results.append((_crossing(shape, rate, mean_y - drop * mean, drop, target, math.sqrt(error)), error))
-    if not results:
+    fits = [(fit, fit.squared_error / total) for fit in shaped_fits(x, y, tuple(Shape), _RATES, recency)]
+    if not fits:
         return []
     # Reports are rarely better than one part in a thousand, and a perfect fit to a few is no proof.
-    least = min(error for _, error in results) + 1e-6
+    least = min(error for _, error in fits) + 1e-6
     evidence = min(total * total / sum(w * w for w in recency) / 2, _MOST_EVIDENCE)
-    weights = [(least / (error + 1e-6)) ** evidence for _, error in results]
+    weights = [(least / (error + 1e-6)) ** evidence for _, error in fits]
     mass = sum(weights)
-    return [(units, weight / mass) for (units, _), weight in zip(results, weights, strict=True)]
+    return [
+        (_crossing(fit, target, math.sqrt(error)), weight / mass)
+        for (fit, error), weight in zip(fits, weights, strict=True)
+    ]
 
 
-def _shape(shape: int, x: float) -> float:
-    """Falls from 1 at 0 towards 0: exponential, hyperbolic, inverse square root."""
-    if shape == 0:
-        return math.exp(-x)
-    return 1.0 / (1.0 + x) if shape == 1 else 1.0 / math.sqrt(1.0 + x)
-
-
-def _crossing(shape: int, rate: float, level: float, drop: float, target: float, noise: float) -> float:
-    """Where ``level + drop * shape(rate * x)`` meets the target, in units of x; infinity when it never does.
+def _crossing(fit: ShapedFit, target: float, noise: float) -> float:
+    """Where a fit meets the target, in units of x; infinity when it never does.
 
     The first of several noisy reports meets it earlier than the curve does, by about half a standard deviation.
     """
-    if drop >= 0:
+    if fit.factor >= 0:
         return math.inf
-    value = (target - noise / 2 - level) / drop
+    value = (target - noise / 2 - fit.level) / fit.factor
     if value <= 1e-6:
         return math.inf
-    if value >= 1:
-        return 0.0
-    if shape == 0:
-        return -math.log(value) / rate
-    reciprocal = 1.0 / value if shape == 1 else 1.0 / (value * value)
-    return (reciprocal - 1.0) / rate
+    return 0.0 if value >= 1 else fit.shape.inverse(value) / fit.rate
 
 
 def _thinned(observations: Sequence[Observation]) -> list[Observation]:
     """At most so many finite reports in the order of work, evenly chosen, the latest always among them."""
-    step = max(1, math.ceil(len(observations) / _POINTS_FITTED))
-    chosen = observations[(len(observations) - 1) % step :: step]
+    chosen = observations[evenly(len(observations), _POINTS_FITTED)]
     kept: list[Observation] = []
     for seen in chosen:
         if math.isfinite(seen.value) and math.isfinite(seen.cpu_seconds):
@@ -381,7 +356,3 @@ def _thinned(observations: Sequence[Observation]) -> list[Observation]:
                 kept.clear()  # the counter began at zero again
             kept.append(seen)
     return kept
-
-
-def _sign(direction: Direction) -> float:
-    return 1.0 if direction is Direction.MAX else -1.0
