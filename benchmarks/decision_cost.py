@@ -34,6 +34,7 @@ from tiercel.broker.scheduling.interface import (
     Trigger,
 )
 from tiercel.broker.scheduling.registry import AnyPolicy, create_policy, policies
+from tiercel.broker.scheduling.srpt_oracle import OracleSnapshot
 from tiercel.core.jobs import Direction, Observation, Resources, Tier, TierState, TierStatus
 from tiercel.core.shares import Share
 
@@ -44,6 +45,7 @@ REPORTING = 0.02
 DECISIONS = 30
 TENANTS = 7
 WORKLOADS = 23
+TRUE_WORK = (1.5 * REPORTS * 1.5, 1.5 * REPORTS * 4)
 GIB = 1024**3
 SEED = 1
 
@@ -68,7 +70,8 @@ class Cluster:
     def snapshot(self) -> Snapshot:
         """What a policy sees at present."""
         jobs = tuple(self._jobs.values())
-        return Snapshot(self.now, Trigger.INTERVAL, jobs, self._nodes, self._endpoints, self._history)
+        true_work = dict.fromkeys(self._jobs, TRUE_WORK)
+        return OracleSnapshot(self.now, Trigger.INTERVAL, jobs, self._nodes, self._endpoints, self._history, true_work)
 
     def carry_out(self, plan: Plan) -> None:
         """Place jobs and give them and the endpoints their shares."""
@@ -139,7 +142,6 @@ class Cluster:
             workload=f"workload-{self._count % WORKLOADS}",
             started_at=begin,
             max_epochs=1000,
-            true_work=(1.5 * REPORTS * 1.5, 1.5 * REPORTS * 4),
         )
 
     def _reported(self, job: JobView) -> JobView:

@@ -6,12 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tiercel.broker.scheduling.feasible import Need, first_unmet
-from tiercel.broker.scheduling.interface import JobView, NodeView
+from tiercel.broker.scheduling.interface import JobView
+from tiercel.broker.scheduling.views import node_view
 from tiercel.core.errors import EndpointBusyError, InvalidSpecError, QuotaExceededError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from tiercel.broker.scheduling.interface import NodeView
     from tiercel.core.endpoints import Endpoint
     from tiercel.core.jobs import Job, JobSpec, Resources
     from tiercel.core.nodes import Accelerator, Node
@@ -145,10 +147,7 @@ def check_feasible(spec: JobSpec, nodes: Sequence[Node]) -> None:
     Raises:
         InvalidSpecError: None could; ``field`` names the first need that none of them meets.
     """
-    views = [
-        NodeView(node.id, node.cpu_cores, node.memory_bytes, node.runtimes, node.images, _all_well(node.accelerators))
-        for node in nodes
-    ]
+    views = [node_view(replace(node, accelerators=_all_well(node.accelerators))) for node in nodes]
     job = JobView("", "", 0.0, spec.direction, (), spec.resources, runtime=spec.runtime, image=spec.image)
     need, left = first_unmet(job, views)
     if need is not None:

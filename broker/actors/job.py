@@ -11,8 +11,7 @@ from tiercel.broker.actors.input_history import InputHistory
 from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.peers import WantedRun
-from tiercel.broker.actors.run_curve import RunCurve
-from tiercel.broker.lifecycle import machine
+from tiercel.broker.lifecycle import job as machine
 from tiercel.broker.lifecycle.job_events import (
     AbandonDelivery,
     Announce,
@@ -33,11 +32,10 @@ from tiercel.broker.lifecycle.job_events import (
     UsageMeasured,
     WithdrawRun,
 )
-from tiercel.broker.lifecycle.move import may_move
+from tiercel.broker.lifecycle.job_steps import delivering
 from tiercel.broker.lifecycle.report_bounds import ReportAllowance
-from tiercel.broker.lifecycle.steps import delivering
-from tiercel.broker.scheduling.interface import JobView
-from tiercel.core.errors import IllegalTransitionError
+from tiercel.broker.scheduling.history import RunCurve
+from tiercel.broker.scheduling.views import JobFacts, job_view, leaving_of
 from tiercel.core.events import ProgressMade
 from tiercel.core.jobs import Job, Observation, TierState
 from tiercel.core.run_records import RunRecord, workload_of
@@ -49,6 +47,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.peers import Peers
+    from tiercel.broker.scheduling.interface import JobView
     from tiercel.core.endpoints import Endpoint
     from tiercel.core.events import JobEvent
 
@@ -219,48 +218,26 @@ class JobActor(Actor[JobInput]):
                 pass  # the journal has announced it
 
     def _observe(self) -> None:
-        job, run = self._job, self._job.run
-        if run is None or not job.is_moving:
+        job, leaving = self._job, leaving_of(self._job)
+        if leaving is None:
             self._peers.observe_job(job.id, self._view(), job.attempts)
             return
-        devices = tuple(each.id for each in run.share.accelerators)
-        self._peers.observe_job(job.id, self._view(), job.attempts, leaving=run.node_id, leaving_devices=devices)
+        self._peers.observe_job(
+            job.id, self._view(), job.attempts, leaving=leaving.node_id, leaving_devices=leaving.accelerators
+        )
 
     def _view(self) -> JobView | None:
         job = self._job
         if not job.concerns_scheduler:
             return None
-        # Policies see a job that is being moved where it goes.
-        move = job.moving_to
-        home = job.node_id if job.run_active else job.checkpoint_node
-        return JobView(
-            id=job.id,
-            tenant=job.tenant,
-            submitted_at=job.submitted_at,
-            direction=job.spec.direction,
-            tiers=job.tiers,
-            resources=job.spec.resources,
-            runtime=job.spec.runtime,
-            image=job.spec.image,
-            node_id=move.node_id if move is not None else home,
-            movable=not job.run_active,
-            share=move.share if move is not None else job.share,
-            observations=tuple(self._observations),
-            cpu_seconds=job.cpu_seconds,
-            accelerator_seconds=job.accelerator_seconds,
-            name=job.spec.name,
-            tenant_weight=self._tenant_weight,
-            workload=self._workload,
-            started_at=job.started_at,
-            max_epochs=job.spec.max_epochs,
-            endpoint=job.spec.endpoint,
-            variant=job.spec.variant,
-            continues=job.spec.continue_after_last_tier,
-            # All variants of an endpoint answer on one node.
-            migratable=may_move(job) and not job.spec.variant,
-            migrations=job.earlier.migrations,
-            migrated_at=job.earlier.migrated_at,
+        facts = JobFacts(
+            self._workload,
+            self._tenant_weight,
+            tuple(self._observations),
+            job.cpu_seconds,
+            job.accelerator_seconds,
         )
+        return job_view(job, facts)
 
 
 def is_over(job: Job) -> bool:

@@ -12,7 +12,7 @@ from tiercel.broker.actors.peers import WantedDelivery, WantedRun
 from tiercel.broker.lifecycle import node as machine
 from tiercel.broker.lifecycle.job_events import NodeFenced, NodeGone, NodeSilent, RunUnknown
 from tiercel.broker.lifecycle.node import LeaseSettings, NodeLife, NodeNews
-from tiercel.broker.scheduling.interface import NodeView
+from tiercel.broker.scheduling.views import node_view
 from tiercel.core.errors import NodeTakenError, UnavailableError
 from tiercel.core.events import NodeEvent
 from tiercel.core.nodes import Accelerator, Node
@@ -348,7 +348,7 @@ class NodeActor(Actor[NodeMessage]):
 
     def _show_scheduler(self) -> None:
         node = self._life.node
-        view = _view(node) if node.online else None
+        view = node_view(node) if node.online else None
         self._peers.observe_node(node.id, view)
 
 
@@ -357,10 +357,6 @@ def _taken_words(node_id: str) -> str:
         f"node {node_id}: another agent of this name is connected; give this one another --node-id, or stop the other "
         "one first"
     )
-
-
-def _view(node: Node) -> NodeView:
-    return NodeView(node.id, node.cpu_cores, node.memory_bytes, node.runtimes, node.images, node.accelerators)
 
 
 def _event(node: Node, now: float) -> NodeEvent:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,17 +13,18 @@ from tiercel.broker.actors.endpoint_states import (
     EndpointStates,
     ShareMoved,
 )
-from tiercel.broker.actors.history import History
 from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.variant_homes import with_homes
 from tiercel.broker.lifecycle.job_events import Assigned, Deferred, MoveOrdered, ShareUpdated, TierFeasibilityChanged
 from tiercel.broker.scheduling import loop
-from tiercel.broker.scheduling.accelerators import held_by, without_leaving
+from tiercel.broker.scheduling.accelerators import held_by
 from tiercel.broker.scheduling.allocate import with_accelerators
+from tiercel.broker.scheduling.history import History
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Policy, Snapshot, Trigger
 from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.scheduling.validation import check_plan
+from tiercel.broker.scheduling.views import Leaving, nodes_without
 from tiercel.core.errors import CannotWriteError
 from tiercel.core.events import Decision, EndpointShareChanged
 from tiercel.core.jobs import TierState
@@ -280,8 +280,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
 
     def _snapshot(self, trigger: Trigger) -> Snapshot:
         jobs = []
-        held_bytes: Counter[str] = Counter()
-        held_devices: dict[str, list[str]] = {}
+        held: list[Leaving] = []
         for job_id, observed in self._jobs.items():
             view = observed.view
             if view is None:
@@ -295,18 +294,15 @@ class SchedulerActor(Actor[SchedulerMessage]):
                 view = replace(
                     view, node_id=assignment.node_id, share=assignment.share, movable=False, migratable=False
                 )
-            held_bytes[leaving] += view.resources.memory_bytes
-            held_devices.setdefault(leaving, []).extend(devices)
+            if leaving:
+                held.append(Leaving(leaving, view.resources.memory_bytes, devices))
             jobs.append(view)
         shown, self._held_back = with_homes(jobs, self._endpoints.node_of)
         return Snapshot(
             self._clock.now(),
             trigger,
             tuple(sorted(shown, key=lambda job: job.id)),
-            tuple(
-                without_leaving(node, held_bytes[node_id], held_devices.get(node_id, ()))
-                for node_id, node in sorted(self._nodes.items())
-            ),
+            nodes_without((node for _, node in sorted(self._nodes.items())), held),
             self._endpoints.views(self._nodes),
             self._history.by_workload(),
         )

@@ -57,8 +57,6 @@ class JobView:
             and goes on there. Always False for a job that is in transit or is stopping.
         migrations: How often it was sent to another node.
         migrated_at: When it last was, seconds since the Unix epoch, or None.
-        true_work: CPU seconds from the start at which each tier will be reached. Nobody knows that but the simulator
-            and replays of recorded runs, and no policy but an oracle may read it; else empty.
         variant: The variant of the endpoint that it trains, or empty.
         home: The only node it may be placed on, or empty for any: all variants of an endpoint answer on one node.
     """
@@ -85,7 +83,6 @@ class JobView:
     migratable: bool = False
     migrations: int = 0
     migrated_at: float | None = None
-    true_work: tuple[float, ...] = ()
     endpoint: str = ""
     accelerator_seconds: float = 0.0
     variant: str = ""

@@ -1,7 +1,7 @@
 """Shortest remaining work to the next tier first, known and not predicted: a bound, not a scheduler.
 
-Clairvoyant: it reads :attr:`.JobView.true_work`, which only the simulator fills in, or for replays of recorded runs on
-real nodes the works given as an option. What it gains over ``fifo`` is all that any prediction could.
+Clairvoyant: the simulator shows it :class:`OracleSnapshot`, and for replays of recorded runs on real nodes it is given
+the works as an option. What it gains over ``fifo`` is all that any prediction could.
 Shortest remaining processing time minimises the mean time to a tier where jobs can use any number of cores; with jobs
 of one thread it is a good reference and no strict bound.
 """
@@ -9,7 +9,8 @@ of one thread it is a good reference and no strict bound.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from tiercel.broker.scheduling.interface import JobView, Plan, Snapshot
 from tiercel.broker.scheduling.queue import QueueSettings, QueueState, plan_in_order
@@ -18,12 +19,23 @@ from tiercel.broker.scheduling.tiers import reached_tiers
 
 
 @dataclass(frozen=True, slots=True)
+class OracleSnapshot(Snapshot):
+    """A snapshot with what nobody can know but a simulator; no policy but an oracle may read it.
+
+    Attributes:
+        true_work: By job, CPU seconds from the start at which each tier will be reached.
+    """
+
+    true_work: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class SrptOracleSettings(QueueSettings):
     """What all queues have in common (see :class:`.QueueSettings`), and what is known of recorded runs.
 
     Attributes:
-        works: For jobs without ``true_work``: CPU seconds from the start to each tier by the job's name, as text:
-            ``small:3.5/9;large:20/61.5``.
+        works: For jobs of which the snapshot does not say it: CPU seconds from the start to each tier by the job's name,
+            as text: ``small:3.5/9;large:20/61.5``.
     """
 
     works: str = ""
@@ -58,10 +70,11 @@ class SrptOraclePolicy:
 
     def plan(self, snapshot: Snapshot, state: QueueState) -> tuple[Plan, QueueState]:
         """Rank the jobs of each node by what they truly still need."""
-        return plan_in_order(snapshot, state, self._position, self.settings)
+        known = snapshot.true_work if isinstance(snapshot, OracleSnapshot) else {}
+        return plan_in_order(snapshot, state, lambda job: self._position(job, known), self.settings)
 
-    def _position(self, job: JobView) -> Position:
-        works = job.true_work or self._works.get(job.name, ())
+    def _position(self, job: JobView, known: Mapping[str, tuple[float, ...]]) -> Position:
+        works = known.get(job.id) or self._works.get(job.name, ())
         reached = reached_tiers(job)
         if reached >= len(works) or not math.isfinite(works[reached]):
             return _UNKNOWN

@@ -6,9 +6,9 @@ import math
 from collections import deque
 from dataclasses import dataclass, field
 
-from tiercel.broker.lifecycle.move import may_move
-from tiercel.broker.lifecycle.silence import hangs_at
+from tiercel.broker.lifecycle.job_silence import hangs_at
 from tiercel.broker.scheduling.interface import JobView
+from tiercel.broker.scheduling.views import JobFacts, job_view
 from tiercel.broker.simulation.curves import Trajectory
 from tiercel.broker.simulation.workload import PlannedJob
 from tiercel.core.jobs import Job, JobState, Observation, TierState
@@ -66,6 +66,7 @@ class SimulatedJob:
         due_at: When the next report comes, or the export under way is done, if nothing changes.
         halted: Whether the run trains no more: it stops, or is checkpointed.
         nodes: Where it ran, in order.
+        true_work: CPU seconds from the start at which each tier will be reached, as of the latest view.
     """
 
     planned: PlannedJob
@@ -94,6 +95,7 @@ class SimulatedJob:
     usage: list[Usage] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
     view: JobView | None = None
+    true_work: tuple[float, ...] = ()
     viewed_at: float = 0.0
 
     @property
@@ -233,37 +235,17 @@ class SimulatedJob:
 
     def _view(self, now: float) -> JobView:
         self.advance(now)
-        job, planned = self.job, self.planned
-        # Policies see a job that is being moved where it goes.
-        move = job.moving_to
-        home = job.node_id if job.run_active else job.checkpoint_node or self.meant_for
-        return JobView(
-            id=job.id,
-            tenant=job.tenant,
-            submitted_at=job.submitted_at,
-            direction=job.spec.direction,
-            tiers=job.tiers,
-            resources=job.spec.resources,
-            runtime=job.spec.runtime,
-            image=job.spec.image,
-            node_id=move.node_id if move is not None else home,
-            movable=not job.run_active,
-            share=move.share if move is not None else job.share,
-            observations=tuple(self.observations[-MAX_OBSERVATIONS:]),
-            cpu_seconds=self.cpu_seconds,
-            accelerator_seconds=self.accelerator_seconds,
-            name=job.spec.name,
-            tenant_weight=planned.tenant_weight,
-            workload=planned.workload.name,
-            started_at=job.started_at,
-            max_epochs=job.spec.max_epochs,
-            endpoint=job.spec.endpoint,
-            continues=job.spec.continue_after_last_tier,
-            migratable=self.may_migrate and may_move(job),
-            migrations=job.earlier.migrations,
-            migrated_at=job.earlier.migrated_at,
-            true_work=self._true_work(),
+        self.true_work = self._true_work()
+        facts = JobFacts(
+            self.planned.workload.name,
+            self.planned.tenant_weight,
+            tuple(self.observations[-MAX_OBSERVATIONS:]),
+            self.cpu_seconds,
+            self.accelerator_seconds,
+            self.may_migrate,
+            self.meant_for,
         )
+        return job_view(self.job, facts)
 
     def _true_work(self) -> tuple[float, ...]:
         """CPU seconds at which each tier will be reached, if the job has cores to itself from now on."""

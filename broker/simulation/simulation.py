@@ -27,13 +27,14 @@ from tiercel.broker.lifecycle.job_events import (
     ShareUpdated,
     TierFeasibilityChanged,
 )
-from tiercel.broker.scheduling.accelerators import without_leaving
-from tiercel.broker.scheduling.interface import Assignment, NodeView, Snapshot, Trigger
+from tiercel.broker.scheduling.history import History, RunCurve
+from tiercel.broker.scheduling.interface import Assignment, Snapshot, Trigger
 from tiercel.broker.scheduling.registry import AnyPolicy, Options, create_policy
+from tiercel.broker.scheduling.srpt_oracle import OracleSnapshot
+from tiercel.broker.scheduling.views import leaving_of, nodes_without
 from tiercel.broker.simulation.agents import SimulatedAgents
 from tiercel.broker.simulation.events import EventQueue
 from tiercel.broker.simulation.incoming import Incoming
-from tiercel.broker.simulation.memory import Memory, best_so_far
 from tiercel.broker.simulation.nodes import SimulatedNode
 from tiercel.broker.simulation.outcomes import outcome_of
 from tiercel.broker.simulation.result import JobOutcome, Result
@@ -43,6 +44,7 @@ from tiercel.broker.simulation.scheduler import Decided, SimulatedScheduler
 from tiercel.broker.simulation.serving import Serving
 from tiercel.core.jobs import Job, Observation, TierState
 from tiercel.core.moments import Moment
+from tiercel.core.run_records import RunRecord
 
 # Passes in a row that place nothing while nothing runs and nothing will arrive: the policy will never place it.
 _IDLE_PASSES = 200
@@ -94,7 +96,7 @@ class Simulation:
         self._active: dict[str, SimulatedJob] = {}
         self._leaving: dict[str, SimulatedJob] = {}
         self._outcomes: list[JobOutcome] = []
-        self._memory = Memory(scenario.history)
+        self._history = History(scenario.history)
         self._serving = Serving(scenario, nodes, seed)
         self._agents = SimulatedAgents(scenario, nodes, self._events, self._serving, self._post)
         self._scheduler = SimulatedScheduler(policy, scenario.loop, check_plans=scenario.check_plans)
@@ -198,7 +200,9 @@ class Simulation:
 
     def _remember(self, sim: SimulatedJob) -> None:
         workload = sim.planned.workload
-        self._memory.add(workload.name, sim.job.id, best_so_far(workload.direction, sim.observations))
+        curve = RunCurve(workload.direction, sim.observations).points()
+        if curve:  # one without reports teaches nothing
+            self._history.add(RunRecord(sim.job.id, workload.name, self._events.now, curve))
 
     def _carry_out_effects(self, sim: SimulatedJob, effects: Sequence[JobEffect]) -> None:
         for effect in effects:
@@ -221,18 +225,12 @@ class Simulation:
         period = self._scenario.machines.usage_seconds
         jobs = tuple([sim.present(now, period) for sim in self._active.values() if sim.visible])
         endpoints = self._serving.views(now)
-        nodes = self._views_without_leaving() if self._leaving else self._node_views
-        return Snapshot(now, trigger, jobs, nodes, endpoints, self._memory.by_workload())
-
-    def _views_without_leaving(self) -> tuple[NodeView, ...]:
-        """The nodes without what jobs still hold which are on their way to another one."""
-        held = dict.fromkeys((view.id for view in self._node_views), 0)
-        devices: dict[str, list[str]] = {node_id: [] for node_id in held}
-        for sim in self._leaving.values():
-            job = sim.job
-            held[job.node_id] += job.spec.resources.memory_bytes
-            devices[job.node_id] += [each.id for each in job.share.accelerators] if job.share is not None else []
-        return tuple(without_leaving(view, held[view.id], devices[view.id]) for view in self._node_views)
+        nodes = self._node_views
+        if self._leaving:
+            leaving = (leaving_of(sim.job) for sim in self._leaving.values())
+            nodes = nodes_without(nodes, (each for each in leaving if each is not None))
+        true_work = {view.id: self._active[view.id].true_work for view in jobs}
+        return OracleSnapshot(now, trigger, jobs, nodes, endpoints, self._history.by_workload(), true_work)
 
     def _carry_out(self, decided: Decided) -> None:
         for assignment in decided.changed:

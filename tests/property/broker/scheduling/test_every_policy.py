@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tiercel.broker.scheduling.allocate import FLOOR, with_accelerators
 from tiercel.broker.scheduling.interface import JobView, NodeView, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.registry import AnyPolicy, Option, create_policy, policies
+from tiercel.broker.scheduling.srpt_oracle import OracleSnapshot
 from tiercel.broker.scheduling.tiers import delivering_tier, next_tier
 from tiercel.broker.scheduling.tradl.policy import TradlSettings
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
@@ -115,8 +116,12 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     count = draw(st.integers(0, 8))
     ids = draw(st.permutations([f"job{index}" for index in range(count)]))
     places = {"": None, "offline": None, **{node.id: node for node in nodes}}
-    return Snapshot(
-        now=1e9, trigger=Trigger.INTERVAL, jobs=tuple(draw(jobs(name, places)) for name in ids), nodes=nodes
+    return OracleSnapshot(
+        now=1e9,
+        trigger=Trigger.INTERVAL,
+        jobs=tuple(draw(jobs(name, places)) for name in ids),
+        nodes=nodes,
+        true_work={name: draw(st.sampled_from([(), (5.0,), (5.0, 10.0, 20.0)])) for name in ids},
     )
 
 
@@ -145,7 +150,6 @@ def jobs(draw: st.DrawFn, job_id: str, places: dict[str, NodeView | None]) -> Jo
         observations=draw(observation_series()),
         cpu_seconds=draw(seconds),
         accelerator_seconds=draw(seconds),
-        true_work=draw(st.sampled_from([(), (5.0,), (5.0, 10.0, 20.0)])),
         home=draw(st.sampled_from(["", "", *places])),
     )
 

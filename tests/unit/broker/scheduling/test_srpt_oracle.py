@@ -6,17 +6,21 @@ import pytest
 
 from testing.scheduling import job, snapshot, tiers
 from tiercel.broker.scheduling.interface import JobView
-from tiercel.broker.scheduling.srpt_oracle import SrptOraclePolicy, SrptOracleSettings
+from tiercel.broker.scheduling.srpt_oracle import OracleSnapshot, SrptOraclePolicy, SrptOracleSettings
+
+Known = tuple[JobView, tuple[float, ...]]
 
 
-def knowing(job_id: str, *works: float, used: float = 0.0, reached: int = 0, submitted_at: float = 0.0) -> JobView:
+def knowing(job_id: str, *works: float, used: float = 0.0, reached: int = 0, submitted_at: float = 0.0) -> Known:
     view = job(job_id, ladder=tiers(0.5, 0.9, reached=reached), submitted_at=submitted_at)
-    return dataclasses.replace(view, true_work=works, cpu_seconds=used)
+    return dataclasses.replace(view, cpu_seconds=used), works
 
 
-def order(*jobs: JobView, settings: SrptOracleSettings | None = None) -> list[str]:
-    policy = SrptOraclePolicy(settings)
-    plan, _ = policy.plan(snapshot(jobs), policy.initial_state())
+def order(*jobs: Known, settings: SrptOracleSettings | None = None) -> list[str]:
+    policy, seen = SrptOraclePolicy(settings), snapshot(view for view, _ in jobs)
+    true_work = {view.id: works for view, works in jobs}
+    foreseen = OracleSnapshot(seen.now, seen.trigger, seen.jobs, seen.nodes, true_work=true_work)
+    plan, _ = policy.plan(foreseen, policy.initial_state())
     return [entry.job_id for entry in plan.assignments]
 
 
@@ -46,7 +50,9 @@ def test_recorded_works_are_found_by_name() -> None:
         for index, (job_id, name) in enumerate([("a", "large:2"), ("b", "small"), ("c", "other")])
     ]
     settings = SrptOracleSettings(works="small:3.5/9; large:2:20/61.5;")
-    assert order(*jobs, settings=settings) == ["b", "a", "c"]
+    assert order(*((view, ()) for view in jobs), settings=settings) == ["b", "a", "c"]
+    plan, _ = SrptOraclePolicy(settings).plan(snapshot(jobs), SrptOraclePolicy().initial_state())
+    assert [entry.job_id for entry in plan.assignments] == ["b", "a", "c"], "nor need a live snapshot know anything"
 
 
 @pytest.mark.parametrize("works", ["small", "small:1;:2", "small:nan", "small:-1", "small:1//2"])

@@ -10,6 +10,7 @@ from testing.simulation import scenario, steps
 from tiercel.broker.scheduling.fifo import FifoPolicy
 from tiercel.broker.scheduling.interface import Plan, Snapshot
 from tiercel.broker.scheduling.queue import QueueState
+from tiercel.broker.scheduling.srpt_oracle import OracleSnapshot
 from tiercel.broker.simulation import simulate
 from tiercel.broker.simulation.result import JobOutcome
 from tiercel.broker.simulation.workload import exports_cpu_seconds
@@ -72,7 +73,8 @@ class Watcher(FifoPolicy):
         self.left: list[float] = []
 
     def plan(self, snapshot: Snapshot, state: QueueState) -> tuple[Plan, QueueState]:
-        self.left += [job.true_work[1] - job.cpu_seconds for job in snapshot.jobs]
+        assert isinstance(snapshot, OracleSnapshot)
+        self.left += [snapshot.true_work[job.id][1] - job.cpu_seconds for job in snapshot.jobs]
         return super().plan(snapshot, state)
 
 

@@ -10,6 +10,7 @@ from testing.simulation import GIB, scenario, steps
 from tiercel.broker.scheduling.interface import Assignment, JobView, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.scheduling.registry import policies
+from tiercel.broker.scheduling.srpt_oracle import OracleSnapshot
 from tiercel.broker.simulation import MachineSettings, SimulationError, simulate
 from tiercel.broker.simulation.cluster import Colocation
 from tiercel.broker.simulation.presets import mixed_jobs
@@ -173,7 +174,10 @@ def test_policies_see_jobs_as_live() -> None:
     planned = replace(scenario((0, steps(0.3, 0.5, 0.9)), cores=2.0), loop=LoopSettings(interval_seconds=1.5))
     simulate(planned, watcher)
     arriving = watcher.seen[0].jobs[0]
-    assert (arriving.movable, arriving.node_id, arriving.true_work) == (True, "", (3.0, 4.0))
+    assert (arriving.movable, arriving.node_id) == (True, "")
+    oracle = watcher.seen[0]
+    assert isinstance(oracle, OracleSnapshot)
+    assert oracle.true_work == {arriving.id: (3.0, 4.0)}
     at_tier = next(snapshot for snapshot in watcher.seen if snapshot.trigger is Trigger.TIER)
     (view,) = at_tier.jobs
     assert (at_tier.now, view.node_id, view.movable, view.migratable) == (3.0, "node1", False, False)

@@ -1,14 +1,14 @@
-"""The curve of a job that runs, kept short: what is remembered of it once it is over."""
+"""Earlier runs: the curve of each, kept short while it runs, and what policies see of them by what they trained."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+import types
+from collections.abc import Iterable, Mapping
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tiercel.core.jobs import Direction, Observation
+from tiercel.broker.scheduling.interface import CurvePoint, PastRun
+from tiercel.core.jobs import Direction, Observation
+from tiercel.core.run_records import RUNS_KEPT_PER_WORKLOAD, WORKLOADS_KEPT, RunRecord
 
 MAX_POINTS = 64
 
@@ -65,3 +65,51 @@ def _thinned(points: list[tuple[float, float]], most: int) -> list[tuple[float, 
         return list(points)
     step = (len(points) - 1) / (most - 1)
     return [points[round(index * step)] for index in range(most)]
+
+
+class History:
+    """The latest runs of the workloads that ran last; bounded.
+
+    Args:
+        known: What is known from the beginning, by workload; of each the latest last.
+        runs: How many runs of a workload are kept.
+        workloads: How many workloads are kept.
+    """
+
+    def __init__(
+        self,
+        known: Mapping[str, tuple[PastRun, ...]] = types.MappingProxyType({}),
+        *,
+        runs: int = RUNS_KEPT_PER_WORKLOAD,
+        workloads: int = WORKLOADS_KEPT,
+    ) -> None:
+        self._most_runs = runs
+        self._most_workloads = workloads
+        # Workloads in the order of their latest run; of each, its runs by job in the order they were recorded.
+        self._runs = {
+            workload: {f"before {number}": run for number, run in enumerate(past)} for workload, past in known.items()
+        }
+        self._shown: Mapping[str, tuple[PastRun, ...]] | None = None
+
+    def add(self, *records: RunRecord) -> None:
+        """Remember runs, the latest last; each replaces what was remembered of the same job."""
+        for record in records:
+            self._add(record)
+        self._shown = None
+
+    def _add(self, record: RunRecord) -> None:
+        runs = self._runs.pop(record.workload, {})
+        runs.pop(record.job_id, None)
+        runs[record.job_id] = PastRun(tuple(CurvePoint(spent, value) for spent, value in record.curve))
+        while len(runs) > self._most_runs:
+            del runs[next(iter(runs))]
+        self._runs[record.workload] = runs
+        while len(self._runs) > self._most_workloads:
+            del self._runs[next(iter(self._runs))]
+
+    def by_workload(self) -> Mapping[str, tuple[PastRun, ...]]:
+        """Runs by workload, the latest last; the same object until a run is added."""
+        if self._shown is None:
+            shown = {workload: tuple(runs.values()) for workload, runs in self._runs.items()}
+            self._shown = types.MappingProxyType(shown)
+        return self._shown

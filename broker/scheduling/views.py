@@ -1,0 +1,108 @@
+"""What policies see of jobs and nodes: built here for the live broker and the simulator alike."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tiercel.broker.lifecycle.job_move import may_move
+from tiercel.broker.scheduling.accelerators import without_leaving
+from tiercel.broker.scheduling.interface import JobView, NodeView
+from tiercel.core.jobs import Job, Observation
+from tiercel.core.nodes import Node
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """What a policy is shown of a job and the job itself does not know.
+
+    Attributes:
+        workload: See :class:`.JobView`.
+        tenant_weight: See :class:`.JobView`.
+        observations: See :class:`.JobView`.
+        cpu_seconds: See :class:`.JobView`.
+        accelerator_seconds: See :class:`.JobView`.
+        may_migrate: Whether it may be sent to another node at all.
+        meant_for: Node that it is meant for while it has no other, or empty.
+    """
+
+    workload: str
+    tenant_weight: float
+    observations: tuple[Observation, ...]
+    cpu_seconds: float
+    accelerator_seconds: float
+    may_migrate: bool = True
+    meant_for: str = ""
+
+
+def job_view(job: Job, facts: JobFacts) -> JobView:
+    """A job as policies see it: one that is being moved where it goes."""
+    spec, move = job.spec, job.moving_to
+    home = job.node_id if job.run_active else job.checkpoint_node or facts.meant_for
+    return JobView(
+        id=job.id,
+        tenant=job.tenant,
+        submitted_at=job.submitted_at,
+        direction=spec.direction,
+        tiers=job.tiers,
+        resources=spec.resources,
+        runtime=spec.runtime,
+        image=spec.image,
+        node_id=move.node_id if move is not None else home,
+        movable=not job.run_active,
+        share=move.share if move is not None else job.share,
+        observations=facts.observations,
+        cpu_seconds=facts.cpu_seconds,
+        accelerator_seconds=facts.accelerator_seconds,
+        name=spec.name,
+        tenant_weight=facts.tenant_weight,
+        workload=facts.workload,
+        started_at=job.started_at,
+        max_epochs=spec.max_epochs,
+        endpoint=spec.endpoint,
+        variant=spec.variant,
+        continues=spec.continue_after_last_tier,
+        # All variants of an endpoint answer on one node.
+        migratable=facts.may_migrate and may_move(job) and not spec.variant,
+        migrations=job.earlier.migrations,
+        migrated_at=job.earlier.migrated_at,
+    )
+
+
+def node_view(node: Node) -> NodeView:
+    """A node as policies see it."""
+    return NodeView(node.id, node.cpu_cores, node.memory_bytes, node.runtimes, node.images, node.accelerators)
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """What a job that goes elsewhere holds of the node that it has not left yet.
+
+    Attributes:
+        node_id: The node.
+        memory_bytes: Memory.
+        accelerators: Ids of accelerators.
+    """
+
+    node_id: str
+    memory_bytes: int
+    accelerators: tuple[str, ...] = ()
+
+
+def leaving_of(job: Job) -> Leaving | None:
+    """What a job still holds of the node that it leaves; None for one that stays."""
+    if not job.is_moving:
+        return None
+    held = job.share.accelerators if job.share is not None else ()
+    return Leaving(job.node_id, job.spec.resources.memory_bytes, tuple(each.id for each in held))
+
+
+def nodes_without(nodes: Iterable[NodeView], leaving: Iterable[Leaving]) -> tuple[NodeView, ...]:
+    """The nodes without what jobs that leave them still hold; the same objects where nobody leaves."""
+    memory: Counter[str] = Counter()
+    accelerators: dict[str, list[str]] = {}
+    for each in leaving:
+        memory[each.node_id] += each.memory_bytes
+        accelerators.setdefault(each.node_id, []).extend(each.accelerators)
+    return tuple([without_leaving(node, memory[node.id], accelerators.get(node.id, ())) for node in nodes])
