@@ -11,7 +11,7 @@ from tiercel.broker.actors.input_history import InputHistory
 from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.peers import WantedRun
-from tiercel.broker.lifecycle import job as machine
+from tiercel.broker.lifecycle import machine
 from tiercel.broker.lifecycle.job_events import (
     AbandonDelivery,
     Announce,
@@ -32,10 +32,11 @@ from tiercel.broker.lifecycle.job_events import (
     UsageMeasured,
     WithdrawRun,
 )
-from tiercel.broker.lifecycle.job_steps import delivering
 from tiercel.broker.lifecycle.report_bounds import ReportAllowance
+from tiercel.broker.lifecycle.steps import delivering
 from tiercel.broker.scheduling.history import RunCurve
 from tiercel.broker.scheduling.views import JobFacts, job_view, leaving_of
+from tiercel.core.errors import IllegalTransitionError
 from tiercel.core.events import ProgressMade
 from tiercel.core.jobs import Job, Observation, TierState
 from tiercel.core.run_records import RunRecord, workload_of

@@ -34,8 +34,8 @@ class SrptOracleSettings(QueueSettings):
     """What all queues have in common (see :class:`.QueueSettings`), and what is known of recorded runs.
 
     Attributes:
-        works: For jobs of which the snapshot does not say it: CPU seconds from the start to each tier by the job's name,
-            as text: ``small:3.5/9;large:20/61.5``.
+        works: For jobs of which the snapshot does not say it: CPU seconds from the start to each tier by the job's
+            name, as text: ``small:3.5/9;large:20/61.5``.
     """
 
     works: str = ""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tiercel.broker.lifecycle.job_move import may_move
+from tiercel.broker.lifecycle.move import may_move
 from tiercel.broker.scheduling.accelerators import without_leaving
 from tiercel.broker.scheduling.interface import JobView, NodeView
 from tiercel.core.jobs import Job, Observation

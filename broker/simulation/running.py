@@ -6,7 +6,7 @@ import math
 from collections import deque
 from dataclasses import dataclass, field
 
-from tiercel.broker.lifecycle.job_silence import hangs_at
+from tiercel.broker.lifecycle.silence import hangs_at
 from tiercel.broker.scheduling.interface import JobView
 from tiercel.broker.scheduling.views import JobFacts, job_view
 from tiercel.broker.simulation.curves import Trajectory
