@@ -10,13 +10,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent import futures
 from pathlib import Path
 from typing import Protocol
 
 import grpc
 
+from testing.warm_python import WarmProcess, WarmPython
 from tiercel.v1 import common_pb2, trainer_pb2, trainer_pb2_grpc
 
 TOKEN = "a-secret-of-this-run"
@@ -219,6 +220,18 @@ class Finished:
     output: str
 
 
+def training_environment() -> dict[str, str]:
+    """The environment of a training process, without what it is told of its run."""
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("TIERCEL_")}
+    return variables | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+
+
+def _start(arguments: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
 class TrainingProcess:
     """A training script in a process of its own.
 
@@ -226,23 +239,29 @@ class TrainingProcess:
         arguments: Of the Python interpreter.
         run_directory: Its run, or None for a script that runs alone.
         environment: Added to it.
+        python: A template to fork; None for an interpreter that begins with nothing.
     """
 
     def __init__(
-        self, *arguments: str, run_directory: Path | None = None, environment: dict[str, str] | None = None
+        self,
+        *arguments: str,
+        run_directory: Path | None = None,
+        environment: dict[str, str] | None = None,
+        python: WarmPython | None = None,
     ) -> None:
-        variables = {name: value for name, value in os.environ.items() if not name.startswith("TIERCEL_")}
-        variables |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"} | (environment or {})
+        variables = training_environment() | (environment or {})
         if run_directory is not None:
             variables["TIERCEL_RUN_DIR"] = str(run_directory)
-        self.process = subprocess.Popen(
-            [sys.executable, *arguments], env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        self.process: subprocess.Popen[str] | WarmProcess = (
+            python.start(arguments, variables) if python is not None else _start(arguments, variables)
         )
 
     def wait(self, timeout: float = TIMEOUT_SECONDS) -> Finished:
         """Wait for its end."""
         output, _ = self.process.communicate(timeout=timeout)
-        return Finished(self.process.returncode, output)
+        code = self.process.returncode
+        assert code is not None
+        return Finished(code, output)
 
     def kill(self) -> None:
         """End it at once, if it still runs."""

@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from testing.trainer_service import SCRIPTS, StartScript, StartServer, TrainerServer, TrainingProcess
+from testing.trainer_service import (
+    SCRIPTS,
+    StartScript,
+    StartServer,
+    TrainerServer,
+    TrainingProcess,
+    training_environment,
+)
+from testing.warm_python import WarmPython, warm_python
 
 
 @pytest.fixture
@@ -33,8 +41,15 @@ def start_server(run_directory: Path) -> Iterator[StartServer]:
         server.stop()
 
 
+@pytest.fixture(scope="session")
+def python() -> Iterator[WarmPython]:
+    """A Python that has loaded PyTorch, which takes longer than most of the scripts."""
+    with warm_python(training_environment()) as template:
+        yield template
+
+
 @pytest.fixture
-def start_script(run_directory: Path) -> Iterator[StartScript]:
+def start_script(run_directory: Path, python: WarmPython) -> Iterator[StartScript]:
     """Start ``testing/scripts/NAME.py`` with arguments, attached to the run unless ``alone``."""
     processes: list[TrainingProcess] = []
 
@@ -44,6 +59,7 @@ def start_script(run_directory: Path) -> Iterator[StartScript]:
             *arguments,
             run_directory=None if alone else run_directory,
             environment=environment,
+            python=python,
         )
         processes.append(process)
         return process

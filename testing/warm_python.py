@@ -1,0 +1,184 @@
+"""Python processes that begin with PyTorch loaded: forks of one template, for tests with many training scripts."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+ROOT = Path(__file__).resolve().parents[1]
+# What a script that trains and hands its model over has loaded at its end.
+LOADED = (
+    "numpy",
+    "torch._dynamo",
+    "torch.onnx._internal.exporter._core",
+    "onnx.checker",
+    "onnxruntime",
+    "onnxscript",
+    "tiercel.trainer",
+)
+_REQUEST_BYTES = 1 << 20
+_NUMBER_BYTES = 4
+
+
+class WarmProcess:
+    """A script that the template became.
+
+    Args:
+        status: Where its process id is told, and later how it ended.
+        output: The file that it prints to.
+    """
+
+    def __init__(self, status: socket.socket, output: BinaryIO) -> None:
+        self.returncode: int | None = None
+        self._status, self._output = status, output
+        self.pid = self._told()
+
+    def poll(self) -> int | None:
+        """The exit code, if it has ended."""
+        return self._wait(0.0)
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, if it still runs."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.send_signal(signal.SIGKILL)
+
+    def communicate(self, timeout: float) -> tuple[str, None]:
+        """Wait for its end; what it printed."""
+        if self._wait(timeout) is None:
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
+        if not self._output.closed:
+            self._output.seek(0)
+            with self._output:
+                return self._output.read().decode(), None
+        return "", None
+
+    def _wait(self, seconds: float) -> int | None:
+        if self.returncode is None:
+            self._status.settimeout(seconds)
+            with contextlib.suppress(TimeoutError, BlockingIOError):
+                self.returncode = os.waitstatus_to_exitcode(self._told())
+                self._status.close()
+        return self.returncode
+
+    def _told(self) -> int:
+        told = self._status.recv(_NUMBER_BYTES)
+        assert len(told) == _NUMBER_BYTES, "the template did not say what became of a script"
+        return int.from_bytes(told, "little")
+
+
+class WarmPython:
+    """The template.
+
+    Args:
+        environment: Of the template; what libraries read when they are loaded has to be there.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._socket, others = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with others:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "testing.warm_python", str(others.fileno())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[others.fileno()],
+                cwd=ROOT,
+                env=environment,
+            )
+
+    def start(self, arguments: Sequence[str], environment: Mapping[str, str]) -> WarmProcess:
+        """Run a script in a process of its own, as ``python SCRIPT ARGUMENTS`` would, in this process's folder."""
+        status, status_there = socket.socketpair()
+        output = tempfile.TemporaryFile()  # noqa: SIM115 - the process closes it
+        request = {"arguments": list(arguments), "environment": dict(environment), "folder": str(Path.cwd())}
+        with status_there:
+            socket.send_fds(self._socket, [json.dumps(request).encode()], [status_there.fileno(), output.fileno()])
+        return WarmProcess(status, output)
+
+    def close(self) -> None:
+        """End the template; what it started is not touched."""
+        self._socket.close()
+        assert self._process.wait(60) == 0
+
+
+@contextlib.contextmanager
+def warm_python(environment: Mapping[str, str]) -> Iterator[WarmPython]:
+    """A template for as long as the block lasts."""
+    template = WarmPython(environment)
+    try:
+        yield template
+    finally:
+        template.close()
+
+
+def _serve(requests: socket.socket) -> dict[str, Any] | None:
+    """Answer each request by a fork, which returns what it has to become; None at the end of the template."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        message, fds, _, _ = socket.recv_fds(requests, _REQUEST_BYTES, 2)
+        if not message:
+            return None
+        if os.fork() == 0:
+            requests.close()
+            _watch(*fds)
+            request: dict[str, Any] = json.loads(message)
+            return request
+        for fd in fds:
+            os.close(fd)
+
+
+def _watch(status: int, output: int) -> None:
+    """Fork once more and return in the child, whose end is told by its parent, which does nothing else."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    pid = os.fork()
+    if pid:
+        os.close(output)
+        os.write(status, pid.to_bytes(_NUMBER_BYTES, "little"))
+        _, ended = os.waitpid(pid, 0)
+        os.write(status, ended.to_bytes(_NUMBER_BYTES, "little"))
+        os._exit(0)
+    os.close(status)
+    for stream in (1, 2):
+        os.dup2(output, stream)
+    os.close(output)
+
+
+def _become(request: dict[str, Any]) -> None:
+    """Run the script; what it raises goes through to the interpreter, as it does where a script was started."""
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["folder"])
+    tempfile.tempdir = None
+    sys.argv = request["arguments"]
+    sys.path[0] = str(Path(sys.argv[0]).parent)
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+def main() -> None:
+    """The template, and in its forks the script."""
+    for name in LOADED:
+        importlib.import_module(name)
+    gc.freeze()  # else each fork would look through all of it at its end
+    assert len(list(Path("/proc/self/task").iterdir())) == 1, "what is forked must have no threads"
+    with socket.socket(fileno=int(sys.argv[1])) as requests:
+        request = _serve(requests)
+    if request is not None:
+        _become(request)
+
+
+if __name__ == "__main__":
+    main()
