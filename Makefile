@@ -27,6 +27,9 @@ demo: $(STAMP) ## Train, ship, hot-swap and serve real models on this machine, w
 
 WORKERS = $(shell echo $$((2 * $$(nproc))))
 
+# Python keeps what it has compiled, also where images say that it shall not: every test that starts a process gains.
+test test-fast: export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: test
 test: $(STAMP) ## Run every test (TEST_FLAGS="tests/unit -k tradl" for some)
 ifdef TEST_FLAGS
@@ -36,7 +39,8 @@ else
 	@# two workers a core, since tests wait more than they compute;
 	@# in the order of folders: the end-to-end tests are few and long, and would otherwise come last, on one worker
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not alone"
-	@$(BIN)/python -m pytest -m alone
+	@# only the files that have any: to collect all of them takes as long as some of these tests
+	@$(BIN)/python -m pytest -m alone $$(grep -rl --include='*.py' 'mark\.alone' tests)
 	@$(BIN)/python -m testing.needs
 endif
 

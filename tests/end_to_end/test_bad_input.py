@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from testing.product import Product
-from testing.product_use import running_product, tiercel
+from testing.product_use import client_of, tiercel
 
 # One product for all cases: none of them may leave anything in it.
 pytestmark = [
@@ -26,12 +24,6 @@ RIGHT = {
     "--direction": "max",
     "--tier": "0.7",
 }
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared_product(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Product]:
-    async with running_product(tmp_path_factory.mktemp("product")) as product:
-        yield product
 
 
 @pytest.mark.parametrize(
@@ -62,8 +54,9 @@ async def test_a_job_that_cannot_be_is_refused_by_the_fields_name(
     assert refused.output == ""
     _check_sentence(refused.errors)
     assert re.search(field, refused.errors), refused.errors
-    assert (await tiercel("ls", "--json", state_dir=state_dir, tenant="alice")).content == []
-    assert (await tiercel("endpoints", "--json", state_dir=state_dir, tenant="alice")).content == []
+    async with client_of(shared_product) as alice:
+        assert await alice.list_jobs() == ()
+        assert await alice.list_endpoints() == ()
 
 
 @pytest.mark.parametrize("command", ["show", "cancel", "explain", "logs", "watch"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -25,15 +26,21 @@ RATE = 200.0
 WAIT_SECONDS = 60.0
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[ServingProcess]:
-    repository = tmp_path / "models"
-    repository.mkdir()
-    with serving(repository, tmp_path) as process:
+@contextlib.contextmanager
+def empty_server(folder: Path) -> Iterator[ServingProcess]:
+    (folder / "models").mkdir()
+    with serving(folder / "models", folder) as process:
         yield process
 
 
-def zeros_target(server: ServingProcess, name: str = "adder") -> Target:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServingProcess]:
+    """One for all tests, each of which has models of its own."""
+    with empty_server(tmp_path_factory.mktemp("serving")) as process:
+        yield process
+
+
+def zeros_target(server: ServingProcess, name: str) -> Target:
     """Asks about zeros, so that a model that adds a constant answers with it."""
 
     def constant(_: int, outputs: Outputs) -> float:
@@ -43,7 +50,7 @@ def zeros_target(server: ServingProcess, name: str = "adder") -> Target:
     return Target(name, Samples(images, constant), f"http://{server.http}/v2/models/{name}")
 
 
-async def deliver(server: ServingProcess, version: int, content: bytes, name: str = "adder") -> None:
+async def deliver(server: ServingProcess, version: int, content: bytes, name: str) -> None:
     put(server.repository, name, version, content)
     reply = await asyncio.to_thread(server.load, name)
     assert reply.status == 200, reply.error
@@ -77,16 +84,16 @@ class Running:
 
 
 async def test_every_request_is_answered_before_during_and_after_a_swap(server: ServingProcess) -> None:
-    async with Running(zeros_target(server)) as running:
-        await deliver(server, 1, plus(1.0))
+    async with Running(zeros_target(server, "swapped")) as running:
+        await deliver(server, 1, plus(1.0), "swapped")
         await running.wait_requests(50)
-        await deliver(server, 2, plus(2.0))
-        await until(lambda: ("adder", 2) in running.first_answers, seconds=WAIT_SECONDS)
+        await deliver(server, 2, plus(2.0), "swapped")
+        await until(lambda: ("swapped", 2) in running.first_answers, seconds=WAIT_SECONDS)
         await running.wait_requests(50)
     record = running.record
     assert record.failed == 0, record.failures
-    assert running.first_answers == [("adder", 1), ("adder", 2)]
-    assert {version: score for version, (score, _) in record.scores("adder").items()} == {1: 1.0, 2: 2.0}
+    assert running.first_answers == [("swapped", 1), ("swapped", 2)]
+    assert {version: score for version, (score, _) in record.scores("swapped").items()} == {1: 1.0, 2: 2.0}
     assert record.rate() == pytest.approx(RATE, rel=0.05)
 
 
@@ -105,29 +112,30 @@ async def test_the_total_stays_the_same_when_another_endpoint_comes(server: Serv
 
 
 async def test_a_model_that_is_gone_is_a_failure_for_each_request(server: ServingProcess) -> None:
-    async with Running(zeros_target(server)) as running:
-        await deliver(server, 1, plus(1.0))
+    async with Running(zeros_target(server, "unloaded")) as running:
+        await deliver(server, 1, plus(1.0), "unloaded")
         await running.wait_requests(20)
-        path = "/v2/repository/models/adder/unload"
+        path = "/v2/repository/models/unloaded/unload"
         assert (await asyncio.to_thread(server.request, "POST", path)).status == 200
         await until(lambda: running.record.failed >= 20, seconds=WAIT_SECONDS)
     assert running.record.failures[0].why.startswith("status 4")
 
 
 async def test_answers_that_are_not_finite_are_failures(server: ServingProcess) -> None:
-    async with Running(zeros_target(server)) as running:
-        await deliver(server, 1, plus(float("inf")))
+    async with Running(zeros_target(server, "infinite")) as running:
+        await deliver(server, 1, plus(float("inf")), "infinite")
         await until(lambda: running.record.failed >= 5, seconds=WAIT_SECONDS)
     assert running.record.failed == len(running.record.requests)
 
 
-async def test_a_server_that_is_gone_is_a_failure_for_each_request(server: ServingProcess) -> None:
-    async with Running(zeros_target(server)) as running:
-        await deliver(server, 1, plus(1.0))
-        await running.wait_requests(20)
-        server.process.kill()
-        await until(lambda: running.record.failed >= 20, seconds=WAIT_SECONDS)
-    assert any("no answer" in failure.why for failure in running.record.failures)
+async def test_a_server_that_is_gone_is_a_failure_for_each_request(tmp_path: Path) -> None:
+    with empty_server(tmp_path) as server:
+        async with Running(zeros_target(server, "orphaned")) as running:
+            await deliver(server, 1, plus(1.0), "orphaned")
+            await running.wait_requests(20)
+            server.process.kill()
+            await until(lambda: running.record.failed >= 20, seconds=WAIT_SECONDS)
+        assert any("no answer" in failure.why for failure in running.record.failures)
 
 
 async def test_the_application_process_records_what_it_saw(server: ServingProcess, tmp_path: Path) -> None:

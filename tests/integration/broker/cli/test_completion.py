@@ -48,5 +48,5 @@ def test_ids_of_jobs_and_names_of_endpoints_are_completed(address: str, script: 
 
 
 def test_without_a_broker_nothing_is_offered_and_nothing_is_said() -> None:
-    assert offered_in_time("show", "--broker", f"127.0.0.1:{free_port()}", "k") == []
-    assert offered_in_time("show", "--state-dir", "/nowhere", "k") == []
+    assert offered("show", "--broker", f"127.0.0.1:{free_port()}", "k") == []
+    assert offered("show", "--state-dir", "/nowhere", "k") == []

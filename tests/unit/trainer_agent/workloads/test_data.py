@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from tiercel.trainer_agent.workloads import data
 
 
-@pytest.mark.parametrize(("images", "size", "rows"), [(data.load_digits(), 8, 1797), (data.load_mnist(), 28, 5000)])
-def test_the_data_is_real_split_by_class_and_scaled(images: data.Images, size: int, rows: int) -> None:
+@pytest.mark.parametrize(("load", "size", "rows"), [(data.load_digits, 8, 1797), (data.load_mnist, 28, 5000)])
+def test_the_data_is_real_split_by_class_and_scaled(load: Callable[[], data.Images], size: int, rows: int) -> None:
+    images = load()
     assert images.x_train.shape[1:] == images.x_test.shape[1:] == (size, size)
     assert len(images.x_train) + len(images.x_test) == rows
     assert len(images.x_train) == len(images.y_train)
