@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+import pytest_asyncio
 
 from testing.product import Product
 from testing.product_use import JOB_SECONDS, client_of, digits_job, faulty_job, post_json, serving_index
@@ -55,17 +56,25 @@ async def test_faults_are_told_and_touch_nobody_else(shared_product: Product) ->
     assert ready & {"good", "hang", *FAULTS} == {"good"}
 
 
-@pytest.mark.parametrize(("fault", "target"), [("unexportable", EASY), ("lying", 0.985), ("crash", OUT_OF_REACH)])
-async def test_an_older_version_keeps_serving(shared_product: Product, fault: str, target: float) -> None:
-    name = f"fed-by-{fault}"
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def version_1(shared_product: Product) -> str:
+    """An endpoint that answers with its first version."""
     async with client_of(shared_product) as alice:
-        first = await (await alice.submit(digits_job(name, (0.70,)))).wait(JOB_SECONDS)
-        assert first.state is JobState.COMPLETED, f"{first.reason}\n{first.log_tail}"
-        failed = await (await alice.submit(faulty_job(fault, name, target))).wait(JOB_SECONDS)
+        job = await (await alice.submit(digits_job("shared", (0.70,)))).wait(JOB_SECONDS)
+    assert job.state is JobState.COMPLETED, f"{job.reason}\n{job.log_tail}"
+    return "shared"
+
+
+@pytest.mark.parametrize(("fault", "target"), [("unexportable", EASY), ("lying", 0.985), ("crash", OUT_OF_REACH)])
+async def test_an_older_version_keeps_serving(
+    shared_product: Product, version_1: str, fault: str, target: float
+) -> None:
+    async with client_of(shared_product) as alice:
+        failed = await (await alice.submit(faulty_job(fault, version_1, target))).wait(JOB_SECONDS)
         assert failed.state is JobState.FAILED, failed.reason
-        (endpoint,) = [each for each in await alice.list_endpoints() if each.name == name]
+        (endpoint,) = [each for each in await alice.list_endpoints() if each.name == version_1]
         assert endpoint.live_version == 1
-    url = f"http://{shared_product.addresses['serving_http']}/v2/models/{name}/infer"
+    url = f"http://{shared_product.addresses['serving_http']}/v2/models/{version_1}/infer"
     body = {"inputs": [{"name": "input", "datatype": "FP32", "shape": [1, 8, 8], "data": [0.5] * 64}]}
     status, answer = await post_json(url, body)
     assert (status, answer["model_version"]) == (200, "1"), answer
