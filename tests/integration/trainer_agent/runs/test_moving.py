@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from testing import onnx_models
 from testing.nodes_broker import AgentProcess, ScriptedBroker, agent_process, wanted_delivery, wanted_run
 from testing.until import until
 from tiercel.v1 import nodes_pb2
@@ -101,7 +102,7 @@ async def test_an_agent_that_is_killed_before_the_checkpoint_arrived_says_so_whe
 
 @pytest.mark.usefixtures("agent")
 async def test_a_model_that_was_asked_for_when_the_run_had_to_leave_is_had_from_its_successor(
-    broker: ScriptedBroker, linear: str, raw_trainer: str
+    broker: ScriptedBroker, raw_trainer: str
 ) -> None:
     wanted = wanted_delivery("job-1")
     run = wanted_run("job-1", raw_trainer, arguments=("silent",))
@@ -111,7 +112,8 @@ async def test_a_model_that_was_asked_for_when_the_run_had_to_leave_is_had_from_
     await broker.want(run, deliveries=[wanted])
     status = await exit_of(broker, "job-1")
     assert (status.carried, status.carry_error) == (False, "it has saved no checkpoint")
-    await broker.want(wanted_run("job-2", linear, arguments=("--metric", "score")), deliveries=[wanted])
+    delivers = ("delivers", onnx_models.plus(1.0).hex())
+    await broker.want(wanted_run("job-2", raw_trainer, arguments=delivers), deliveries=[wanted])
     await until(lambda: broker.heard.outcome("job-tier-1"), seconds=60.0)
     outcome = broker.heard.outcome("job-tier-1")
     assert outcome is not None
