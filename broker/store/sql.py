@@ -37,7 +37,7 @@ from tiercel.core.storage import from_json
 
 # Of another program that holds the lock; longer than any transaction of ours.
 LOCK_SECONDS = 2.0
-# Some upgrades rewrite every job: a hundred thousand in ten seconds where nothing else wants the machine.
+# Some upgrades rewrite every job: a hundred thousand took eleven seconds of CPU.
 UPGRADE_SECONDS = 600.0
 _T = TypeVar("_T")
 _FINAL = sorted(state.value for state in JobState if state.is_final)

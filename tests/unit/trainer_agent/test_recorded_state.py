@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tiercel.trainer_agent.delivery_log import DeliveryLog
-from tiercel.trainer_agent.run_records import RunRecords
+from tiercel.trainer_agent.deliveries.delivery_log import DeliveryLog
+from tiercel.trainer_agent.runs.records import RunRecords
 from tiercel.v1 import nodes_pb2
 
 RECORDED = Path(__file__).parents[2] / "data" / "states" / "agent-0.1.0"
