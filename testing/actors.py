@@ -12,10 +12,10 @@ from typing import Any
 from testing.clock import ManualClock
 from testing.jobs import make_spec
 from testing.until import until
-from tiercel.broker.actors.endpoint import DeliveryHeard
+from tiercel.broker.actors.endpoint import DeliveryReported
 from tiercel.broker.actors.journal import Journal
 from tiercel.broker.actors.mailbox import Actor
-from tiercel.broker.actors.node import NodeActor, NodeHeard, Wanted
+from tiercel.broker.actors.node import NodeActor, NodeReported, Wanted
 from tiercel.broker.actors.registry import ActorRegistry
 from tiercel.broker.actors.service import TICK_SECONDS, BrokerService
 from tiercel.broker.actors.supervisor import Supervisor
@@ -95,7 +95,7 @@ class Actors:
         return connected
 
     async def heartbeat(self, actor: NodeActor, epoch: int) -> None:
-        await actor.tell(NodeHeard(epoch))
+        await actor.send(NodeReported(epoch))
         await self.settle()
 
     async def job(self, job_id: str, tenant: Tenant = ALICE) -> Job:
@@ -104,9 +104,9 @@ class Actors:
         return await self.service.find_job(tenant.name, job_id)
 
     async def alive(self, run_id: str) -> None:
-        await self._tell_job(run_id, RunIsAlive(run_id))
+        await self._send_to_job(run_id, RunIsAlive(run_id))
 
-    async def _tell_job(self, run_id: str, message: JobInput) -> None:
+    async def _send_to_job(self, run_id: str, message: JobInput) -> None:
         """The node that has the run, if any has, says something of it."""
         actor = self.registry.job_of(run_id)
         await self.service.deliver_to_job(actor.job.node_id if actor is not None else "n1", run_id, message)
@@ -114,16 +114,16 @@ class Actors:
     async def report(self, run_id: str, value: float, sequence: int = 1) -> None:
         """The script reports its metric."""
         message = Reported(run_id, sequence, sequence, {"accuracy": value}, self.clock.now(), float(sequence))
-        await self._tell_job(run_id, message)
+        await self._send_to_job(run_id, message)
         await self.settle()
 
     async def exit(self, run_id: str, code: int | None = 0, *, lost: bool = False) -> None:
-        await self._tell_job(run_id, RunExited(run_id, code, lost=lost))
+        await self._send_to_job(run_id, RunExited(run_id, code, lost=lost))
         await self.settle()
 
     async def delivery(self, delivery_id: str, state: DeliveryState, node_id: str = "n1", **rest: Any) -> None:
         """A node says how far a delivery is."""
-        await self.service.deliver_to_endpoint(DeliveryHeard(node_id, delivery_id, DeliveryReport(state, **rest)))
+        await self.service.deliver_to_endpoint(DeliveryReported(node_id, delivery_id, DeliveryReport(state, **rest)))
         await self.settle()
 
     async def delivered(self, delivery_id: str, node_id: str = "n1") -> None:

@@ -78,7 +78,7 @@ class TwoNodes:
         actor = self._service._registry.jobs[job_id]
         await until(lambda: (view := actor._view()) is not None and view.migratable, seconds=JOB_SECONDS)
         share = Share(1.0, None, f"moved to {node} because the test wants it")
-        self._service._registry.tell_job(job_id, MoveOrdered(node, share, actor.job.attempts + 1))
+        self._service._registry.send_to_job(job_id, MoveOrdered(node, share, actor.job.attempts + 1))
         await until(lambda: actor.job.is_moving or actor.job.node_id == node)
 
     def output(self, run_id: str) -> str:

@@ -36,7 +36,7 @@ class DeliverTier:
 
 
 @dataclass(frozen=True, slots=True)
-class DeliveryHeard:
+class DeliveryReported:
     """A node says how far a delivery is."""
 
     node_id: str
@@ -72,7 +72,7 @@ class EndpointDeleted:
     """Its tenant wants it gone; no job feeds it."""
 
 
-EndpointMessage = DeliverTier | DeliveryHeard | DeliveryAbandoned | ObjectiveSet | VersionChosen | EndpointDeleted
+EndpointMessage = DeliverTier | DeliveryReported | DeliveryAbandoned | ObjectiveSet | VersionChosen | EndpointDeleted
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +132,8 @@ class EndpointActor(Actor[EndpointMessage]):
         match message:
             case DeliverTier(job, tier):
                 await self._deliver(job, tier)
-            case DeliveryHeard(node_id, known_id, report):
-                await self._hear(node_id, known_id, report)
+            case DeliveryReported(node_id, known_id, report):
+                await self._on_report(node_id, known_id, report)
             case DeliveryAbandoned(known_id, reason):
                 if known_id in self._work:
                     report = DeliveryReport(DeliveryState.FAILED, reason=reason)
@@ -190,7 +190,7 @@ class EndpointActor(Actor[EndpointMessage]):
             self._endpoint = endpoint
             self._deliveries[delivery.id] = delivery
         if delivery.state.is_final:
-            self._tell_job(delivery)
+            self._send_to_job(delivery)
             return
         earlier = self._work.get(delivery.id)
         spec = job.spec
@@ -209,7 +209,7 @@ class EndpointActor(Actor[EndpointMessage]):
             wanted = WantedDelivery(delivery, work.run_id, work.metric, work.direction)
             self._peers.declare_delivery(work.node_id, wanted)
 
-    async def _hear(self, node_id: str, known_id: str, report: DeliveryReport) -> None:
+    async def _on_report(self, node_id: str, known_id: str, report: DeliveryReport) -> None:
         work = self._work.get(known_id)
         if work is None:  # nothing that is wanted: the node may forget it
             self._peers.withdraw_delivery(node_id, known_id)
@@ -250,14 +250,14 @@ class EndpointActor(Actor[EndpointMessage]):
         del self._work[delivery.id]
         for holder in {node_id, work.node_id} - {""}:
             self._peers.withdraw_delivery(holder, delivery.id)
-        self._tell_job(delivery)
+        self._send_to_job(delivery)
         for other in [self._deliveries[each] for each in self._work]:
             if other.sha256 == delivery.sha256 != "" and other.verdict is Verdict.OPEN:  # it waited for this one
                 await self._step(other, machine.facts_of(other), self._work[other.id].node_id)
 
-    def _tell_job(self, delivery: Delivery) -> None:
+    def _send_to_job(self, delivery: Delivery) -> None:
         delivered = delivery.state is DeliveryState.DELIVERED
-        self._peers.tell_job(
+        self._peers.send_to_job(
             delivery.job_id,
             DeliveryEnded(
                 tier=delivery.tier,

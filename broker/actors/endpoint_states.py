@@ -65,7 +65,7 @@ class EndpointStates:
         self._objectives: dict[str, dict[str, float]] = {}
         self._online: frozenset[str] = frozenset()
 
-    def hear(self, message: EndpointNews) -> None:
+    def on_news(self, message: EndpointNews) -> None:
         """Take in news. What is counted adds up until the next snapshot."""
         match message:
             case EndpointsMeasured(node_id, usages, lag_seconds):

@@ -115,9 +115,9 @@ class Journal:
         if self._away is not None:
             raise _refusal(self._away)
 
-    def on_away(self, tell: Callable[[CannotWriteError], None]) -> None:
-        """Have ``tell`` called whenever the store is found to take nothing; must not block."""
-        self._tell_away = tell
+    def on_away(self, send: Callable[[CannotWriteError], None]) -> None:
+        """Have ``send`` called whenever the store is found to take nothing; must not block."""
+        self._tell_away = send
 
     async def commit(self, commit: Commit) -> None:
         """Make a change durable; waits until it is, however long the store takes nothing.

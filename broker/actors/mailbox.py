@@ -91,7 +91,7 @@ class Actor(ABC, Generic[MessageT]):
         self._handled = 0
         self._failed = 0
 
-    def tell_nowait(self, message: MessageT) -> None:
+    def send_nowait(self, message: MessageT) -> None:
         """Leave a message.
 
         Raises:
@@ -99,7 +99,7 @@ class Actor(ABC, Generic[MessageT]):
         """
         self._put(_Envelope(message))
 
-    def tell_latest_nowait(self, key: Hashable, message: MessageT) -> None:
+    def send_latest_nowait(self, key: Hashable, message: MessageT) -> None:
         """Leave a message in place of an earlier one with the same key that is still waiting.
 
         Raises:
@@ -109,7 +109,7 @@ class Actor(ABC, Generic[MessageT]):
             self._put(_Envelope(key=key))
         self._latest[key] = message
 
-    async def tell(self, message: MessageT, handled: Callable[[], None] | None = None) -> None:
+    async def send(self, message: MessageT, handled: Callable[[], None] | None = None) -> None:
         """Leave a message, waiting for room: for whoever can pass the pressure on, such as a stream.
 
         Args:

@@ -46,7 +46,7 @@ class StreamEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class AcceleratorHeard:
+class AcceleratorStatus:
     """How an accelerator is, as its agent said last.
 
     Attributes:
@@ -63,7 +63,7 @@ class AcceleratorHeard:
 
 
 @dataclass(frozen=True, slots=True)
-class ServedHeard:
+class ServedStatus:
     """What a node's inference server has of an endpoint, or of one of its variants.
 
     Attributes:
@@ -76,22 +76,22 @@ class ServedHeard:
 
 
 @dataclass(frozen=True, slots=True)
-class ServingHeard:
+class ServingReported:
     """Where a node's inference server answers, empty while it does not, and what; by endpoint and variant."""
 
     http: str = ""
     grpc: str = ""
-    served: Mapping[tuple[str, str], ServedHeard] = field(default_factory=dict)
+    served: Mapping[tuple[str, str], ServedStatus] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class NodeHeard:
+class NodeReported:
     """The agent said something, and perhaps something new about its node."""
 
     lease_epoch: int
     images: frozenset[str] | None = None
-    serving: ServingHeard | None = None
-    accelerators: tuple[AcceleratorHeard, ...] | None = None
+    serving: ServingReported | None = None
+    accelerators: tuple[AcceleratorStatus, ...] | None = None
     fenced: bool | None = None
 
 
@@ -133,7 +133,7 @@ class ModelsDeclared:
 NodeMessage = (
     NodeConnected
     | StreamEnded
-    | NodeHeard
+    | NodeReported
     | NodeTicked
     | WantedRun
     | WantedDelivery
@@ -180,8 +180,8 @@ class NodeActor(Actor[NodeMessage]):
         self._deliveries: dict[str, WantedDelivery] = {}
         self._endpoints: EndpointSharesDeclared | None = None
         self._models: dict[str, tuple[WantedModel, ...]] = {}
-        self._served: Mapping[tuple[str, str], ServedHeard] = {}
-        self._accelerators: Mapping[str, AcceleratorHeard] = {}
+        self._served: Mapping[tuple[str, str], ServedStatus] = {}
+        self._accelerators: Mapping[str, AcceleratorStatus] = {}
         self._wanted = Wanted(0, (), ())
         self._changed = asyncio.Condition()
 
@@ -191,12 +191,12 @@ class NodeActor(Actor[NodeMessage]):
         return self._life.node
 
     @property
-    def accelerators(self) -> Mapping[str, AcceleratorHeard]:
+    def accelerators(self) -> Mapping[str, AcceleratorStatus]:
         """How its accelerators are, by id; empty while it is offline or has not said."""
         return self._accelerators if self._life.node.online else {}
 
     @property
-    def served(self) -> Mapping[tuple[str, str], ServedHeard]:
+    def served(self) -> Mapping[tuple[str, str], ServedStatus]:
         """What its inference server has, by endpoint and variant; empty while it is offline or has not said."""
         return self._served if self._life.node.online else {}
 
@@ -229,19 +229,19 @@ class NodeActor(Actor[NodeMessage]):
                 await self._connected(message)
             case StreamEnded(lease_epoch):
                 self._life = machine.stream_ended(self._life, lease_epoch)
-            case NodeHeard():
-                await self._heard(message)
+            case NodeReported():
+                await self._on_reported(message)
             case NodeTicked():
                 await self._ticked()
             case WantedRun():
                 self._runs[message.run_id] = message
                 await self._declare()
-                self._tell_fenced(message)
-                self._tell_if_away(message.job.id)
+                self._send_fenced(message)
+                self._send_if_away(message.job.id)
             case WantedDelivery():
                 self._deliveries[message.delivery.id] = message
                 await self._declare()
-                self._tell_if_away(message.delivery.job_id)
+                self._send_if_away(message.delivery.job_id)
             case RunWithdrawn() | DeliveryWithdrawn():
                 await self._withdraw(message)
             case EndpointSharesDeclared():
@@ -278,18 +278,18 @@ class NodeActor(Actor[NodeMessage]):
             message.epoch.set_result(life.node.lease_epoch)
         await self._declare()
         for run in self._runs.values():
-            self._tell_fenced(run)
+            self._send_fenced(run)
             if run.run_id not in message.runs:
-                self._peers.tell_job(run.job.id, RunUnknown(run.run_id))
+                self._peers.send_to_job(run.job.id, RunUnknown(run.run_id))
 
-    async def _heard(self, message: NodeHeard) -> None:
+    async def _on_reported(self, message: NodeReported) -> None:
         life = machine.heard(self._life, message.lease_epoch, self._clock.alive(), fenced=message.fenced)
         if life is self._life:
             return
         if life.fenced is not self._life.fenced:
             self._life = replace(self._life, fenced=life.fenced)
             for run in self._runs.values():
-                self._tell_fenced(run)
+                self._send_fenced(run)
         node = life.node
         if message.images is not None:
             node = replace(node, images=message.images)
@@ -321,19 +321,19 @@ class NodeActor(Actor[NodeMessage]):
             jobs = [run.job.id for run in self._runs.values()]
             jobs += [wanted.delivery.job_id for wanted in self._deliveries.values()]
             for job_id in dict.fromkeys(jobs):
-                self._tell_if_away(job_id)
+                self._send_if_away(job_id)
         self._peers.reschedule("node")
 
-    def _tell_fenced(self, run: WantedRun) -> None:
+    def _send_fenced(self, run: WantedRun) -> None:
         known = run.job.run
         if self._life.instance and known is not None and known.fenced is not self._life.fenced:
-            self._peers.tell_job(run.job.id, NodeFenced(self._life.node.id, self._life.fenced))
+            self._peers.send_to_job(run.job.id, NodeFenced(self._life.node.id, self._life.fenced))
 
-    def _tell_if_away(self, job_id: str) -> None:
+    def _send_if_away(self, job_id: str) -> None:
         if not self._life.node.online:
-            self._peers.tell_job(job_id, NodeSilent(self._life.node.id))
+            self._peers.send_to_job(job_id, NodeSilent(self._life.node.id))
         if self._life.gone:
-            self._peers.tell_job(job_id, NodeGone(self._life.node.id))
+            self._peers.send_to_job(job_id, NodeGone(self._life.node.id))
 
     async def _declare(self) -> None:
         async with self._changed:
@@ -363,6 +363,6 @@ def _event(node: Node, now: float) -> NodeEvent:
     return NodeEvent(node.id, node.online, node.lease_epoch, now, node.accelerators)
 
 
-def _as_heard(known: tuple[Accelerator, ...], heard: Mapping[str, AcceleratorHeard]) -> tuple[Accelerator, ...]:
+def _as_heard(known: tuple[Accelerator, ...], heard: Mapping[str, AcceleratorStatus]) -> tuple[Accelerator, ...]:
     """The devices of the hello with the problems of now; what a hello did not name is not there."""
     return tuple(replace(each, problem=heard[each.id].problem) if each.id in heard else each for each in known)

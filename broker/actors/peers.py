@@ -63,7 +63,7 @@ class Peers(Protocol):
     change that is durable already would be lost.
     """
 
-    def tell_job(self, job_id: str, message: JobInput) -> None:
+    def send_to_job(self, job_id: str, message: JobInput) -> None:
         """Tell a job; a job that is over is not told."""
         ...
 

@@ -87,7 +87,7 @@ class ActorRegistry:
         self._leases = leases
         self._tenant_weights = dict(tenant_weights or {})
         self._checkpoints = checkpoints
-        self.scheduler = SchedulerActor(policy, loop, journal, clock, self.tell_job, self.declare_endpoint_shares)
+        self.scheduler = SchedulerActor(policy, loop, journal, clock, self.send_to_job, self.declare_endpoint_shares)
         self.jobs: dict[str, JobActor] = {}
         self.endpoints: dict[str, EndpointActor] = {}
         self.nodes: dict[str, NodeActor] = {}
@@ -138,40 +138,40 @@ class ActorRegistry:
 
     # --- Peers --------------------------------------------------------------------------------------------------------
 
-    def tell_job(self, job_id: str, message: JobInput) -> None:
+    def send_to_job(self, job_id: str, message: JobInput) -> None:
         """Tell a job; a job that is over is not told."""
         actor = self.jobs.get(job_id)
         if actor is not None:
-            tell(actor, message)
+            send(actor, message)
 
     def request_delivery(self, job: Job, tier: TierStatus) -> None:
         """Ask the job's endpoint to have the tier's model delivered from where the job is now."""
-        tell(self.endpoints[job.spec.endpoint], DeliverTier(job, tier))
+        send(self.endpoints[job.spec.endpoint], DeliverTier(job, tier))
 
     def abandon_delivery(self, job: Job, tier: TierStatus, reason: str) -> None:
         """Tell the job's endpoint that nobody can deliver the tier's model any more."""
         known = delivery_id(job.id, tier.number, job.delivery_count(tier))
-        tell(self.endpoints[job.spec.endpoint], DeliveryAbandoned(known, reason))
+        send(self.endpoints[job.spec.endpoint], DeliveryAbandoned(known, reason))
 
     def declare_run(self, run: WantedRun) -> None:
         """Tell the run's node what is wanted."""
-        tell(self.open_node(run.job.node_id), run)
+        send(self.open_node(run.job.node_id), run)
 
     def withdraw_run(self, node_id: str, run_id: str) -> None:
         """Tell the node that the run is no longer wanted."""
-        tell(self.open_node(node_id), RunWithdrawn(run_id))
+        send(self.open_node(node_id), RunWithdrawn(run_id))
 
     def declare_delivery(self, node_id: str, wanted: WantedDelivery) -> None:
         """Tell the node to carry out a delivery."""
-        tell(self.open_node(node_id), wanted)
+        send(self.open_node(node_id), wanted)
 
     def withdraw_delivery(self, node_id: str, delivery_id: str) -> None:
         """Tell the node that it may forget a delivery."""
-        tell(self.open_node(node_id), DeliveryWithdrawn(delivery_id))
+        send(self.open_node(node_id), DeliveryWithdrawn(delivery_id))
 
     def declare_models(self, node_id: str, endpoint: str, models: tuple[WantedModel, ...]) -> None:
         """Tell a node which versions of an endpoint shall answer there."""
-        tell(self.open_node(node_id), ModelsDeclared(endpoint, models))
+        send(self.open_node(node_id), ModelsDeclared(endpoint, models))
 
     def served_version(self, endpoint: str) -> int:
         """The highest version of an endpoint that answers on any node, as that says; 0 for none."""
@@ -188,11 +188,11 @@ class ActorRegistry:
         leaving_devices: tuple[str, ...] = (),
     ) -> None:
         """Show the scheduler a job as it is now, or (None) that it needs nothing of any node."""
-        tell_latest(self.scheduler, ("job", job_id), JobObserved(job_id, view, attempts, leaving, leaving_devices))
+        send_latest(self.scheduler, ("job", job_id), JobObserved(job_id, view, attempts, leaving, leaving_devices))
 
     def refuse_move(self, job_id: str) -> None:
         """Tell the scheduler that the job cannot be moved now."""
-        tell(self.scheduler, MoveRefused(job_id))
+        send(self.scheduler, MoveRefused(job_id))
 
     def drop_checkpoint(self, job_id: str) -> None:
         """Remove the checkpoint that the broker may hold for the job."""
@@ -201,7 +201,7 @@ class ActorRegistry:
 
     def remember_run(self, record: RunRecord) -> None:
         """Show the scheduler what became of a job, for the next one that trains the same thing."""
-        tell(self.scheduler, RunsRemembered((record,)))
+        send(self.scheduler, RunsRemembered((record,)))
 
     def retire_job(self, job_id: str) -> None:
         """Let the actor of a job that is over end."""
@@ -211,36 +211,36 @@ class ActorRegistry:
 
     def observe_node(self, node_id: str, view: NodeView | None) -> None:
         """Show the scheduler a node, or (None) that it is offline."""
-        tell_latest(self.scheduler, ("node", node_id), NodeObserved(node_id, view))
+        send_latest(self.scheduler, ("node", node_id), NodeObserved(node_id, view))
 
     def observe_endpoint(self, name: str, view: EndpointView | None) -> None:
         """Show the scheduler an endpoint, or (None) that no version of it is live."""
-        tell_latest(self.scheduler, ("endpoint", name), EndpointObserved(name, view))
+        send_latest(self.scheduler, ("endpoint", name), EndpointObserved(name, view))
 
     def declare_endpoint_shares(
         self, node_id: str, shares: Mapping[str, Share], objectives: Mapping[str, float]
     ) -> None:
         """Tell a node what its endpoints may use; those that are not named are not limited."""
         declared = EndpointSharesDeclared(tuple(sorted(shares.items())), tuple(sorted(objectives.items())))
-        tell(self.open_node(node_id), declared)
+        send(self.open_node(node_id), declared)
 
     def reschedule(self, trigger: str) -> None:
         """Have the scheduler look at once."""
         happened = SomethingHappened(Trigger(trigger))
-        tell_latest(self.scheduler, happened, happened)
+        send_latest(self.scheduler, happened, happened)
 
 
-def tell(actor: Actor[MessageT], message: MessageT) -> None:
+def send(actor: Actor[MessageT], message: MessageT) -> None:
     """Leave an actor a message; raises ActorFailedError where it does not take any more."""
     try:
-        actor.tell_nowait(message)
+        actor.send_nowait(message)
     except OverloadedError as error:
         raise ActorFailedError(f"{actor.name} is stuck: {error.message}") from error
 
 
-def tell_latest(actor: Actor[MessageT], key: Hashable, message: MessageT) -> None:
+def send_latest(actor: Actor[MessageT], key: Hashable, message: MessageT) -> None:
     """The same for a message that takes the place of an earlier one of its key, which was not read yet."""
     try:
-        actor.tell_latest_nowait(key, message)
+        actor.send_latest_nowait(key, message)
     except OverloadedError as error:
         raise ActorFailedError(f"{actor.name} is stuck: {error.message}") from error

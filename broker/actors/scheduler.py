@@ -148,7 +148,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
         settings: LoopSettings,
         journal: Journal,
         clock: Clock,
-        tell_job: Callable[[str, JobInput], None],
+        send_to_job: Callable[[str, JobInput], None],
         declare_endpoint_shares: Callable[[str, Mapping[str, Share], Mapping[str, float]], None] = lambda *_: None,
     ) -> None:
         super().__init__("scheduler")
@@ -158,7 +158,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
         self._loop = loop.start(settings, clock.alive())
         self._journal = journal
         self._clock = clock
-        self._tell_job = tell_job
+        self._send_to_job = send_to_job
         self._jobs: dict[str, JobObserved] = {}
         self._nodes: dict[str, NodeView] = {}
         self._endpoints = EndpointStates(declare_endpoint_shares)
@@ -192,7 +192,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
             case NodeObserved():
                 self._observe_node(message)
             case EndpointObserved() | EndpointsMeasured():
-                self._endpoints.hear(message)
+                self._endpoints.on_news(message)
             case RunsRemembered(records):
                 self._history.add(*records)
             case MoveRefused(job_id):
@@ -237,7 +237,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
     async def _plan(self, trigger: Trigger) -> None:
         if trigger is Trigger.INTERVAL:
             for job_id in self._reserved:
-                self._tell_reserved(job_id)
+                self._send_reserved(job_id)
         snapshot = self._snapshot(trigger)
         changed: tuple[Assignment, ...] = ()
         shares_moved: list[ShareMoved] = []
@@ -246,11 +246,11 @@ class SchedulerActor(Actor[SchedulerMessage]):
             changed = loop.changed_assignments(plan, snapshot)
             self._reasons = {each.job_id: (each.node_id, each.share.reason) for each in plan.assignments}
             await self._carry_out(changed, trigger)
-            self._tell_verdicts(plan, snapshot)
+            self._send_verdicts(plan, snapshot)
             shares_moved = self._endpoints.decide(plan.endpoint_shares, snapshot.endpoints)
-            await self._tell_moved(shares_moved, trigger)
+            await self._send_moved(shares_moved, trigger)
         for job_id, reason in self._held_back.items():
-            self._tell_job(job_id, Deferred(reason))
+            self._send_to_job(job_id, Deferred(reason))
         alive = self._clock.alive()
         # The policy's clock may be set meanwhile; the loop's is not.
         wanted = plan.next_at if plan is not None else None
@@ -316,9 +316,9 @@ class SchedulerActor(Actor[SchedulerMessage]):
         )
         for assignment in assignments:
             self._reserve(assignment)
-            self._tell_reserved(assignment.job_id)
+            self._send_reserved(assignment.job_id)
 
-    async def _tell_moved(self, moved: Sequence[ShareMoved], trigger: Trigger) -> None:
+    async def _send_moved(self, moved: Sequence[ShareMoved], trigger: Trigger) -> None:
         """Remember decisions about endpoints, and let others know."""
         if not moved:
             return
@@ -346,15 +346,15 @@ class SchedulerActor(Actor[SchedulerMessage]):
         moves = view is not None and not view.movable and view.node_id != assignment.node_id
         self._reserved[assignment.job_id] = _Reservation(assignment, observed.attempts + (places or moves), moves)
 
-    def _tell_reserved(self, job_id: str) -> None:
+    def _send_reserved(self, job_id: str) -> None:
         for message in self._reserved[job_id].messages(self._jobs[job_id]):
-            self._tell_job(job_id, message)
+            self._send_to_job(job_id, message)
 
-    def _tell_verdicts(self, plan: Plan, snapshot: Snapshot) -> None:
+    def _send_verdicts(self, plan: Plan, snapshot: Snapshot) -> None:
         for job_id, reason in plan.waiting.items():
-            self._tell_job(job_id, Deferred(reason))
+            self._send_to_job(job_id, Deferred(reason))
         for job in snapshot.jobs:
             reason = plan.unreachable.get(job.id, "")
             held_for_unreachable = any(tier.state is TierState.UNREACHABLE for tier in job.tiers)
             if bool(reason) != held_for_unreachable:
-                self._tell_job(job.id, TierFeasibilityChanged(reason))
+                self._send_to_job(job.id, TierFeasibilityChanged(reason))

@@ -17,7 +17,7 @@ from tiercel.broker.actors.admission import (
 )
 from tiercel.broker.actors.clock import moment_of
 from tiercel.broker.actors.endpoint import (
-    DeliveryHeard,
+    DeliveryReported,
     EndpointActor,
     EndpointDeleted,
     ObjectiveSet,
@@ -28,7 +28,7 @@ from tiercel.broker.actors.job import MAX_OBSERVATIONS, observations_of
 from tiercel.broker.actors.job_pages import JOBS_AT_A_TIME, load_unfinished_jobs
 from tiercel.broker.actors.node import NodeActor, NodeConnected, NodeTicked, StreamEnded
 from tiercel.broker.actors.pruning import keep_pruned
-from tiercel.broker.actors.registry import tell, tell_latest
+from tiercel.broker.actors.registry import send, send_latest
 from tiercel.broker.actors.replay import endpoint_as_it_is, job_as_it_is
 from tiercel.broker.actors.scheduler import RunsRemembered, SchedulerTicked
 from tiercel.broker.lifecycle import machine as job_machine
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.job import JobActor
     from tiercel.broker.actors.journal import Journal
-    from tiercel.broker.actors.node import AcceleratorHeard, ServedHeard
+    from tiercel.broker.actors.node import AcceleratorStatus, ServedStatus
     from tiercel.broker.actors.registry import ActorRegistry
     from tiercel.broker.actors.supervisor import Supervisor
     from tiercel.broker.lifecycle.node import Fence
@@ -238,7 +238,7 @@ class BrokerService:
         """Every node that has ever connected, by id."""
         return [actor.node for _, actor in sorted(self._registry.nodes.items())]
 
-    def accelerators_of(self, node_id: str) -> Mapping[str, AcceleratorHeard]:
+    def accelerators_of(self, node_id: str) -> Mapping[str, AcceleratorStatus]:
         """How a node's accelerators are, by id, as its agent said last."""
         return self._registry.nodes[node_id].accelerators if node_id in self._registry.nodes else {}
 
@@ -313,7 +313,7 @@ class BrokerService:
         await actor.call(VersionChosen(version, back))
         return actor.endpoint
 
-    def served_of(self, name: str) -> Mapping[str, ServedHeard]:
+    def served_of(self, name: str) -> Mapping[str, ServedStatus]:
         """What the endpoint's node says of it, by variant; empty while it says nothing."""
         actor = self._registry.endpoints.get(name)
         node = self._registry.nodes.get(actor.endpoint.node_id) if actor is not None else None
@@ -352,7 +352,7 @@ class BrokerService:
 
     def end_stream(self, actor: NodeActor, lease_epoch: int) -> None:
         """The stream of a node's lease epoch is over."""
-        tell(actor, StreamEnded(lease_epoch))
+        send(actor, StreamEnded(lease_epoch))
 
     def fence(self) -> Fence | None:
         """How long agents may go without us now; None for however long it takes."""
@@ -407,7 +407,7 @@ class BrokerService:
             if handled is not None:
                 handled()
             return False
-        await actor.tell(message, handled)
+        await actor.send(message, handled)
         return True
 
     def measure_run(self, node_id: str, measured: UsageMeasured) -> bool:
@@ -418,7 +418,7 @@ class BrokerService:
         """
         actor = self._job_on(node_id, measured.run_id)
         if actor is not None:
-            tell_latest(actor, UsageMeasured, measured)
+            send_latest(actor, UsageMeasured, measured)
         return actor is not None
 
     def _job_on(self, node_id: str, run_id: str) -> JobActor | None:
@@ -437,7 +437,7 @@ class BrokerService:
             lag_seconds: By how much the server's event loop came late, or None.
         """
         usages = tuple(usage for usage in usages if usage.endpoint in self._registry.endpoints)
-        tell(self._registry.scheduler, EndpointsMeasured(node_id, usages, lag_seconds))
+        send(self._registry.scheduler, EndpointsMeasured(node_id, usages, lag_seconds))
         now = self._clock.now()
         for usage in usages:
             actor = self._registry.endpoints.get(usage.endpoint)
@@ -447,11 +447,11 @@ class BrokerService:
                 news = EndpointMeasured(known.name, known.tenant, now, node_id, known.objective_seconds, load)
                 self._journal.announce_nowait(news)
 
-    async def deliver_to_endpoint(self, message: DeliveryHeard) -> None:
+    async def deliver_to_endpoint(self, message: DeliveryReported) -> None:
         """Pass on what a node says of a delivery, or let the node forget a delivery that nobody knows."""
         actor = self._registry.jobs.get(job_of_delivery(message.delivery_id))
         if actor is not None:
-            await self._registry.endpoints[actor.job.spec.endpoint].tell(message)
+            await self._registry.endpoints[actor.job.spec.endpoint].send(message)
         else:
             self._registry.withdraw_delivery(message.node_id, message.delivery_id)
 
@@ -494,7 +494,7 @@ class BrokerService:
         self._supervisor.start(keep_pruned(self._store, self._clock), name="pruning")
 
     async def _recover(self) -> None:
-        tell(self._registry.scheduler, RunsRemembered(tuple(await self._store.load_run_records())))
+        send(self._registry.scheduler, RunsRemembered(tuple(await self._store.load_run_records())))
         deliveries = await self._store.load_deliveries()
         for endpoint in await self._store.load_endpoints():
             own = [delivery for delivery in deliveries if delivery.endpoint == endpoint.name]
@@ -527,10 +527,10 @@ class BrokerService:
                 continue
             self._clock.tick()
             for job in self._registry.jobs.values():
-                tell_latest(job, Ticked(), Ticked())
+                send_latest(job, Ticked(), Ticked())
             for node in self._registry.nodes.values():
-                tell_latest(node, NodeTicked(), NodeTicked())
-            tell_latest(self._registry.scheduler, SchedulerTicked(), SchedulerTicked())
+                send_latest(node, NodeTicked(), NodeTicked())
+            send_latest(self._registry.scheduler, SchedulerTicked(), SchedulerTicked())
 
     async def _open_endpoint(self, spec: JobSpec, tenant: Tenant, known: EndpointActor | None) -> Endpoint | None:
         """Give a known endpoint the objective that a new job wants; returns one that is to be made, or None.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tiercel.broker.actors.node import AcceleratorHeard
+from tiercel.broker.actors.node import AcceleratorStatus
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.nodes import Accelerator
 from tiercel.core.wire import from_proto
@@ -29,10 +29,10 @@ def accelerators_of(hello: nodes_pb2.NodeHello) -> tuple[Accelerator, ...]:
     return tuple(found.values())
 
 
-def heard_of(beat: nodes_pb2.Heartbeat) -> tuple[AcceleratorHeard, ...]:
+def accelerator_statuses(beat: nodes_pb2.Heartbeat) -> tuple[AcceleratorStatus, ...]:
     """How accelerators are, as a heartbeat has it; what cannot be is taken for not known."""
     return tuple(
-        AcceleratorHeard(
+        AcceleratorStatus(
             id=told.id,
             utilisation=told.utilisation if told.HasField("utilisation") and 0 <= told.utilisation <= 1 else None,
             memory_used_bytes=told.memory_used_bytes,

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from tiercel.broker.actors.node import ServedHeard, ServingHeard
+from tiercel.broker.actors.node import ServedStatus, ServingReported
 from tiercel.broker.lifecycle.versions import kept
 from tiercel.core.endpoints import DelayWindow, EndpointUsage, Signature, Tensor
 from tiercel.core.views import EndpointInfo, VariantInfo, VersionInfo
@@ -33,7 +33,7 @@ def endpoint_to_proto(
     node: Node | None,
     share: Share | None = None,
     load: EndpointLoad | None = None,
-    served: Mapping[str, ServedHeard] = MappingProxyType({}),
+    served: Mapping[str, ServedStatus] = MappingProxyType({}),
 ) -> jobs_pb2.Endpoint:
     """An endpoint as its tenant sees it.
 
@@ -46,7 +46,7 @@ def endpoint_to_proto(
     """
     live = {version.version for version in endpoint.live}
     there = {version.version for version in kept(endpoint)}
-    plain = served.get("", ServedHeard())
+    plain = served.get("", ServedStatus())
     info = EndpointInfo(
         name=endpoint.name,
         tenant=endpoint.tenant,
@@ -73,7 +73,7 @@ def endpoint_to_proto(
         objective_seconds=endpoint.objective_seconds,
         share=share,
         variants=tuple(
-            _variant_info(endpoint, version, load, served.get(version.variant, ServedHeard()))
+            _variant_info(endpoint, version, load, served.get(version.variant, ServedStatus()))
             for version in endpoint.live
             if version.variant
         ),
@@ -87,7 +87,7 @@ def endpoint_to_proto(
     return message
 
 
-def _variant_info(endpoint: Endpoint, live: Version, load: EndpointLoad | None, served: ServedHeard) -> VariantInfo:
+def _variant_info(endpoint: Endpoint, live: Version, load: EndpointLoad | None, served: ServedStatus) -> VariantInfo:
     return VariantInfo(
         name=live.variant,
         live_version=live.version,
@@ -110,12 +110,14 @@ def wanted_models(models: Iterable[WantedModel]) -> list[nodes_pb2.WantedModel]:
     ]
 
 
-def serving_of(status: nodes_pb2.ServingStatus) -> ServingHeard:
+def serving_of(status: nodes_pb2.ServingStatus) -> ServingReported:
     """What a node says of its inference server."""
     answering = {(each.endpoint, each.variant): each.version for each in status.versions}
     problems = {(each.endpoint, each.variant): each.reason for each in status.problems}
-    served = {place: ServedHeard(answering.get(place, 0), problems.get(place, "")) for place in (*answering, *problems)}
-    return ServingHeard(status.http, status.grpc, served)
+    served = {
+        place: ServedStatus(answering.get(place, 0), problems.get(place, "")) for place in (*answering, *problems)
+    }
+    return ServingReported(status.http, status.grpc, served)
 
 
 def signature_of(delivery: nodes_pb2.DeliveryStatus) -> Signature | None:

@@ -7,8 +7,8 @@ import logging
 import math
 from typing import TYPE_CHECKING
 
-from tiercel.broker.actors.endpoint import DeliveryHeard
-from tiercel.broker.actors.node import NodeHeard
+from tiercel.broker.actors.endpoint import DeliveryReported
+from tiercel.broker.actors.node import NodeReported
 from tiercel.broker.api import accelerators
 from tiercel.broker.api.endpoints import lag_of, serving_of, signature_of, usages_of
 from tiercel.broker.api.wanted import fence_to_proto, wanted_to_proto
@@ -79,17 +79,17 @@ class NodeStream:
     ) -> None:
         """Read and write until the agent ends the stream or its lease is lost."""
         await run_until_one_ends(
-            read=self._read(hello, requests), wanted=self._tell_wanted(write), taken=self._tell_taken(write)
+            read=self._read(hello, requests), wanted=self._send_wanted(write), taken=self._send_taken(write)
         )
 
-    async def _tell_wanted(self, write: Write) -> None:
+    async def _send_wanted(self, write: Write) -> None:
         generation = 0
         while (wanted := await self._actor.wait_wanted(generation, self._epoch)) is not None:
             generation = wanted.generation
             async with self._writing:
                 await write(nodes_pb2.ConnectResponse(wanted=wanted_to_proto(wanted, self._logs)))
 
-    async def _tell_taken(self, write: Write) -> None:
+    async def _send_taken(self, write: Write) -> None:
         while True:
             await self._took.wait()
             self._took.clear()
@@ -106,42 +106,42 @@ class NodeStream:
         self._took.set()
 
     async def _read(self, hello: nodes_pb2.NodeHello, requests: AsyncIterator[nodes_pb2.ConnectRequest]) -> None:
-        await self._actor.tell(NodeHeard(self._epoch, serving=serving_of(hello.serving)))
+        await self._actor.send(NodeReported(self._epoch, serving=serving_of(hello.serving)))
         for run in hello.runs:
             if run.state == nodes_pb2.RUN_STATE_RUNNING:  # an exit is told again, after the reports before it
-                await self._hear_run(run)
+                await self._on_run(run)
         for delivery in hello.deliveries:
-            await self._hear_delivery(delivery)
+            await self._on_delivery(delivery)
         async for request in requests:
             if not self._actor.holds_lease(self._epoch):
                 return
             if request.lease_epoch == self._epoch:
-                await self._hear(request)
+                await self._on_message(request)
 
-    async def _hear(self, request: nodes_pb2.ConnectRequest) -> None:
-        heard = NodeHeard(self._epoch)
+    async def _on_message(self, request: nodes_pb2.ConnectRequest) -> None:
+        heard = NodeReported(self._epoch)
         match request.WhichOneof("message"):
             case "heartbeat":
                 beat = request.heartbeat
-                devices = accelerators.heard_of(beat)
-                heard = NodeHeard(self._epoch, frozenset(beat.images), accelerators=devices, fenced=beat.fenced)
+                devices = accelerators.accelerator_statuses(beat)
+                heard = NodeReported(self._epoch, frozenset(beat.images), accelerators=devices, fenced=beat.fenced)
             case "serving":
-                heard = NodeHeard(self._epoch, serving=serving_of(request.serving))
+                heard = NodeReported(self._epoch, serving=serving_of(request.serving))
         # First of all the lease: what follows may have to wait for room.
-        await self._actor.tell(heard)
+        await self._actor.send(heard)
         match request.WhichOneof("message"):
             case "heartbeat":
-                self._hear_heartbeat(request.heartbeat)
+                self._on_heartbeat(request.heartbeat)
             case "run":
-                await self._hear_run(request.run)
+                await self._on_run(request.run)
             case "progress":
-                await self._hear_progress(request.progress)
+                await self._on_progress(request.progress)
             case "delivery":
-                await self._hear_delivery(request.delivery)
+                await self._on_delivery(request.delivery)
             case "log":
-                await self._hear_output(request.log)
+                await self._on_output(request.log)
 
-    def _hear_heartbeat(self, beat: nodes_pb2.Heartbeat) -> None:
+    def _on_heartbeat(self, beat: nodes_pb2.Heartbeat) -> None:
         self._heartbeat = beat.number
         self._took.set()
         self._service.measure_endpoints(self._node_id, usages_of(beat), lag_of(beat))
@@ -150,9 +150,9 @@ class NodeStream:
             if not self._service.measure_run(self._node_id, measured):
                 self._refuse(usage.run_id)
 
-    async def _hear_run(self, run: nodes_pb2.RunStatus) -> None:
+    async def _on_run(self, run: nodes_pb2.RunStatus) -> None:
         if run.state == nodes_pb2.RUN_STATE_RUNNING:
-            await self._tell_job(run.run_id, RunIsAlive(run.run_id, run.from_beginning))
+            await self._send_to_job(run.run_id, RunIsAlive(run.run_id, run.from_beginning))
         elif run.state == nodes_pb2.RUN_STATE_EXITED:
             message = RunExited(
                 run_id=run.run_id,
@@ -166,9 +166,9 @@ class NodeStream:
                 carry_error=run.carry_error,
                 accelerator_seconds=run.accelerator_seconds,
             )
-            await self._tell_job(run.run_id, message)
+            await self._send_to_job(run.run_id, message)
 
-    async def _hear_progress(self, progress: nodes_pb2.Progress) -> None:
+    async def _on_progress(self, progress: nodes_pb2.Progress) -> None:
         run_id, sequence = progress.run_id, progress.sequence
         message = Reported(
             run_id=run_id,
@@ -180,9 +180,9 @@ class NodeStream:
             accelerator_seconds=progress.accelerator_seconds,
             ended=progress.ended,
         )
-        await self._tell_job(run_id, message, lambda: self._take(run_id, sequence))
+        await self._send_to_job(run_id, message, lambda: self._take(run_id, sequence))
 
-    async def _hear_delivery(self, delivery: nodes_pb2.DeliveryStatus) -> None:
+    async def _on_delivery(self, delivery: nodes_pb2.DeliveryStatus) -> None:
         state = _STAGES.get(delivery.stage)
         if state is None:
             return
@@ -195,15 +195,15 @@ class NodeStream:
             reason=delivery.reason,
             signature=signature_of(delivery),
         )
-        await self._service.deliver_to_endpoint(DeliveryHeard(self._node_id, delivery.delivery_id, report))
+        await self._service.deliver_to_endpoint(DeliveryReported(self._node_id, delivery.delivery_id, report))
 
-    async def _hear_output(self, log: nodes_pb2.LogChunk) -> None:
+    async def _on_output(self, log: nodes_pb2.LogChunk) -> None:
         if self._service.has_run(self._node_id, log.run_id):
             await self._logs.append(log.run_id, log.offset_bytes, log.data)
         else:
             self._refuse(log.run_id)
 
-    async def _tell_job(self, run_id: str, message: JobInput, handled: Callable[[], None] | None = None) -> None:
+    async def _send_to_job(self, run_id: str, message: JobInput, handled: Callable[[], None] | None = None) -> None:
         if not await self._service.deliver_to_job(self._node_id, run_id, message, handled):
             self._refuse(run_id)
 

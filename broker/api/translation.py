@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from tiercel.broker.actors.node import AcceleratorHeard
+from tiercel.broker.actors.node import AcceleratorStatus
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.jobs import JobSpec, without_script_text
 from tiercel.core.views import AcceleratorInfo, JobInfo, NodeInfo
@@ -67,7 +67,7 @@ def job_to_proto(job: Job) -> jobs_pb2.Job:
     return to_proto(info, jobs_pb2.Job)
 
 
-def node_to_proto(node: Node, jobs: Sequence[Job], heard: Mapping[str, AcceleratorHeard]) -> jobs_pb2.Node:
+def node_to_proto(node: Node, jobs: Sequence[Job], heard: Mapping[str, AcceleratorStatus]) -> jobs_pb2.Node:
     """A node as tenants see it.
 
     Args:
@@ -95,10 +95,10 @@ def node_to_proto(node: Node, jobs: Sequence[Job], heard: Mapping[str, Accelerat
 
 
 def _accelerator_info(
-    accelerator: Accelerator, jobs: Iterable[Job], heard: Mapping[str, AcceleratorHeard]
+    accelerator: Accelerator, jobs: Iterable[Job], heard: Mapping[str, AcceleratorStatus]
 ) -> AcceleratorInfo:
     held = [share for job in jobs for share in _accelerator_shares(job) if share.id == accelerator.id]
-    now = heard.get(accelerator.id, AcceleratorHeard(accelerator.id))
+    now = heard.get(accelerator.id, AcceleratorStatus(accelerator.id))
     return AcceleratorInfo(
         id=accelerator.id,
         name=accelerator.name,

@@ -71,7 +71,7 @@ async def follow_job(client: Client, job_id: str, *, quiet: bool) -> JobInfo:
 class _Screen(Protocol):
     def show(self, views: Iterable[JobView]) -> None: ...
 
-    def tell(self, event: JobEvent, view: JobView) -> None: ...
+    def show_event(self, event: JobEvent, view: JobView) -> None: ...
 
     def close(self) -> None: ...
 
@@ -94,7 +94,7 @@ async def _follow(client: Client, jobs: Iterable[JobInfo], screen: _Screen, *, n
                     if event.job_id not in views:
                         views[event.job_id] = JobView(await client.get_job(event.job_id))
                     views[event.job_id] = views[event.job_id].after(event)
-                    screen.tell(event, views[event.job_id])
+                    screen.show_event(event, views[event.job_id])
                     screen.show(views.values())
                     # The stream of one job ends by itself; that of all of them does not.
                     if named and not only and await _are_over(client, views):
@@ -121,7 +121,7 @@ class _Nothing:
     def show(self, views: Iterable[JobView]) -> None:
         """Nothing."""
 
-    def tell(self, event: JobEvent, view: JobView) -> None:
+    def show_event(self, event: JobEvent, view: JobView) -> None:
         """Nothing."""
 
     def close(self) -> None:
@@ -131,7 +131,7 @@ class _Nothing:
 class _Lines(_Nothing):
     """A line for each event."""
 
-    def tell(self, event: JobEvent, view: JobView) -> None:
+    def show_event(self, event: JobEvent, view: JobView) -> None:
         """Print it."""
         from tiercel.broker.cli.job_view import event_line
 
@@ -141,7 +141,7 @@ class _Lines(_Nothing):
 class _JsonLines(_Nothing):
     """A JSON object for each event."""
 
-    def tell(self, event: JobEvent, view: JobView) -> None:
+    def show_event(self, event: JobEvent, view: JobView) -> None:
         """Print it."""
         typer.echo(json.dumps(event.to_json(), ensure_ascii=False))
 

@@ -151,7 +151,7 @@ class EmbeddedMqttBroker:
             if len(self.retained) > self._rooms.topics:
                 self.retained.popitem(last=False)
         for subscriber in list(self._known.values()):
-            subscriber.tell(message)
+            subscriber.send(message)
 
     # --- What connections ask -----------------------------------------------------------------------------------------
 

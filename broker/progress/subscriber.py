@@ -83,7 +83,7 @@ class Subscriber(asyncio.Protocol):
 
     # --- What the server asks -----------------------------------------------------------------------------------------
 
-    def tell(self, message: Message) -> None:
+    def send(self, message: Message) -> None:
         """Tell a message, if it is for this client."""
         qos = self._qos(message)
         if qos is None:
@@ -137,7 +137,7 @@ class Subscriber(asyncio.Protocol):
         except PacketError:
             self.abort()
         # Once for all that came together, or a client could keep us looking for as long as it likes.
-        self._tell_retained()
+        self._send_retained()
 
     def pause_writing(self) -> None:
         """More waits to be sent than may; nothing is read that would have to be answered."""
@@ -198,7 +198,7 @@ class Subscriber(asyncio.Protocol):
 
     # --- Messages -----------------------------------------------------------------------------------------------------
 
-    def _tell_retained(self) -> None:
+    def _send_retained(self) -> None:
         filters, self._new_filters = self._new_filters, set()
         if not filters or self.key is None:
             return

@@ -130,7 +130,7 @@ async def moving(tmp_path: Path) -> AsyncIterator[Moving]:
         await tenant.wait(job_id, lambda job: job.epoch == 1)
         service = broker._service
         assert service is not None
-        service._registry.tell_job(job_id, MoveOrdered("n2", Share(1.0, None, "moved"), 2))
+        service._registry.send_to_job(job_id, MoveOrdered("n2", Share(1.0, None, "moved"), 2))
         await agents["n1"].until(lambda: agents["n1"].runs[f"{job_id}-1"].wanted.carry)
         yield Moving(broker, tmp_path, agents, tenant, channel, job_id)
 

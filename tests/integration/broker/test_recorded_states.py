@@ -163,7 +163,7 @@ async def test_what_was_under_way_goes_on(database: Path) -> None:
 
         await actors.alive(moving.run_id)
         assert named(actors, "moving").is_going_to("n1")
-        await actors.registry.jobs[moving.id].tell(RunExited(moving.run_id, 0, cpu_seconds=4.0, carried=True))
+        await actors.registry.jobs[moving.id].send(RunExited(moving.run_id, 0, cpu_seconds=4.0, carried=True))
         moving = await actors.job(moving.id)
         assert (moving.state, moving.node_id, moving.run_id) == (JobState.STARTING, "n1", f"{moving.id}-2")
         assert (moving.earlier.migrations, moving.earlier.cpu_seconds) == (1, 4.0)

@@ -30,8 +30,8 @@ def declared() -> Declared:
 @pytest.fixture
 def states(declared: Declared) -> EndpointStates:
     states = EndpointStates(declared)
-    states.hear(EndpointObserved("a", EndpointView("a", "alice", "n1", objective_seconds=0.05)))
-    states.hear(EndpointObserved("b", EndpointView("b", "bob", "n2")))
+    states.on_news(EndpointObserved("a", EndpointView("a", "alice", "n1", objective_seconds=0.05)))
+    states.on_news(EndpointObserved("b", EndpointView("b", "bob", "n2")))
     return states
 
 
@@ -42,38 +42,38 @@ def names(views: tuple[EndpointView, ...]) -> list[str]:
 def test_endpoints_of_nodes_that_are_online_are_shown(states: EndpointStates) -> None:
     assert names(states.views(["n1", "n2"])) == ["a", "b"]
     assert names(states.views(["n2"])) == ["b"]
-    states.hear(EndpointObserved("b", None))
+    states.on_news(EndpointObserved("b", None))
     assert names(states.views(["n1", "n2"])) == ["a"]
 
 
 def test_what_is_counted_adds_up_until_the_next_snapshot(states: EndpointStates) -> None:
-    states.hear(EndpointsMeasured("n1", (EndpointUsage("a", 2.0, 10, 8, 0.8, 1.0),)))
-    states.hear(EndpointsMeasured("n1", (EndpointUsage("a", 2.0, 10, 8, 1.6, 0.2),)))
+    states.on_news(EndpointsMeasured("n1", (EndpointUsage("a", 2.0, 10, 8, 0.8, 1.0),)))
+    states.on_news(EndpointsMeasured("n1", (EndpointUsage("a", 2.0, 10, 8, 1.6, 0.2),)))
     (view, _) = states.views(["n1", "n2"])
     assert (view.requests_per_second, view.delay_seconds, view.cpu_cores_used) == pytest.approx((5.0, 0.15, 0.3))
     assert view.objective_seconds == 0.05
-    states.hear(EndpointsMeasured("n1", (EndpointUsage("a", 2.0, 2, 2, 2.0, 0.2),)))
+    states.on_news(EndpointsMeasured("n1", (EndpointUsage("a", 2.0, 2, 2, 2.0, 0.2),)))
     (view, _) = states.views(["n1", "n2"])
     assert (view.requests_per_second, view.delay_seconds, view.cpu_cores_used) == pytest.approx((1.0, 1.0, 0.1))
 
 
 def test_a_node_that_says_nothing_is_not_idle_and_one_that_counts_nothing_is(states: EndpointStates) -> None:
-    states.hear(EndpointsMeasured("n1", (EndpointUsage("a", 2.0, 10, 10, 1.0, 1.0),)))
+    states.on_news(EndpointsMeasured("n1", (EndpointUsage("a", 2.0, 10, 10, 1.0, 1.0),)))
     first = states.views(["n1"])
     assert states.views(["n1"]) == first
-    states.hear(EndpointsMeasured("n1", ()))
+    states.on_news(EndpointsMeasured("n1", ()))
     (view,) = states.views(["n1"])
     assert (view.requests_per_second, view.delay_seconds, view.cpu_cores_used) == (0.0, None, 0.0)
 
 
 def test_requests_without_an_answer_have_no_delay(states: EndpointStates) -> None:
-    states.hear(EndpointsMeasured("n1", (EndpointUsage("a", 2.0, 10),)))
+    states.on_news(EndpointsMeasured("n1", (EndpointUsage("a", 2.0, 10),)))
     (view,) = states.views(["n1"])
     assert (view.requests_per_second, view.delay_seconds) == (5.0, None)
 
 
 def test_counts_of_another_node_are_not_the_endpoints(states: EndpointStates) -> None:
-    states.hear(EndpointsMeasured("n2", (EndpointUsage("a", 2.0, 10, 10, 1.0, 1.0),)))
+    states.on_news(EndpointsMeasured("n2", (EndpointUsage("a", 2.0, 10, 10, 1.0, 1.0),)))
     assert states.load("a") is None
     states.views(["n1", "n2"])
     assert (states.load("a"), states.load("b"), states.load("c")) == (None, EndpointLoad(), None)
@@ -83,17 +83,17 @@ def test_counts_of_another_node_are_not_the_endpoints(states: EndpointStates) ->
 def heard(states: EndpointStates) -> EndpointStates:
     """What is known once both nodes were heard of."""
     for node_id in ("n1", "n2"):
-        states.hear(EndpointsMeasured(node_id, ()))
+        states.on_news(EndpointsMeasured(node_id, ()))
     return states
 
 
 def test_nothing_is_decided_about_a_node_that_was_not_heard_of(states: EndpointStates, declared: Declared) -> None:
     share = Share(0.5, 1.0, "why")
-    states.hear(EndpointsMeasured("n2", ()))
+    states.on_news(EndpointsMeasured("n2", ()))
     moved = states.decide({"a": share, "b": share}, states.views(["n1", "n2"]))
     assert [(each.view.name, each.share) for each in moved] == [("b", share)]
     assert declared.told == [("n2", {"b": share})]
-    states.hear(EndpointsMeasured("n1", ()))
+    states.on_news(EndpointsMeasured("n1", ()))
     states.decide({"b": share}, states.views(["n1", "n2"]))
     assert declared.told[1:] == [("n1", {})]
     assert declared.objectives == {"n1": {"a": 0.05}, "n2": {}}
@@ -101,7 +101,7 @@ def test_nothing_is_decided_about_a_node_that_was_not_heard_of(states: EndpointS
 
 def test_a_new_objective_is_told_though_no_share_moves(heard: EndpointStates, declared: Declared) -> None:
     heard.decide({}, heard.views(["n1", "n2"]))
-    heard.hear(EndpointObserved("b", EndpointView("b", "bob", "n2", objective_seconds=0.2)))
+    heard.on_news(EndpointObserved("b", EndpointView("b", "bob", "n2", objective_seconds=0.2)))
     assert heard.decide({}, heard.views(["n1", "n2"])) == []
     assert declared.objectives == {"n1": {"a": 0.05}, "n2": {"b": 0.2}}
     assert len(declared.told) == 3
@@ -112,8 +112,8 @@ def test_the_part_in_the_objective_is_of_the_interval_and_quantiles_are_of_the_l
 ) -> None:
     early = (DelayWindow(10.0, 9, 1, 0.9, 0.1, 0.2, 0.3),)
     late = (DelayWindow(10.0, 19, 1, 0.5, 0.1, 0.4, 0.5),)
-    states.hear(EndpointsMeasured("n1", (EndpointUsage("a", 1.0, 10, 9, 0.9, 0.1, 1, 9, early),)))
-    states.hear(EndpointsMeasured("n1", (EndpointUsage("a", 1.0, 10, 10, 0.9, 0.1, 0, 1, late),), 0.25))
+    states.on_news(EndpointsMeasured("n1", (EndpointUsage("a", 1.0, 10, 9, 0.9, 0.1, 1, 9, early),)))
+    states.on_news(EndpointsMeasured("n1", (EndpointUsage("a", 1.0, 10, 10, 0.9, 0.1, 0, 1, late),), 0.25))
     (view,) = states.views(["n1"])
     assert (view.in_objective, view.p95_seconds) == (0.5, 0.4)
     load = states.load("a")
@@ -122,7 +122,9 @@ def test_the_part_in_the_objective_is_of_the_interval_and_quantiles_are_of_the_l
 
 
 def test_where_nobody_judges_nothing_is_in_or_out_of_an_objective(states: EndpointStates) -> None:
-    states.hear(EndpointsMeasured("n1", (EndpointUsage("a", 1.0, 10, 9, 0.9, 0.1, 1, 0, (DelayWindow(10.0, 9, 1),)),)))
+    states.on_news(
+        EndpointsMeasured("n1", (EndpointUsage("a", 1.0, 10, 9, 0.9, 0.1, 1, 0, (DelayWindow(10.0, 9, 1),)),))
+    )
     (view,) = states.views(["n1"])
     assert (view.in_objective, view.p95_seconds) == (None, None)
 
@@ -146,7 +148,7 @@ def test_an_endpoint_that_moved_is_not_limited_where_it_was(heard: EndpointState
     states = heard
     share = Share(0.5, 1.0, "why")
     states.decide({"a": share}, states.views(["n1", "n2"]))
-    states.hear(EndpointObserved("a", EndpointView("a", "alice", "n2")))
+    states.on_news(EndpointObserved("a", EndpointView("a", "alice", "n2")))
     assert states.share("a") is None
     states.decide({"a": share}, states.views(["n1", "n2"]))
     assert declared.told == [("n1", {"a": share}), ("n2", {}), ("n1", {}), ("n2", {"a": share})]

@@ -42,8 +42,8 @@ async def recorder() -> AsyncIterator[Recorder]:
 
 async def test_messages_are_handled_in_order(recorder: Recorder) -> None:
     for message in "abc":
-        recorder.tell_nowait(message)
-    await recorder.tell("d")
+        recorder.send_nowait(message)
+    await recorder.send("d")
     await recorder.wait_idle()
     assert recorder.heard == ["a", "b", "c", "d"]
     assert recorder.statistics() == mailbox.ActorStatistics(waiting=0, handled=4, failed=0)
@@ -51,9 +51,9 @@ async def test_messages_are_handled_in_order(recorder: Recorder) -> None:
 
 async def test_who_left_a_message_hears_when_it_was_handled_however_that_went(recorder: Recorder) -> None:
     handled: list[str] = []
-    recorder.tell_nowait("wait")
+    recorder.send_nowait("wait")
     for message in ("a", "bad"):
-        await recorder.tell(message, lambda message=message: handled.append(message))  # type: ignore[misc]
+        await recorder.send(message, lambda message=message: handled.append(message))  # type: ignore[misc]
     await asyncio.sleep(0)
     assert handled == []
     recorder.gate.set()
@@ -61,26 +61,26 @@ async def test_who_left_a_message_hears_when_it_was_handled_however_that_went(re
     assert handled == ["a", "bad"]
     recorder.finish()
     await recorder.wait_idle()
-    await recorder.tell("late", lambda: handled.append("late"))
+    await recorder.send("late", lambda: handled.append("late"))
     assert handled == ["a", "bad", "late"], "nobody would ever look"
 
 
 async def test_a_message_that_fails_is_dropped_alone(recorder: Recorder) -> None:
     for message in ("a", "bad", "b"):
-        recorder.tell_nowait(message)
+        recorder.send_nowait(message)
     await recorder.wait_idle()
     assert recorder.heard == ["a", "b"]
     assert recorder.statistics().failed == 1
 
 
 async def test_only_the_latest_of_a_key_is_handled(recorder: Recorder) -> None:
-    recorder.tell_nowait("wait")
+    recorder.send_nowait("wait")
     for message in ("x1", "y1", "x2", "x3"):
-        recorder.tell_latest_nowait(message[0], message)
+        recorder.send_latest_nowait(message[0], message)
     recorder.gate.set()
     await recorder.wait_idle()
     assert recorder.heard == ["wait", "x3", "y1"]
-    recorder.tell_latest_nowait("x", "x4")
+    recorder.send_latest_nowait("x", "x4")
     await recorder.wait_idle()
     assert recorder.heard[-1] == "x4"
 
@@ -94,7 +94,7 @@ async def test_a_call_returns_once_the_message_was_handled(recorder: Recorder) -
 
 async def test_a_call_has_a_deadline(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mailbox, "CALL_SECONDS", 0.01)
-    recorder.tell_nowait("wait")
+    recorder.send_nowait("wait")
     with pytest.raises(UnavailableError, match="recorder did not answer"):
         await recorder.call("a")
     with pytest.raises(UnavailableError, match="recorder is busy"):
@@ -104,14 +104,14 @@ async def test_a_call_has_a_deadline(recorder: Recorder, monkeypatch: pytest.Mon
 async def test_streams_wait_for_room_and_leave_some_for_actors(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recorder.tell_nowait("wait")
+    recorder.send_nowait("wait")
     await asyncio.sleep(0)
     for _ in range(mailbox.ROOM_FOR_STREAMS):
-        await recorder.tell("s")
-    waiting = asyncio.ensure_future(recorder.tell("last"))
+        await recorder.send("s")
+    waiting = asyncio.ensure_future(recorder.send("last"))
     await asyncio.sleep(0)
     assert not waiting.done(), "the stream feels the pressure"
-    recorder.tell_nowait("actor")
+    recorder.send_nowait("actor")
     recorder.gate.set()
     await waiting
     await recorder.wait_idle()
@@ -121,14 +121,14 @@ async def test_streams_wait_for_room_and_leave_some_for_actors(
 async def test_a_full_mailbox_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mailbox, "CAPACITY", 2)
     actor = Recorder()
-    actor.tell_nowait("a")
-    actor.tell_nowait("b")
+    actor.send_nowait("a")
+    actor.send_nowait("b")
     with pytest.raises(OverloadedError, match="recorder has 2 messages waiting"):
-        actor.tell_nowait("c")
+        actor.send_nowait("c")
     with pytest.raises(OverloadedError):
-        await actor.tell("c")
+        await actor.send("c")
     with pytest.raises(OverloadedError):
-        actor.tell_latest_nowait("c", "c")
+        actor.send_latest_nowait("c", "c")
     actor.finish()
     await actor.run()
     assert actor.heard == ["a", "b"], "what was refused has left nothing behind"
@@ -137,15 +137,15 @@ async def test_a_full_mailbox_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_an_actor_that_always_fails_ends() -> None:
     actor = Recorder()
     for _ in range(mailbox.MAX_FAILURES_IN_A_ROW):
-        actor.tell_nowait("bad")
+        actor.send_nowait("bad")
     with pytest.raises(ActorFailedError, match="20 messages in a row"):
         await actor.run()
 
 
 async def test_what_cannot_be_undone_ends_the_actor_at_once() -> None:
     actor = Recorder()
-    actor.tell_nowait("fatal")
-    actor.tell_nowait("a")
+    actor.send_nowait("fatal")
+    actor.send_nowait("a")
     with pytest.raises(ActorFailedError, match="cannot go on"):
         await actor.run()
     assert actor.heard == []
@@ -153,16 +153,16 @@ async def test_what_cannot_be_undone_ends_the_actor_at_once() -> None:
 
 async def test_finishing_handles_what_is_left_and_then_swallows() -> None:
     actor = Recorder()
-    actor.tell_nowait("a")
+    actor.send_nowait("a")
     actor.finish()
-    actor.tell_nowait("b")
+    actor.send_nowait("b")
     await actor.run()
     assert actor.heard == ["a", "b"]
-    actor.tell_nowait("c")
-    actor.tell_latest_nowait("d", "d")
+    actor.send_nowait("c")
+    actor.send_latest_nowait("d", "d")
     await actor.call("e")
     for _ in range(2 * mailbox.ROOM_FOR_STREAMS):
-        await actor.tell("f")
+        await actor.send("f")
     assert actor.heard == ["a", "b"]
     assert actor.statistics().waiting == 0
 

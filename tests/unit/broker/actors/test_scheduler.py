@@ -49,21 +49,21 @@ class Scheduler:
     store: MemoryStore
     told: list[tuple[str, JobInput]] = field(default_factory=list)
 
-    async def hear(self, *messages: JobObserved | NodeObserved | SomethingHappened | SchedulerTicked) -> None:
+    async def on_news(self, *messages: JobObserved | NodeObserved | SomethingHappened | SchedulerTicked) -> None:
         for message in messages:
-            self.actor.tell_nowait(message)
+            self.actor.send_nowait(message)
         await self.actor.wait_idle()
 
     async def happened(self, trigger: Trigger = Trigger.ARRIVAL) -> list[tuple[str, JobInput]]:
         """What a look at things leads to."""
         self.told.clear()
-        await self.hear(SomethingHappened(trigger))
+        await self.on_news(SomethingHappened(trigger))
         return list(self.told)
 
     async def interval(self) -> list[tuple[str, JobInput]]:
         self.told.clear()
         self.clock.advance(1000)
-        await self.hear(SchedulerTicked())
+        await self.on_news(SchedulerTicked())
         return list(self.told)
 
 
@@ -84,82 +84,82 @@ async def running(policy: FairPolicy) -> AsyncIterator[Scheduler]:
 @pytest.fixture
 async def scheduler() -> AsyncIterator[Scheduler]:
     async with running(FairPolicy()) as one:
-        await one.hear(NodeObserved("n1", NODE))
+        await one.on_news(NodeObserved("n1", NODE))
         yield one
 
 
 async def test_a_placement_is_reserved_until_it_is_confirmed(scheduler: Scheduler) -> None:
-    await scheduler.hear(JobObserved("j1", view("j1"), 0))
+    await scheduler.on_news(JobObserved("j1", view("j1"), 0))
     (first, _) = await scheduler.happened()
     assert first[0] == "j1"
     assert isinstance(first[1], Assigned)
     assert first[1].attempt == 1
     # Late news of the time before, and another job that wants the same memory.
-    await scheduler.hear(JobObserved("j1", view("j1"), 0), JobObserved("j2", view("j2"), 0))
+    await scheduler.on_news(JobObserved("j1", view("j1"), 0), JobObserved("j2", view("j2"), 0))
     told = await scheduler.happened()
     assert [job_id for job_id, message in told if isinstance(message, Assigned)] == []
     assert isinstance(dict(told)["j2"], Deferred)
 
 
 async def test_a_confirmed_placement_is_not_told_again(scheduler: Scheduler) -> None:
-    await scheduler.hear(JobObserved("j1", view("j1"), 0))
+    await scheduler.on_news(JobObserved("j1", view("j1"), 0))
     ((_, message), *_) = await scheduler.happened()
     assert isinstance(message, Assigned)
-    await scheduler.hear(JobObserved("j1", view("j1", node_id="n1", share=message.share), 1))
+    await scheduler.on_news(JobObserved("j1", view("j1", node_id="n1", share=message.share), 1))
     assert scheduler.actor._reserved == {}
     assert await scheduler.happened() == []
     assert len(await scheduler.store.decisions_of("j1", limit=10)) == 1
 
 
 async def test_what_was_not_confirmed_is_told_again_and_decided_once(scheduler: Scheduler) -> None:
-    await scheduler.hear(JobObserved("j1", view("j1"), 0))
+    await scheduler.on_news(JobObserved("j1", view("j1"), 0))
     first = await scheduler.happened()
     assert await scheduler.interval() == first
     assert len(await scheduler.store.decisions_of("j1", limit=10)) == 1
 
 
 async def test_a_lost_run_is_placed_as_the_next_attempt(scheduler: Scheduler) -> None:
-    await scheduler.hear(JobObserved("j1", view("j1"), 1))
+    await scheduler.on_news(JobObserved("j1", view("j1"), 1))
     ((_, message), *_) = await scheduler.happened()
     assert isinstance(message, Assigned)
     assert message.attempt == 2
 
 
 async def test_a_job_that_needs_nothing_any_more_frees_what_was_reserved(scheduler: Scheduler) -> None:
-    await scheduler.hear(JobObserved("j1", view("j1"), 0))
+    await scheduler.on_news(JobObserved("j1", view("j1"), 0))
     await scheduler.happened()
-    await scheduler.hear(JobObserved("j1", None, 0), JobObserved("j2", view("j2"), 0))
+    await scheduler.on_news(JobObserved("j1", None, 0), JobObserved("j2", view("j2"), 0))
     assert [job_id for job_id, message in await scheduler.happened() if isinstance(message, Assigned)] == ["j2"]
 
 
 async def test_a_share_is_reserved_until_it_is_confirmed() -> None:
     async with running(FairPolicy()) as scheduler:
-        await scheduler.hear(NodeObserved("n1", replace(NODE, memory_bytes=8 * GIB)))
+        await scheduler.on_news(NodeObserved("n1", replace(NODE, memory_bytes=8 * GIB)))
         whole = Share(1.0, None, "all of it")
         placed = view("j1", node_id="n1", share=whole)
-        await scheduler.hear(JobObserved("j1", placed, 1), JobObserved("j2", view("j2"), 0))
+        await scheduler.on_news(JobObserved("j1", placed, 1), JobObserved("j2", view("j2"), 0))
         told = await scheduler.happened()
         (reshared,) = [message for job_id, message in told if job_id == "j1"]
         assert isinstance(reshared, ShareUpdated)
         assert (reshared.run_id, reshared.share.cpu_weight) == ("j1-1", 0.5)
         # News of the time before does not make it decide again.
-        await scheduler.hear(JobObserved("j1", placed, 1))
+        await scheduler.on_news(JobObserved("j1", placed, 1))
         assert await scheduler.happened() == []
         assert len(await scheduler.store.decisions_of("j1", limit=10)) == 1
-        await scheduler.hear(JobObserved("j1", replace(placed, share=reshared.share), 1))
+        await scheduler.on_news(JobObserved("j1", replace(placed, share=reshared.share), 1))
         assert "j1" not in scheduler.actor._reserved
 
 
 async def test_a_new_share_before_the_placement_is_confirmed_does_not_place_twice() -> None:
     async with running(FairPolicy()) as scheduler:
-        await scheduler.hear(NodeObserved("n1", replace(NODE, memory_bytes=8 * GIB)))
-        await scheduler.hear(JobObserved("j1", view("j1"), 0))
+        await scheduler.on_news(NodeObserved("n1", replace(NODE, memory_bytes=8 * GIB)))
+        await scheduler.on_news(JobObserved("j1", view("j1"), 0))
         await scheduler.happened()
-        await scheduler.hear(JobObserved("j2", view("j2"), 0))
+        await scheduler.on_news(JobObserved("j2", view("j2"), 0))
         messages = [message for job_id, message in await scheduler.happened() if job_id == "j1"]
         half = Share(0.5, None, "equal share with 1 other job on this node")
         assert messages == [Assigned("n1", half, 1), ShareUpdated("j1-1", half)], "both are for the first run"
-        await scheduler.hear(JobObserved("j1", view("j1"), 0))
+        await scheduler.on_news(JobObserved("j1", view("j1"), 0))
         assert "j1" in scheduler.actor._reserved
 
 
@@ -182,10 +182,10 @@ class Stubborn(FairPolicy):
 async def test_a_policy_that_fails_changes_nothing_and_is_asked_again_later(plan: Plan | None) -> None:
     policy = Stubborn(plan)
     async with running(policy) as scheduler:
-        await scheduler.hear(NodeObserved("n1", NODE), JobObserved("j1", view("j1"), 0))
+        await scheduler.on_news(NodeObserved("n1", NODE), JobObserved("j1", view("j1"), 0))
         assert await scheduler.happened() == []
         asked = policy.asked
-        await scheduler.hear(*[JobObserved("j1", view("j1"), 0)] * 50)
+        await scheduler.on_news(*[JobObserved("j1", view("j1"), 0)] * 50)
         assert policy.asked == asked, "not at every message"
         assert await scheduler.interval() == []
         assert policy.asked == asked + 1
@@ -194,7 +194,7 @@ async def test_a_policy_that_fails_changes_nothing_and_is_asked_again_later(plan
 async def test_several_events_are_answered_by_one_plan() -> None:
     policy = Stubborn(Plan(waiting={"j1": "later"}))
     async with running(policy) as scheduler:
-        await scheduler.hear(
+        await scheduler.on_news(
             JobObserved("j1", view("j1"), 0), *[SomethingHappened(trigger) for trigger in Trigger for _ in range(5)]
         )
         assert policy.asked == 1
@@ -204,9 +204,9 @@ async def test_several_events_are_answered_by_one_plan() -> None:
 async def test_verdicts_are_told_when_they_change() -> None:
     policy = Stubborn(Plan(waiting={"j1": "later"}, unreachable={"j1": "too far"}))
     async with running(policy) as scheduler:
-        await scheduler.hear(JobObserved("j1", view("j1"), 0))
+        await scheduler.on_news(JobObserved("j1", view("j1"), 0))
         assert ("j1", TierFeasibilityChanged("too far")) in await scheduler.happened()
         held = view("j1")
         held = replace(held, tiers=(replace(held.tiers[0], state=TierState.UNREACHABLE), held.tiers[1]))
-        await scheduler.hear(JobObserved("j1", held, 0))
+        await scheduler.on_news(JobObserved("j1", held, 0))
         assert await scheduler.happened() == [("j1", Deferred("later"))]

@@ -72,17 +72,17 @@ class Scheduler:
     clock: ManualClock
     told: list[tuple[str, JobInput]] = field(default_factory=list)
 
-    async def hear(self, *messages: SchedulerMessage) -> list[tuple[str, JobInput]]:
+    async def on_news(self, *messages: SchedulerMessage) -> list[tuple[str, JobInput]]:
         """What news leads to."""
         self.told.clear()
         for message in messages:
-            self.actor.tell_nowait(message)
+            self.actor.send_nowait(message)
         await self.actor.wait_idle()
         return list(self.told)
 
     async def look(self, *messages: SchedulerMessage) -> list[tuple[str, JobInput]]:
         """What news and a look at things lead to."""
-        return await self.hear(*messages, SomethingHappened(Trigger.EXIT))
+        return await self.on_news(*messages, SomethingHappened(Trigger.EXIT))
 
 
 @contextlib.asynccontextmanager
@@ -95,7 +95,7 @@ async def scheduler() -> AsyncIterator[Scheduler]:
         )
         tasks = [group.create_task(journal.run()), group.create_task(actor.run())]
         running = Scheduler(actor, clock, told)
-        await running.hear(*(NodeObserved(name, NodeView(name, 4.0, 3 * GIB)) for name in ("n1", "n2")))
+        await running.on_news(*(NodeObserved(name, NodeView(name, 4.0, 3 * GIB)) for name in ("n1", "n2")))
         yield running
         for task in tasks:
             task.cancel()
@@ -111,7 +111,7 @@ async def test_a_move_is_ordered_once_and_again_only_until_it_is_confirmed() -> 
         assert told == [("j1", MoveOrdered("n2", MOVED, 2)), ("j1", ShareUpdated("j1-2", MOVED))]
         assert placements(await running.look(RUNS_ON_N1)) == {}
         running.clock.advance(1000)
-        assert placements(await running.hear(SchedulerTicked())) == {"j1": MoveOrdered("n2", MOVED, 2)}
+        assert placements(await running.on_news(SchedulerTicked())) == {"j1": MoveOrdered("n2", MOVED, 2)}
         assert await running.look(MOVES_TO_N2) == []
         assert running.actor._reserved == {}
         assert await running.look(STARTS_ON_N2) == []
@@ -144,7 +144,7 @@ async def test_accelerators_are_held_on_both_nodes_until_the_exit_is_confirmed()
     )
     waiting = JobObserved("j2", replace(view("j2"), resources=wanted), 0)
     async with scheduler() as running:
-        await running.hear(
+        await running.on_news(
             *(
                 NodeObserved(
                     name, NodeView(name, 4.0, 3 * GIB, accelerators=(Accelerator(f"{name}-0", "GPU", 8 * GIB),))
@@ -167,7 +167,7 @@ async def test_accelerators_are_held_on_both_nodes_until_the_exit_is_confirmed()
 async def test_a_move_that_is_refused_frees_what_was_reserved() -> None:
     async with scheduler() as running:
         await running.look(RUNS_ON_N1)
-        await running.hear(MoveRefused("j1"))
+        await running.on_news(MoveRefused("j1"))
         stays = replace(RUNS_ON_N1, view=replace(view("j1", "n1", Share(1.0, None, "all")), migratable=False))
         placed = placements(await running.look(stays, JobObserved("j2", view("j2"), 0)))["j2"]
         assert isinstance(placed, Assigned)
@@ -177,5 +177,5 @@ async def test_a_move_that_is_refused_frees_what_was_reserved() -> None:
 async def test_a_refusal_does_not_touch_a_placement() -> None:
     async with scheduler() as running:
         await running.look(JobObserved("j2", view("j2"), 0))
-        await running.hear(MoveRefused("j2"), MoveRefused("unknown"))
+        await running.on_news(MoveRefused("j2"), MoveRefused("unknown"))
         assert "j2" in running.actor._reserved

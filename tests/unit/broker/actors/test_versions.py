@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from testing.actors import Actors, make_node, running, running_actors, wanted_of
-from tiercel.broker.actors.node import NodeActor, NodeHeard, ServedHeard, ServingHeard
+from tiercel.broker.actors.node import NodeActor, NodeReported, ServedStatus, ServingReported
 from tiercel.broker.lifecycle.job_events import MoveOrdered, RunExited
 from tiercel.broker.lifecycle.versions import WantedModel
 from tiercel.broker.store.contract import Store
@@ -127,8 +127,8 @@ async def test_a_node_that_an_endpoint_has_left_is_told_once_the_new_one_has_del
     await deliver(actors, f"{job.id}-tier-1", 0.85, first)
     mover = actors.registry.job_of(job.run_id)
     assert mover is not None
-    await mover.tell(MoveOrdered(second, Share(1.0, None, ""), 2))
-    await mover.tell(RunExited(job.run_id, 0, carried=True))
+    await mover.send(MoveOrdered(second, Share(1.0, None, ""), 2))
+    await mover.send(RunExited(job.run_id, 0, carried=True))
     await actors.settle()
     run_id = f"{job.id}-2"
     await actors.alive(run_id)
@@ -142,8 +142,8 @@ async def test_a_node_that_an_endpoint_has_left_is_told_once_the_new_one_has_del
 
 async def test_a_broker_without_a_memory_numbers_on_from_what_answers(actors: Actors) -> None:
     node, epoch = await actors.connect()
-    heard = {("digits", ""): ServedHeard(7), ("other", ""): ServedHeard(9)}
-    await node.tell(NodeHeard(epoch, serving=ServingHeard("h:1", "h:2", heard)))
+    heard = {("digits", ""): ServedStatus(7), ("other", ""): ServedStatus(9)}
+    await node.send(NodeReported(epoch, serving=ServingReported("h:1", "h:2", heard)))
     job = await running(actors)
     assert await wanted_models(actors) == (), "what it does not know stays"
     await actors.report(job.run_id, 0.85)
@@ -157,8 +157,8 @@ async def test_what_answers_is_what_the_node_says_and_an_offline_node_says_nothi
     await actors.report(job.run_id, 0.85)
     await deliver(actors, f"{job.id}-tier-1", 0.85)
     assert actors.service.served_of("digits") == {}
-    said = ServedHeard(7, "no room")
-    await node.tell(NodeHeard(epoch, serving=ServingHeard("h:1", "h:2", {("digits", ""): said})))
+    said = ServedStatus(7, "no room")
+    await node.send(NodeReported(epoch, serving=ServingReported("h:1", "h:2", {("digits", ""): said})))
     await actors.settle()
     assert actors.service.served_of("digits") == {"": said}
     await actors.pass_time(12.0)

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from testing.jobs import make_spec
-from tiercel.broker.actors.node import AcceleratorHeard
-from tiercel.broker.api.accelerators import MAX_PER_NODE, accelerators_of, heard_of
+from tiercel.broker.actors.node import AcceleratorStatus
+from tiercel.broker.api.accelerators import MAX_PER_NODE, accelerator_statuses, accelerators_of
 from tiercel.broker.api.translation import node_to_proto
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.jobs import Job, JobState
@@ -59,13 +59,13 @@ def test_devices_that_cannot_be_are_refused(told: list[nodes_pb2.Accelerator], f
 )
 def test_a_utilisation_that_cannot_be_is_not_known(told: float | None, taken: float | None) -> None:
     beat = nodes_pb2.Heartbeat(accelerators=[nodes_pb2.AcceleratorUsage(id="GPU-1", utilisation=told, problem="hot")])
-    assert heard_of(beat) == (AcceleratorHeard("GPU-1", taken, 0, "hot"),)
+    assert accelerator_statuses(beat) == (AcceleratorStatus("GPU-1", taken, 0, "hot"),)
 
 
 def test_a_device_adds_up_what_jobs_hold_of_it() -> None:
     elsewhere = running(holding(1.0, 7, "GPU-2"))
     jobs = [running(holding(0.5, 20)), running(holding(0.25, 30)), elsewhere, running(Share(1.0))]
-    heard = {"GPU-1": AcceleratorHeard("GPU-1", 0.75, 33)}
+    heard = {"GPU-1": AcceleratorStatus("GPU-1", 0.75, 33)}
     [message] = node_to_proto(Node("n1", 1.0, 1, accelerators=(DEVICE,)), jobs, heard).accelerators
     assert (message.id, message.name, message.memory_bytes) == ("GPU-1", "Made up", 80)
     assert (message.memory_reserved_bytes, message.jobs) == (50, 2)
