@@ -33,7 +33,7 @@ from tiercel.broker.scheduling.interface import (
     Snapshot,
     Trigger,
 )
-from tiercel.broker.scheduling.registry import AnyPolicy, create_policy, policies
+from tiercel.broker.scheduling.registry import BUILT_IN, AnyPolicy, create_policy
 from tiercel.broker.scheduling.srpt_oracle import OracleSnapshot
 from tiercel.core.jobs import Direction, Observation, Resources, Tier, TierState, TierStatus
 from tiercel.core.shares import Share
@@ -211,7 +211,7 @@ def main(
     """Measure every policy at every size."""
     rows: dict[str, list[Json]] = {}
     print(f"{'policy':14} {'jobs':>6} {'nodes':>6} {'first':>10} {'median':>10} {'longest':>10}  ms")
-    for name in sorted(only or policies):
+    for name in sorted(only or BUILT_IN):
         for jobs, nodes in SIZES:
             if jobs <= largest:
                 row = measure(name, jobs, nodes)

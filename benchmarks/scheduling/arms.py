@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from tiercel.broker.scheduling.registry import Option, create_policy
+from tiercel.broker.scheduling.options import Option
+from tiercel.broker.scheduling.registry import create_policy
 from tiercel.core.errors import InvalidSpecError
 
 LONG_SLICE_SECONDS = 0.1

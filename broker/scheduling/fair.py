@@ -24,6 +24,7 @@ class FairPolicy:
     """Gives the jobs of a node equal weights and no caps (Docker's default)."""
 
     name: str = "fair"
+    settings_type = FairSettings
 
     def __init__(self, settings: FairSettings | None = None) -> None:
         self.settings = settings or FairSettings()

@@ -26,6 +26,7 @@ class FifoPolicy:
     """Runs a few at a time in the order of submission."""
 
     name: str = "fifo"
+    settings_type = FifoSettings
 
     def __init__(self, settings: FifoSettings | None = None) -> None:
         self.settings = settings or FifoSettings()

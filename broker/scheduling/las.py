@@ -46,6 +46,7 @@ class LasPolicy:
     """Runs a few at a time, those that have had the least CPU time first."""
 
     name: str = "las"
+    settings_type = LasSettings
 
     def __init__(self, settings: LasSettings | None = None) -> None:
         self.settings = settings or LasSettings()

@@ -29,6 +29,7 @@ class RandomOrderPolicy:
     """Runs a few at a time in an order drawn by lot."""
 
     name: str = "random-order"
+    settings_type = RandomOrderSettings
 
     def __init__(self, settings: RandomOrderSettings | None = None) -> None:
         self.settings = settings or RandomOrderSettings()

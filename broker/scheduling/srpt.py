@@ -28,6 +28,7 @@ class SrptPolicy:
     """Runs a few at a time, those first that are nearest to their next tier as earlier runs tell it."""
 
     name: str = "srpt"
+    settings_type = SrptSettings
 
     def __init__(self, settings: SrptSettings | None = None) -> None:
         self.settings = settings or SrptSettings()

@@ -59,6 +59,7 @@ class SrptOraclePolicy:
     """Runs a few at a time, those that are nearest to their next tier first."""
 
     name: str = "srpt-oracle"
+    settings_type = SrptOracleSettings
 
     def __init__(self, settings: SrptOracleSettings | None = None) -> None:
         self.settings = settings or SrptOracleSettings()

@@ -29,7 +29,8 @@ from tiercel.broker.lifecycle.job_events import (
 )
 from tiercel.broker.scheduling.history import History, RunCurve
 from tiercel.broker.scheduling.interface import Assignment, Snapshot, Trigger
-from tiercel.broker.scheduling.registry import AnyPolicy, Options, create_policy
+from tiercel.broker.scheduling.options import Options
+from tiercel.broker.scheduling.registry import AnyPolicy, create_policy
 from tiercel.broker.scheduling.srpt_oracle import OracleSnapshot
 from tiercel.broker.scheduling.views import leaving_of, nodes_without
 from tiercel.broker.simulation.agents import SimulatedAgents

@@ -93,6 +93,7 @@ class DqoesPolicy:
     """Moves limits between endpoints towards their objectives; see the module's description."""
 
     name: str = "dqoes"
+    settings_type = DqoesSettings
 
     def __init__(self, settings: DqoesSettings | None = None) -> None:
         self.settings = settings or DqoesSettings()

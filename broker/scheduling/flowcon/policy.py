@@ -129,6 +129,7 @@ class FlowconPolicy:
     """CPU by growth efficiency; see the module's description."""
 
     name: str = "flowcon"
+    settings_type = FlowconSettings
 
     def __init__(self, settings: FlowconSettings | None = None) -> None:
         self.settings = settings or FlowconSettings()

@@ -83,6 +83,7 @@ class SlaqPolicy:
     """Cores by predicted gain; see the module's description."""
 
     name: str = "slaq"
+    settings_type = SlaqSettings
 
     def __init__(self, settings: SlaqSettings | None = None) -> None:
         self.settings = settings or SlaqSettings()

@@ -110,6 +110,7 @@ class SpeconPolicy:
     """Equal shares, and converged jobs sent away from fast learners; see the module's description."""
 
     name: str = "specon"
+    settings_type = SpeconSettings
 
     def __init__(self, settings: SpeconSettings | None = None) -> None:
         self.settings = settings or SpeconSettings()

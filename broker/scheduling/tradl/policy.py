@@ -79,6 +79,7 @@ class TradlPolicy:
     """Tiers first, the rest at a floor; see the module's description."""
 
     name: str = "tradl"
+    settings_type = TradlSettings
 
     def __init__(self, settings: TradlSettings | None = None) -> None:
         self.settings = settings or TradlSettings()

@@ -124,6 +124,7 @@ class UtilityPolicy:
     """Runs what is worth most per CPU second; see the module's description."""
 
     name: str = "utility"
+    settings_type = UtilitySettings
 
     def __init__(self, settings: UtilitySettings | None = None) -> None:
         self.settings = settings or UtilitySettings()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tiercel.broker.scheduling.registry import policies
+from tiercel.broker.scheduling.registry import BUILT_IN
 from tiercel.broker.simulation import Result, Scenario, simulate
 from tiercel.broker.simulation.accelerated import with_accelerators
 from tiercel.broker.simulation.presets import heavy_tailed_jobs, with_endpoints
@@ -26,7 +26,7 @@ def what_happened(result: Result) -> list[object]:
     return [jobs, endpoints, [(made.at, made.jobs, made.changed) for made in result.decisions]]
 
 
-@pytest.mark.parametrize("policy", sorted(policies))
+@pytest.mark.parametrize("policy", sorted(BUILT_IN))
 def test_devices_that_nobody_uses_change_nothing(policy: str) -> None:
     without, idle = scenario(), with_accelerators(scenario(), 2, part=0.0)
 

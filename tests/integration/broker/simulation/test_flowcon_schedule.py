@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tiercel.broker.scheduling.registry import Option
+from tiercel.broker.scheduling.options import Option
 from tiercel.broker.simulation import Scenario, Workload, equal_nodes, simulate
 from tiercel.broker.simulation.cluster import NO_PENALTY, Colocation
 from tiercel.broker.simulation.curves import Family, FamilyCurve

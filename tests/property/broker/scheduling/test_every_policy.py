@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from tiercel.broker.scheduling.allocate import FLOOR, with_accelerators
 from tiercel.broker.scheduling.interface import JobView, NodeView, Plan, Snapshot, Trigger
-from tiercel.broker.scheduling.registry import AnyPolicy, Option, create_policy, policies
+from tiercel.broker.scheduling.options import Option
+from tiercel.broker.scheduling.registry import BUILT_IN, AnyPolicy, create_policy
 from tiercel.broker.scheduling.srpt_oracle import OracleSnapshot
 from tiercel.broker.scheduling.tiers import delivering_tier, next_tier
 from tiercel.broker.scheduling.tradl.policy import TradlSettings
@@ -25,7 +26,7 @@ from tiercel.core.nodes import Accelerator
 from tiercel.core.shares import AcceleratorShare, Share
 
 GIB = 1024**3
-VARIANTS: list[tuple[str, dict[str, Option]]] = [(name, {}) for name in sorted(policies)] + [
+VARIANTS: list[tuple[str, dict[str, Option]]] = [(name, {}) for name in sorted(BUILT_IN)] + [
     ("tradl", {"weights": "growth"}),
     ("tradl", {"weights": "gap"}),
     ("fifo", {"at_a_time": 1, "floor": 0.2}),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tiercel.broker.scheduling.interface import NodeView
 from tiercel.broker.scheduling.loop import LoopSettings
-from tiercel.broker.scheduling.registry import policies
+from tiercel.broker.scheduling.registry import BUILT_IN
 from tiercel.broker.simulation import DrawnJobs, MachineSettings, Result, Scenario, Workload, equal_nodes, simulate
 from tiercel.broker.simulation.accelerated import with_devices
 from tiercel.broker.simulation.accelerators import AcceleratorUser, limited_by_accelerators
@@ -75,7 +75,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     )
 
 
-@pytest.mark.parametrize("policy", sorted(policies))
+@pytest.mark.parametrize("policy", sorted(BUILT_IN))
 @few
 @given(planned=scenarios(), seed=st.integers(0, 5))
 def test_no_job_is_lost_and_nothing_is_used_twice(policy: str, planned: Scenario, seed: int) -> None:
@@ -170,7 +170,7 @@ def test_more_machines_are_never_slower_and_pooling_them_is_a_bound(drawn: list[
     assert mean <= longest + 1e-9
 
 
-@pytest.mark.parametrize("policy", sorted(policies))
+@pytest.mark.parametrize("policy", sorted(BUILT_IN))
 @settings(max_examples=8, deadline=None)
 @given(load=st.sampled_from([0.1, 0.5, 0.95, 1.5]), seed=st.integers(0, 5))
 def test_training_beside_serving_loses_no_job_and_counts_no_request_twice(policy: str, load: float, seed: int) -> None:

@@ -4,14 +4,15 @@ import pytest
 
 from tiercel.broker.scheduling.fair import FairPolicy
 from tiercel.broker.scheduling.fifo import FifoPolicy, FifoSettings
-from tiercel.broker.scheduling.registry import Option, create_policy, policies
+from tiercel.broker.scheduling.options import Option
+from tiercel.broker.scheduling.registry import BUILT_IN, create_policy
 from tiercel.broker.scheduling.tradl.lead import TradlWeight
 from tiercel.broker.scheduling.tradl.policy import TradlPolicy, TradlSettings
 from tiercel.core.errors import InvalidSpecError
 
 
 def test_every_policy_can_be_made_by_name_and_bears_it() -> None:
-    assert {name: create_policy(name).name for name in policies} == {name: name for name in policies}
+    assert {name: create_policy(name).name for name in BUILT_IN} == {name: name for name in BUILT_IN}
     assert isinstance(create_policy("fair"), FairPolicy)
 
 

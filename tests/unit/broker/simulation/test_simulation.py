@@ -9,7 +9,7 @@ import pytest
 from testing.simulation import GIB, scenario, steps
 from tiercel.broker.scheduling.interface import Assignment, JobView, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.loop import LoopSettings
-from tiercel.broker.scheduling.registry import policies
+from tiercel.broker.scheduling.registry import BUILT_IN
 from tiercel.broker.scheduling.srpt_oracle import OracleSnapshot
 from tiercel.broker.simulation import MachineSettings, SimulationError, simulate
 from tiercel.broker.simulation.cluster import Colocation
@@ -263,7 +263,7 @@ def test_a_node_is_shown_without_the_memory_that_a_leaving_job_still_holds() -> 
 
 def test_the_same_seed_gives_the_same_result_and_another_one_does_not() -> None:
     planned = replace(mixed_jobs(24, 2), record_usage=True)
-    for policy in sorted(policies):
+    for policy in sorted(BUILT_IN):
         assert simulate(planned, policy, 3) == simulate(planned, policy, 3)
     assert simulate(planned, "fair", 3).jobs != simulate(planned, "fair", 4).jobs
 

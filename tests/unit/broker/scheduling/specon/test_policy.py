@@ -6,7 +6,8 @@ import pytest
 
 from testing.scheduling import job, node, reports, snapshot, waiting_job
 from tiercel.broker.scheduling.interface import JobView, Plan
-from tiercel.broker.scheduling.registry import Option, create_policy
+from tiercel.broker.scheduling.options import Option
+from tiercel.broker.scheduling.registry import create_policy
 from tiercel.broker.scheduling.specon.placement import SpeconPlacement, parse_given, work_left
 from tiercel.broker.scheduling.specon.policy import SpeconPolicy, SpeconSettings, SpeconState
 from tiercel.broker.scheduling.specon.readings import Category, SpeconUnit
