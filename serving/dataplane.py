@@ -308,13 +308,7 @@ class DataPlane:
 
 
 def _accurate_enough(request: InferRequest, chosen: LoadedVersion, registry: Registry) -> LoadedVersion:
-    """The version that was chosen for a request, if it is as accurate as the request wants; else another that answers.
-
-    A version of which nobody knows how accurate it is will do. There is another one during a trial only.
-
-    Raises:
-        InvalidRequestError: All versions that answer are known to be less accurate.
-    """
+    """The version that was chosen, if it is as accurate as wanted or nobody knows; else the other one of a trial."""
     minimum = request.minimum_accuracy or 0.0
     if chosen.accuracy is None or chosen.accuracy >= minimum:
         return chosen

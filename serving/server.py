@@ -113,18 +113,10 @@ class Server:
     async def _serve(self, tasks: TaskOwner, verifier: Verifier, executor: Batcher, workers: Workers) -> None:
         settings = self._settings
         registry = Registry()
-        options = BuildOptions(
-            settings.model_threads,
-            settings.inline_budget,
-            settings.max_model_bytes,
-            settings.max_batch_rows,
-            run_bytes=settings.run_bytes,
-            answer_bytes=settings.max_answer_bytes,
-        )
         if self._predecessor is None:
             suspects.accuse(settings.repository, left_behind(settings.state_file), time.time())
         marks = RunningMarks(settings.state_file)
-        loader = Loader(verifier, options, _placement(settings), marks)
+        loader = Loader(verifier, _build_options(settings), _placement(settings), marks)
         endpoints = Endpoints(settings.repository, registry, workers, settings.max_pending, settings.request_timeout)
         canary = CanaryPlan(settings.canary_fraction, settings.canary_seconds)
         lifecycle = Lifecycle(settings.repository, registry, loader, tasks.start, endpoints=endpoints, canary=canary)
@@ -138,14 +130,7 @@ class Server:
         clean_up(settings.repository)
         hosts = Hosts((settings.host, *settings.host_names))
         routes = Routes(plane, lifecycle, tasks.start, settings.max_json_bytes, uploads, operators, inflater, hosts)
-        limits = HttpLimits(
-            settings.max_header_bytes,
-            settings.max_body_bytes,
-            settings.max_connections,
-            settings.idle_timeout,
-            settings.read_timeout,
-        )
-        http = HttpServer(routes, limits, budget)
+        http = HttpServer(routes, _http_limits(settings), budget)
         metrics = Metrics(registry)
         _add_gauges(metrics, http, plane)
         add_metrics(routes, metrics)
@@ -246,6 +231,27 @@ def _hand_over_on_signal(tasks: TaskOwner, renewal: Renewal, serving: asyncio.Ev
         await renewal.on_signal()
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: tasks.start(hand_over(), "hand over"))
+
+
+def _build_options(settings: Settings) -> BuildOptions:
+    return BuildOptions(
+        settings.model_threads,
+        settings.inline_budget,
+        settings.max_model_bytes,
+        settings.max_batch_rows,
+        run_bytes=settings.run_bytes,
+        answer_bytes=settings.max_answer_bytes,
+    )
+
+
+def _http_limits(settings: Settings) -> HttpLimits:
+    return HttpLimits(
+        settings.max_header_bytes,
+        settings.max_body_bytes,
+        settings.max_connections,
+        settings.idle_timeout,
+        settings.read_timeout,
+    )
 
 
 def _placement(settings: Settings) -> Placement:

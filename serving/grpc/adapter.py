@@ -18,7 +18,6 @@ from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.descriptions import Descriptions
 from tiercel.serving.errors import ServingError
-from tiercel.serving.grpc.forms import Question, RequestReader, write_answer
 from tiercel.serving.grpc.server import health, reflection
 from tiercel.serving.grpc.server.calls import Call, Method
 from tiercel.serving.grpc.server.health import Health
@@ -26,6 +25,7 @@ from tiercel.serving.grpc.server.reflection import Reflection
 from tiercel.serving.grpc.server.server import GrpcLimits, Listener
 from tiercel.serving.grpc.server.wire import CallError, Status
 from tiercel.serving.grpc.stream import StreamedInference
+from tiercel.serving.grpc.templates import GrpcRequest, RequestReader, write_answer
 from tiercel.serving.http2.streams import Budget, Http2Limits
 from tiercel.serving.loading.lifecycle import Lifecycle
 from tiercel.serving.loading.uploads import Uploads
@@ -99,14 +99,14 @@ class InferenceServicer:
             methods[f"/{SERVICE}/{name}"] = Method(request, self._answering(name, handler))
         return methods
 
-    def _read(self, data: bytes) -> Question:
+    def _read(self, data: bytes) -> GrpcRequest:
         try:
             return self._reader.read(data)
         except ServingError as error:
             raise CallError(Status[error.grpc_status], error.message) from error
 
-    def _infer(self, question: Question, call: Call) -> None:
-        request = question.request
+    def _infer(self, received: GrpcRequest, call: Call) -> None:
+        request = received.request
         request.arrived = call.arrived
         remaining = call.remaining()
         if remaining is not None:
@@ -119,7 +119,7 @@ class InferenceServicer:
                 _fail(call, result)
                 return
             try:
-                call.answer(write_answer(result, question))
+                call.answer(write_answer(result, received))
             except Exception:  # the border: one answer's defect must not reach the executor
                 _logger.exception("An answer could not be written")
                 call.finish(Status.INTERNAL, "the server failed; its log says more")

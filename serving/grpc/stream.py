@@ -10,9 +10,9 @@ from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.dispatch import call as batching
 from tiercel.serving.errors import ServingError
-from tiercel.serving.grpc.forms import Question, RequestReader, write_answer
 from tiercel.serving.grpc.server.calls import Call, Method
 from tiercel.serving.grpc.server.wire import Status
+from tiercel.serving.grpc.templates import GrpcRequest, RequestReader, write_answer
 from tiercel.serving.requests import InferResult
 
 _logger = logging.getLogger(__name__)
@@ -20,19 +20,12 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Stream:
-    """What is open on one stream.
+    """What is open on one stream."""
 
-    Attributes:
-        waiting: How many requests are not answered yet.
-        pending: What to cancel for those of them that may be cancelled, by number.
-        number: Of the last request.
-        end: How the stream ends once all are answered; None while more may come.
-    """
-
-    waiting: int = 0
-    pending: dict[int, batching.Call] = field(default_factory=dict)
-    number: int = 0
-    end: tuple[Status, str] | None = None
+    waiting: int = 0  # requests that are not answered yet
+    pending: dict[int, batching.Call] = field(default_factory=dict)  # those that may be cancelled, by number
+    number: int = 0  # of the last request
+    end: tuple[Status, str] | None = None  # how it ends once all are answered; None while more may come
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +53,15 @@ class StreamedInference:
         """As the server calls it."""
         return Method(pb.ModelInferRequest, self._handle, self._read, streaming=True, on_end=self._end)
 
-    def _read(self, data: bytes) -> Question | _Refused:
+    def _read(self, data: bytes) -> GrpcRequest | _Refused:
         try:
             return self._reader.read(data)
         except ServingError as error:
             return _Refused(error, pb.ModelInferRequest.FromString(data).id)
 
-    def _handle(self, question: Question | _Refused, call: Call) -> None:
-        if isinstance(question, _Refused):
-            call.send(_error(question.error, question.id))
+    def _handle(self, received: GrpcRequest | _Refused, call: Call) -> None:
+        if isinstance(received, _Refused):
+            call.send(_error(received.error, received.id))
             return
         stream = self._streams.get(call)
         if stream is None:
@@ -76,7 +69,7 @@ class StreamedInference:
         stream.waiting += 1
         stream.number += 1
         number = stream.number
-        pending = self._plane.submit(question.request, partial(self._answered, call, number, question))
+        pending = self._plane.submit(received.request, partial(self._answered, call, number, received))
         if pending is not None:
             stream.pending[number] = pending
 
@@ -87,14 +80,14 @@ class StreamedInference:
         call.set_time_limit()
         return stream
 
-    def _answered(self, call: Call, number: int, question: Question, result: InferResult | ServingError) -> None:
+    def _answered(self, call: Call, number: int, received: GrpcRequest, result: InferResult | ServingError) -> None:
         stream = self._streams.get(call)
         if stream is None:
             return
         stream.waiting -= 1
         stream.pending.pop(number, None)
         try:
-            call.send(_answer(result, question))
+            call.send(_answer(result, received))
         except Exception:  # the border: one answer's defect must not reach the executor
             _logger.exception("An answer could not be written")
             self._cancel(call)
@@ -118,10 +111,10 @@ class StreamedInference:
             pending.cancel()
 
 
-def _answer(result: InferResult | ServingError, question: Question) -> bytes:
+def _answer(result: InferResult | ServingError, received: GrpcRequest) -> bytes:
     if isinstance(result, ServingError):
-        return _error(result, "" if question.message is None else question.message.id)
-    answer = pb.ModelInferResponse.FromString(write_answer(result, question))
+        return _error(result, "" if received.message is None else received.message.id)
+    answer = pb.ModelInferResponse.FromString(write_answer(result, received))
     return pb.ModelStreamInferResponse(infer_response=answer).SerializeToString()
 
 

@@ -54,7 +54,7 @@ class Verdict(Enum):
 
 
 class Timeouts:
-    """When a peer was last heard of, and since when something is unfinished.
+    """When a peer was last active, and since when something is unfinished.
 
     Args:
         idle: Seconds of silence that are fine.
@@ -63,11 +63,11 @@ class Timeouts:
 
     Attributes:
         now: As of the last check.
-        heard: When octets came last.
+        received_at: When bytes came last.
         unfinished_since: When what is not whole yet began to arrive: the preface, a frame or a header block.
     """
 
-    __slots__ = ("_asked", "_idle", "_idle_from", "_read", "_stuck_from", "heard", "now", "unfinished_since")
+    __slots__ = ("_asked", "_idle", "_idle_from", "_read", "_stuck_from", "now", "received_at", "unfinished_since")
 
     def __init__(self, idle: float, read: float, now: float) -> None:
         self._idle = idle
@@ -76,7 +76,7 @@ class Timeouts:
         self._idle_from = (now, 0)
         self._stuck_from = (now, 0)
         self.now = now
-        self.heard = now
+        self.received_at = now
         self.unfinished_since: float | None = now
 
     def check(self, now: float, *, streams: int, last: int, blocked: bool, progress: int) -> Verdict:
@@ -86,7 +86,7 @@ class Timeouts:
             now: Seconds of the clock.
             streams: How many are open.
             last: Number of the last stream that was opened.
-            blocked: Whether octets wait for the peer to take them.
+            blocked: Whether bytes wait for the peer to take them.
             progress: Grows with everything that was sent.
         """
         self.now = now
@@ -103,7 +103,7 @@ class Timeouts:
         return self._check_silence(now) if streams else Verdict.WAIT
 
     def _check_silence(self, now: float) -> Verdict:
-        silence = now - self.heard
+        silence = now - self.received_at
         if silence <= self._idle:
             self._asked = False
             return Verdict.WAIT

@@ -1,4 +1,4 @@
-"""One HTTP/2 connection, seen from the server, without I/O: octets in, calls of handlers, octets out.
+"""One HTTP/2 connection, seen from the server, without I/O: bytes in, calls of handlers, bytes out.
 
 Time is an argument: :meth:`Connection.tick` says how late it is, about once a second, and that is precise enough for
 everything here.
@@ -22,19 +22,19 @@ _CONNECTION_WINDOW = 8  # times a stream's
 _LEAVE_SECONDS = 2.0  # for the peer to answer that PING
 _ALIVE = b"alive???"
 _INTERRUPTED = "a header block is interrupted"
-_DRAINED = b"draining"  # octets of the PING that goes with the announcement that the server leaves
+_DRAINED = b"draining"  # bytes of the PING that goes with the announcement that the server leaves
 
 
 class Connection:
     """The protocol's state, from the preface to GOAWAY.
 
     A peer that breaks the protocol gets the error code that the RFC names, for the stream or for the connection; no
-    octets raise anything.
+    bytes raise anything.
 
     Args:
         application: Gets the requests.
         limits: What the peer may do.
-        budget: Octets of answers that wait, shared by all connections.
+        budget: Bytes of answers that wait, shared by all connections.
         now: Seconds of a steady clock.
 
     Attributes:
@@ -75,10 +75,10 @@ class Connection:
         )
 
     def receive(self, data: bytes) -> None:
-        """Octets from the peer."""
+        """Bytes from the peer."""
         if self.closed:
             return
-        self._timeouts.heard = self._timeouts.now
+        self._timeouts.received_at = self._timeouts.now
         try:
             self._receive(self._rest + data if self._rest else data)
         except ConnectionFailedError as error:
@@ -119,7 +119,7 @@ class Connection:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether octets wait for the peer to take them."""
+        """Whether bytes wait for the peer to take them."""
         return bool(self.sender.blocked) or self.sender.is_paused
 
     def tick(self, now: float) -> None:
@@ -156,7 +156,7 @@ class Connection:
             size_and_kind, flags, number = _unpack(data, position)
             size = size_and_kind >> 8
             if size > frames.MAX_FRAME_SIZE:
-                raise ConnectionFailedError(frames.FRAME_SIZE_ERROR, f"a frame is over {frames.MAX_FRAME_SIZE} octets")
+                raise ConnectionFailedError(frames.FRAME_SIZE_ERROR, f"a frame is over {frames.MAX_FRAME_SIZE} bytes")
             start = position + frames.HEAD_SIZE
             if start + size > end:
                 break

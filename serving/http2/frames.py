@@ -36,7 +36,7 @@ CANCEL = 0x8
 COMPRESSION_ERROR = 0x9
 ENHANCE_YOUR_CALM = 0xB
 
-MAX_FRAME_SIZE = 16384  # octets; the default of SETTINGS_MAX_FRAME_SIZE, which this server does not change
+MAX_FRAME_SIZE = 16384  # bytes; the default of SETTINGS_MAX_FRAME_SIZE, which this server does not change
 MAX_WINDOW = 2**31 - 1
 DEFAULT_WINDOW = 65535
 LAST_STREAM = 2**31 - 1

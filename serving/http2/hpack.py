@@ -12,7 +12,7 @@ from tiercel.serving.http2 import huffman
 
 Field = tuple[bytes, bytes]
 
-TABLE_SIZE = 4096  # octets; the default of SETTINGS_HEADER_TABLE_SIZE, which this server does not change
+TABLE_SIZE = 4096  # bytes; the default of SETTINGS_HEADER_TABLE_SIZE, which this server does not change
 _ENTRY_OVERHEAD = 32  # RFC 7541, section 4.1
 _MAX_INTEGER = 2**28
 _REMEMBERED_BLOCKS = 32
@@ -98,13 +98,13 @@ class DynamicTable:
             self._size += size
 
     def resize(self, size: int) -> None:
-        """Hold at most ``size`` octets.
+        """Hold at most ``size`` bytes.
 
         Raises:
             HpackError: That is more than this side allows.
         """
         if size > TABLE_SIZE:
-            raise HpackError(f"a header table of {size} octets is wanted; {TABLE_SIZE} are allowed")
+            raise HpackError(f"a header table of {size} bytes is wanted; {TABLE_SIZE} are allowed")
         self.generation += 1
         self._max_size = size
         self._evict(size)
@@ -123,7 +123,7 @@ class Decoder:
     """Decodes the header blocks of one connection, in the order in which they came.
 
     Args:
-        max_list_size: Octets of names and values that a block may have, each field with 32 more; beyond that its
+        max_list_size: Bytes of names and values that a block may have, each field with 32 more; beyond that its
             fields are not kept, but the block still changes the dynamic table as it must.
     """
 
@@ -204,10 +204,10 @@ def _integer(block: bytes, position: int, bits: int) -> tuple[int, int]:
         return value, position
     shift = 0
     while True:
-        octet = block[position]
+        byte = block[position]
         position += 1
-        value += (octet & 0x7F) << shift
-        if not octet & 0x80:
+        value += (byte & 0x7F) << shift
+        if not byte & 0x80:
             return value, position
         shift += 7
         if shift > 28 or value > _MAX_INTEGER:
@@ -228,17 +228,17 @@ def _string(block: bytes, position: int) -> tuple[bytes, int]:
 
 
 def encode_integer(value: int, bits: int, first: int = 0) -> bytes:
-    """``value`` with a prefix of ``bits``; ``first`` has what stands before the prefix in the first octet."""
+    """``value`` with a prefix of ``bits``; ``first`` has what stands before the prefix in the first byte."""
     limit = (1 << bits) - 1
     if value < limit:
         return bytes((first | value,))
-    octets = bytearray((first | limit,))
+    encoded = bytearray((first | limit,))
     value -= limit
     while value >= 0x80:
-        octets.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    octets.append(value)
-    return bytes(octets)
+    encoded.append(value)
+    return bytes(encoded)
 
 
 def encode(fields: Iterable[Field]) -> bytes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-# Bits of the code of each octet in order, and of the end of the string (EOS) as the last, two hexadecimal digits each.
+# Bits of the code of each byte in order, and of the end of the string (EOS) as the last, two hexadecimal digits each.
 _LENGTHS = bytes.fromhex(
     "0d171c1c1c1c1c1c1c181e1c1c1e1c1c1c1c1c1c1c1c1e1c1c1c1c1c1c1c1c1c060a0a0c0d06080b0a0a080b08060606"
     "0505050606060606060607080f060c0a0d06070707070707070707070707070707070707070707070807080d130d0e06"
@@ -96,8 +96,8 @@ def decode(data: bytes) -> bytes:
     """
     decoded = bytearray()
     node = 0
-    for octet in data:
-        for bits in (octet >> 4, octet & 15):
+    for byte in data:
+        for bits in (byte >> 4, byte & 15):
             node, symbol = _STEPS[node][bits]
             if symbol != _NO_SYMBOL:
                 if symbol == _EOS:
@@ -111,8 +111,8 @@ def decode(data: bytes) -> bytes:
 def encode(data: bytes) -> bytes:
     """``data`` in the code, padded with ones."""
     bits = length = 0
-    for octet in data:
-        code, size = _CODES[octet]
+    for byte in data:
+        code, size = _CODES[byte]
         bits = bits << size | code
         length += size
     padding = -length % 8

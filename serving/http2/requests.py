@@ -23,7 +23,7 @@ class Request:
         method: HTTP method.
         path: Path and query.
         fields: All other fields, without the pseudo header fields.
-        content_length: Octets of the body if the caller said it, else -1.
+        content_length: Bytes of the body if the caller said it, else -1.
         too_large: The fields were over the limit, and nothing else is known of the request.
         meaning: For the application, which may keep here what the fields mean to it.
     """
@@ -80,7 +80,7 @@ def _read(fields: tuple[Field, ...]) -> Request:
 
 def _check(name: bytes, value: bytes) -> None:
     if not _NAME.fullmatch(name) or _BAD_VALUE.search(value):
-        raise MalformedError("a header field's name or value has octets that it must not have")
+        raise MalformedError("a header field's name or value has bytes that it must not have")
     if name in _FORBIDDEN or (name == b"te" and value != b"trailers"):
         raise MalformedError("a header field is of HTTP/1.1's connections")
 

@@ -11,7 +11,7 @@ from tiercel.serving.http2.streams import Budget, Stream
 
 OnStream = Callable[[Stream], None]
 _pack = frames.HEAD.pack
-# Octets handed to the transport at once; so that it can say that the peer takes no more.
+# Bytes handed to the transport at once; so that it can say that the peer takes no more.
 _ROOM = 256 * 1024
 
 
@@ -25,8 +25,8 @@ class Sender:
 
     Attributes:
         out: Frames to hand to the transport.
-        blocked: Streams with octets that wait, in turn.
-        window: Octets of bodies that the peer takes on all streams together.
+        blocked: Streams with bytes that wait, in turn.
+        window: Bytes of bodies that the peer takes on all streams together.
         stream_window: What it takes on a new stream.
         progress: Grows with everything that was sent.
     """

@@ -11,12 +11,12 @@ from tiercel.serving.http2.requests import Request
 
 @dataclass(frozen=True, slots=True)
 class Http2Limits:
-    """What a peer may do. Sizes in octets, times in seconds.
+    """What a peer may do. Sizes in bytes, times in seconds.
 
     Attributes:
         header_bytes: Header fields of a request, compressed or not.
         streams: Streams at the same time on one connection.
-        window: Octets of bodies that a stream may send ahead; a connection may send eight times as much.
+        window: Bytes of bodies that a stream may send ahead; a connection may send eight times as much.
         idle_timeout: Silence after which a connection without streams is closed, and one with streams is asked for a
             sign of life.
         read_timeout: Time in which a frame, a header block, a request or a sign of life must have arrived, and in
@@ -31,7 +31,7 @@ class Http2Limits:
 
 
 class Budget(Protocol):
-    """Octets that all connections together may hold."""
+    """Bytes that all connections together may hold."""
 
     def reserve(self, amount: int) -> bool:
         """Take ``amount`` if it is there."""
@@ -69,17 +69,17 @@ class Stream:
     Attributes:
         id: Its number.
         handler: What the application does with it.
-        window: Octets that the peer takes on this stream.
+        window: Bytes that the peer takes on this stream.
         ended: The peer sends no more.
         closed: Both sides are done, or it was reset.
-        received: Octets of the body so far.
-        unreturned: Octets of them that the peer was not told it may send anew.
-        content_length: Octets that the body should have, or -1.
+        received: Bytes of the body so far.
+        unreturned: Bytes of them that the peer was not told it may send anew.
+        content_length: Bytes that the body should have, or -1.
         began: When it was opened, in seconds of the connection's clock.
         may_be_slow: The request may take its time to arrive.
-        pending: Octets that wait for the peer to take them; None for none.
+        pending: Bytes that wait for the peer to take them; None for none.
         trailers: The header block that ends the answer once all of ``pending`` is sent.
-        reserved: Octets of the budget that ``pending`` holds.
+        reserved: Bytes of the budget that ``pending`` holds.
     """
 
     __slots__ = (

@@ -83,39 +83,22 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What a version has on disk, not checked yet.
-
-    Attributes:
-        copy: Its ONNX file.
-        settings: What is set for its model.
-        labels: What its classes are called.
-        accuracy: What was measured of it, a fraction; None where nobody knows.
-        sha256: Of its ONNX file.
-        providers: What may run it, the first choice first.
-    """
+    """What a version has on disk, not checked yet."""
 
     copy: SealedFile
     settings: ModelSettings
     labels: tuple[str, ...]
-    accuracy: float | None
+    accuracy: float | None  # a fraction
     sha256: str
-    providers: tuple[Provider, ...]
+    providers: tuple[Provider, ...]  # the first choice first
 
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """A version that passed all checks.
+    """A version that passed all checks."""
 
-    Attributes:
-        name: What the log calls it.
-        mark: What it is called among those that run.
-        copy: Its ONNX file.
-        verdict: What the checks found.
-        settings: What is set for its model.
-    """
-
-    name: str
-    mark: str
+    name: str  # for the log
+    mark: str  # what it is called among those that run
     copy: SealedFile
     verdict: Verdict
     settings: ModelSettings

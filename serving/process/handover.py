@@ -81,13 +81,13 @@ class Conversation:
         self._reader = reader
         self._writer = writer
 
-    async def say(self, message: Message) -> None:
+    async def send(self, message: Message) -> None:
         """Send a message; nothing happens if nobody is there any more."""
         with contextlib.suppress(ConnectionError):
             self._writer.write(json.dumps(message).encode() + b"\n")
             await self._writer.drain()
 
-    async def hear(self) -> Message | None:
+    async def receive(self) -> Message | None:
         """The next message, or None when the other side is gone or silent for too long."""
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
@@ -138,9 +138,9 @@ class Successor:
         """End it."""
         self._process.kill()
 
-    async def tell(self, versions: Mapping[str, int], shares: Message, carried: Message | None = None) -> None:
+    async def send_state(self, versions: Mapping[str, int], shares: Message, carried: Message | None = None) -> None:
         """Say what has to be live, what models may use, and what may be of use; see :mod:`.carried`."""
-        await self._conversation.say({"versions": dict(versions), "shares": shares, "carried": carried})
+        await self._conversation.send({"versions": dict(versions), "shares": shares, "carried": carried})
 
     async def expect(self, what: str) -> None:
         """Wait until it says that it got so far.
@@ -148,7 +148,7 @@ class Successor:
         Raises:
             NotReadyError: It did not; the message says why.
         """
-        message = await self._conversation.hear()
+        message = await self._conversation.receive()
         if message is not None and message.get("is") == what:
             return
         reason = "it ended or did not answer; see the server's log" if message is None else message.get("failed")

@@ -66,11 +66,11 @@ class Renewal:
         try:
             async with handover.successor(self._inheritance) as following:
                 self._following = following
-                await following.tell(self._lifecycle.live_versions(), self._shares())
+                await following.send_state(self._lifecycle.live_versions(), self._shares())
                 await following.expect("loaded")
                 await self._lifecycle.pause()
                 carried = Carried(self._lifecycle.trials(), self._registry.delays(time.perf_counter()))
-                await following.tell(self._lifecycle.live_versions(), self._shares(), carry.write(carried))
+                await following.send_state(self._lifecycle.live_versions(), self._shares(), carry.write(carried))
                 await following.expect("ready")
         except BaseException:
             self._is_under_way = False
@@ -121,18 +121,18 @@ async def take_over(
     """
     async with predecessor.conversation() as conversation:
         for step in ("loaded", "ready"):
-            wanted = await conversation.hear()
+            wanted = await conversation.receive()
             if wanted is None:
                 raise handover.gone(step)
             try:
                 await lifecycle.load_exactly(wanted["versions"])
                 plane.declare_shares(read_shares(wanted["shares"]))
             except ServingError as error:
-                await conversation.say({"failed": error.message})
+                await conversation.send({"failed": error.message})
                 raise StartupError(f"This process cannot take over: {error.message}.") from error
             if step == "ready":
                 carried = carry.read(wanted.get("carried"), time.perf_counter())
                 await lifecycle.go_on_with(carried.trials)
                 registry.continue_delays(carried.delays)
                 await begin()
-            await conversation.say({"is": step})
+            await conversation.send({"is": step})

@@ -10,7 +10,7 @@ import orjson
 
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.requests import InferResult, OutputTensor, ParameterValue
-from tiercel.serving.rest.messages import OCTETS, HttpResponse
+from tiercel.serving.rest.messages import BINARY, HttpResponse
 from tiercel.serving.rest.template import AnswerFormat
 from tiercel.serving.tensors import encode_json, encode_raw
 
@@ -35,7 +35,7 @@ def _encode_one(result: InferResult, output: OutputTensor, form: AnswerFormat) -
         return HttpResponse(200, before + orjson.dumps(encode_json(array), option=_NUMPY) + b"}" + end)
     data = encode_raw(array)
     text = _before_end(result.model, result.version, said, spec.name, spec.data_type.name, array.shape, len(data)) + end
-    return HttpResponse(200, text + data, OCTETS, _length_header(text))
+    return HttpResponse(200, text + data, BINARY, _length_header(text))
 
 
 def before_contents(loaded: LoadedVersion, name: str, shape: tuple[int, ...]) -> bytes:
@@ -60,7 +60,7 @@ def before_binary(loaded: LoadedVersion, name: str, shape: tuple[int, ...], size
     text = _before_end(loaded.model, loaded.version_text, said, name, spec.data_type.name, shape, size)[:-1] + bytes(
         end
     )
-    whole = HttpResponse(200, text + bytes(size), OCTETS, _length_header(text)).encode(None, keep_alive=True)
+    whole = HttpResponse(200, text + bytes(size), BINARY, _length_header(text)).encode(None, keep_alive=True)
     return whole[: len(whole) - size - end]
 
 
@@ -90,7 +90,7 @@ def _encode_any(result: InferResult, form: AnswerFormat) -> HttpResponse:
     text = orjson.dumps(content, option=_NUMPY)
     if not binary:
         return HttpResponse(200, text)
-    return HttpResponse(200, b"".join((text, *binary)), OCTETS, _length_header(text))
+    return HttpResponse(200, b"".join((text, *binary)), BINARY, _length_header(text))
 
 
 def _described(name: str, data_type: str, shape: tuple[int, ...]) -> dict[str, Any]:

@@ -29,7 +29,11 @@ class Found(Generic[H]):
 
 
 class RouteTable(Generic[H]):
-    """Addresses and handlers. A fixed part of a path is preferred to ``{NAME}``, which stands for any one part."""
+    """Addresses and handlers. A fixed part of a path is preferred to ``{NAME}``, which stands for any one part.
+
+    Attributes:
+        find: The handler for a method and a target. Raises :class:`.NotFoundError` or :class:`.MethodNotAllowedError`.
+    """
 
     def __init__(self) -> None:
         self._handlers: dict[tuple[str, ...], dict[bytes, H]] = {}
@@ -54,12 +58,7 @@ class RouteTable(Generic[H]):
         self.find.cache_clear()
 
     def _find(self, method: bytes, target: bytes) -> Found[H]:
-        """The handler for a request; remembered for the targets asked most recently.
-
-        Raises:
-            NotFoundError: There is nothing at this address.
-            MethodNotAllowedError: There is, but not for this method.
-        """
+        """The handler for a request; remembered for the targets asked most recently."""
         path, parts = _parts(target)
         fitting = [pattern for pattern in self._handlers if _fits(pattern, parts)]
         if not fitting:

@@ -35,15 +35,10 @@ _REMEMBERED = 16
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """What was solved.
+    """What was solved."""
 
-    Attributes:
-        capacity: Rows per second that all workers manage; loads are fractions of it.
-        settings: By load, count and age; see :func:`solve`.
-    """
-
-    capacity: float
-    settings: npt.NDArray[np.int64]
+    capacity: float  # rows per second that all workers manage; loads are fractions of it
+    settings: npt.NDArray[np.int64]  # by load, count and age; see solve
 
     def decision(self, view: View) -> Decision:
         load = max(view.rate, 1e-9) / self.capacity

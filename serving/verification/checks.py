@@ -89,12 +89,10 @@ def rehearse() -> None:
 def _batching(
     session: engine.Session, shapes: dict[str, list[int]], batch_rows: int, known: Batching | None
 ) -> Batching | None:
-    """What batching does to it; None where it is slow or fails here: nothing it may be refused for.
-
-    Measured here, since in the server each of the 50 runs would have requests wait for Python's lock, or for a core:
-    swaps of 45 MB under load then had gaps of up to 13 ms instead of 9. What is best is found as often as there
-    (ResNet-18 of width 16, on a quiet machine: 8 rows in 12 of 16 loads, either way).
-    """
+    """What batching does to it; None where it is slow or fails here: nothing it may be refused for."""
+    # Measured here, since in the server each of the 50 runs would have requests wait for Python's lock, or for a core:
+    # swaps of 45 MB under load then had gaps of up to 13 ms instead of 9. What is best is found as often as there
+    # (ResNet-18 of width 16, on a quiet machine: 8 rows in 12 of 16 loads, either way).
     begin = time.perf_counter()
     try:
         runs = engine.WARM_UP_RUNS if known is None else engine.FEW_WARM_UP_RUNS

@@ -41,35 +41,20 @@ _TRIES = 3
 
 @dataclass(slots=True)
 class _Check:
-    """An artefact that is being looked at.
+    """An artefact that is being looked at; times in seconds of ``time.monotonic``."""
 
-    Attributes:
-        key: Names the request.
-        number: Of this attempt.
-        answers: Where its reader writes what it found.
-        deadline: Seconds of ``time.monotonic`` at which it is given up.
-        timeout: Seconds it had in all.
-        request: What was asked.
-        model: The artefact, open.
-        begun: Seconds of ``time.monotonic`` when the attempt began.
-        look_at: Seconds of ``time.monotonic`` at which to see whether it gets on; never for one with a claim to CPU.
-        child: The reader with a claim to CPU, which this process forked itself; 0 where there is none.
-        modest: The reader with none, once it has begun.
-        parts: What it wrote so far.
-    """
-
-    key: int
-    number: int
-    answers: int
+    key: int  # names the request
+    number: int  # of this attempt
+    answers: int  # where its reader writes what it found
     deadline: float
-    timeout: float
+    timeout: float  # seconds it had in all
     request: dict[str, Any]
-    model: int
+    model: int  # the artefact, open
     begun: float
-    look_at: float
-    child: int = 0
-    modest: Begun | None = None
-    parts: list[bytes] = field(default_factory=list)
+    look_at: float  # when to see whether it gets on; never for one with a claim to CPU
+    child: int = 0  # the reader with a claim to CPU, which this process forked itself
+    modest: Begun | None = None  # the reader with none, once it has begun
+    parts: list[bytes] = field(default_factory=list)  # what it wrote so far
 
     def gets_on(self, now: float) -> bool:
         """Whether a modest reader gets a little CPU."""

@@ -144,7 +144,7 @@ class Endpoint:
         """Let a request wait for its turn.
 
         Args:
-            request: The question.
+            request: What is wanted.
             on_answer: Called once, on the event loop, later.
             now: Seconds of ``time.perf_counter``.
 
@@ -278,7 +278,7 @@ class Endpoint:
         for call in self._waiting.sweep(now, quickest):
             self._end(call, DeadlineExceededError(
                 f"endpoint '{self.name}' is busy: the answer would be of no use {now + quickest - call.begin:.3g} s "
-                "after the question; ask less often, or allow more time"
+                "after the request; ask less often, or allow more time"
             ))  # fmt: skip
         return bool(self._waiting)
 

@@ -115,8 +115,8 @@ class Endpoints:
                 account.delays.failed(now)
                 on_answer(answer)
                 return
-            tell = as_classes(on_answer, request.classes, answer[0].loaded) if request.classes else on_answer
-            tell(_result(request.model, call, answer))
+            send = as_classes(on_answer, request.classes, answer[0].loaded) if request.classes else on_answer
+            send(_result(request.model, call, answer))
             now = time.perf_counter()
             account.delays.answered(now - arrived, now)
 

@@ -1,4 +1,4 @@
-"""From the octets of a stream's body to gRPC's messages, within limits. No I/O."""
+"""From the bytes of a stream's body to gRPC's messages, within limits. No I/O."""
 
 from __future__ import annotations
 

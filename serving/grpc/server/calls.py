@@ -31,7 +31,7 @@ class Method:
     Attributes:
         request: Type of its requests.
         handle: Called with each request; answers now or later, through the call.
-        parse: What makes a request of its octets, if that is not the type; a CallError says how the call ends instead.
+        parse: What makes a request of its bytes, if that is not the type; a CallError says how the call ends instead.
         streaming: Whether the caller may send any number of requests. ``handle`` is then called for each.
         on_end: With ``streaming``: called when the caller sends no more; finishes the call now or later.
     """
@@ -91,7 +91,7 @@ class Call:
 
     Attributes:
         head: What was called and how.
-        arrived: When its last octets so far were read, in seconds of ``time.perf_counter``.
+        arrived: When its last bytes so far were read, in seconds of ``time.perf_counter``.
         is_done: It was answered, or nobody waits for the answer any more.
         on_cancel: Called at most once, when the caller gives up before the answer is complete; or None.
         on_leave: Called when the server leaves, for calls that would go on for ever; or None.

@@ -142,7 +142,7 @@ class Listener:
 
 
 class GrpcConnection(asyncio.Protocol):
-    """One connection: octets to and from the protocol's state, and calls to their methods."""
+    """One connection: bytes to and from the protocol's state, and calls to their methods."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
@@ -177,7 +177,7 @@ class GrpcConnection(asyncio.Protocol):
         self._listener.connections.leave(self)
 
     def data_received(self, data: bytes) -> None:
-        """asyncio: octets from the caller."""
+        """asyncio: bytes from the caller."""
         self._arrived = self.clock()
         self._busy = True
         try:
@@ -329,7 +329,7 @@ class GrpcConnection(asyncio.Protocol):
             self._close(transport)
 
     def _close(self, transport: asyncio.Transport) -> None:
-        """Close for writing, but read on for a moment: closing on unread octets would reset what was just sent."""
+        """Close for writing, but read on for a moment: closing on unread bytes would reset what was just sent."""
         self._closing_since = self.clock()
         if self._http2.broken or not transport.can_write_eof():
             transport.abort()

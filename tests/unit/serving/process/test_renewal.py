@@ -27,7 +27,7 @@ class Following:
     def kill(self) -> None:
         self.killed.set()
 
-    async def tell(self, *_: Any) -> None:
+    async def send_state(self, *_: Any) -> None:
         self.began.set()
 
     async def expect(self, what: str) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.serving.errors import InvalidRequestError
 from tiercel.serving.grpc.codec import decode_request, encode_result
-from tiercel.serving.grpc.forms import RequestReader, last_field_start, write_answer
+from tiercel.serving.grpc.templates import RequestReader, last_field_start, write_answer
 from tiercel.serving.requests import InferRequest, InferResult, OutputTensor
 from tiercel.serving.tensors import BY_NAME, TensorSpec
 
@@ -37,18 +37,18 @@ def test_a_form_is_read_once_and_its_tensors_each_time() -> None:
     second.raw_input_contents[0] = np.array([5, 6], np.float32).tobytes()
     assert reader.read(first.SerializeToString()).message is not None
     for each in (second, first):
-        question = reader.read(each.SerializeToString())
-        assert question.message is None  # it was recognised
-        assert same(question.request, decode_request(each))
-    question.request.outputs.append("changed by whoever runs it")
+        received = reader.read(each.SerializeToString())
+        assert received.message is None  # it was recognised
+        assert same(received.request, decode_request(each))
+    received.request.outputs.append("changed by whoever runs it")
     assert same(reader.read(first.SerializeToString()).request, decode_request(first))
 
 
 def test_ids_are_answered_and_not_remembered() -> None:
     reader = RequestReader()
     for name in ("a", "b"):
-        question = reader.read(message(id=name).SerializeToString())
-        answer = pb.ModelInferResponse.FromString(write_answer(result(), question))
+        received = reader.read(message(id=name).SerializeToString())
+        answer = pb.ModelInferResponse.FromString(write_answer(result(), received))
         assert answer.id == name
 
 
@@ -118,8 +118,8 @@ def test_quick_answers_are_those_of_the_codec(parameters: dict[str, Any] | None)
     reader = RequestReader()
     request = message()
     for _ in range(2):
-        question = reader.read(request.SerializeToString())
-    assert question.message is None
-    answer = pb.ModelInferResponse.FromString(write_answer(result(parameters=parameters), question))
+        received = reader.read(request.SerializeToString())
+    assert received.message is None
+    answer = pb.ModelInferResponse.FromString(write_answer(result(parameters=parameters), received))
     assert answer == encode_result(result(parameters=parameters), request)
     assert set(answer.parameters) == set(parameters or {})

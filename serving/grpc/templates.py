@@ -1,7 +1,7 @@
-"""Inference over gRPC in its usual form, recognised by its octets instead of taken apart.
+"""Inference over gRPC in its usual form, recognised by its bytes instead of taken apart.
 
 A caller's requests differ in the tensor that they bring and in nothing else, and that tensor, as raw contents, is the
-last field of the message. So what stands before it is read once: a request that begins with the same octets and has
+last field of the message. So what stands before it is read once: a request that begins with the same bytes and has
 the same length means the same. Answers are put together in the same way. Whatever has another form goes through
 :mod:`tiercel.serving.grpc.codec`.
 """
@@ -18,14 +18,14 @@ from tiercel.serving.requests import InferRequest, InferResult, InputTensor, Par
 from tiercel.serving.tensors import DataType, decode_raw, encode_raw
 
 _REMEMBERED = 1024
-_REMEMBERED_SIZE = 1024  # octets before the tensor
+_REMEMBERED_SIZE = 1024  # bytes before the tensor
 _RAW_INPUT = 7
 _RAW_OUTPUT_TAG = b"\x32"
 _VARINT, _LENGTH_DELIMITED = 0, 2
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
+class _Template:
     """A request without its tensor."""
 
     input_name: str
@@ -35,12 +35,12 @@ class _Form:
 
 
 @dataclass(slots=True)
-class Question:
+class GrpcRequest:
     """An inference request.
 
     Attributes:
         request: For the data plane.
-        message: As it came, where that decides on the form of the answer; None where the request was raw and had no id.
+        message: As it came, where that decides how the answer looks; None where the request was raw and had no id.
     """
 
     request: InferRequest
@@ -48,14 +48,14 @@ class Question:
 
 
 class RequestReader:
-    """Reads inference requests, and remembers the forms they have."""
+    """Reads inference requests, and remembers the templates they have."""
 
     def __init__(self) -> None:
         self._starts: dict[int, int] = {}
-        self._forms: dict[bytes, _Form] = {}
+        self._templates: dict[bytes, _Template] = {}
 
-    def read(self, data: bytes) -> Question:
-        """A request from the octets of a ``ModelInferRequest``.
+    def read(self, data: bytes) -> GrpcRequest:
+        """A request from the bytes of a ``ModelInferRequest``.
 
         Raises:
             InvalidRequestError: A field is malformed; it is named.
@@ -63,13 +63,13 @@ class RequestReader:
         """
         start = self._starts.get(len(data))
         if start is not None:
-            form = self._forms.get(data[:start])
-            if form is not None:
-                return Question(_filled(form, memoryview(data)[start:]), None)
+            template = self._templates.get(data[:start])
+            if template is not None:
+                return GrpcRequest(_filled(template, memoryview(data)[start:]), None)
         message = pb.ModelInferRequest.FromString(data)
         request = decode_request(message)
         self._remember(data, message, request)
-        return Question(request, message)
+        return GrpcRequest(request, message)
 
     def _remember(self, data: bytes, message: pb.ModelInferRequest, request: InferRequest) -> None:
         if message.id or len(message.inputs) != 1 or len(message.raw_input_contents) != 1:
@@ -77,24 +77,24 @@ class RequestReader:
         start = last_field_start(data, _RAW_INPUT)
         if start is None or start > _REMEMBERED_SIZE:
             return
-        if len(self._forms) >= _REMEMBERED or len(self._starts) >= _REMEMBERED:
-            self._forms.clear()
+        if len(self._templates) >= _REMEMBERED or len(self._starts) >= _REMEMBERED:
+            self._templates.clear()
             self._starts.clear()
         (tensor,) = request.inputs
-        # The length is in the octets before the tensor, so equal octets need the same length to mean the same.
+        # The length is in the bytes before the tensor, so equal bytes need the same length to mean the same.
         self._starts[len(data)] = start
-        self._forms[data[:start]] = _Form(
+        self._templates[data[:start]] = _Template(
             tensor.name, tensor.data_type, tensor.array.shape, dataclasses.replace(request, inputs=[])
         )
 
 
-def _filled(form: _Form, data: memoryview) -> InferRequest:
-    array = decode_raw(form.input_name, form.data_type, form.shape, data)
-    known = form.request
+def _filled(template: _Template, data: memoryview) -> InferRequest:
+    array = decode_raw(template.input_name, template.data_type, template.shape, data)
+    known = template.request
     return InferRequest(
         known.model,
         known.version,
-        [InputTensor(form.input_name, form.data_type, array)],
+        [InputTensor(template.input_name, template.data_type, array)],
         list(known.outputs),
         known.timeout,
         known.priority,
@@ -122,29 +122,29 @@ def last_field_start(data: bytes, number: int) -> int | None:
 
 
 def _read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """A number, and the position after it; of octets that were parsed before, so that it is whole."""
+    """A number, and the position after it; of bytes that were parsed before, so that it is whole."""
     value = shift = 0
     while True:
-        octet = data[position]
+        byte = data[position]
         position += 1
-        value |= (octet & 0x7F) << shift
-        if octet < 0x80:
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
             return value, position
         shift += 7
 
 
 def _varint(value: int) -> bytes:
-    octets = bytearray()
+    encoded = bytearray()
     while value >= 0x80:
-        octets.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    octets.append(value)
-    return bytes(octets)
+    encoded.append(value)
+    return bytes(encoded)
 
 
-def write_answer(result: InferResult, question: Question) -> bytes:
-    """The octets of the ``ModelInferResponse`` that answers a question."""
-    if question.message is None:
+def write_answer(result: InferResult, received: GrpcRequest) -> bytes:
+    """The bytes of the ``ModelInferResponse`` that answers a request."""
+    if received.message is None:
         if len(result.outputs) == 1:
             (output,) = result.outputs
             spec, array = output.spec, output.array
@@ -153,7 +153,7 @@ def write_answer(result: InferResult, question: Question) -> bytes:
             what = (spec.name, spec.data_type.name, array.shape)
             return _before_data(result.model, result.version, said, *what, len(data)) + data
         return encode_result(result, _RAW).SerializeToString()
-    return encode_result(result, question.message).SerializeToString()
+    return encode_result(result, received.message).SerializeToString()
 
 
 _RAW = pb.ModelInferRequest(raw_input_contents=[b""])
