@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -15,3 +17,32 @@ def test_every_fault_that_is_told_of_has_its_tests() -> None:
     missing = [f"{path}::{name}" for path, name in named if f"def {name}(" not in (REPOSITORY / path).read_text()]
     assert not missing
     assert [int(number) for number in re.findall(r"^\| (\d+)\. ", text, re.MULTILINE)] == list(range(1, 17))
+
+
+DOCUMENTS = [
+    path
+    for pattern in ("*.md", "docs/*.md", "broker/**/*.md", "serving/**/*.md", "trainer_agent/**/*.md")
+    for path in sorted(REPOSITORY.glob(pattern))
+]
+ROOMS = "broker|core|serving|trainer_agent|testing|tests|benchmarks|protos|tools"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(REPOSITORY)))
+def test_what_a_document_points_at_is_there(document: Path) -> None:
+    text = document.read_text()
+    named = re.findall(rf"`((?:{ROOMS})/[\w./-]+)(?:::\w+)?`", text)
+    linked = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
+    missing = [name for name in named if not (REPOSITORY / name).exists()]
+    assert missing + [link for link in linked if not (document.parent / link).exists()] == []
+
+
+def test_modules_that_documents_start_are_there() -> None:
+    places = [*DOCUMENTS, REPOSITORY / "Makefile", REPOSITORY / "Dockerfile", *sorted((REPOSITORY / "tools").iterdir())]
+    started = {
+        found
+        for place in places
+        for found in re.findall(r"python3? -m ((?:tiercel|benchmarks|testing)[\w.]*)", place.read_text())
+    }
+    assert len(started) > 10
+    paths = [REPOSITORY.joinpath(*name.removeprefix("tiercel.").split(".")) for name in started]
+    assert [path for path in paths if not (path.with_suffix(".py").exists() or (path / "__main__.py").exists())] == []
