@@ -77,17 +77,14 @@ EndpointMessage = DeliverTier | DeliveryReported | DeliveryAbandoned | Objective
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A delivery under way: the node it is asked of, or none while its job is on none, and what its job said.
-
-    ``asked``: all nodes that it was asked of; nobody else's word on it counts.
-    """
+    """A delivery under way: the node it is asked of, or none while its job is on none, and what its job said."""
 
     node_id: str
     run_id: str
     metric: str
     direction: Direction
     may_replace: bool
-    asked: frozenset[str] = frozenset()
+    asked: frozenset[str] = frozenset()  # nodes; nobody else's word on it counts
 
 
 class EndpointActor(Actor[EndpointMessage]):

@@ -43,14 +43,10 @@ class ActorStatistics:
 
 @dataclass(frozen=True, slots=True)
 class _Envelope(Generic[MessageT]):
-    """A message in the mailbox; without one it ends the actor.
-
-    ``key``: of a message that is kept beside the mailbox, the latest one only. ``done``: told how it went. ``handled``:
-    called once it was handled, however it went.
-    """
+    """A message in the mailbox; without one it ends the actor."""
 
     message: MessageT | None = None
-    key: Hashable | None = None
+    key: Hashable | None = None  # kept beside the mailbox, the latest one only
     took_room: bool = False
     done: asyncio.Future[None] | None = None
     handled: Callable[[], None] | None = None

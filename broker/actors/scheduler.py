@@ -98,14 +98,11 @@ SchedulerMessage = (
 
 @dataclass(frozen=True, slots=True)
 class _Reservation:
-    """What was decided for a job and is not confirmed yet.
-
-    ``attempt`` is the number of the run that it is about; ``moves``: a job that runs goes to another node.
-    """
+    """What was decided for a job and is not confirmed yet."""
 
     assignment: Assignment
-    attempt: int
-    moves: bool = False
+    attempt: int  # number of the run that it is about
+    moves: bool = False  # from a node to another
 
     def is_open(self, observed: JobObserved, view: JobView) -> bool:
         """Whether the job, as it is seen now, has not taken it in yet."""

@@ -533,12 +533,9 @@ class BrokerService:
             send_latest(self._registry.scheduler, SchedulerTicked(), SchedulerTicked())
 
     async def _open_endpoint(self, spec: JobSpec, tenant: Tenant, known: EndpointActor | None) -> Endpoint | None:
-        """Give a known endpoint the objective that a new job wants; returns one that is to be made, or None.
-
-        One that takes the name of an earlier one counts its versions on.
-        """
+        """Give a known endpoint the objective that a new job wants; returns one that is to be made, or None."""
         objective = spec.endpoint_objective_seconds
-        if known is None:
+        if known is None:  # one that takes the name of an earlier one counts its versions on
             before = self._registry.endpoints.get(spec.endpoint)
             earlier = before.endpoint if before is not None else Endpoint(spec.endpoint, tenant.name)
             return replace(earlier, tenant=tenant.name, objective_seconds=objective)

@@ -141,14 +141,7 @@ def _refusing(error: TiercelError) -> Handler:
 
 
 def _guarded(handler: Handler, places: Places, *, caller: str = "", seconds: float | None = None) -> Handler:
-    """The same method, entered with a place that it gives back at its end, however that comes.
-
-    Args:
-        handler: The method.
-        places: Where it needs one.
-        caller: Who calls; empty for whoever holds the connection.
-        seconds: How long it may last; None for as long as it likes.
-    """
+    """The same method, entered with a place that it gives back at its end, however that comes."""
 
     async def enter(requests: object, context: Context) -> None:
         async with translated_errors(context):

@@ -24,12 +24,7 @@ class _Strict(BaseModel):
 
 
 def _form(kind: type, **changed: Any) -> type[_Strict]:
-    """What people write of a type: its fields with their types and defaults, but for those that they write otherwise.
-
-    Args:
-        kind: The type.
-        changed: Fields that are written otherwise, as pydantic takes them.
-    """
+    """What people write of a type: its fields, but for those that they write otherwise (``changed``)."""
     hints = get_type_hints(kind)
     fields: dict[str, Any] = {}
     for field in dataclasses.fields(kind):
