@@ -9,7 +9,6 @@ from tiercel.serving.http2 import frames
 from tiercel.serving.http2.frames import DATA, END_HEADERS, END_STREAM, HEADERS, ConnectionFailedError
 from tiercel.serving.http2.streams import Budget, Stream
 
-OnStream = Callable[[Stream], None]
 _pack = frames.HEAD.pack
 # Bytes handed to the transport at once; so that it can say that the peer takes no more.
 _ROOM = 256 * 1024

@@ -90,17 +90,6 @@ class Buffers(Protocol):
         """Let them go."""
 
 
-class PageableBuffers:
-    """Memory like any other."""
-
-    def allocate(self, size: int) -> Array:
-        """See :meth:`Buffers.allocate`."""
-        return np.empty(size, np.uint8)
-
-    def free(self, array: Array) -> None:
-        """See :meth:`Buffers.free`; the last reference does it."""
-
-
 class BoundRunner:
     """Binds inputs and outputs to a buffer that is kept from run to run; one run at a time, see :class:`SerialRunner`.
 

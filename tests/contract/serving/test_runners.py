@@ -15,10 +15,21 @@ from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 from testing import onnx_models
 from tiercel.serving.runtime import runners
-from tiercel.serving.runtime.runners import BoundRunner, PageableBuffers, PlainRunner, Runner, SerialRunner
+from tiercel.serving.runtime.runners import BoundRunner, PlainRunner, Runner, SerialRunner
 from tiercel.serving.tensors import Array
 
 MakeRunner = Callable[[ort.InferenceSession], Runner]
+
+
+class PageableBuffers:
+    """Memory like any other."""
+
+    def allocate(self, size: int) -> Array:
+        """See :meth:`.Buffers.allocate`."""
+        return np.empty(size, np.uint8)
+
+    def free(self, array: Array) -> None:
+        """See :meth:`.Buffers.free`; the last reference does it."""
 
 
 class CountedBuffers(PageableBuffers):
