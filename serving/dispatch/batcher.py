@@ -20,8 +20,8 @@ from tiercel.serving.accounting.accounts import Account
 from tiercel.serving.accounting.room import Room
 from tiercel.serving.dispatch.call import QueuedCall, Run
 from tiercel.serving.dispatch.fair_queue import FairQueue
-from tiercel.serving.dispatch.rows import Ran, run_calls, run_calls_measured
-from tiercel.serving.errors import DeadlineExceededError, InferenceFailedError, ServingError
+from tiercel.serving.dispatch.rows import Ran, ran_or_failed, run_calls, run_calls_measured
+from tiercel.serving.errors import DeadlineExceededError, ServingError
 from tiercel.serving.runtime.workers import Workers
 
 _logger = logging.getLogger(__name__)
@@ -269,10 +269,7 @@ class Batcher:
         calls = run.calls
         loaded = calls[0].loaded
         account = loaded.account
-        if isinstance(result, Exception):
-            _logger.error("Running a batch failed", exc_info=result)
-            failed = InferenceFailedError("the server failed to run the model; its log says more")
-            result = Ran([failed] * len(calls), run.rows, False, 0.0, 0.0, 0.0)
+        result = ran_or_failed(result, calls, run.rows)
         self._queue.end(account, run.expected, result.cpu, run.rows)
         account.accelerator_seconds += result.accelerator
         account.running -= run.rows
@@ -352,8 +349,6 @@ def _too_late(call: QueuedCall) -> DeadlineExceededError:
 def _answer(calls: Sequence[QueuedCall], ran: Ran) -> None:
     """Answer those that were not answered meanwhile, and count the run."""
     now = time.perf_counter()
-    statistics = calls[0].loaded.statistics
-    infer = ran.compute_infer
     answered = rows = 0
     delays = 0.0
     for call, outcome in zip(calls, ran.outcomes, strict=True):
@@ -370,10 +365,4 @@ def _answer(calls: Sequence[QueuedCall], ran: Ran) -> None:
                 call.fail(outcome, now)
         except Exception:  # the border: one caller's defect must not take the answers from the others
             _logger.exception("An answer could not be handed over")
-    if answered:
-        if ran.together:
-            statistics.executed(ran.rows, infer, ran.compute_input, ran.compute_output)
-        else:
-            for _ in range(answered):
-                statistics.executed(1, infer / answered)
-        statistics.succeeded(now, delays, infer, rows, ran.compute_input, ran.compute_output, answered)
+    ran.count(calls[0].loaded.statistics, answered, rows, delays, now)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tiercel.serving.accounting.model_statistics import ModelStatistics
 from tiercel.serving.dispatch.call import Call
 from tiercel.serving.errors import InferenceFailedError, ServingError, TooLargeError
 from tiercel.serving.runtime.engine import Session
@@ -43,6 +44,35 @@ class Ran:
     compute_output: float
     cpu: float = 0.0
     accelerator: float = 0.0
+
+    def count(self, statistics: ModelStatistics, answered: int, rows: int, delays: float, now: float) -> None:
+        """Count the run and what it answered.
+
+        Args:
+            statistics: Of the version that ran.
+            answered: How many requests it answered; those that failed are counted by whoever answers them.
+            rows: Their rows, added up.
+            delays: Seconds from their arrival, added up.
+            now: The clock.
+        """
+        if not answered:
+            return
+        infer = self.compute_infer
+        if self.together:
+            statistics.executed(self.rows, infer, self.compute_input, self.compute_output)
+        else:
+            for _ in range(answered):
+                statistics.executed(1, infer / answered)
+        statistics.succeeded(now, delays, infer, rows, self.compute_input, self.compute_output, answered)
+
+
+def ran_or_failed(result: Ran | Exception, calls: Sequence[Call], rows: int) -> Ran:
+    """What a worker gave, where a defect of the server's is a run that failed for all of its calls."""
+    if not isinstance(result, Exception):
+        return result
+    _logger.error("Running a batch failed", exc_info=result)
+    failed = InferenceFailedError("the server failed to run the model; its log says more")
+    return Ran([failed] * len(calls), rows, False, 0.0, 0.0, 0.0)
 
 
 def run_calls(session: Session, calls: Sequence[Call], options: Any = None) -> Ran:

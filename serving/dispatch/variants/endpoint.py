@@ -16,12 +16,11 @@ import onnxruntime as ort
 from tiercel.serving.accounting.accounts import Account
 from tiercel.serving.dispatch.call import Call
 from tiercel.serving.dispatch.checks import checked_feeds, checked_outputs
-from tiercel.serving.dispatch.rows import Ran, run_calls_measured
+from tiercel.serving.dispatch.rows import Ran, ran_or_failed, run_calls_measured
 from tiercel.serving.dispatch.variants.configuration import Configuration
 from tiercel.serving.dispatch.variants.live import Candidate, LiveVariants
 from tiercel.serving.errors import (
     DeadlineExceededError,
-    InferenceFailedError,
     InvalidRequestError,
     NotReadyError,
     OverloadedError,
@@ -340,17 +339,16 @@ class Endpoint:
         loaded = chosen.loaded
         loaded.release()
         chosen.profile.ran(rows, now - began)
-        if isinstance(ran, Exception):
-            _logger.error("Running a batch failed", exc_info=ran)
-            failed = InferenceFailedError("the server failed to run the model; its log says more")
-            ran = Ran([failed] * len(calls), rows, False, 0.0, 0.0, 0.0)
+        ran = ran_or_failed(ran, calls, rows)
         self.account.charge(ran.cpu, rows)
         self.account.accelerator_seconds += ran.accelerator
         self._scheduler.ended(Ended(chosen.name, rows, now - min([call.since for call in calls])))
         self._user.waiting = bool(self._waiting)
-        answered = [call for call in calls if not call.ended]
-        self._count(loaded, answered, ran, now)
-        for call, outcome in zip(calls, ran.outcomes, strict=True):
+        outcomes = list(zip(calls, ran.outcomes, strict=True))
+        answered = [call for call, outcome in outcomes if not call.ended and isinstance(outcome, list)]
+        delays = sum([now - call.begin for call in answered])
+        ran.count(loaded.statistics, len(answered), sum([call.rows for call in answered]), delays, now)
+        for call, outcome in outcomes:
             if call.ended:
                 continue
             if isinstance(outcome, list):
@@ -358,17 +356,6 @@ class Endpoint:
                 self._end(call, (chosen, outcome))
             else:
                 self._end(call, outcome)
-
-    @staticmethod
-    def _count(loaded: LoadedVersion, answered: Sequence[VariantCall], ran: Ran, now: float) -> None:
-        if not answered:
-            return
-        rows = sum([call.rows for call in answered])
-        delays = sum([now - call.begin for call in answered])
-        parts = (ran.compute_infer, ran.compute_input, ran.compute_output)
-        loaded.statistics.executed(ran.rows, *parts)
-        infer, joined, taken = parts
-        loaded.statistics.succeeded(now, delays, infer, rows, joined, taken, len(answered))
 
     def _end(self, call: VariantCall, answer: Answer | ServingError) -> None:
         if call.ended:

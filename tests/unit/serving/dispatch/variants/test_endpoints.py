@@ -10,12 +10,20 @@ import numpy as np
 import pytest
 
 from testing import onnx_models
+from testing.until import until
 from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.serving.accounting.accounts import Account, ModelShare
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.descriptions import Descriptions
 from tiercel.serving.dispatch.variants.endpoints import Endpoints
-from tiercel.serving.errors import InvalidRequestError, NotFoundError, NotReadyError, OverloadedError, ServingError
+from tiercel.serving.errors import (
+    InferenceFailedError,
+    InvalidRequestError,
+    NotFoundError,
+    NotReadyError,
+    OverloadedError,
+    ServingError,
+)
 from tiercel.serving.grpc.adapter import InferenceServicer
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.registry import Registry
@@ -23,7 +31,7 @@ from tiercel.serving.requests import InferRequest, InferResult, InputTensor
 from tiercel.serving.runtime.engine import Session
 from tiercel.serving.runtime.measure import Batching
 from tiercel.serving.runtime.profile import LatencyProfile
-from tiercel.serving.runtime.workers import WorkerUser
+from tiercel.serving.runtime.workers import Workers, WorkerUser
 from tiercel.serving.tensors import BY_NAME
 
 
@@ -95,6 +103,26 @@ async def test_a_caller_who_leaves_is_counted_as_such(site: Site) -> None:
     assert site.variant.statistics.failures["CANCELED"] == 1
     assert not site.account.changed_since(time.perf_counter())
     assert site.answers == []
+
+
+async def test_a_request_that_fails_is_counted_as_failed_and_nothing_else(site: Site, tmp_path: Path) -> None:
+    class Failing(Session):
+        def run(self, *_: Any, **__: Any) -> Any:
+            raise InferenceFailedError("the model failed")
+
+    variant = LoadedVersion("small", 2, Failing(onnx_models.plus(1.0)))
+    site.registry.record("small").flip(variant)
+    workers = Workers(1)
+    endpoints = Endpoints(tmp_path, site.registry, workers, 1, 30.0)
+    assert await endpoints.load("e")
+    tensor = InputTensor("x", BY_NAME["FP32"], np.zeros((1, 4), np.float32))
+    endpoints.submit(InferRequest("e", "", [tensor]), site.answers.append)
+    await until(lambda: site.answers)
+    endpoints.close()
+    workers.close()
+    assert isinstance(site.answers.pop(), InferenceFailedError)
+    told = variant.statistics.as_json("small", "2")["inference_stats"]
+    assert (told["fail"]["count"], told["success"]["count"]) == (1, 0)
 
 
 async def test_requests_that_make_no_sense_say_nothing_of_how_well_an_endpoint_does(site: Site) -> None:
