@@ -30,19 +30,12 @@ Grant = tuple[AcceleratorShare, ...]
 
 @dataclass(slots=True)
 class _Accelerator:
-    """A device while a node fills up.
-
-    Attributes:
-        view: The device.
-        holders: Jobs on it.
-        promised_bytes: Memory promised to them.
-        is_taken: Whether one of them was promised to be alone, whatever memory it was promised then.
-    """
+    """An accelerator while a node fills up."""
 
     view: Accelerator
     holders: int = 0
     promised_bytes: int = 0
-    is_taken: bool = False
+    is_taken: bool = False  # by a job that was promised to be alone, whatever memory it was promised then
 
     @property
     def free_bytes(self) -> int:

@@ -117,17 +117,12 @@ def jobs_by_node(snapshot: Snapshot, placement: Placement) -> dict[str, list[Job
 
 
 class _PossibleNodes:
-    """The nodes that could run jobs of one kind (runtime, image, cores, accelerators), the least crowded first.
+    """The nodes that could run jobs of one kind (runtime, image, cores, accelerators), the least crowded first."""
 
-    Within a call of :func:`place` crowds only grow and free memory only shrinks. So an entry of the heap that is out of
-    date is put back in its place when it comes up, a node without memory for the smallest job or without accelerators
-    for the kind is dropped, and where a job found no node, none that asks for as much will.
-
-    Args:
-        job: One of the kind.
-        rooms: All nodes.
-        least: The least memory that any job to be placed asks for, bytes.
-    """
+    # Within a call of place() crowds only grow and free memory only shrinks. So an entry of the heap that is out of
+    # date is put back in its place when it comes up, a node without memory for the smallest job (the least that any job
+    # to be placed asks for) or without accelerators for the kind is dropped, and where a job found no node, none that
+    # asks for as much will.
 
     def __init__(self, job: JobView, rooms: Mapping[str, Room], least: int) -> None:
         self._nodes = tuple(room.node for room in rooms.values())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tiercel.broker.scheduling.forecast.work import forecast_from_history, look_ahead, past_curves
+from tiercel.broker.scheduling.forecast.work import forecast_from_history, past_curves, remaining_after
 from tiercel.broker.scheduling.interface import JobView, Plan, Snapshot
 from tiercel.broker.scheduling.queue import QueueSettings, QueueState, plan_in_order
 from tiercel.broker.scheduling.rank import Position
@@ -51,5 +51,5 @@ def _position(job: JobView, snapshot: Snapshot) -> Position:
     forecast = forecast_from_history(past, target, 0.0, None)
     if forecast is None or not forecast.totals:
         return _UNKNOWN
-    remaining = look_ahead(forecast, job.cpu_seconds).expected
+    remaining = remaining_after(forecast, job.cpu_seconds).expected
     return Position(remaining, f"expected to need {remaining:.3g} CPU seconds more, as earlier runs did")

@@ -1,4 +1,4 @@
-"""Where a job stands on its ladder of tiers."""
+"""Where a job stands among its tiers."""
 
 from __future__ import annotations
 

@@ -67,11 +67,9 @@ class SimulatedNode:
         return _grant(free, weights, [endpoint.wanted_cores for endpoint in free], self.view.cpu_cores - least, 0)
 
     def _hold(self, limited: list[SimulatedEndpoint]) -> None:
-        """Make weights of endpoints into caps while jobs run, as agents do.
-
-        The inference server is not in training's group: without a cap it would not leave training its part. What no
-        job can use is left to endpoints.
-        """
+        """Make weights of endpoints into caps while jobs run, as agents do."""
+        # The inference server is not in training's group: without a cap it would not leave training its part. What no
+        # job can use is left to endpoints.
         training = math.fsum(run.planned.workload.resources.cpu_cores for run in self.runs if not run.halted)
         free = self.view.cpu_cores - training
         for endpoint in limited:
@@ -120,18 +118,8 @@ class SimulatedNode:
 def _grant(
     endpoints: list[SimulatedEndpoint], weights: list[float], ceilings: list[float], cores: float, first: int
 ) -> float:
-    """Say of each endpoint what it may use: what it would get if requests came without end, others being as they are.
-
-    Args:
-        endpoints: Those from index ``first`` on.
-        weights: Of all who compete.
-        ceilings: What each of them would use.
-        cores: What they compete for.
-        first: Index of the first endpoint.
-
-    Returns:
-        What they use.
-    """
+    """Say of each endpoint, from index ``first`` of all who compete on, what it may use; returns what they use."""
+    # That is what it would get if requests came without end, others being as they are.
     for index, endpoint in enumerate(endpoints, start=first):
         wishes = [*ceilings[:index], endpoint.ceiling, *ceilings[index + 1 :]]
         endpoint.cores = fill(weights, wishes, cores)[index]

@@ -203,32 +203,25 @@ def _cut(faster: Sequence[Service], settings: RuleSettings) -> dict[str, float]:
 
 
 def _enough(service: Service) -> float:
-    """The limit that should bring it to its objective; at most the node.
-
-    One that uses up its limit, since its clients ask again as soon as they are answered, is as fast as its limit is
-    large.
-    """
+    """The limit that should bring it to its objective; at most the node."""
     if service.limit is not None and service.used < _BOUND * service.limit:
         return min(_steered(service, service.limit), 1.0)
+    # Its clients ask again as soon as they are answered: it is as fast as its limit is large.
     return min(service.used * min(service.lateness, _LARGEST_RATIO), 1.0)
 
 
 def _steered(service: Service, limit: float) -> float:
-    """The limit of one that does not use up its limit, since requests come by themselves.
-
-    The mean delay of a queue goes like one over the headroom (M/G/1 with processor sharing: work over limit less use),
-    so the headroom is scaled by how late it is; by two at most, since queues take time.
-    """
+    """The limit of one that does not use up its limit, since requests come by themselves."""
+    # The mean delay of a queue goes like one over the headroom (M/G/1 with processor sharing: work over limit less
+    # use), so the headroom is scaled by how late it is; by two at most, since queues take time.
     return service.used + (limit - service.used) * min(max(service.lateness, 0.5), 2.0)
 
 
 def _fitted(
     services: Sequence[Service], given: Mapping[str, float], capacity: float, min_limit: float
 ) -> dict[str, float]:
-    """What was promised beyond the capacity is taken back, from what nobody uses first.
-
-    With less than it uses, a service whose requests come by themselves would fall behind further and further.
-    """
+    """What was promised beyond the capacity is taken back, from what nobody uses first."""
+    # With less than it uses, a service whose requests come by themselves would fall behind further and further.
     least = min(min_limit, capacity / max(len(services), 1))
     floors = {service.name: min(given[service.name], max(service.used, least)) for service in services}
     if sum(floors.values()) > capacity:

@@ -1,7 +1,7 @@
 """Whether a job's next tier is still within reach.
 
-None of the papers has a rule for a target that a job will never meet, and without one a hopeless job, always first in
-line, would starve everybody. So a job is judged, only ever on reports it has not been judged on before:
+None of the papers has a rule for a target that a job will never meet, and without one a hopeless job, always in
+front, would starve everybody. So a job is judged, only ever on reports it has not been judged on before:
 a job that is starved or has just started says nothing new, and is left alone. Several verdicts in a row, each on fresh
 reports, put the tier out of reach. It comes back as soon as a report is better than was held possible, or when as many
 verdicts in a row find nothing against it.

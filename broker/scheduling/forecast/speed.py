@@ -109,7 +109,7 @@ class _Step:
 
 
 def _steps(observations: Sequence[Observation]) -> Iterator[_Step]:
-    """Steps that make sense: a job that began anew or was moved between two reports is not measured by these."""
+    """Steps that make sense: a job that began anew or was migrated between two reports is not measured by these."""
     for before, after in pairwise(observations):
         step = _Step(
             float(after.epoch - before.epoch),

@@ -76,7 +76,7 @@ class Forecast:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class Remaining:
     """A forecast as it looks after some work without reaching the target.
 
     Attributes:
@@ -109,7 +109,7 @@ class PastCurve:
     quality: tuple[float, ...]
 
 
-def look_ahead(forecast: Forecast, spent: float) -> Outlook:
+def remaining_after(forecast: Forecast, spent: float) -> Remaining:
     """What a forecast says after ``spent`` CPU seconds in which the target was not reached."""
     spent = min(max(spent, 0.0), _MOST)
     left = [
@@ -132,7 +132,7 @@ def look_ahead(forecast: Forecast, spent: float) -> Outlook:
         low = low or (remaining if reached >= 0.1 * mass else 0.0)
         high = high or (remaining if reached >= 0.9 * mass - 1e-12 else 0.0)
     high = high or left[-1][0]
-    return Outlook(rate=rate, expected=effort / mass, low=low, high=high, never=forecast.never / possible)
+    return Remaining(rate=rate, expected=effort / mass, low=low, high=high, never=forecast.never / possible)
 
 
 def past_curve(run: PastRun, direction: Direction) -> PastCurve | None:
@@ -334,12 +334,10 @@ def _fits(x: Sequence[float], y: Sequence[float], recency: Sequence[float], targ
 
 
 def _crossing(fit: ShapedFit, target: float, noise: float) -> float:
-    """Where a fit meets the target, in units of x; infinity when it never does.
-
-    The first of several noisy reports meets it earlier than the curve does, by about half a standard deviation.
-    """
+    """Where a fit meets the target, in units of x; infinity when it never does."""
     if fit.factor >= 0:
         return math.inf
+    # The first of several noisy reports meets it earlier than the curve does, by about half a standard deviation.
     value = (target - noise / 2 - fit.level) / fit.factor
     if value <= 1e-6:
         return math.inf

@@ -62,11 +62,9 @@ def preference_of(
 
 
 def _least_work(job: JobView, node: NodeView, jobs: Sequence[JobView], now: float) -> tuple[float | str, ...]:
-    """ProCon's order: nodes within their limit first, then (work left on the node) times (its jobs).
-
-    Its rank ``1 + sum over t of the jobs that need longer than t`` is 1 and the sum of what they need. Its limit is on
-    used CPU, which is what was asked for here: with more jobs than cores a node is always used in full.
-    """
+    """ProCon's order: nodes within their limit first, then (work left on the node) times (its jobs)."""
+    # Its rank ("1 + sum over t of the jobs that need longer than t") is 1 and the sum of what they need. Its limit is
+    # on used CPU, which is what was asked for here: with more jobs than cores a node is always used in full.
     asked = sum(other.resources.cpu_cores for other in jobs)
     rank = (1 + sum(work_left(other, now) for other in jobs)) * len(jobs)
     return (asked > node.cpu_cores, rank, *fewest_jobs_per_core(job, node, jobs))

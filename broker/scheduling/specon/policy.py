@@ -2,8 +2,8 @@
 
 A reconstruction, not a re-implementation: of SpeCon the parameters, the categories, a trace of migrations
 and results are known, but neither how the threshold is applied nor which job is moved where. Three parts: the monitor
-(:mod:`.specon.readings`), the master (:mod:`.specon.moves`), and the initial placement (:mod:`.specon.placement`). On
-each node shares are equal, which is Docker's default and all that SpeCon leaves to the node.
+(:mod:`.specon.readings`), the master (:mod:`.specon.migration`), and the initial placement (:mod:`.specon.placement`).
+On each node shares are equal, which is Docker's default and all that SpeCon leaves to the node.
 
 With ``migrate=false`` the same placement runs without migrations: the other arm of a comparison.
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from tiercel.broker.scheduling.explain import equal_share
 from tiercel.broker.scheduling.interface import Assignment, JobView, Plan, Snapshot
 from tiercel.broker.scheduling.placement import jobs_by_node, place
-from tiercel.broker.scheduling.specon.moves import Move, MoveSettings, SpeconRule, choose_move
+from tiercel.broker.scheduling.specon.migration import Migration, MigrationSettings, SpeconRule, choose_migration
 from tiercel.broker.scheduling.specon.placement import SpeconPlacement, parse_given, preference_of
 from tiercel.broker.scheduling.specon.readings import MonitorSettings, Reading, SpeconGrowth, SpeconUnit, read
 from tiercel.core.shares import Share
@@ -33,14 +33,15 @@ class SpeconSettings:
         interval: Between two readings of a job, in ``unit``, >= 0; published: 10 s.
         unit: What the interval is counted in.
         growth: What is compared with ``alpha``.
-        round_seconds: Between two decisions about moves; about 30 s in the authors' trace.
-        migrate: Whether to move jobs at all.
-        rule: What counts first in a move.
+        round_seconds: Between two decisions about migrations; about 30 s in the authors' trace.
+        migrate: Whether to migrate jobs at all.
+        rule: What counts first in a migration.
         least_difference: By how much two nodes must differ in that, >= 1.
-        cooldown_seconds: A job that was moved stays at least that long.
-        max_migrations: How often a job is moved at most, as once in the authors' trace; 0 for any number.
-        migration_seconds: What a move costs the job.
-        kappa: A job moves only if it has more work left, in seconds, than so many times that cost, where that is known.
+        cooldown_seconds: A job that was migrated stays at least that long.
+        max_migrations: How often a job is migrated at most, as once in the authors' trace; 0 for any number.
+        migration_seconds: What a migration costs the job.
+        kappa: A job migrates only if it has more work left, in seconds, than so many times that cost, where that is
+            known.
         placement: Where new jobs go.
         seed: Of the placement by lot.
         given: Of the placement ``given``: ``JOB=NODE,JOB=NODE`` by the jobs' names.
@@ -79,9 +80,9 @@ class SpeconSettings:
         return MonitorSettings(self.alpha, self.interval, self.unit, self.growth)
 
     @property
-    def moves(self) -> MoveSettings:
-        """The part about moves."""
-        return MoveSettings(
+    def migration(self) -> MigrationSettings:
+        """The part about migrations."""
+        return MigrationSettings(
             self.rule,
             self.least_difference,
             self.cooldown_seconds,
@@ -97,12 +98,12 @@ class SpeconState:
 
     Attributes:
         readings: What the monitor knows of each job, by id.
-        moved: Why each job that this policy moved was, by id.
-        round_at: When the last decision about moves was made, seconds since the Unix epoch, or None before the first.
+        migrated: Why each job that this policy migrated was, by id.
+        round_at: When migrations were decided about last, seconds since the Unix epoch, or None before the first time.
     """
 
     readings: Mapping[str, Reading] = field(default_factory=dict)
-    moved: Mapping[str, Move] = field(default_factory=dict)
+    migrated: Mapping[str, Migration] = field(default_factory=dict)
     round_at: float | None = None
 
 
@@ -121,24 +122,26 @@ class SpeconPolicy:
         return SpeconState()
 
     def plan(self, snapshot: Snapshot, state: SpeconState) -> tuple[Plan, SpeconState]:
-        """Place new jobs, read all, move at most one, and share each node equally."""
+        """Place new jobs, read all, migrate at most one, and share each node equally."""
         settings = self.settings
         preference = preference_of(settings.placement, now=snapshot.now, seed=settings.seed, given=self._given)
         placement = place(snapshot, preference)
         monitor = settings.monitor
         readings = {job.id: read(job, state.readings.get(job.id, _UNREAD), monitor) for job in snapshot.jobs}
-        moved = {job.id: state.moved[job.id] for job in snapshot.jobs if job.id in state.moved}
-        state = SpeconState(readings, moved, snapshot.now if state.round_at is None else state.round_at)
+        migrated = {job.id: state.migrated[job.id] for job in snapshot.jobs if job.id in state.migrated}
+        state = SpeconState(readings, migrated, snapshot.now if state.round_at is None else state.round_at)
         jobs_of = jobs_by_node(snapshot, placement)
         if settings.migrate and self._round_is_due(snapshot, state):
-            move = choose_move(snapshot.nodes, jobs_of, readings, settings.moves, snapshot.now)
+            migration = choose_migration(snapshot.nodes, jobs_of, readings, settings.migration, snapshot.now)
             state = replace(state, round_at=snapshot.now)
-            if move is not None:
-                state = replace(state, moved={**moved, move.job.id: move})
-                placement.node_of[move.job.id] = move.target
+            if migration is not None:
+                state = replace(state, migrated={**migrated, migration.job.id: migration})
+                placement.node_of[migration.job.id] = migration.target
                 jobs_of = jobs_by_node(snapshot, placement)
         assignments = tuple(
-            Assignment(job.id, node_id, Share(1 / len(jobs), reason=_reason(job, node_id, len(jobs) - 1, state.moved)))
+            Assignment(
+                job.id, node_id, Share(1 / len(jobs), reason=_reason(job, node_id, len(jobs) - 1, state.migrated))
+            )
             for node_id, jobs in jobs_of.items()
             for job in jobs
         )
@@ -148,7 +151,7 @@ class SpeconPolicy:
         return state.round_at is not None and snapshot.now - state.round_at >= self.settings.round_seconds
 
 
-def _reason(job: JobView, node_id: str, others: int, moved: Mapping[str, Move]) -> str:
+def _reason(job: JobView, node_id: str, others: int, migrated: Mapping[str, Migration]) -> str:
     share = equal_share(others)
-    move = moved.get(job.id)
-    return f"{move.reason}; {share}" if move is not None and move.target == node_id else share
+    migration = migrated.get(job.id)
+    return f"{migration.reason}; {share}" if migration is not None and migration.target == node_id else share

@@ -114,7 +114,7 @@ def _ingest(seen: Observation, reading: Reading, settings: MonitorSettings, migr
     reading = replace(reading, last_at=seen.at, largest_value=largest_value, reports=reading.reports + 1)
     since = reading.since
     if since is None or (migrated_at is not None and since.at <= migrated_at < seen.at):
-        # The time that a move takes must not look like learning slowly.
+        # The time that a migration takes must not look like learning slowly.
         return replace(reading, since=seen, reports=0)
     passed = seen.at - since.at
     if (passed if settings.unit is SpeconUnit.SECONDS else reading.reports) < settings.interval:

@@ -13,7 +13,7 @@ from tiercel.broker.scheduling.tiers import next_tier, reached_tiers
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class Distance:
     """How far a job is from its next tier.
 
     Attributes:
@@ -35,15 +35,15 @@ class JobMemory:
         record: Whether its next tier is within reach.
         seen: Number, time and epoch of the reports that all this is about; None without a report.
         judged: Whether the record has taken these reports in.
-        measured: Whether the outlook is about these reports.
-        outlook: How far it is from its next tier; None before it is measured, without a report and past the last tier.
+        measured: Whether the distance is about these reports.
+        distance: How far it is from its next tier; None before it is measured, without a report and past the last tier.
     """
 
     record: ReachRecord
     seen: ReportsSeen | None = None
     judged: bool = False
     measured: bool = False
-    outlook: Outlook | None = None
+    distance: Distance | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,19 +79,19 @@ def judged(job: JobView, memory: JobMemory, settings: ReachSettings) -> JobMemor
     if memory.judged:
         return memory
     record = judge(job, memory.record, settings)
-    return JobMemory(record, memory.seen, judged=True, measured=memory.measured, outlook=memory.outlook)
+    return JobMemory(record, memory.seen, judged=True, measured=memory.measured, distance=memory.distance)
 
 
 def measured(job: JobView, memory: JobMemory, window: int) -> JobMemory:
-    """The memory with the job's outlook; see :func:`.growth` for ``window``."""
+    """The memory with the job's distance from its next tier; see :func:`.growth` for ``window``."""
     if memory.measured:
         return memory
-    return JobMemory(memory.record, memory.seen, memory.judged, measured=True, outlook=_outlook(job, window))
+    return JobMemory(memory.record, memory.seen, memory.judged, measured=True, distance=_distance(job, window))
 
 
-def _outlook(job: JobView, window: int) -> Outlook | None:
+def _distance(job: JobView, window: int) -> Distance | None:
     tier = next_tier(job)
     if tier is None:
         return None
     curve = curve_of(job.observations, job.direction, tier.tier.target)
-    return Outlook(curve.gap, curve.scale, growth(curve, window)) if curve.quality else None
+    return Distance(curve.gap, curve.scale, growth(curve, window)) if curve.quality else None

@@ -3,7 +3,7 @@
 A reconstruction, not a re-implementation: of TRADL (HPEC 2019) only the abstract can be read, which gives the two-tier
 target and the aim; the rule below is ours, made general from two tiers to N:
 
-* First in line ("lead") are the jobs of a node that have reached the fewest tiers; while any is short of its tier 1,
+* First ("in the lead") are the jobs of a node that have reached the fewest tiers; while any is short of its tier 1,
   that is tier 1. All others keep a floor of half of FlowCon's, so that they go on improving.
 * The lead's jobs share the rest by ``growth / gap`` ("eta": shortest expected time to the target first), or by
   ``growth`` or ``gap`` alone.
@@ -24,9 +24,9 @@ from tiercel.broker.scheduling.forecast.reach import ReachSettings
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot
 from tiercel.broker.scheduling.node_memory import NodeMemory, recall
 from tiercel.broker.scheduling.placement import jobs_by_node, place
-from tiercel.broker.scheduling.tradl import reasons
-from tiercel.broker.scheduling.tradl.lead import Standing, TradlWeight, find_lead, lead_weights
+from tiercel.broker.scheduling.tradl import explain
 from tiercel.broker.scheduling.tradl.memory import JobMemory, TradlState, judged, measured, remember
+from tiercel.broker.scheduling.tradl.rank import Candidate, TradlWeight, find_lead, lead_weights
 from tiercel.core.shares import Share
 
 
@@ -113,12 +113,7 @@ class TradlPolicy:
     def _visit(
         self, node: NodeView, jobs: Sequence[JobView], memories: list[JobMemory]
     ) -> tuple[tuple[Assignment, ...], bool]:
-        """Judge the jobs of a node and share it among them; brings ``memories`` up to date.
-
-        Returns:
-            What each job gets, and whether another visit without news would find the same: not so if those who lead
-            now were not judged, having come to the lead by the verdict on another one.
-        """
+        """Judge the jobs of a node, share it, bring ``memories`` up to date; and say whether that is settled."""
         leads = find_lead(jobs, memories)
         for index, job in enumerate(jobs):
             if leads[index] or memories[index].record.unreachable:
@@ -127,33 +122,34 @@ class TradlPolicy:
         for index, job in enumerate(jobs):
             if after[index]:
                 memories[index] = measured(job, memories[index], self.settings.window)
-        standings = [Standing(*each) for each in zip(jobs, memories, after, strict=True)]
-        weights = self._weights(node, standings)
+        candidates = [Candidate(*each) for each in zip(jobs, memories, after, strict=True)]
+        weights = self._weights(node, candidates)
         leaders = sum(after)
         given = []
-        for standing in standings:
-            weight = weights[standing.job.id]
-            share = Share(weight, reason=reasons.sentence(standing, leaders, weight))
-            given.append(Assignment(standing.job.id, node.id, share))
+        for candidate in candidates:
+            weight = weights[candidate.job.id]
+            share = Share(weight, reason=explain.sentence(candidate, leaders, weight))
+            given.append(Assignment(candidate.job.id, node.id, share))
+        # Those who came to the lead by the verdict on another one are not judged yet: the next visit may find more.
         return tuple(given), leads == after
 
-    def _weights(self, node: NodeView, standings: Sequence[Standing]) -> dict[str, float]:
+    def _weights(self, node: NodeView, candidates: Sequence[Candidate]) -> dict[str, float]:
         """The weight of each job of a node, by id."""
-        floor = self.settings.floor(len(standings))
+        floor = self.settings.floor(len(candidates))
         ceilings = {
-            standing.job.id: min(max(floor, standing.job.resources.cpu_cores / node.cpu_cores), 1.0)
-            for standing in standings
+            candidate.job.id: min(max(floor, candidate.job.resources.cpu_cores / node.cpu_cores), 1.0)
+            for candidate in candidates
         }
-        first = [standing for standing in standings if standing.leads]
+        first = [candidate for candidate in candidates if candidate.leads]
         if not first:
-            return {standing.job.id: 1 / len(standings) for standing in standings}
-        rest = [standing for standing in standings if not standing.leads]
+            return {candidate.job.id: 1 / len(candidates) for candidate in candidates}
+        rest = [candidate for candidate in candidates if not candidate.leads]
         wishes = lead_weights(first, self.settings.weights)
         claims = {name: Claim(wish, floor, ceilings[name]) for name, wish in wishes.items()}
         given = divide(claims, 1 - floor * len(rest))
-        given |= {standing.job.id: floor for standing in rest}
+        given |= {candidate.job.id: floor for candidate in rest}
         # What the lead cannot use goes to those who still improve; a job out of reach never gets more than its floor.
-        improving = [standing.job.id for standing in rest if not standing.memory.record.unreachable]
+        improving = [candidate.job.id for candidate in rest if not candidate.memory.record.unreachable]
         left = 1 - sum(given.values())
         if improving and left > 0:
             equal = {name: Claim(1.0, floor, ceilings[name]) for name in improving}

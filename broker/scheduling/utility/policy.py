@@ -6,21 +6,21 @@ own curve or from what other jobs needed (:mod:`.forecast.work`). With forecasts
 remaining work first, with none it is close to least attained service, and a job that may never get there is worth
 little without being given up. Tiers beyond the first are discounted, so that a first usable model comes before a
 better one. What applications that ask an endpoint already have of a better version is added (:mod:`.utility.traffic`),
-and being over counts a little (:mod:`.utility.worth`).
+and being over counts a little (:mod:`.utility.priority`).
 
 Who is worth most runs, as many at a time as there are cores, and everybody else keeps a small floor: a live trial
 showed that this is where most of the gain lies, whatever the order. Around that:
 
 * the order changes only for a clear difference (``hysteresis``);
 * new jobs keep a larger floor until they have shown something (``exploration``);
-* a tier out of reach loses its place in line, its tenant is told, progress brings it back (:mod:`.utility.outlook`);
-* nobody is kept waiting for much longer than under equal sharing (:mod:`.utility.guard`);
+* a tier out of reach loses its position, its tenant is told, progress brings it back (:mod:`.utility.forecast`);
+* nobody is kept waiting for much longer than under equal sharing (:mod:`.utility.fairness`);
 * jobs that use accelerators get what they can use of both, and compete for what they are short of
-  (:mod:`.utility.devices`);
-* waiting jobs go where the least work is left, running ones move where a node would idle (:mod:`.utility.moves`);
+  (:mod:`.utility.accelerators`);
+* waiting jobs go where the least work is left, running ones move where a node would idle (:mod:`.utility.migration`);
 * endpoints with a delay objective get what their requests need, and are only limited where they compete with each
-  other (:mod:`.utility.contest`); jobs share what answers leave, and less than that while answers come late
-  (:mod:`.utility.relief`).
+  other (:mod:`.utility.arbitration`); jobs share what answers leave, and less than that while answers come late
+  (:mod:`.utility.backpressure`).
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from operator import attrgetter
 from tiercel.broker.scheduling.interface import Assignment, EndpointView, JobView, NodeView, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.placement import Placement, jobs_by_node, place
 from tiercel.broker.scheduling.rank import submission_order
-from tiercel.broker.scheduling.utility.contest import serve
-from tiercel.broker.scheduling.utility.devices import fair_device_cores
-from tiercel.broker.scheduling.utility.guard import Account, FairClock, advanced, fair_finishes
-from tiercel.broker.scheduling.utility.lines import Line, Pass, share_out
-from tiercel.broker.scheduling.utility.looks import Held, look
-from tiercel.broker.scheduling.utility.moves import Move, choose_move, least_work_left
-from tiercel.broker.scheduling.utility.outlook import JobRecord, spent_by
-from tiercel.broker.scheduling.utility.relief import NONE, Relief, capped, relieve
+from tiercel.broker.scheduling.utility.accelerators import fair_accelerator_cores
+from tiercel.broker.scheduling.utility.arbitration import arbitrate
+from tiercel.broker.scheduling.utility.backpressure import NONE, Backpressure, backpressure_after, capped
+from tiercel.broker.scheduling.utility.fairness import Account, FairClock, advanced, fair_finishes
+from tiercel.broker.scheduling.utility.forecast import JobRecord, spent_by
+from tiercel.broker.scheduling.utility.migration import Migration, choose_migration, least_work_left
+from tiercel.broker.scheduling.utility.queue import Pass, Queue, share_out
+from tiercel.broker.scheduling.utility.renewal import Held, renew
 from tiercel.broker.scheduling.utility.serving import Answering, EndpointRecord, cores_left, observe
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.broker.scheduling.utility.traffic import Traffic, renewed, traffic_of
@@ -78,42 +78,33 @@ class UtilityState:
         held: What is held of jobs.
         endpoints: By endpoint.
         review: What fair sharing would give.
-        moved_at: When the last job was sent elsewhere, seconds since the Unix epoch.
-        lines: By node, what was decided there while nothing is new.
+        migrated_at: When the last job was sent elsewhere, seconds since the Unix epoch.
+        queues: By node, what was decided there while nothing is new.
         front: Jobs that ran in front.
-        relief: By node, what is kept from jobs for answers that come late.
+        backpressure: By node, what is kept from jobs for answers that come late.
         traffic: How endpoints are asked that jobs feed, as far as decisions went by it.
     """
 
     held: Held = field(default_factory=Held)
     endpoints: Mapping[str, EndpointRecord] = field(default_factory=dict)
     review: Review = field(default_factory=Review)
-    moved_at: float = -math.inf
-    lines: Mapping[str, Line] = field(default_factory=dict)
+    migrated_at: float = -math.inf
+    queues: Mapping[str, Queue] = field(default_factory=dict)
     front: frozenset[str] = frozenset()
-    relief: Mapping[str, Relief] = field(default_factory=dict)
+    backpressure: Mapping[str, Backpressure] = field(default_factory=dict)
     traffic: Mapping[str, Traffic] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class _Serving:
-    """Endpoints in one pass; local to it.
-
-    Attributes:
-        records: What is held of each.
-        left: Cores that answers leave, by node.
-        answering: What they use.
-        by_node: Those with an objective, by node.
-        shares: What was decided.
-        relief: What is kept from jobs, by node.
-    """
+    """Endpoints in one pass; local to it."""
 
     records: dict[str, EndpointRecord]
-    left: Mapping[str, float]
+    left: Mapping[str, float]  # cores that answers leave, by node
     answering: Answering
-    by_node: Mapping[str, Sequence[EndpointView]]
+    by_node: Mapping[str, Sequence[EndpointView]]  # those with an objective
     shares: dict[str, Share] = field(default_factory=dict)
-    relief: dict[str, Relief] = field(default_factory=dict)
+    backpressure: dict[str, Backpressure] = field(default_factory=dict)  # by node
 
     def cores_of(self, node: NodeView) -> float:
         """What answers leave of a node's cores."""
@@ -135,30 +126,36 @@ class UtilityPolicy:
 
     def plan(self, snapshot: Snapshot, state: UtilityState) -> tuple[Plan, UtilityState]:
         """Renew what is held of jobs, place them, and share each node by worth."""
-        held, changed = look(snapshot, state.held, self.settings)
+        held, changed = renew(snapshot, state.held, self.settings)
         serving = self._observe_endpoints(snapshot, state)
         placement = place(snapshot, least_work_left(held.records, serving.left, serving.answering))
         review = self._review(snapshot, state.review, held, serving.left)
         groups = jobs_by_node(snapshot, placement)
-        move = self._move(snapshot, groups, held, serving, state, waited=review.at > state.review.at)
+        migration = self._migrate(snapshot, groups, held, serving, state, waited=review.at > state.review.at)
         traffic, asked_anew = renewed(state.traffic, traffic_of(snapshot.endpoints, self.settings.serving))
         this = Pass(snapshot.now, held.records, review.due, state.front, self.settings, traffic, asked_anew)
         news = _by_node(changed, placement)
-        lines = {
-            node.id: self._share(this, node, groups.get(node.id, []), news.get(node.id, ()), serving, state, move)
+        queues = {
+            node.id: self._share(this, node, groups.get(node.id, []), news.get(node.id, ()), serving, state, migration)
             for node in sorted(snapshot.nodes, key=_ID)
         }
-        front = frozenset(chain.from_iterable(line.front for line in lines.values()))
+        front = frozenset(chain.from_iterable(queue.front for queue in queues.values()))
         unreachable = {name: record.unreachable for name, record in held.records.items() if record.unreachable}
         plan = Plan(
-            tuple(chain.from_iterable(_assignments(line, serving.relief.get(name)) for name, line in lines.items())),
+            tuple(
+                chain.from_iterable(
+                    _assignments(queue, serving.backpressure.get(name)) for name, queue in queues.items()
+                )
+            ),
             placement.waiting,
             dict(sorted(unreachable.items())),
             serving.shares,
         )
         held = replace(held, records=_with_fronts(dict(held.records), state.front, front, snapshot.now))
-        moved_at = state.moved_at if move is None else snapshot.now
-        return plan, UtilityState(held, serving.records, review, moved_at, lines, front, serving.relief, traffic)
+        migrated_at = state.migrated_at if migration is None else snapshot.now
+        return plan, UtilityState(
+            held, serving.records, review, migrated_at, queues, front, serving.backpressure, traffic
+        )
 
     def _observe_endpoints(self, snapshot: Snapshot, state: UtilityState) -> _Serving:
         nodes = {node.id: node for node in snapshot.nodes}
@@ -176,7 +173,7 @@ class UtilityPolicy:
         if not waited and len(held.views.keys() ^ last.due.keys()) <= _FEW * len(held.views):
             return last
         cores = {node.id: left.get(node.id, node.cpu_cores) for node in snapshot.nodes if node.cpu_cores > 0}
-        fair_cores = fair_device_cores(snapshot, held.records)
+        fair_cores = fair_accelerator_cores(snapshot, held.records)
         jobs = {
             job.id: Account(
                 job.submitted_at,
@@ -191,7 +188,7 @@ class UtilityPolicy:
         due = {job.id: job.submitted_at + ratio * (finishes[job.id] - job.submitted_at) for job in snapshot.jobs}
         return Review(at, clock, due)
 
-    def _move(
+    def _migrate(
         self,
         snapshot: Snapshot,
         groups: dict[str, list[JobView]],
@@ -200,18 +197,18 @@ class UtilityPolicy:
         state: UtilityState,
         *,
         waited: bool,
-    ) -> Move | None:
+    ) -> Migration | None:
         """Choose a migration if there is one worth it, and let ``groups`` have its job where it goes."""
         settings = self.settings
         if not settings.migrate or not (waited or snapshot.trigger in _MAY_IDLE):
             return None
-        move = choose_move(
-            snapshot, groups, held.records, serving.left, serving.answering, state.moved_at, settings.moves
+        migration = choose_migration(
+            snapshot, groups, held.records, serving.left, serving.answering, state.migrated_at, settings.migration
         )
-        if move is not None:
-            groups[move.source] = [job for job in groups[move.source] if job.id != move.job.id]
-            groups.setdefault(move.target, []).append(move.job)
-        return move
+        if migration is not None:
+            groups[migration.source] = [job for job in groups[migration.source] if job.id != migration.job.id]
+            groups.setdefault(migration.target, []).append(migration.job)
+        return migration
 
     def _share(
         self,
@@ -221,32 +218,36 @@ class UtilityPolicy:
         changed: Sequence[str],
         serving: _Serving,
         state: UtilityState,
-        move: Move | None,
-    ) -> Line:
+        migration: Migration | None,
+    ) -> Queue:
         """Divide a node between its endpoints and its jobs, or leave it as it is where nothing is new."""
-        line = before = state.lines.get(node.id)
-        if line is None or not line.holds(node, jobs, changed, this.asked_anew, this.now):
-            line = this.line_up(node, jobs, serving.cores_of(node), before)
+        queue = before = state.queues.get(node.id)
+        if queue is None or not queue.holds(node, jobs, changed, this.asked_anew, this.now):
+            queue = this.rank(node, jobs, serving.cores_of(node), before)
         capacity = 1.0
         asked = serving.by_node.get(node.id, ())
-        relief = relieve(state.relief.get(node.id, NONE), asked, line, this.now, self.settings.serving)
-        if relief is not NONE:
-            serving.relief[node.id] = relief
+        backpressure = backpressure_after(
+            state.backpressure.get(node.id, NONE), asked, queue, this.now, self.settings.serving
+        )
+        if backpressure is not NONE:
+            serving.backpressure[node.id] = backpressure
         if asked:
-            worth = line.worth if len(asked) > 1 else 0.0  # one alone competes with nobody
-            contest = serve(asked, node, worth, serving.records, self.settings.serving)
-            serving.shares.update(contest.shares)
-            serving.records.update(contest.changed)
-            capacity = contest.capacity
+            priority = queue.priority if len(asked) > 1 else 0.0  # one alone competes with nobody
+            arbitration = arbitrate(asked, node, priority, serving.records, self.settings.serving)
+            serving.shares.update(arbitration.shares)
+            serving.records.update(arbitration.changed)
+            capacity = arbitration.capacity
         cores = min(serving.cores_of(node), capacity * node.cpu_cores)
         return (
-            line if line.is_settled(capacity, cores) else share_out(line, before, capacity, cores, move, this.settings)
+            queue
+            if queue.is_settled(capacity, cores)
+            else share_out(queue, before, capacity, cores, migration, this.settings)
         )
 
 
-def _assignments(line: Line, relief: Relief | None) -> tuple[Assignment, ...]:
+def _assignments(queue: Queue, backpressure: Backpressure | None) -> tuple[Assignment, ...]:
     """What the jobs of a node get."""
-    return capped(line, relief) if relief is not None and relief.part else line.assignments
+    return capped(queue, backpressure) if backpressure is not None and backpressure.part else queue.assignments
 
 
 def _by_node(changed: set[str], placement: Placement) -> dict[str, list[str]]:

@@ -26,7 +26,7 @@ SATURATED = 0.9
 _LEAVES = 0.8
 # More requests than are answered, by this factor: by more than what is measured does by chance.
 _GROWS = 1.1
-_LOOKS = 3
+_OPEN_AFTER = 3
 # Use in the mean follows what is measured with this time constant, seconds.
 _MEMORY_SECONDS = 15.0
 # What requests want at most is forgotten with this one.
@@ -72,7 +72,7 @@ class EndpointRecord:
         mean: Cores that its answers use in the mean.
         peak: Cores that its requests wanted lately at most.
         delay: The delay measured last, seconds, or None.
-        looks: Measurements in a row that say that its requests come by themselves.
+        open_streak: Measurements in a row that say that its requests come by themselves.
         is_open: Whether they do, as far as one can tell.
         saturated: Whether it used up what it was given.
         target: Cores that it is held to need where it competes; 0 while nothing was measured.
@@ -85,7 +85,7 @@ class EndpointRecord:
     mean: float = 0.0
     peak: float = 0.0
     delay: float | None = None
-    looks: int = 0
+    open_streak: int = 0
     is_open: bool = False
     saturated: bool = False
     target: float = 0.0
@@ -208,7 +208,7 @@ def _updated(
             mean,
             max(used, record.peak * forgotten),
             record.delay,
-            record.looks,
+            record.open_streak,
             record.is_open,
             record.saturated,
             record.target,
@@ -223,7 +223,7 @@ def _updated(
         seconds = half_way if on_time else max(record.request_seconds, seconds)
     given = record.cores if view.share is not None else 0.0
     leaves = used < _LEAVES * given if given else node_used < _LEAVES * node.cpu_cores
-    looks = record.looks + 1 if (leaves and on_time) or rate * seconds > _GROWS * used else 0
+    streak = record.open_streak + 1 if (leaves and on_time) or rate * seconds > _GROWS * used else 0
     saturated = delay > 1.5 * seconds and used >= SATURATED * min(given or used, node.cpu_cores)
     target = _target(view, record, given, node, settings, saturated=saturated)
     return EndpointRecord(
@@ -232,8 +232,8 @@ def _updated(
         mean,
         max(used, rate * seconds if record.is_open else 0.0, record.peak * forgotten),
         delay,
-        min(looks, _LOOKS),
-        record.is_open or looks >= _LOOKS,
+        min(streak, _OPEN_AFTER),
+        record.is_open or streak >= _OPEN_AFTER,
         saturated,
         target,
         record.cores,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tiercel.broker.scheduling.utility.moves import MoveSettings
-from tiercel.broker.scheduling.utility.outlook import OutlookSettings
+from tiercel.broker.scheduling.utility.forecast import ForecastSettings
+from tiercel.broker.scheduling.utility.migration import MigrationSettings
 from tiercel.broker.scheduling.utility.serving import ServingSettings
 
 
@@ -63,14 +63,14 @@ class UtilitySettings:
     migration_gain: float = 2.0
     cooldown_seconds: float = 10.0
     max_migrations: int = 3
-    prior_seconds: float = OutlookSettings().prior_seconds
-    prior_spread: float = OutlookSettings().prior_spread
-    refit_growth: float = OutlookSettings().refit_growth
-    fits_per_pass: int = OutlookSettings().fits_per_pass
-    doubt: float = OutlookSettings().doubt
-    verdicts: int = OutlookSettings().verdicts
-    use_history: bool = OutlookSettings().use_history
-    use_curve: bool = OutlookSettings().use_curve
+    prior_seconds: float = ForecastSettings().prior_seconds
+    prior_spread: float = ForecastSettings().prior_spread
+    refit_growth: float = ForecastSettings().refit_growth
+    fits_per_pass: int = ForecastSettings().fits_per_pass
+    doubt: float = ForecastSettings().doubt
+    verdicts: int = ForecastSettings().verdicts
+    use_history: bool = ForecastSettings().use_history
+    use_curve: bool = ForecastSettings().use_curve
     answers_per_value: float = ServingSettings().answers_per_value
     window_seconds: float = ServingSettings().window_seconds
     headroom: float = ServingSettings().headroom
@@ -109,9 +109,9 @@ class UtilitySettings:
             raise ValueError(msg)
 
     @property
-    def outlook(self) -> OutlookSettings:
+    def forecasts(self) -> ForecastSettings:
         """The part about forecasts."""
-        return OutlookSettings(
+        return ForecastSettings(
             self.prior_seconds,
             self.prior_spread,
             self.refit_growth,
@@ -128,6 +128,8 @@ class UtilitySettings:
         return ServingSettings(self.answers_per_value, self.window_seconds, self.headroom, self.training_floor)
 
     @property
-    def moves(self) -> MoveSettings:
+    def migration(self) -> MigrationSettings:
         """The part about migrations."""
-        return MoveSettings(self.migration_seconds, self.migration_gain, self.cooldown_seconds, self.max_migrations)
+        return MigrationSettings(
+            self.migration_seconds, self.migration_gain, self.cooldown_seconds, self.max_migrations
+        )

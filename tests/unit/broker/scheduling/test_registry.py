@@ -6,8 +6,8 @@ from tiercel.broker.scheduling.fair import FairPolicy
 from tiercel.broker.scheduling.fifo import FifoPolicy, FifoSettings
 from tiercel.broker.scheduling.options import Option
 from tiercel.broker.scheduling.registry import BUILT_IN, create_policy
-from tiercel.broker.scheduling.tradl.lead import TradlWeight
 from tiercel.broker.scheduling.tradl.policy import TradlPolicy, TradlSettings
+from tiercel.broker.scheduling.tradl.rank import TradlWeight
 from tiercel.core.errors import InvalidSpecError
 
 

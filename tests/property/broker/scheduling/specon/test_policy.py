@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from testing.scheduling import GIB, job, node
 from tiercel.broker.scheduling.interface import Assignment, JobView, Plan, Snapshot, Trigger
-from tiercel.broker.scheduling.specon.moves import SpeconRule
+from tiercel.broker.scheduling.specon.migration import SpeconRule
 from tiercel.broker.scheduling.specon.policy import SpeconPolicy, SpeconSettings
 from tiercel.broker.scheduling.validation import check_plan
 from tiercel.core.jobs import Observation
@@ -37,7 +37,7 @@ class Played:
     plan: Plan
 
     @property
-    def moves(self) -> list[Assignment]:
+    def migrations(self) -> list[Assignment]:
         """Jobs that were sent elsewhere."""
         at = {one.id: one.node_id for one in self.snapshot.jobs}
         return [entry for entry in self.plan.assignments if entry.node_id != at[entry.job_id]]
@@ -87,12 +87,12 @@ def test_one_job_moves_a_round_and_only_one_that_may(variant: SpeconSettings, se
     last_move = None
     for played in play(SpeconPolicy(variant), seed, counts):
         assert check_plan(played.plan, played.snapshot) == []
-        assert len(played.moves) <= 1
-        for move in played.moves:
+        assert len(played.migrations) <= 1
+        for migration in played.migrations:
             now = played.snapshot.now
             assert last_move is None or now - last_move >= variant.round_seconds
-            assert next(one for one in played.snapshot.jobs if one.id == move.job_id).migratable
-            assert move.share.reason.startswith("moved from ")
+            assert next(one for one in played.snapshot.jobs if one.id == migration.job_id).migratable
+            assert migration.share.reason.startswith("moved from ")
             last_move = now
 
 
@@ -102,8 +102,8 @@ def test_one_job_moves_a_round_and_only_one_that_may(variant: SpeconSettings, se
 def test_no_job_is_thrown_back_and_forth(variant: SpeconSettings, seed: int, counts: list[int]) -> None:
     times: dict[str, list[float]] = {}
     for played in play(SpeconPolicy(variant), seed, counts):
-        for move in played.moves:
-            times.setdefault(move.job_id, []).append(played.snapshot.now)
+        for migration in played.migrations:
+            times.setdefault(migration.job_id, []).append(played.snapshot.now)
     for moments in times.values():
         assert len(moments) <= (variant.max_migrations or STEPS)
         pauses = [later - earlier for earlier, later in itertools.pairwise(moments)]
@@ -126,10 +126,15 @@ def test_while_nobody_learns_differently_the_moves_come_to_an_end(
     for _ in range(len(jobs) + 1):
         snapshot = dataclasses.replace(last.snapshot, jobs=tuple(jobs.values()))
         plan, state = policy.plan(snapshot, state)
-        moves = Played(snapshot, plan).moves
-        if not moves:
+        migrations = Played(snapshot, plan).migrations
+        if not migrations:
             return
-        jobs.update({move.job_id: dataclasses.replace(jobs[move.job_id], node_id=move.node_id) for move in moves})
+        jobs.update(
+            {
+                migration.job_id: dataclasses.replace(jobs[migration.job_id], node_id=migration.node_id)
+                for migration in migrations
+            }
+        )
     pytest.fail("jobs go on moving although nothing changes")
 
 

@@ -14,9 +14,9 @@ from tiercel.broker.scheduling.forecast.work import (
     forecast_from_curve,
     forecast_from_history,
     forecast_from_samples,
-    look_ahead,
     mixed,
     past_curve,
+    remaining_after,
     work_to,
 )
 from tiercel.broker.scheduling.interface import CurvePoint, PastRun
@@ -32,35 +32,35 @@ def sure(*totals: float, never: float = 0.0) -> Forecast:
 
 
 def test_what_is_certain_is_worth_one_over_the_remaining_work() -> None:
-    outlook = look_ahead(sure(10.0), 4.0)
-    assert (outlook.rate, outlook.expected, outlook.low, outlook.high) == pytest.approx((1 / 6, 6, 6, 6))
+    remaining = remaining_after(sure(10.0), 4.0)
+    assert (remaining.rate, remaining.expected, remaining.low, remaining.high) == pytest.approx((1 / 6, 6, 6, 6))
 
 
 def test_the_index_is_the_best_chance_per_cpu_second_that_stopping_in_time_gives() -> None:
     # Two possibilities, 2 and 18. Stopping after 2: 1/2 chance for 2 s = 1/4. Going on: certain, for 10 s on average.
-    outlook = look_ahead(sure(2.0, 18.0), 0.0)
-    assert outlook.rate == pytest.approx(0.25)
-    assert (outlook.expected, outlook.low, outlook.high) == pytest.approx((10, 2, 18))
+    remaining = remaining_after(sure(2.0, 18.0), 0.0)
+    assert remaining.rate == pytest.approx(0.25)
+    assert (remaining.expected, remaining.low, remaining.high) == pytest.approx((10, 2, 18))
     # 4 and 6: stopping after 4 gives 1/8, going on 1 / (0.5 * 4 + 0.5 * 6) = 1/5.
-    assert look_ahead(sure(4.0, 6.0), 0.0).rate == pytest.approx(0.2)
+    assert remaining_after(sure(4.0, 6.0), 0.0).rate == pytest.approx(0.2)
 
 
 def test_a_job_that_may_never_get_there_is_worth_less() -> None:
     # Half a chance at 4 s; the other half works on for 4 s in vain: 0.5 / 4.
-    outlook = look_ahead(sure(4.0, never=0.5), 0.0)
-    assert (outlook.rate, outlook.never, outlook.expected) == pytest.approx((0.125, 0.5, 4))
+    remaining = remaining_after(sure(4.0, never=0.5), 0.0)
+    assert (remaining.rate, remaining.never, remaining.expected) == pytest.approx((0.125, 0.5, 4))
 
 
 def test_possibilities_that_were_outlived_are_dropped() -> None:
-    before, after = look_ahead(sure(2.0, 18.0), 0.0), look_ahead(sure(2.0, 18.0), 3.0)
+    before, after = remaining_after(sure(2.0, 18.0), 0.0), remaining_after(sure(2.0, 18.0), 3.0)
     assert after.rate == pytest.approx(1 / 15)
     assert after.rate < before.rate
     # never becomes likelier: of 0.4, 0.4 and 0.2 the first is gone
-    assert look_ahead(Forecast((2.0, 18.0), (0.4, 0.4), 0.2, Source.PRIOR), 3.0).never == pytest.approx(1 / 3)
+    assert remaining_after(Forecast((2.0, 18.0), (0.4, 0.4), 0.2, Source.PRIOR), 3.0).never == pytest.approx(1 / 3)
 
 
 def test_a_job_that_outlived_everything_counts_for_as_long_again() -> None:
-    short, long = look_ahead(sure(2.0), 10.0), look_ahead(sure(2.0), 100.0)
+    short, long = remaining_after(sure(2.0), 10.0), remaining_after(sure(2.0), 100.0)
     assert short.rate == pytest.approx(10 * long.rate)
     assert short.low < 10 < short.high
 
@@ -88,11 +88,11 @@ def test_a_past_run_is_turned_so_that_larger_is_better() -> None:
 def test_a_run_that_has_not_begun_needs_what_earlier_ones_needed() -> None:
     forecast = forecast_from_history([EARLIER, EARLIER], 0.9, 0.0, None)
     assert forecast is not None
-    outlook = look_ahead(forecast, 0.0)
+    remaining = remaining_after(forecast, 0.0)
     assert forecast.source is Source.HISTORY
-    assert outlook.expected == pytest.approx(12.0, rel=0.1)
-    assert outlook.low < 12.0 < outlook.high
-    assert outlook.never == 0
+    assert remaining.expected == pytest.approx(12.0, rel=0.1)
+    assert remaining.low < 12.0 < remaining.high
+    assert remaining.never == 0
 
 
 def test_a_run_that_begins_twice_as_slowly_is_expected_later() -> None:
@@ -127,8 +127,8 @@ def test_a_smooth_curve_is_continued(shape: str, target: float, total: float) ->
     # 1 - exp(-0.2 k) = 0.9 at k = 11.5, 1 - 1 / (1 + 0.2 k) = 0.8 at k = 20; the report of k comes at k + 1 seconds.
     forecast = forecast_from_curve(curve(shape, 9), Direction.MAX, target, 9.0)
     assert forecast is not None
-    outlook = look_ahead(forecast, 9.0)
-    assert 9.0 + outlook.low <= total <= 9.0 + outlook.high
+    remaining = remaining_after(forecast, 9.0)
+    assert 9.0 + remaining.low <= total <= 9.0 + remaining.high
     assert forecast.source is Source.CURVE
 
 

@@ -91,9 +91,9 @@ def test_what_is_known_of_a_job_that_is_gone_is_dropped() -> None:
     _, state = pass_at(1000.0, crowd(), policy.initial_state(), policy)
     _, state = pass_at(1030.0, crowd(), state, policy)
     assert state.readings["slow"].category is Category.CONVERGED
-    assert set(state.moved) == {"slow"}
+    assert set(state.migrated) == {"slow"}
     _, state = pass_at(1031.0, crowd()[:1], state, policy)
-    assert (set(state.readings), set(state.moved)) == ({"a"}, set())
+    assert (set(state.readings), set(state.migrated)) == ({"a"}, set())
 
 
 def named(name: str) -> JobView:

@@ -93,10 +93,10 @@ def test_a_move_is_no_slow_reading() -> None:
     seen = reports(0.0, 0.4, 0.43)
     late = Observation(at=60.0, epoch=4, value=0.45, cpu_seconds=4.0)
     stayed: JobView = job("a", observations=(*seen, late))
-    moved = dataclasses.replace(stayed, migrations=1, migrated_at=10.0)
+    migrated = dataclasses.replace(stayed, migrations=1, migrated_at=10.0)
     assert read(stayed, Reading(), EACH_REPORT).category is Category.CONVERGED
-    assert read(moved, Reading(), EACH_REPORT).category is Category.WATCHING
-    assert read(moved, Reading(), EACH_REPORT).since == late
+    assert read(migrated, Reading(), EACH_REPORT).category is Category.WATCHING
+    assert read(migrated, Reading(), EACH_REPORT).since == late
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])

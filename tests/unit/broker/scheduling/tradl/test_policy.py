@@ -6,9 +6,9 @@ import pytest
 
 from testing.scheduling import job, node, reports, snapshot, tiers, waiting_job
 from tiercel.broker.scheduling.interface import JobView, NodeView, Plan
-from tiercel.broker.scheduling.tradl.lead import TradlWeight
 from tiercel.broker.scheduling.tradl.memory import TradlState
 from tiercel.broker.scheduling.tradl.policy import TradlPolicy, TradlSettings
+from tiercel.broker.scheduling.tradl.rank import TradlWeight
 from tiercel.core.jobs import Direction
 
 

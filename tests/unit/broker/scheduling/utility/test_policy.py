@@ -365,14 +365,14 @@ def test_the_cluster_has_a_pause_from_one_move_to_the_next() -> None:
     assert len(sent_at(1010.0)) == 1
 
 
-@pytest.mark.parametrize(("ago", "moves"), [(0.1, False), (9.9, False), (10.0, True)])
-def test_a_job_has_a_pause_from_one_move_to_the_next(ago: float, *, moves: bool) -> None:
+@pytest.mark.parametrize(("ago", "migrates"), [(0.1, False), (9.9, False), (10.0, True)])
+def test_a_job_has_a_pause_from_one_move_to_the_next(ago: float, *, migrates: bool) -> None:
     """Also where the cluster knows of no move, as after a restart of the broker."""
     jobs = [known(f"job{number}", "long", node_id="a") for number in range(3)]
     jobs[0] = replace(jobs[0], migratable=True, migrations=1, migrated_at=1000.0 - ago)
     nodes = [node("a", cpu_cores=1.0), node("b", cpu_cores=1.0)]
     plan = plan_of(*jobs, nodes=nodes, settings=replace(UNGUARDED, cooldown_seconds=10.0))
-    assert [entry.job_id for entry in plan.assignments if entry.node_id == "b"] == (["job0"] if moves else [])
+    assert [entry.job_id for entry in plan.assignments if entry.node_id == "b"] == (["job0"] if migrates else [])
 
 
 def test_nothing_moves_where_that_is_switched_off_or_memory_is_short() -> None:
@@ -426,7 +426,7 @@ def test_what_jobs_needed_becomes_what_is_expected_of_others() -> None:
     policy = UtilityPolicy(UNGUARDED)
     climbing = job("first", cpu_cores=1.0, ladder=tiers(0.9, 0.99))
     _, state = policy.plan(snapshot([climbing, known("unknown", "")]), policy.initial_state())
-    before = state.held.records["unknown"].outlook.expected
+    before = state.held.records["unknown"].remaining.expected
     reached = replace(
         climbing, tiers=tiers(0.9, 0.99, reached=1), observations=reports(0.5, 0.95, cpu_per_report=100.0)
     )
@@ -434,7 +434,7 @@ def test_what_jobs_needed_becomes_what_is_expected_of_others() -> None:
     _, state = policy.plan(snapshot([reached, known("unknown", "")]), state)
     _, state = policy.plan(snapshot([reached, known("unknown", "")]), state)
     assert before < 20
-    assert state.held.records["unknown"].outlook.expected > 100
+    assert state.held.records["unknown"].remaining.expected > 100
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tiercel.broker.scheduling.interface import EndpointView, NodeView
-from tiercel.broker.scheduling.utility.contest import Serving, serve
+from tiercel.broker.scheduling.utility.arbitration import Arbitration, arbitrate
 from tiercel.broker.scheduling.utility.serving import EndpointRecord, ServingSettings, cores_left, observe
 from tiercel.core.shares import Share
 
@@ -35,15 +35,15 @@ def endpoint(name: str = "a", rate: float = 30.0, **changes: Any) -> EndpointVie
 class Node:
     """Passes in a row, two seconds apart."""
 
-    def __init__(self, worth: float = 0.01) -> None:
+    def __init__(self, priority: float = 0.01) -> None:
         self.now = 0.0
-        self.worth = worth
+        self.priority = priority
         self.records: dict[str, EndpointRecord] = {}
 
-    def look(self, views: Sequence[EndpointView]) -> Serving:
+    def renew(self, views: Sequence[EndpointView]) -> Arbitration:
         self.now += 2.0
         self.records = observe(views, {"node": NODE}, self.records, self.now, SETTINGS)
-        serving = serve(views, NODE, self.worth, self.records, SETTINGS)
+        serving = arbitrate(views, NODE, self.priority, self.records, SETTINGS)
         self.records.update(serving.changed)
         return serving
 
@@ -59,17 +59,17 @@ def measured(views: Sequence[EndpointView], step: int) -> list[EndpointView]:
 def test_endpoints_that_can_all_be_answered_are_not_limited() -> None:
     node = Node()
     for step in range(10):
-        serving = node.look(measured([endpoint("a", 30.0), endpoint("b", 45.0)], step))
+        serving = node.renew(measured([endpoint("a", 30.0), endpoint("b", 45.0)], step))
         assert serving.shares == {}
         assert serving.capacity == 1.0
     assert cores_left([NODE], [endpoint("a"), endpoint("b")], node.records) == pytest.approx({"node": 2.0 - 0.6 - 0.9})
 
 
 def test_an_endpoint_alone_is_never_limited_however_dear_training_is() -> None:
-    node = Node(worth=1e9)
+    node = Node(priority=1e9)
     for step in range(10):
         slow = endpoint(rate=200.0, cpu_cores_used=1.9, delay_seconds=1.0 + step)
-        assert node.look([slow]).shares == {}
+        assert node.renew([slow]).shares == {}
 
 
 def late(step: int, quality_of_b: float) -> list[EndpointView]:
@@ -84,15 +84,15 @@ def late(step: int, quality_of_b: float) -> list[EndpointView]:
 def known(node: Node) -> None:
     """Both came with few requests at first, so that it is known what a request takes."""
     for step in range(4):
-        node.look(measured([endpoint("a", 20.0), endpoint("b", 20.0)], step))
+        node.renew(measured([endpoint("a", 20.0), endpoint("b", 20.0)], step))
     assert all(record.is_open for record in node.records.values())
     assert node.records["a"].request_seconds == pytest.approx(WORK)
 
 
 def test_of_endpoints_that_do_not_fit_the_better_one_is_served_in_full() -> None:
-    node = Node(worth=0.0)
+    node = Node(priority=0.0)
     known(node)
-    serving = node.look(late(0, 0.9))
+    serving = node.renew(late(0, 0.9))
     assert set(serving.shares) == {"a"}
     # 1.4 cores with a tenth to spare are 1.56, of two.
     assert serving.shares["a"].cpu_weight == pytest.approx((2.0 - 1.4 / 0.9) / 2.0)
@@ -101,9 +101,9 @@ def test_of_endpoints_that_do_not_fit_the_better_one_is_served_in_full() -> None
 
 
 def test_late_answers_leave_the_node_to_training_that_is_worth_more() -> None:
-    node = Node(worth=100.0)
+    node = Node(priority=100.0)
     known(node)
-    serving = node.look(late(0, 0.9))
+    serving = node.renew(late(0, 0.9))
     assert serving.shares["a"].cpu_weight == pytest.approx(SETTINGS.idle_share)
     assert "training is worth more than late answers" in serving.shares["a"].reason
 
@@ -111,19 +111,19 @@ def test_late_answers_leave_the_node_to_training_that_is_worth_more() -> None:
 def test_who_is_served_in_full_stays_so_unless_another_is_clearly_worth_more() -> None:
     node = Node()
     known(node)
-    assert set(node.look(late(0, 0.9)).shares) == {"a"}
+    assert set(node.renew(late(0, 0.9)).shares) == {"a"}
     for step, quality in enumerate((0.7, 0.9, 0.6, 0.95), start=1):  # 0.8 is never worth half as much again
-        assert set(node.look(late(step, quality)).shares) == {"a"}
-    assert set(node.look(late(9, 0.5)).shares) == {"b"}
+        assert set(node.renew(late(step, quality)).shares) == {"a"}
+    assert set(node.renew(late(9, 0.5)).shares) == {"b"}
 
 
 def test_a_contest_is_over_once_all_fit_easily() -> None:
     node = Node()
     known(node)
-    node.look(late(0, 0.9))
+    node.renew(late(0, 0.9))
     nearly = [endpoint("a", 46.0, delay_seconds=0.04), endpoint("b", 46.0, delay_seconds=0.041)]  # 1.84 cores of two
-    assert set(node.look(nearly).shares) == {"a"}
-    assert node.look([endpoint("a", 35.0, delay_seconds=0.042), endpoint("b", 40.0, delay_seconds=0.043)]).shares == {}
+    assert set(node.renew(nearly).shares) == {"a"}
+    assert node.renew([endpoint("a", 35.0, delay_seconds=0.042), endpoint("b", 40.0, delay_seconds=0.043)]).shares == {}
 
 
 def answered(view: EndpointView, share: Share | None, step: int) -> EndpointView:
@@ -136,12 +136,12 @@ def answered(view: EndpointView, share: Share | None, step: int) -> EndpointView
 
 
 def test_a_served_endpoint_keeps_what_it_uses_and_its_share_does_not_swing() -> None:
-    node = Node(worth=1e6)
+    node = Node(priority=1e6)
     shares: Mapping[str, Share] = {}
     seen: list[tuple[str, ...]] = []
     for step in range(60):
         rate = 30.0 + 8.0 * (step % 5)  # bursts
-        serving = node.look([answered(endpoint("a", rate), shares.get("a"), step), endpoint("b", 10.0)])
+        serving = node.renew([answered(endpoint("a", rate), shares.get("a"), step), endpoint("b", 10.0)])
         shares = serving.shares
         seen.append(tuple(shares))
         for name in shares:
@@ -151,7 +151,7 @@ def test_a_served_endpoint_keeps_what_it_uses_and_its_share_does_not_swing() -> 
 
 def test_clients_that_never_wait_to_ask_again_are_led_to_their_objectives_and_stay_there() -> None:
     # Four batches at a time of 2 CPU seconds each: 8 s and 16 s take 1 and 0.5 of the two cores.
-    node = Node(worth=0.0)
+    node = Node(priority=0.0)
     given = {"a": 1.0, "b": 1.0}
     history: list[dict[str, float]] = []
     shares: Mapping[str, Share] = {}
@@ -169,7 +169,7 @@ def test_clients_that_never_wait_to_ask_again_are_led_to_their_objectives_and_st
             )
             for name, objective in (("a", 8.0), ("b", 16.0))
         ]
-        shares = node.look(views).shares
+        shares = node.renew(views).shares
         given = {name: shares[name].cpu_weight * 2.0 for name in given}
         history.append(dict(given))
     # Answers in time are not made slower for less than a tenth of a share: a fifth of the delay.

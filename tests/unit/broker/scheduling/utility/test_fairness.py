@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tiercel.broker.scheduling.utility.guard import Account, Claimant, FairClock, advanced, fair_finishes, late
+from tiercel.broker.scheduling.utility.fairness import Account, Claimant, FairClock, advanced, fair_finishes, late
 
 
 def wanted(total: float, submitted_at: float = 0.0, cores: float = 1.0) -> Account:

@@ -141,6 +141,6 @@ def test_nothing_is_remembered_of_a_node_without_jobs() -> None:
     here.trains(endpoint(0.0))
     jobs, here.jobs = here.jobs, []
     here.plan(endpoint(0.0))
-    assert not here.state.relief
+    assert not here.state.backpressure
     here.jobs = jobs
     assert here.trains(endpoint(0.99)) is None

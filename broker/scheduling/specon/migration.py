@@ -1,7 +1,7 @@
 """SpeCon's master: which job to send to another node, if any (a reconstruction; Mao et al., 2021).
 
 Moving a converged job from a node with many fast learners to one with few relieves the former. The authors' trace shows
-a decision every 30 s, at most one move each, and no job moved twice; the rule that picks job and node is ours.
+a decision every 30 s, at most one migration each, and no job migrated twice; the rule that picks job and node is ours.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from tiercel.broker.scheduling.specon.remaining import remaining_seconds
 
 
 class SpeconRule(enum.Enum):
-    """What counts first in a move, the other settling ties: fast learners relieved, or jobs on the two nodes."""
+    """What counts first in a migration, the other settling ties: fast learners relieved, or jobs on the two nodes."""
 
     GROWTH = "growth"
     LOAD = "load"
 
 
 @dataclass(frozen=True, slots=True)
-class MoveSettings:
-    """When a move is worth it.
+class MigrationSettings:
+    """When a migration is worth it.
 
     Attributes:
         rule: What counts first.
         least_difference: By how much the two nodes must differ in that; 2, as 1 would only swap the imbalance.
-        cooldown_seconds: A job that was moved stays at least that long.
-        max_migrations: How often a job is moved at most; 0 for any number.
-        migration_seconds: What a move costs the job.
-        kappa: A job moves only if it has more work left than so many times that cost.
+        cooldown_seconds: A job that was migrated stays at least that long.
+        max_migrations: How often a job is migrated at most; 0 for any number.
+        migration_seconds: What a migration costs the job.
+        kappa: A job migrates only if it has more work left than so many times that cost.
     """
 
     rule: SpeconRule
@@ -46,7 +46,7 @@ class MoveSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class Migration:
     """A job to send to another node.
 
     Attributes:
@@ -95,20 +95,20 @@ class _Crowd:
         return both if rule is SpeconRule.GROWTH else both[::-1]
 
 
-def choose_move(
+def choose_migration(
     nodes: Sequence[NodeView],
     jobs_of: Mapping[str, Sequence[JobView]],
     readings: Mapping[str, Reading],
-    settings: MoveSettings,
+    settings: MigrationSettings,
     now: float,
-) -> Move | None:
-    """The move that helps most, or None while none helps enough.
+) -> Migration | None:
+    """The migration that helps most, or None while none helps enough.
 
     Args:
         nodes: Nodes online.
         jobs_of: Jobs of each node that has any.
         readings: What is known of each job, by id.
-        settings: When a move is worth it.
+        settings: When a migration is worth it.
         now: Seconds since the Unix epoch.
     """
     crowds = sorted(
@@ -117,10 +117,12 @@ def choose_move(
     )
     best = None
     for source in crowds:
-        for job in _may_move(source, readings, settings, now):
-            move = _best_target(job, source, crowds, settings)
-            if move is not None and (best is None or _preference(move, settings) > _preference(best, settings)):
-                best = move
+        for job in _may_migrate(source, readings, settings, now):
+            migration = _best_target(job, source, crowds, settings)
+            if migration is not None and (
+                best is None or _preference(migration, settings) > _preference(best, settings)
+            ):
+                best = migration
     return best
 
 
@@ -129,8 +131,10 @@ def _crowd(node: NodeView, jobs: Sequence[JobView], readings: Mapping[str, Readi
     return _Crowd(Room.beside(node, jobs), fast)
 
 
-def _may_move(crowd: _Crowd, readings: Mapping[str, Reading], settings: MoveSettings, now: float) -> Iterator[JobView]:
-    """Converged jobs of a node, the oldest first, that may be moved and are worth it."""
+def _may_migrate(
+    crowd: _Crowd, readings: Mapping[str, Reading], settings: MigrationSettings, now: float
+) -> Iterator[JobView]:
+    """Converged jobs of a node, the oldest first, that may be migrated and are worth it."""
     for job in sorted(crowd.jobs, key=submission_order):
         reading = readings[job.id]
         if not job.migratable or reading.category is not Category.CONVERGED:
@@ -144,7 +148,9 @@ def _may_move(crowd: _Crowd, readings: Mapping[str, Reading], settings: MoveSett
             yield job
 
 
-def _best_target(job: JobView, source: _Crowd, crowds: Sequence[_Crowd], settings: MoveSettings) -> Move | None:
+def _best_target(
+    job: JobView, source: _Crowd, crowds: Sequence[_Crowd], settings: MigrationSettings
+) -> Migration | None:
     """The first node with room in the order given, which is that of what counts, if it differs by enough."""
     rank = source.rank(settings.rule)[0]
     for target in crowds:
@@ -152,10 +158,10 @@ def _best_target(job: JobView, source: _Crowd, crowds: Sequence[_Crowd], setting
             return None
         if target is not source and target.room.can_take(job):
             fast, jobs = (source.fast, target.fast), (len(source.jobs), len(target.jobs))
-            return Move(job, source.node.id, target.node.id, fast, jobs)
+            return Migration(job, source.node.id, target.node.id, fast, jobs)
     return None
 
 
-def _preference(move: Move, settings: MoveSettings) -> tuple[int, int]:
+def _preference(migration: Migration, settings: MigrationSettings) -> tuple[int, int]:
     """Larger is better."""
-    return move.differences if settings.rule is SpeconRule.GROWTH else move.differences[::-1]
+    return migration.differences if settings.rule is SpeconRule.GROWTH else migration.differences[::-1]

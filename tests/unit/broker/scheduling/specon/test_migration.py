@@ -11,11 +11,11 @@ import pytest
 
 from testing.scheduling import GIB, job, node, reports, tiers
 from tiercel.broker.scheduling.interface import JobView, NodeView
-from tiercel.broker.scheduling.specon.moves import Move, MoveSettings, SpeconRule, choose_move
+from tiercel.broker.scheduling.specon.migration import Migration, MigrationSettings, SpeconRule, choose_migration
 from tiercel.broker.scheduling.specon.readings import Category, Reading
 from tiercel.core.jobs import Observation
 
-SETTINGS = MoveSettings(SpeconRule.GROWTH, 2, 120.0, 1, 12.0, 1.0)
+SETTINGS = MigrationSettings(SpeconRule.GROWTH, 2, 120.0, 1, 12.0, 1.0)
 BY_LOAD = dataclasses.replace(SETTINGS, rule=SpeconRule.LOAD)
 
 
@@ -41,13 +41,13 @@ class Cluster:
         place = int(job_id.split(".")[1])
         jobs[place] = dataclasses.replace(jobs[place], **changes)  # type: ignore[arg-type]
 
-    def move(self, settings: MoveSettings = SETTINGS, now: float = 1000.0) -> Move | None:
+    def migration(self, settings: MigrationSettings = SETTINGS, now: float = 1000.0) -> Migration | None:
         """What is decided."""
-        return choose_move(self.nodes, self.jobs_of, self.readings, settings, now)
+        return choose_migration(self.nodes, self.jobs_of, self.readings, settings, now)
 
 
-def where(move: Move | None) -> tuple[str, str] | None:
-    return None if move is None else (move.job.id, move.target)
+def where(migration: Migration | None) -> tuple[str, str] | None:
+    return None if migration is None else (migration.job.id, migration.target)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def where(move: Move | None) -> tuple[str, str] | None:
 def test_the_pair_that_relieves_the_most_fast_learners_is_chosen(
     crowds: tuple[str, ...], expected: tuple[str, str] | None
 ) -> None:
-    assert where(Cluster(*crowds).move()) == expected
+    assert where(Cluster(*crowds).migration()) == expected
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_the_pair_that_relieves_the_most_fast_learners_is_chosen(
     ],
 )
 def test_by_load_the_number_of_jobs_counts_first(crowds: tuple[str, ...], expected: tuple[str, str] | None) -> None:
-    assert where(Cluster(*crowds).move(BY_LOAD)) == expected
+    assert where(Cluster(*crowds).migration(BY_LOAD)) == expected
 
 
 @pytest.mark.parametrize(
@@ -98,37 +98,37 @@ def test_by_load_the_number_of_jobs_counts_first(crowds: tuple[str, ...], expect
 def test_who_may_not_be_moved_or_is_not_worth_it_stays(changes: dict[str, object]) -> None:
     cluster = Cluster("FFc", "")
     cluster.readings["n1.2"] = Reading(Category.CONVERGED, growth=0.01)
-    assert where(cluster.move()) == ("n1.2", "n2")
+    assert where(cluster.migration()) == ("n1.2", "n2")
     cluster.change("n1.2", **changes)
-    assert cluster.move() is None
+    assert cluster.migration() is None
 
 
 def test_a_job_that_goes_on_after_its_last_tier_is_not_nearly_done_there() -> None:
     cluster = Cluster("FFc", "")
     cluster.readings["n1.2"] = Reading(Category.CONVERGED, growth=0.01)
     cluster.change("n1.2", observations=reports(0.8), tiers=tiers(0.9), continues=True)
-    assert where(cluster.move()) == ("n1.2", "n2")
+    assert where(cluster.migration()) == ("n1.2", "n2")
 
 
 def test_a_job_that_was_moved_stays_until_it_has_cooled_down() -> None:
     cluster = Cluster("FFc", "")
     cluster.change("n1.2", migrations=3, migrated_at=900.0)
     often = dataclasses.replace(SETTINGS, max_migrations=0)
-    assert cluster.move(often, now=1019.0) is None
-    assert where(cluster.move(often, now=1020.0)) == ("n1.2", "n2")
+    assert cluster.migration(often, now=1019.0) is None
+    assert where(cluster.migration(often, now=1020.0)) == ("n1.2", "n2")
 
 
 def test_a_node_without_room_is_passed_over() -> None:
     cluster = Cluster("FFc", "", "c")
     cluster.nodes[1] = node("n2", memory_bytes=GIB // 2)
-    assert where(cluster.move()) == ("n1.2", "n3")
+    assert where(cluster.migration()) == ("n1.2", "n3")
     cluster.nodes[2] = node("n3", memory_bytes=GIB)
-    assert cluster.move() is None
+    assert cluster.migration() is None
 
 
 def test_the_reason_tells_where_from_and_why() -> None:
-    move = Cluster("FFFc", "Fc").move()
-    assert move is not None
-    assert move.reason == (
+    migration = Cluster("FFFc", "Fc").migration()
+    assert migration is not None
+    assert migration.reason == (
         "moved from n1 to n2 because it hardly improves any more: there it held up 3 of 4 jobs that do, here 1 of 2"
     )

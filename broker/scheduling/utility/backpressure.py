@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tiercel.broker.scheduling.interface import Assignment, EndpointView
-from tiercel.broker.scheduling.utility.lines import Line
+from tiercel.broker.scheduling.utility.queue import Queue
 from tiercel.broker.scheduling.utility.serving import IN_TIME, ServingSettings
 
 _STEP = 0.25
@@ -32,7 +32,7 @@ _REST_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Relief:
+class Backpressure:
     """What is kept from a node's jobs.
 
     Attributes:
@@ -52,26 +52,26 @@ class Relief:
     reason: str = ""
 
 
-NONE = Relief()
+NONE = Backpressure()
 
 
-def relieve(
-    before: Relief,
+def backpressure_after(
+    before: Backpressure,
     endpoints: Sequence[EndpointView],
-    line: Line,
+    queue: Queue,
     now: float,
     settings: ServingSettings,
-) -> Relief:
+) -> Backpressure:
     """What is to be kept from the jobs of a node after what was measured.
 
     Args:
         before: What was.
         endpoints: Those of the node that have an objective.
-        line: Its jobs.
+        queue: Its jobs.
         now: Seconds since the Unix epoch.
         settings: How endpoints are priced.
     """
-    if not line.standings:
+    if not queue.candidates:
         return NONE
     late = [view for view in endpoints if view.in_objective is not None and view.in_objective < IN_TIME]
     if not late:
@@ -80,25 +80,25 @@ def relieve(
         return before
     # Answers per second that come late, and as how many of them training values the next quarter of its CPU.
     lost = math.fsum(_lost(view) for view in late)
-    if lost < line.worth * settings.answers_per_value * _STEP * _usable(line):
+    if lost < queue.priority * settings.answers_per_value * _STEP * _usable(queue):
         return replace(_given_back(before, now), rests_until=before.rests_until)
     worst = min(late, key=_in_objective)
     found = _in_objective(worst)
     vain = before.vain + 1 if before.part and found < before.before + _HELPS else 0
     if vain >= _TRIES:
-        return Relief(at=now, rests_until=now + _REST_SECONDS)
+        return Backpressure(at=now, rests_until=now + _REST_SECONDS)
     part = min(before.part + _STEP, 1.0 - settings.training_floor)
     reason = f"{part:.0%} of the jobs' CPU is kept for answers: endpoint {worst.name} has {found:.0%} of them in time"
-    return Relief(part, now, before.before if before.part else found, vain, reason=reason)
+    return Backpressure(part, now, before.before if before.part else found, vain, reason=reason)
 
 
-def capped(line: Line, relief: Relief) -> tuple[Assignment, ...]:
+def capped(queue: Queue, backpressure: Backpressure) -> tuple[Assignment, ...]:
     """The assignments of a node's jobs, held to their part of what they could use: weights alone keep nothing.
 
     Of accelerators as well: who answers with one is late for the same reason, and nobody here knows which it uses.
     """
-    left = _usable(line) * (1.0 - relief.part)
-    weights = math.fsum(assignment.share.cpu_weight for assignment in line.assignments)
+    left = _usable(queue) * (1.0 - backpressure.part)
+    weights = math.fsum(assignment.share.cpu_weight for assignment in queue.assignments)
     return tuple(
         replace(
             assignment,
@@ -106,21 +106,22 @@ def capped(line: Line, relief: Relief) -> tuple[Assignment, ...]:
                 assignment.share,
                 cpu_cap_cores=left * assignment.share.cpu_weight / weights,
                 accelerators=tuple(
-                    replace(held, cap=held.fraction * (1.0 - relief.part)) for held in assignment.share.accelerators
+                    replace(held, cap=held.fraction * (1.0 - backpressure.part))
+                    for held in assignment.share.accelerators
                 ),
-                reason=f"{assignment.share.reason}; {relief.reason}",
+                reason=f"{assignment.share.reason}; {backpressure.reason}",
             ),
         )
-        for assignment in line.assignments
+        for assignment in queue.assignments
     )
 
 
-def _usable(line: Line) -> float:
+def _usable(queue: Queue) -> float:
     """Cores that the jobs of a node can use together."""
-    return min(math.fsum(standing.cores for standing in line.standings), line.node.cpu_cores)
+    return min(math.fsum(candidate.cores for candidate in queue.candidates), queue.node.cpu_cores)
 
 
-def _given_back(before: Relief, now: float) -> Relief:
+def _given_back(before: Backpressure, now: float) -> Backpressure:
     if not before.part or now < before.at + _CALM_SECONDS:
         return before
     part = round(before.part - _BACK, 9)

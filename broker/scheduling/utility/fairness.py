@@ -1,4 +1,4 @@
-"""The finish-time guard: nobody is kept waiting for much longer than equal sharing would have kept it.
+"""Finish-time fairness: nobody is kept waiting for much longer than equal sharing would have kept it.
 
 Beside the real cluster a virtual one is kept, with the same nodes, in which each new job goes to the node with the
 fewest jobs per core and all jobs of a node share it equally: what would happen if nobody scheduled anything. It says
@@ -169,7 +169,7 @@ def late(claimants: Sequence[Claimant], now: float, cores: float) -> tuple[dict[
     """
     demand = 0.0
     spare = math.inf
-    hurried: dict[str, float] = {}
+    overdue: dict[str, float] = {}
     waiting: list[Claimant] = []
     for claimant in sorted(claimants, key=lambda claimant: (claimant.due, claimant.job_id)):
         demand += claimant.remaining
@@ -178,12 +178,12 @@ def late(claimants: Sequence[Claimant], now: float, cores: float) -> tuple[dict[
         spare = min(spare, by_itself, with_all_before)
         waiting.append(claimant)
         if with_all_before < 0:
-            hurried.update((each.job_id, claimant.due) for each in waiting)
+            overdue.update((each.job_id, claimant.due) for each in waiting)
             waiting.clear()
         elif by_itself < 0:
-            hurried[claimant.job_id] = claimant.due
+            overdue[claimant.job_id] = claimant.due
             waiting.pop()
-    return hurried, spare
+    return overdue, spare
 
 
 def _equal_shares(clock: FairClock, cores: Mapping[str, float]) -> dict[str, float]:

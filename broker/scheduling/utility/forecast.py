@@ -14,14 +14,14 @@ from tiercel.broker.scheduling.forecast.speed import Needs, needs_of
 from tiercel.broker.scheduling.forecast.work import (
     MIN_POINTS,
     Forecast,
-    Outlook,
     PastCurve,
+    Remaining,
     Source,
     forecast_from_curve,
     forecast_from_history,
     forecast_from_samples,
-    look_ahead,
     mixed,
+    remaining_after,
 )
 from tiercel.broker.scheduling.interface import JobView
 from tiercel.broker.scheduling.tiers import next_tier, reached_tiers
@@ -33,7 +33,7 @@ _REACH_MIN_REPORTS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class OutlookSettings:
+class ForecastSettings:
     """How forecasts are made.
 
     Attributes:
@@ -65,8 +65,8 @@ class JobRecord:
         job_id: The job.
         stage: Tiers it had reached; the rest is made anew once that changes.
         forecast: Of the CPU seconds to its next tier.
-        outlook: The forecast after ``seen_spent``.
-        seen_spent: CPU seconds for which the outlook was made.
+        remaining: The forecast after ``seen_spent``.
+        seen_spent: CPU seconds for which that was worked out.
         fitted_spent: CPU seconds at the report up to which the forecast was made.
         end: CPU seconds from the start after which the job is expected to be over.
         most: CPU seconds from the start after which it is over in any case, with its last epoch; infinite while the
@@ -85,7 +85,7 @@ class JobRecord:
     job_id: str
     stage: int
     forecast: Forecast
-    outlook: Outlook
+    remaining: Remaining
     seen_spent: float
     fitted_spent: float
     end: float
@@ -108,7 +108,7 @@ class JobRecord:
     @property
     def to_end(self) -> float:
         """CPU seconds that the job is expected to need until it is over."""
-        to_tier = self.outlook.expected if self.forecast.totals and not self.unreachable else 0.0
+        to_tier = self.remaining.expected if self.forecast.totals and not self.unreachable else 0.0
         to_last_epoch = self.most - self.seen_spent
         return max(min(max(self.end - self.seen_spent, to_tier), to_last_epoch), 1e-3)
 
@@ -126,7 +126,7 @@ def staleness(job: JobView, record: JobRecord) -> float:
     return (latest - record.fitted_spent) / max(record.fitted_spent, 1e-3) if latest > record.fitted_spent else 0.0
 
 
-def looked_at(job: JobView, record: JobRecord, prior: Forecast) -> JobRecord:
+def after_work(job: JobView, record: JobRecord, prior: Forecast) -> JobRecord:
     """The record after the work that the job has done since, without any new forecast of its own.
 
     Args:
@@ -137,11 +137,11 @@ def looked_at(job: JobView, record: JobRecord, prior: Forecast) -> JobRecord:
     spent = spent_by(job)
     if record.rests_on_others and record.forecast is not prior:
         needs = needs_of(job, record.usable)
-        return replace(record, forecast=prior, outlook=look_ahead(prior, spent), seen_spent=spent, needs=needs)
-    if abs(spent - record.seen_spent) <= 0.01 * record.outlook.expected:
+        return replace(record, forecast=prior, remaining=remaining_after(prior, spent), seen_spent=spent, needs=needs)
+    if abs(spent - record.seen_spent) <= 0.01 * record.remaining.expected:
         return record
     needs = needs_of(job, record.usable)
-    return replace(record, outlook=look_ahead(record.forecast, spent), seen_spent=spent, needs=needs)
+    return replace(record, remaining=remaining_after(record.forecast, spent), seen_spent=spent, needs=needs)
 
 
 def new_record(
@@ -149,7 +149,7 @@ def new_record(
     earlier: JobRecord | None,
     past: tuple[PastCurve, ...],
     prior: Forecast,
-    settings: OutlookSettings,
+    settings: ForecastSettings,
     *,
     fit: bool = True,
 ) -> JobRecord:
@@ -175,7 +175,7 @@ def new_record(
         job_id=job.id,
         stage=stage,
         forecast=forecast,
-        outlook=look_ahead(forecast, spent),
+        remaining=remaining_after(forecast, spent),
         seen_spent=spent,
         fitted_spent=job.observations[-1].cpu_seconds if job.observations and fit else 0.0,
         end=_end_of(job, past, forecast, fit=fit),
@@ -191,13 +191,13 @@ def new_record(
     )
 
 
-def renewed(job: JobView, record: JobRecord, prior: Forecast, settings: OutlookSettings) -> JobRecord:
-    """The record with a new forecast and a new look at whether the next tier is within reach."""
+def renewed(job: JobView, record: JobRecord, prior: Forecast, settings: ForecastSettings) -> JobRecord:
+    """The record with a new forecast and whether the next tier is within reach."""
     forecast = _forecast(job, record.past, record.reached_spent, prior, settings, fit=True)
     record = replace(
         record,
         forecast=forecast,
-        outlook=look_ahead(forecast, spent_by(job)),
+        remaining=remaining_after(forecast, spent_by(job)),
         seen_spent=spent_by(job),
         fitted_spent=job.observations[-1].cpu_seconds,
         end=_end_of(job, record.past, forecast, fit=True),
@@ -213,7 +213,7 @@ def _forecast(
     past: Sequence[PastCurve],
     reached_spent: float,
     prior: Forecast,
-    settings: OutlookSettings,
+    settings: ForecastSettings,
     *,
     fit: bool,
 ) -> Forecast:
@@ -242,7 +242,7 @@ def _outlived(forecast: Forecast, spent: float) -> bool:
     return not forecast.totals or spent > forecast.totals[-1]
 
 
-def prior_of(samples: Sequence[float], unfinished: Sequence[float], settings: OutlookSettings) -> Forecast:
+def prior_of(samples: Sequence[float], unfinished: Sequence[float], settings: ForecastSettings) -> Forecast:
     """What is held of the work to a first tier of jobs of which nothing is known.
 
     Args:
@@ -275,13 +275,13 @@ def _end_of(job: JobView, past: Sequence[PastCurve], forecast: Forecast, *, fit:
             later = forecast_from_curve(job.observations, job.direction, last, spent)
         if later is None:
             steps = len(job.tiers) - 1 - reached_tiers(job)
-            return min(spent + look_ahead(forecast, spent).expected * 2.0**steps, most)
+            return min(spent + remaining_after(forecast, spent).expected * 2.0**steps, most)
         forecast = later
-    outlook = look_ahead(forecast, spent)
-    total = spent + outlook.expected
+    remaining = remaining_after(forecast, spent)
+    total = spent + remaining.expected
     if math.isinf(most):
         return total
-    return min((1 - outlook.never) * total + outlook.never * most, most)
+    return min((1 - remaining.never) * total + remaining.never * most, most)
 
 
 def _work_of_all_epochs(job: JobView) -> float:
@@ -296,7 +296,7 @@ def _work_of_all_epochs(job: JobView) -> float:
     return last.cpu_seconds + max(job.max_epochs - last.epoch, 0) * pace
 
 
-def _judged(job: JobView, record: JobRecord, settings: OutlookSettings) -> JobRecord:
+def _judged(job: JobView, record: JobRecord, settings: ForecastSettings) -> JobRecord:
     """Whether the next tier is within reach, after a new forecast."""
     status = next_tier(job)
     if status is None:
@@ -318,11 +318,8 @@ def _judged(job: JobView, record: JobRecord, settings: OutlookSettings) -> JobRe
     return replace(record, streak=0, unreachable=words, best=_best_quality(job))
 
 
-def _hopeless(job: JobView, status: TierStatus, record: JobRecord, settings: OutlookSettings) -> bool:
-    """Whether a job levels off below its target.
-
-    Its curve must say so, and it must have come less than a tenth of the gap nearer in the later half of its reports.
-    """
+def _hopeless(job: JobView, status: TierStatus, record: JobRecord, settings: ForecastSettings) -> bool:
+    """Whether its curve, and a later half of reports less than a tenth of the gap nearer, say that it levels off."""
     quality = [_quality(job.direction, seen.value) for seen in job.observations if math.isfinite(seen.value)]
     if not quality:
         return False

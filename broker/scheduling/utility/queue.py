@@ -1,4 +1,4 @@
-"""The jobs of one node in line under the utility policy: who runs in front, and what each gets by its place."""
+"""The queue of one node's jobs under the utility policy: who runs in front, and what each gets by its position."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from tiercel.broker.scheduling.accelerators import Grant, grants
 from tiercel.broker.scheduling.allocate import holders
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView
 from tiercel.broker.scheduling.tiers import delivering_tier, next_tier
-from tiercel.broker.scheduling.utility.devices import assignments_of, divide_node
-from tiercel.broker.scheduling.utility.guard import Claimant, late
-from tiercel.broker.scheduling.utility.moves import Move
-from tiercel.broker.scheduling.utility.outlook import JobRecord
-from tiercel.broker.scheduling.utility.reasons import Standing, sentence
+from tiercel.broker.scheduling.utility.accelerators import assignments_of, divide_node
+from tiercel.broker.scheduling.utility.candidate import Candidate
+from tiercel.broker.scheduling.utility.explain import sentence
+from tiercel.broker.scheduling.utility.fairness import Claimant, late
+from tiercel.broker.scheduling.utility.forecast import JobRecord
+from tiercel.broker.scheduling.utility.migration import Migration
+from tiercel.broker.scheduling.utility.priority import with_priority
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.broker.scheduling.utility.traffic import Traffic
-from tiercel.broker.scheduling.utility.worth import appraised
 from tiercel.core.jobs import TierStatus
 from tiercel.core.shares import Share
 
@@ -29,19 +30,19 @@ _LEFT_OVER = 0.02
 # over, waits for something else: a trial of the new version, say, or the inference server.
 _HANDED_OVER_BY_THEN = 10.0
 # By so much of a node the cores that answers leave must differ for another number of jobs to run in front.
-_MOVES_THE_LINE = 0.1
+_MOVES_THE_QUEUE = 0.1
 _ID = attrgetter("id")
 _ENDPOINT = attrgetter("endpoint")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Queue:
     """What was decided for a node's jobs; it holds while none of them has news.
 
     Attributes:
         node: The node.
         ids: Its jobs.
-        standings: What was held of them, those first that shall run.
+        candidates: What was held of them, those first that shall run.
         holds_until: When somebody might be late, or a deadline weighs more; seconds since the Unix epoch.
         capacity: Part of the node's weight that they share; the rest is for endpoints. NaN while that is not settled.
         cores: Cores that endpoints leave to them in the mean.
@@ -53,7 +54,7 @@ class Line:
 
     node: NodeView
     ids: frozenset[str]
-    standings: tuple[Standing, ...]
+    candidates: tuple[Candidate, ...]
     holds_until: float
     capacity: float = math.nan
     cores: float = math.nan
@@ -86,16 +87,16 @@ class Line:
     def is_settled(self, capacity: float, cores: float) -> bool:
         """Whether what the endpoints of the node leave is still about what its jobs share."""
         settled = self.capacity <= capacity <= self.capacity + _LEFT_OVER
-        return settled and abs(cores - self.cores) <= _MOVES_THE_LINE * self.node.cpu_cores
+        return settled and abs(cores - self.cores) <= _MOVES_THE_QUEUE * self.node.cpu_cores
 
     @property
-    def worth(self) -> float:
+    def priority(self) -> float:
         """Value per CPU second of the best of the jobs that work for a tier; a little for those that only go on.
 
         What applications will have of a better version does not count: it is weighed against answers now.
         """
-        worth = max((entry.worth_to_tenant for entry in self.standings if entry.status is not None), default=0.0)
-        return max(worth, 1e-9) if self.standings else 0.0
+        priority = max((entry.priority_to_tenant for entry in self.candidates if entry.status is not None), default=0.0)
+        return max(priority, 1e-9) if self.candidates else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ class Pass:
     traffic: Mapping[str, Traffic] = field(default_factory=dict)
     asked_anew: frozenset[str] = frozenset()
 
-    def line_up(self, node: NodeView, jobs: Sequence[JobView], cores: float, before: Line | None) -> Line:
+    def rank(self, node: NodeView, jobs: Sequence[JobView], cores: float, before: Queue | None) -> Queue:
         """The jobs of a node, those first that shall run.
 
         Args:
@@ -129,37 +130,37 @@ class Pass:
             cores: What its endpoints leave of its cores.
             before: What was decided the last time, if anything was.
         """
-        kept = {entry.job.id: entry for entry in before.standings} if before is not None else {}
-        standings = []
+        kept = {entry.job.id: entry for entry in before.candidates} if before is not None else {}
+        candidates = []
         for job in jobs:
             entry, record = kept.get(job.id), self.records[job.id]
             same_tiers = entry is not None and entry.job.tiers is job.tiers
             traffic_value = self._traffic_value(job)
             if entry is None or not same_tiers or not entry.holds(record, traffic_value, in_front=job.id in self.front):
-                entry = self._standing(job, record, node, traffic_value)
-            standings.append(entry)
-        hurried, spare = late(self._claimants(standings, node), self.now, cores)
+                entry = self._candidate(job, record, node, traffic_value)
+            candidates.append(entry)
+        overdue, spare = late(self._claimants(candidates, node), self.now, cores)
         held = grants(node, jobs) if any(job.resources.accelerators for job in jobs) else {}
         if held:
-            hurried, spare = self._late_on_devices(standings, held, hurried, spare)
+            overdue, spare = self._late_on_devices(candidates, held, overdue, spare)
         holds_until = self.now + spare / 2
-        if hurried:
-            standings = [
-                replace(entry, hurried_for=hurried[entry.job.id]) if entry.job.id in hurried else entry
-                for entry in standings
+        if overdue:
+            candidates = [
+                replace(entry, overdue_for=overdue[entry.job.id]) if entry.job.id in overdue else entry
+                for entry in candidates
             ]
-        if any(entry.status is not None and entry.status.tier.deadline_seconds is not None for entry in standings):
+        if any(entry.status is not None and entry.status.tier.deadline_seconds is not None for entry in candidates):
             holds_until = self.now
-        standings.sort(key=attrgetter("rank"))
+        candidates.sort(key=attrgetter("rank"))
         ids, fed = frozenset(map(_ID, jobs)), frozenset(map(_ENDPOINT, jobs))
-        return Line(node, ids, tuple(standings), holds_until, held=held, fed=fed)
+        return Queue(node, ids, tuple(candidates), holds_until, held=held, fed=fed)
 
     def _late_on_devices(
-        self, standings: Sequence[Standing], held: Mapping[str, Grant], hurried: Mapping[str, float], spare: float
+        self, candidates: Sequence[Candidate], held: Mapping[str, Grant], overdue: Mapping[str, float], spare: float
     ) -> tuple[dict[str, float], float]:
         """Those who must go first on the CPU or on one of their devices, and for whose sake; see :func:`.late`."""
-        entries = {entry.job.id: entry for entry in standings}
-        found = dict(hurried)
+        entries = {entry.job.id: entry for entry in candidates}
+        found = dict(overdue)
         for on_device in holders(held).values():
             claimants = [
                 claimant for name in on_device if (claimant := self._claimant_of_device(entries[name])) is not None
@@ -170,7 +171,7 @@ class Pass:
             spare = min(spare, spare_there)
         return found, spare
 
-    def _claimant_of_device(self, entry: Standing) -> Claimant | None:
+    def _claimant_of_device(self, entry: Candidate) -> Claimant | None:
         """A job's right to be over in time, in seconds of each of its devices."""
         due, needs = self.due.get(entry.job.id), entry.needs
         if due is None or needs is None or entry.record.unreachable:
@@ -178,15 +179,15 @@ class Pass:
         reserve = max(1.0, self.settings.guard_margin * (due - entry.job.submitted_at))
         return Claimant(entry.job.id, due, entry.record.to_end * needs.device_per_cpu, needs.fraction, reserve)
 
-    def _claimants(self, standings: Sequence[Standing], node: NodeView) -> list[Claimant]:
-        """Those whom the guard looks after."""
+    def _claimants(self, candidates: Sequence[Candidate], node: NodeView) -> list[Claimant]:
+        """Those whom fairness looks after."""
         return [
             self._claimant(entry, self.due[entry.job.id], node)
-            for entry in standings
+            for entry in candidates
             if entry.job.id in self.due and not entry.record.unreachable
         ]
 
-    def _claimant(self, entry: Standing, due: float, node: NodeView) -> Claimant:
+    def _claimant(self, entry: Candidate, due: float, node: NodeView) -> Claimant:
         reserve = max(1.0, self.settings.guard_margin * (due - entry.job.submitted_at))
         return Claimant(entry.job.id, due, entry.record.to_end, min(entry.cores, node.cpu_cores), reserve)
 
@@ -202,12 +203,12 @@ class Pass:
         status = next_tier(job) if traffic is not None else None
         return traffic.value_of(job, status.tier.target) if traffic is not None and status is not None else 0.0
 
-    def _standing(self, job: JobView, record: JobRecord, node: NodeView, traffic_value: float) -> Standing:
+    def _candidate(self, job: JobView, record: JobRecord, node: NodeView, traffic_value: float) -> Candidate:
         status, in_front = next_tier(job), job.id in self.front
         needs = record.needs
         cores = needs.cores if needs is not None else max(min(record.usable, job.resources.cpu_cores), 1e-3)
         delivering = self._handing_over(job, record, cores)
-        standing = Standing(
+        candidate = Candidate(
             job,
             record,
             status,
@@ -217,72 +218,81 @@ class Pass:
             delivering=delivering,
             traffic_value=traffic_value,
         )
-        return appraised(standing, node.cpu_cores, self.now, self.settings)
+        return with_priority(candidate, node.cpu_cores, self.now, self.settings)
 
 
 def share_out(
-    line: Line, before: Line | None, capacity: float, cores: float, move: Move | None, settings: UtilitySettings
-) -> Line:
-    """What the jobs of a node get by their place in line.
+    queue: Queue,
+    before: Queue | None,
+    capacity: float,
+    cores: float,
+    migration: Migration | None,
+    settings: UtilitySettings,
+) -> Queue:
+    """What the jobs of a node get by their position in its queue.
 
     Args:
-        line: The line.
-        before: The line of the last time; what a job got then is kept as it is where nothing changes.
+        queue: The queue.
+        before: The queue of the last time; what a job got then is kept as it is where nothing changes.
         capacity: Part of the node's weight that jobs share, in (0, 1].
         cores: Cores that endpoints leave to them in the mean.
-        move: The migration of this pass, if there is one.
+        migration: The migration of this pass, if there is one.
         settings: Of the policy.
     """
-    if line.held:
-        return _share_out_both(line, capacity, cores, move, settings)
-    standings = line.standings
-    weights, ahead = _weights(standings, capacity, cores, settings)
+    if queue.held:
+        return _share_out_both(queue, capacity, cores, migration, settings)
+    candidates = queue.candidates
+    weights, ahead = _weights(candidates, capacity, cores, settings)
     assignments: list[Assignment] = []
-    same = () if before is None or len(before.front) != ahead else before.standings[: len(before.assignments)]
-    for position, (standing, weight) in enumerate(zip(standings, weights, strict=True)):
-        if before is not None and position < len(same) and same[position] is standing:
+    same = () if before is None or len(before.front) != ahead else before.candidates[: len(before.assignments)]
+    for position, (candidate, weight) in enumerate(zip(candidates, weights, strict=True)):
+        if before is not None and position < len(same) and same[position] is candidate:
             told = before.assignments[position]
-            if told.share.cpu_weight == weight and told.node_id == line.node.id:
+            if told.share.cpu_weight == weight and told.node_id == queue.node.id:
                 assignments.append(told)
                 continue
-        reason = sentence(standing, position, ahead, weight)
-        if move is not None and standing.job.id == move.job.id:
-            reason = f"{move.reason}; {reason}"
-        assignments.append(Assignment(standing.job.id, line.node.id, Share(weight, reason=reason)))
-    front = frozenset(standing.job.id for standing in standings[:ahead])
-    return replace(line, capacity=capacity, cores=cores, assignments=tuple(assignments), front=front)
+        reason = sentence(candidate, position, ahead, weight)
+        if migration is not None and candidate.job.id == migration.job.id:
+            reason = f"{migration.reason}; {reason}"
+        assignments.append(Assignment(candidate.job.id, queue.node.id, Share(weight, reason=reason)))
+    front = frozenset(candidate.job.id for candidate in candidates[:ahead])
+    return replace(queue, capacity=capacity, cores=cores, assignments=tuple(assignments), front=front)
 
 
-def _share_out_both(line: Line, capacity: float, cores: float, move: Move | None, settings: UtilitySettings) -> Line:
+def _share_out_both(
+    queue: Queue, capacity: float, cores: float, migration: Migration | None, settings: UtilitySettings
+) -> Queue:
     """The same where some of them hold accelerators: these are shared out with the CPU."""
     division = divide_node(
-        line.standings,
-        line.held,
+        queue.candidates,
+        queue.held,
         cores=cores,
         capacity=capacity,
         floor=settings.floor,
         exploration=settings.exploration,
     )
-    told_first = {move.job.id: move.reason} if move is not None else {}
-    assignments = assignments_of(division, line.held, line.node, told_first)
+    told_first = {migration.job.id: migration.reason} if migration is not None else {}
+    assignments = assignments_of(division, queue.held, queue.node, told_first)
     front = frozenset(entry.job.id for entry in division.order[: division.ahead])
-    return replace(line, standings=division.order, capacity=capacity, cores=cores, assignments=assignments, front=front)
+    return replace(
+        queue, candidates=division.order, capacity=capacity, cores=cores, assignments=assignments, front=front
+    )
 
 
 def _weights(
-    standings: Sequence[Standing], capacity: float, cores: float, settings: UtilitySettings
+    candidates: Sequence[Candidate], capacity: float, cores: float, settings: UtilitySettings
 ) -> tuple[list[float], int]:
-    """The weights of jobs in line, and how many of them are in front."""
-    eligible = sum(not entry.is_hopeless for entry in standings) or len(standings)
+    """The weights of the jobs in a queue, and how many of them are in front."""
+    eligible = sum(not entry.is_hopeless for entry in candidates) or len(candidates)
     granted: list[float] = []
     left = cores
-    for entry in standings[:eligible]:
+    for entry in candidates[:eligible]:
         if left <= _NO_ROOM:
             break
         granted.append(min(entry.cores, left))
         left -= granted[-1]
     ahead, total = len(granted), sum(granted)
-    rest = standings[ahead:]
+    rest = candidates[ahead:]
     claims = [settings.exploration if entry.is_new else 1.0 for entry in rest]
     floor = capacity * settings.floor if rest else 0.0
     if not granted:

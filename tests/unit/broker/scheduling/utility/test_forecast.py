@@ -9,9 +9,9 @@ import pytest
 
 from testing.scheduling import job, reports, tiers
 from tiercel.broker.scheduling.interface import JobView
-from tiercel.broker.scheduling.utility.outlook import JobRecord, OutlookSettings, new_record, prior_of, renewed
+from tiercel.broker.scheduling.utility.forecast import ForecastSettings, JobRecord, new_record, prior_of, renewed
 
-SETTINGS = OutlookSettings()
+SETTINGS = ForecastSettings()
 PRIOR = prior_of((100.0, 120.0), (), SETTINGS)
 
 
@@ -31,7 +31,7 @@ def record_of(view: JobView) -> JobRecord:
 
 def test_the_last_epoch_is_the_end_however_far_the_tier_is() -> None:
     record = record_of(far_from_its_tier(epochs=16))
-    assert record.outlook.expected > 20
+    assert record.remaining.expected > 20
     assert record.to_end == pytest.approx(6.0)
     assert renewed(far_from_its_tier(epochs=16), record, PRIOR, SETTINGS).to_end == pytest.approx(6.0)
 
@@ -39,7 +39,7 @@ def test_the_last_epoch_is_the_end_however_far_the_tier_is() -> None:
 def test_without_a_pace_the_tier_tells_the_end() -> None:
     record = record_of(new_job(16))
     assert record.most == math.inf
-    assert record.to_end == pytest.approx(record.outlook.expected)
+    assert record.to_end == pytest.approx(record.remaining.expected)
 
 
 def test_there_is_always_a_little_left() -> None:

@@ -10,9 +10,9 @@ from operator import attrgetter, itemgetter
 from tiercel.broker.scheduling.forecast.work import Forecast, PastCurve, past_curves
 from tiercel.broker.scheduling.interface import JobView, PastRun, Snapshot
 from tiercel.broker.scheduling.tiers import reached_tiers
-from tiercel.broker.scheduling.utility.outlook import (
+from tiercel.broker.scheduling.utility.forecast import (
     JobRecord,
-    looked_at,
+    after_work,
     new_record,
     prior_of,
     renewed,
@@ -47,8 +47,8 @@ class Held:
 
 
 @dataclass(slots=True)
-class _FirstLooks:
-    """What first looks gave; local to one pass."""
+class _NewRecords:
+    """What new records brought; local to one pass."""
 
     records: dict[str, JobRecord] = field(default_factory=dict)
     learnt: list[float] = field(default_factory=list)
@@ -56,8 +56,8 @@ class _FirstLooks:
     fits: int = 0
 
 
-def look(snapshot: Snapshot, held: Held, settings: UtilitySettings) -> tuple[Held, set[str]]:
-    """Look at all jobs.
+def renew(snapshot: Snapshot, held: Held, settings: UtilitySettings) -> tuple[Held, set[str]]:
+    """Renew what is held of all jobs.
 
     Returns:
         What is held of them now, and those of which something else is held than before.
@@ -78,29 +78,29 @@ def look(snapshot: Snapshot, held: Held, settings: UtilitySettings) -> tuple[Hel
             fresh.append(job)
             waiting.pop(name, None)
             continue
-        records[name] = looked_at(job, record, prior)
+        records[name] = after_work(job, record, prior)
         changed.add(name)
         grown = staleness(job, record)
         if name in waiting or (grown >= settings.refit_growth and record.stage < len(job.tiers)):
             waiting[name] = -grown
-    looks = _first_looks(snapshot, held, prior, fresh, settings)
-    records.update(looks.records)
-    changed.update(looks.records)
-    fits = max(settings.fits_per_pass - looks.fits, 0)
+    made = _new_records(snapshot, held, prior, fresh, settings)
+    records.update(made.records)
+    changed.update(made.records)
+    fits = max(settings.fits_per_pass - made.fits, 0)
     for name, _ in nsmallest(fits, waiting.items(), key=itemgetter(1, 0)):
-        records[name] = renewed(views[name], records[name], prior, settings.outlook)
+        records[name] = renewed(views[name], records[name], prior, settings.forecasts)
         changed.add(name)
         del waiting[name]
-    waiting.update(looks.postponed)
-    samples = (*held.samples, *looks.learnt)[-_SAMPLES_KEPT:]
-    return Held(records, views, waiting, samples, None if looks.learnt else prior), changed
+    waiting.update(made.postponed)
+    samples = (*held.samples, *made.learnt)[-_SAMPLES_KEPT:]
+    return Held(records, views, waiting, samples, None if made.learnt else prior), changed
 
 
-def _first_looks(
+def _new_records(
     snapshot: Snapshot, held: Held, prior: Forecast, jobs: Sequence[JobView], settings: UtilitySettings
-) -> _FirstLooks:
+) -> _NewRecords:
     """Records of jobs that are new or have reached a tier."""
-    looks = _FirstLooks()
+    made = _NewRecords()
     curves: dict[tuple[str, Direction], tuple[PastCurve, ...]] = {}
     for job in sorted(jobs, key=attrgetter("id")):
         earlier = held.records.get(job.id)
@@ -112,22 +112,22 @@ def _first_looks(
             if key not in curves:
                 curves[key] = past_curves(snapshot.history[job.workload], job.direction)
             past = curves[key]
-        fit = not job.observations or looks.fits < settings.fits_per_pass
-        looks.fits += bool(job.observations) and fit
-        record = new_record(job, earlier, past, prior, settings.outlook, fit=fit)
-        looks.records[job.id] = record
+        fit = not job.observations or made.fits < settings.fits_per_pass
+        made.fits += bool(job.observations) and fit
+        record = new_record(job, earlier, past, prior, settings.forecasts, fit=fit)
+        made.records[job.id] = record
         if not fit:
-            looks.postponed[job.id] = -staleness(job, record)
+            made.postponed[job.id] = -staleness(job, record)
         if earlier is not None and earlier.stage == 0 and record.reached_spent > 0:
-            looks.learnt.append(record.reached_spent)
-    return looks
+            made.learnt.append(record.reached_spent)
+    return made
 
 
 def _prior(snapshot: Snapshot, held: Held, settings: UtilitySettings) -> Forecast:
     """What is held of jobs of which nothing is known."""
     samples = held.samples or _samples_of(snapshot.history)
     unfinished = [spent_by(job) for job in snapshot.jobs if (known := held.records.get(job.id)) and known.stage == 0]
-    return prior_of(samples, sorted(unfinished), settings.outlook)
+    return prior_of(samples, sorted(unfinished), settings.forecasts)
 
 
 def _no_news(before: JobView, job: JobView) -> bool:

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from tiercel.broker.scheduling.feasible import Room
 from tiercel.broker.scheduling.interface import JobView, NodeView, Snapshot
 from tiercel.broker.scheduling.placement import Preference
-from tiercel.broker.scheduling.utility.devices import dominance
-from tiercel.broker.scheduling.utility.outlook import JobRecord
+from tiercel.broker.scheduling.utility.accelerators import dominance
+from tiercel.broker.scheduling.utility.forecast import JobRecord
 from tiercel.broker.scheduling.utility.serving import Answering
 
 
 @dataclass(frozen=True, slots=True)
-class MoveSettings:
-    """When a running job is moved.
+class MigrationSettings:
+    """When a running job is migrated.
 
     Attributes:
         seconds: What it costs besides the job's start-up, CPU seconds.
@@ -32,7 +32,7 @@ class MoveSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class Migration:
     """A job that is sent elsewhere, and why, in words for its tenant."""
 
     job: JobView
@@ -62,22 +62,15 @@ class _Load:
 
 @dataclass(slots=True)
 class _Crowd:
-    """What the jobs of a node still need; local to one call of :func:`.place`.
+    """What the jobs of a node still need; local to one call of :func:`.place`."""
 
-    Attributes:
-        ahead: Of each job its stage and CPU seconds to its next tier.
-        work: CPU seconds until all are over.
-        device_work: Seconds of all its accelerators together until then.
-        device_uses: Jobs on its accelerators; one on two of them counts twice.
-    """
-
-    ahead: list[tuple[float, float]] = field(default_factory=list)
-    work: float = 0.0
-    device_work: float = 0.0
-    device_uses: int = 0
+    ahead: list[tuple[float, float]] = field(default_factory=list)  # stage and CPU seconds to the next tier of each
+    work: float = 0.0  # CPU seconds until all are over
+    device_work: float = 0.0  # seconds of all its accelerators together until then
+    device_uses: int = 0  # jobs on its accelerators; one on two of them counts twice
 
     def add(self, job: JobView, held: JobRecord) -> None:
-        self.ahead.append((math.inf if held.unreachable else held.stage, held.outlook.expected))
+        self.ahead.append((math.inf if held.unreachable else held.stage, held.remaining.expected))
         self.work += held.to_end
         if (needs := held.needs) is not None:
             self.device_work += held.to_end * needs.device_per_cpu * job.resources.accelerators
@@ -112,7 +105,7 @@ def least_work_left(records: Mapping[str, JobRecord], left: Mapping[str, float],
         for other in jobs[len(crowd.ahead) :]:  # a node only fills up while jobs are placed
             crowd.add(other, records[other.id])
             answering.expect(other, node.id)
-        stage, expected = own.stage, own.outlook.expected
+        stage, expected = own.stage, own.remaining.expected
         delay = 0.0
         for held_stage, held_expected in crowd.ahead:
             if held_stage <= stage:
@@ -133,22 +126,22 @@ def least_work_left(records: Mapping[str, JobRecord], left: Mapping[str, float],
     return preference
 
 
-def choose_move(
+def choose_migration(
     snapshot: Snapshot,
     groups: Mapping[str, Sequence[JobView]],
     records: Mapping[str, JobRecord],
     left: Mapping[str, float],
     answering: Answering,
-    moved_at: float,
-    settings: MoveSettings,
-) -> Move | None:
-    """The one move that evens out the work best, or None when none gains enough.
+    migrated_at: float,
+    settings: MigrationSettings,
+) -> Migration | None:
+    """The one migration that evens out the work best, or None when none gains enough.
 
-    A move gains by what the longest of the two nodes' queues becomes shorter. It must be worth its cost several times,
-    and after it the order of the two nodes must still be the same or nearly so, so that the job never comes back.
+    A migration gains by what the longest of the two nodes' queues becomes shorter. It must be worth its cost several
+    times, and after it the order of the two nodes must still be about the same, so that the job never comes back.
     """
     now = snapshot.now
-    if len(snapshot.nodes) < 2 or now - moved_at < settings.cooldown_seconds:
+    if len(snapshot.nodes) < 2 or now - migrated_at < settings.cooldown_seconds:
         return None
     if not any(job.migratable for job in snapshot.jobs):
         return None
@@ -180,7 +173,7 @@ def choose_move(
         f"moved from {source.node.id} to {target.node.id}, where {target.seconds:.0f} s of work are left "
         f"against {source.seconds:.0f} s"
     )
-    return Move(job, source.node.id, target.node.id, reason)
+    return Migration(job, source.node.id, target.node.id, reason)
 
 
 def _load(node: NodeView, cores: float, jobs: Sequence[JobView], records: Mapping[str, JobRecord]) -> _Load:
@@ -199,9 +192,9 @@ def _work_of(job: JobView, record: JobRecord, node: NodeView) -> float:
 
 
 def _gain(
-    job: JobView, source: _Load, target: _Load, record: JobRecord, now: float, settings: MoveSettings
+    job: JobView, source: _Load, target: _Load, record: JobRecord, now: float, settings: MigrationSettings
 ) -> float | None:
-    """Seconds that a move gains, or None when it is not worth it."""
+    """Seconds that a migration gains, or None when it is not worth it."""
     if (
         not job.migratable
         or record.unreachable
@@ -217,12 +210,12 @@ def _gain(
     there = max((target.work + work + cost) / target.cores, alone + cost)
     here = (source.work - _work_of(job, record, source.node)) / source.cores
     gain = source.seconds - max(there, here)
-    if gain <= settings.gain * cost / target.cores or not _relieves_devices(job, source, target):
+    if gain <= settings.gain * cost / target.cores or not _eases_accelerators(job, source, target):
         return None
     return gain if target.room.can_take(job) else None
 
 
-def _relieves_devices(job: JobView, source: _Load, target: _Load) -> bool:
+def _eases_accelerators(job: JobView, source: _Load, target: _Load) -> bool:
     """Whether a job that uses accelerators shares them with fewer where it goes; true for one that uses none."""
     wanted = job.resources.accelerators
     if not wanted:

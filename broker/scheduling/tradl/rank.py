@@ -1,4 +1,4 @@
-"""Who is first in line under TRADL-style scheduling, and by how much."""
+"""Who goes first under TRADL-style scheduling, and by how much."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class TradlWeight(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Candidate:
     """A job as this pass sees it.
 
     Attributes:
         job: The job.
-        memory: What is known of it; with an outlook if it is first in line.
-        leads: Whether it is first in line.
+        memory: What is known of it; with its distance if it goes first.
+        leads: Whether it goes first.
     """
 
     job: JobView
@@ -37,12 +37,12 @@ class Standing:
     leads: bool
 
 
-def lead_weights(lead: Sequence[Standing], weights: TradlWeight) -> dict[str, float]:
+def lead_weights(lead: Sequence[Candidate], weights: TradlWeight) -> dict[str, float]:
     """What the jobs in the lead are weighted by, by id, the largest being 1; only the proportions matter.
 
     A job about which nothing is known yet counts as the mean of the others; all count alike while none is known.
     """
-    known = {standing.job.id: _weight(standing, weights) for standing in lead}
+    known = {candidate.job.id: _weight(candidate, weights) for candidate in lead}
     values = [value for value in known.values() if value is not None]
     largest = max(values, default=0.0)
     if largest <= 0:
@@ -51,22 +51,22 @@ def lead_weights(lead: Sequence[Standing], weights: TradlWeight) -> dict[str, fl
     return {job_id: mean if value is None else value / largest for job_id, value in known.items()}
 
 
-def _weight(standing: Standing, weights: TradlWeight) -> float | None:
-    outlook = standing.memory.outlook
-    if outlook is None:
+def _weight(candidate: Candidate, weights: TradlWeight) -> float | None:
+    distance = candidate.memory.distance
+    if distance is None:
         return None
-    gap = max(outlook.gap, _SMALLEST_GAP)
+    gap = max(distance.gap, _SMALLEST_GAP)
     if weights is TradlWeight.GAP:
         return gap
-    if outlook.growth is None:
+    if distance.growth is None:
         return None
-    rate = max(outlook.growth, 0.0)
+    rate = max(distance.growth, 0.0)
     value = rate / gap if weights is TradlWeight.ETA else rate
     return value if math.isfinite(value) else None
 
 
 def find_lead(jobs: Sequence[JobView], memories: Sequence[JobMemory]) -> list[bool]:
-    """Which jobs are first in line: of those with a tier within reach, the ones that have reached the fewest."""
+    """Which jobs go first: of those with a tier within reach, the ones that have reached the fewest."""
     # As many tiers as it has reached, or more than anybody has for those that do not climb.
     steps = [
         math.inf if memory.record.unreachable or memory.record.reached >= len(job.tiers) else memory.record.reached

@@ -7,7 +7,7 @@ what answers really use. Two things are otherwise:
 * More requests come by themselves to a node than it can answer, and some are late. Who is worth most per core, by
   ``request rate x quality x tenant's weight``, is served in full, without a limit, as many as the node can bear. Each
   of the others gets what is left (as does training, where that is worth more than late answers). Whoever is served
-  stays so unless another is clearly worth more, and the contest is only over when all fit easily.
+  stays so unless another is clearly worth more, and arbitration is only over when all fit easily.
 * Several endpoints whose clients ask again as soon as they are answered fill their node. Each is led to its objective:
   its share follows ``delay / objective``, half of the way (on the logarithm) at each measurement.
 """
@@ -22,7 +22,7 @@ from tiercel.broker.scheduling.interface import EndpointView, NodeView
 from tiercel.broker.scheduling.utility.serving import SATURATED, EndpointRecord, ServingSettings, in_time
 from tiercel.core.shares import Share
 
-# A contest begins when requests want more than this part of a node, and ends when they want less than the other.
+# Arbitration begins when requests want more than this part of a node, and ends when they want less than the other.
 _BEGINS, _ENDS = 0.95, 0.8
 # Who is served in full must be able to keep up with room to spare.
 _KEEPS_UP = 0.9
@@ -31,7 +31,7 @@ _STAYS = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
+class Arbitration:
     """What the endpoints of a node get.
 
     Attributes:
@@ -51,34 +51,34 @@ class _Claim:
 
     view: EndpointView
     cores: float
-    worth: float
+    priority: float
 
 
-def serve(
+def arbitrate(
     endpoints: Sequence[EndpointView],
     node: NodeView,
-    training_worth: float,
+    training_priority: float,
     records: Mapping[str, EndpointRecord],
     settings: ServingSettings,
-) -> Serving:
+) -> Arbitration:
     """Limit the endpoints of a node as far as they compete.
 
     Args:
         endpoints: Those of the node that have an objective, by name.
         node: The node.
-        training_worth: Value per CPU second of the jobs that would run, 0 when none does.
+        training_priority: Value per CPU second of the jobs that would run, 0 when none does.
         records: What is held of endpoints, after what was measured.
         settings: How endpoints are priced.
     """
     shares: dict[str, Share] = {}
     served: set[str] = set()
     if len(endpoints) > 1:
-        left = node.cpu_cores * (1.0 - (settings.training_floor if training_worth > 0 else 0.0))
+        left = node.cpu_cores * (1.0 - (settings.training_floor if training_priority > 0 else 0.0))
         by_themselves = [view for view in endpoints if records[view.name].is_open]
         if _overcommitted(by_themselves, node, records):
-            claims = _by_worth(by_themselves, records, {v.name: records[v.name].load(v) for v in by_themselves})
+            claims = _by_priority(by_themselves, records, {v.name: records[v.name].load(v) for v in by_themselves})
             served, left = _served_in_full(claims, node.cpu_cores, left)
-            price = training_worth * settings.answers_per_value
+            price = training_priority * settings.answers_per_value
             shares, left = _rest([c for c in claims if c.view.name not in served], node, left, price, settings)
         else:
             left -= sum(records[view.name].load(view) for view in by_themselves) / _KEEPS_UP
@@ -91,7 +91,7 @@ def serve(
         cores = share.cpu_weight * node.cpu_cores if share is not None else 0.0
         if cores != record.cores or (view.name in served) is not record.served:
             changed[view.name] = replace(record, cores=cores, served=view.name in served)
-    return Serving(shares, 1.0 - math.fsum(share.cpu_weight for share in shares.values()), changed)
+    return Arbitration(shares, 1.0 - math.fsum(share.cpu_weight for share in shares.values()), changed)
 
 
 def _overcommitted(views: Sequence[EndpointView], node: NodeView, records: Mapping[str, EndpointRecord]) -> bool:
@@ -104,7 +104,7 @@ def _overcommitted(views: Sequence[EndpointView], node: NodeView, records: Mappi
     return wanted > _BEGINS * node.cpu_cores and not all(map(in_time, views))
 
 
-def _by_worth(
+def _by_priority(
     views: Sequence[EndpointView], records: Mapping[str, EndpointRecord], needs: Mapping[str, float]
 ) -> list[_Claim]:
     """Claims, the one that is worth most first."""
@@ -112,9 +112,9 @@ def _by_worth(
     for view in views:
         cores = needs[view.name]
         quality = view.quality if view.quality is not None and view.quality > 0 else 1.0
-        worth = view.tenant_weight * view.requests_per_second * quality / cores if cores > 0 else math.inf
-        claims.append(_Claim(view, cores, worth * (_STAYS if records[view.name].served else 1.0)))
-    return sorted(claims, key=lambda claim: (-claim.worth, claim.cores, claim.view.name))
+        priority = view.tenant_weight * view.requests_per_second * quality / cores if cores > 0 else math.inf
+        claims.append(_Claim(view, cores, priority * (_STAYS if records[view.name].served else 1.0)))
+    return sorted(claims, key=lambda claim: (-claim.priority, claim.cores, claim.view.name))
 
 
 def _served_in_full(claims: Sequence[_Claim], cores: float, left: float) -> tuple[set[str], float]:
@@ -138,8 +138,8 @@ def _rest(
     least = settings.idle_share * node.cpu_cores / max(len(claims), 1)
     for claim in claims:
         view = claim.view
-        worth = claim.worth * _part_in_time(view)
-        outbid = worth < price
+        priority = claim.priority * _part_in_time(view)
+        outbid = priority < price
         cores = least if outbid else min(max(left, least), max(claim.cores, least))
         left = max(left - cores, 0.0)
         part = cores / node.cpu_cores
@@ -184,7 +184,7 @@ def _led(
         needs[view.name] = 0.0
         if view.requests_per_second > 0:
             needs[view.name] = records[view.name].target or node.cpu_cores / (len(views) + 1)
-    claims = _by_worth([_as_if_in_time(view, records[view.name]) for view in views], records, needs)
+    claims = _by_priority([_as_if_in_time(view, records[view.name]) for view in views], records, needs)
     least = settings.idle_share * left / len(claims)
     shares: dict[str, Share] = {}
     for position, claim in enumerate(claims):

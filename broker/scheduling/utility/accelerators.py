@@ -1,7 +1,7 @@
 """CPU and accelerators together under the utility policy: who runs in front on a node whose jobs use both.
 
-A job competes for what it is short of. So each accelerator has a line of its own, by value per second of that device,
-and whoever is first in it, with the jobs that use none, stands in the line for CPU, by value per CPU second. Those in
+A job competes for what it is short of. So each accelerator has a queue of its own, by value per second of that device,
+and whoever is first in it, with the jobs that use none, stands in the queue for CPU, by value per CPU second. Those in
 front get what they can use of each: a job that waits for its device leaves the CPU that it cannot use to others, and
 one that waits for CPU its device's time. Whoever finds no room passes its turn on, so that no device idles while
 anybody could use it. The rest share a small floor of both.
@@ -23,8 +23,9 @@ from operator import attrgetter
 from tiercel.broker.scheduling.accelerators import Grant, held_by
 from tiercel.broker.scheduling.allocate import Claim, divide, divide_accelerator, holders, with_fractions
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Snapshot
-from tiercel.broker.scheduling.utility.outlook import JobRecord
-from tiercel.broker.scheduling.utility.reasons import Standing, sentence
+from tiercel.broker.scheduling.utility.candidate import Candidate
+from tiercel.broker.scheduling.utility.explain import sentence
+from tiercel.broker.scheduling.utility.forecast import JobRecord
 from tiercel.core.shares import Share
 
 _NO_ROOM = 1e-9
@@ -44,7 +45,7 @@ def dominance(job: JobView, record: JobRecord, node: NodeView) -> float:
     return max(share_of_devices * node.cpu_cores, 1.0)
 
 
-def fair_device_cores(snapshot: Snapshot, records: Mapping[str, JobRecord]) -> dict[str, float]:
+def fair_accelerator_cores(snapshot: Snapshot, records: Mapping[str, JobRecord]) -> dict[str, float]:
     """Cores that each job that uses accelerators could use if all jobs on a device shared it equally; by job.
 
     One that waits is held to get what there is for each on average.
@@ -83,14 +84,14 @@ class Division:
         fractions: By device, the fraction of each job on it.
     """
 
-    order: tuple[Standing, ...]
+    order: tuple[Candidate, ...]
     ahead: int
     weights: Mapping[str, float]
     fractions: Mapping[str, Mapping[str, float]]
 
 
 def divide_node(
-    standings: Sequence[Standing],
+    candidates: Sequence[Candidate],
     held: Mapping[str, Grant],
     *,
     cores: float,
@@ -101,24 +102,24 @@ def divide_node(
     """Divide a node's CPU and accelerators among its jobs.
 
     Args:
-        standings: Its jobs.
+        candidates: Its jobs.
         held: The devices of each that holds any.
         cores: Cores that jobs may use in the mean.
         capacity: Part of the node's weight that they share, in (0, 1].
         floor: What all that are not in front get of each resource together, a fraction of it.
         exploration: A job without any report gets this times the floor of others.
     """
-    standings = sorted(standings, key=attrgetter("rank"))
+    candidates = sorted(candidates, key=attrgetter("rank"))
     front = _Front(cores, held)
-    front.choose(standings)
-    ahead = [entry for entry in standings if entry.job.id in front.parts]
-    rest = [entry for entry in standings if entry.job.id not in front.parts]
+    front.choose(candidates)
+    ahead = [entry for entry in candidates if entry.job.id in front.parts]
+    rest = [entry for entry in candidates if entry.job.id not in front.parts]
     if not ahead:  # there is always somebody to run
         ahead, rest = rest[:1], rest[1:]
     claims = {entry.job.id: exploration if entry.is_new else 1.0 for entry in rest}
     grants = {entry.job.id: front.cores_of(entry) for entry in ahead}
     weights = _shared(grants, claims, capacity, floor)
-    hopeless = {entry.job.id for entry in standings if entry.is_hopeless}
+    hopeless = {entry.job.id for entry in candidates if entry.is_hopeless}
     used = {entry.job.id: front.fraction_of(entry) for entry in ahead}
     fractions = {
         device: _device_shares(names, used, claims, hopeless, floor) for device, names in holders(held).items()
@@ -153,29 +154,25 @@ def assignments_of(
 
 @dataclass(slots=True)
 class _Front:
-    """Who runs in front; local to one decision.
+    """Who runs in front; local to one decision."""
 
-    Attributes:
-        cores: What is left of the CPU.
-        held: The devices of each job that holds any.
-        parts: By job in front, the part of its full speed that there is room for.
-    """
-
-    cores: float
+    cores: float  # what is left of the CPU
     held: Mapping[str, Grant]
-    parts: dict[str, float] = field(default_factory=dict)
+    parts: dict[str, float] = field(
+        default_factory=dict
+    )  # of those in front, the part of its full speed it has room for
     _left: dict[str, float] = field(default_factory=dict)
-    _lines: dict[str, deque[Standing]] = field(default_factory=dict)
-    _candidates: list[tuple[tuple[object, ...], Standing]] = field(default_factory=list)
+    _queues: dict[str, deque[Candidate]] = field(default_factory=dict)
+    _candidates: list[tuple[tuple[object, ...], Candidate]] = field(default_factory=list)
 
-    def choose(self, standings: Sequence[Standing]) -> None:
+    def choose(self, candidates: Sequence[Candidate]) -> None:
         """Take in jobs until there is no CPU left, or nobody."""
-        eligible = [entry for entry in standings if not entry.is_hopeless] or list(standings)
+        eligible = [entry for entry in candidates if not entry.is_hopeless] or list(candidates)
         users = [entry for entry in eligible if self._uses_devices(entry)]
         for entry in sorted(users, key=_device_rank):
             for share in self.held[entry.job.id]:
                 self._left[share.id] = 1.0
-                self._lines.setdefault(share.id, deque()).append(entry)
+                self._queues.setdefault(share.id, deque()).append(entry)
         self._candidates = [(entry.rank, entry) for entry in eligible if not self._uses_devices(entry)]
         self._candidates += [(entry.rank, entry) for entry in users if self._is_first(entry)]
         heapq.heapify(self._candidates)
@@ -188,24 +185,24 @@ class _Front:
             if self._uses_devices(entry):
                 self._pass_on(entry, part)
 
-    def cores_of(self, entry: Standing) -> float:
+    def cores_of(self, entry: Candidate) -> float:
         """Cores that a job in front may use."""
         part = self.parts.get(entry.job.id, 1.0)
         return part * (entry.needs.most_cores if entry.needs is not None else entry.cores)
 
-    def fraction_of(self, entry: Standing) -> float:
+    def fraction_of(self, entry: Candidate) -> float:
         """What it may use of each of its devices."""
         part = self.parts.get(entry.job.id, 1.0)
         return part * entry.needs.most_fraction if entry.needs is not None else 0.0
 
-    def _uses_devices(self, entry: Standing) -> bool:
+    def _uses_devices(self, entry: Candidate) -> bool:
         return entry.needs is not None and entry.job.id in self.held
 
-    def _is_first(self, entry: Standing) -> bool:
-        """Whether it is first in the line of each of its devices; those are all in one order, so somebody always is."""
-        return all(self._lines[share.id][0] is entry for share in self.held[entry.job.id])
+    def _is_first(self, entry: Candidate) -> bool:
+        """Whether it is first in the queues of all its devices; those are in one order, so somebody always is."""
+        return all(self._queues[share.id][0] is entry for share in self.held[entry.job.id])
 
-    def _part(self, entry: Standing) -> float:
+    def _part(self, entry: Candidate) -> float:
         """The part of its full speed that there is room for; 0 where that is too little."""
         part = min(self.cores / entry.cores, 1.0)
         if not self._uses_devices(entry) or entry.needs is None:
@@ -214,23 +211,25 @@ class _Front:
         part = min(part, room / entry.needs.fraction)
         return part if part >= _LEAST_PART else 0.0
 
-    def _pass_on(self, entry: Standing, part: float) -> None:
-        """Let those behind it in the lines of its devices have their turn."""
+    def _pass_on(self, entry: Candidate, part: float) -> None:
+        """Let those behind it in the queues of its accelerators have their turn."""
         fraction = entry.needs.fraction if entry.needs is not None else 1.0
         for share in self.held[entry.job.id]:
             self._left[share.id] = max(self._left[share.id] - part * fraction, 0.0)
-            self._lines[share.id].popleft()
-        following = {line[0].job.id: line[0] for share in self.held[entry.job.id] if (line := self._lines[share.id])}
+            self._queues[share.id].popleft()
+        following = {
+            queue[0].job.id: queue[0] for share in self.held[entry.job.id] if (queue := self._queues[share.id])
+        }
         for candidate in following.values():
             if self._is_first(candidate):
                 heapq.heappush(self._candidates, (candidate.rank, candidate))
 
 
-def _device_rank(entry: Standing) -> tuple[bool, float, float, float, str]:
-    """The order in the lines of devices: as in that for CPU, but by value per second of each device."""
-    hopeless, hurried_for, worth, submitted_at, name = entry.rank
+def _device_rank(entry: Candidate) -> tuple[bool, float, float, float, str]:
+    """The order in the queues of accelerators: as in that for CPU, but by value per second of each device."""
+    hopeless, overdue_for, priority, submitted_at, name = entry.rank
     per_second = entry.needs.device_per_cpu * entry.job.resources.accelerators if entry.needs is not None else 1.0
-    return (hopeless, hurried_for, worth / per_second, submitted_at, name)
+    return (hopeless, overdue_for, priority / per_second, submitted_at, name)
 
 
 def _shared(
@@ -249,15 +248,13 @@ def _device_shares(
     hopeless: set[str],
     floor: float,
 ) -> dict[str, float]:
-    """Fractions of one device; where none of its jobs is in front, those that may get somewhere share it alike.
-
-    Nobody gets less than the floor of devices, however little it seems to use: it could not show that it needs more.
-    """
+    """Fractions of one device; where none of its jobs is in front, those that may get somewhere share it alike."""
     first = {name: used[name] for name in names if used.get(name, 0.0) > 0}
     if not first:
         first = {name: claims.get(name, 1.0) for name in names if name not in hopeless}
     if not first:
         first = dict.fromkeys(names, 1.0)
+    # Nobody gets less than the floor, however little it seems to use: it could not show that it needs more.
     return divide_accelerator(
         _shared(first, {name: claims.get(name, 1.0) for name in names if name not in first}, 1.0, floor)
     )

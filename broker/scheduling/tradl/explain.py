@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from tiercel.broker.scheduling.tiers import next_tier
-from tiercel.broker.scheduling.tradl.lead import Standing
+from tiercel.broker.scheduling.tradl.rank import Candidate
 
 
-def sentence(standing: Standing, leaders: int, weight: float) -> str:
-    """Why a job has its weight on a node where so many jobs are first in line."""
+def sentence(candidate: Candidate, leaders: int, weight: float) -> str:
+    """Why a job has its weight on a node where so many jobs go first."""
     share = f"{weight * 100:.0f} % of the node"
-    record = standing.memory.record
+    record = candidate.memory.record
     if record.unreachable:
         return f"{record.unreachable}; {_kept_going(leaders, share)}"
-    if standing.leads:
-        return _first_in_line(standing, leaders, share)
-    if record.reached >= len(standing.job.tiers):
+    if candidate.leads:
+        return _first_in_line(candidate, leaders, share)
+    if record.reached >= len(candidate.job.tiers):
         return f"all its tiers are reached; {_kept_going(leaders, share)}"
     tiers = "tier 1 is reached" if record.reached == 1 else f"tiers 1 to {record.reached} are reached"
     return f"{tiers}, and jobs that have reached fewer go first; {_kept_going(leaders, share)}"
@@ -26,17 +26,17 @@ def _kept_going(leaders: int, share: str) -> str:
     return f"goes on with {share}"
 
 
-def _first_in_line(standing: Standing, leaders: int, share: str) -> str:
-    tier, outlook = next_tier(standing.job), standing.memory.outlook
+def _first_in_line(candidate: Candidate, leaders: int, share: str) -> str:
+    tier, distance = next_tier(candidate.job), candidate.memory.distance
     if tier is None:
         return f"gets {share}"
     goal = f"tier-{tier.number} target {tier.tier.target:.4g}"
     average = "counts as the average of the others and gets" if leaders > 1 else "gets"
-    if outlook is None:
+    if distance is None:
         return f"first in line for its {goal}, no report yet; {average} {share}"
-    gap = f"first in line: {outlook.gap * outlook.scale:.3g} from its {goal}"
-    if outlook.growth is None:
+    gap = f"first in line: {distance.gap * distance.scale:.3g} from its {goal}"
+    if distance.growth is None:
         return f"{gap}, too early to say how fast it improves; {average} {share}"
-    if outlook.growth <= 0:
+    if distance.growth <= 0:
         return f"{gap} and not improving at the moment; gets {share}"
-    return f"{gap} and improving {outlook.growth * outlook.scale:.2g} per CPU-second; gets {share}"
+    return f"{gap} and improving {distance.growth * distance.scale:.2g} per CPU-second; gets {share}"

@@ -1,0 +1,87 @@
+"""Step "rank" of the utility policy: a job as it competes for its node, and the order that follows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tiercel.broker.scheduling.forecast.speed import Needs
+from tiercel.broker.scheduling.interface import JobView
+from tiercel.broker.scheduling.utility.forecast import JobRecord
+from tiercel.core.jobs import TierStatus
+
+# What applications have of a tier is told from this part of the value of a first tier on.
+_WORTH_TELLING = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A job in the queue of its node.
+
+    Attributes:
+        job: The job.
+        record: What is held of it.
+        status: Its next tier, or None when it has reached all.
+        cores: Cores that it can use.
+        priority: Value per CPU second of working on it.
+        priority_to_tenant: The same if nobody asked its endpoint.
+        traffic_value: What its next tier is worth to applications that ask its endpoint already, beside its own value.
+        overdue_for: The moment for the sake of which it goes before others that are worth more, when it or a job due
+            later must be over (seconds since the Unix epoch); else infinite.
+        in_front: Whether it ran in front when that was found.
+        needs: What it needs of CPU and accelerators, or None for a job that uses none.
+        delivering: Its tier whose model it is handing over, if there is one.
+        is_worth_finishing: Whether it is worth more for being over soon than for its next tier.
+    """
+
+    job: JobView
+    record: JobRecord
+    status: TierStatus | None
+    cores: float
+    priority: float = 0.0
+    overdue_for: float = math.inf
+    in_front: bool = False
+    needs: Needs | None = None
+    delivering: TierStatus | None = None
+    priority_to_tenant: float = 0.0
+    traffic_value: float = 0.0
+    is_worth_finishing: bool = False
+
+    def holds(self, record: JobRecord, traffic_value: float, *, in_front: bool) -> bool:
+        """Whether it would be found the same again.
+
+        That is so while nothing new is held of the job and of who asks its endpoint, and time alone changes nothing.
+        """
+        timeless = self.status is None or self.status.tier.deadline_seconds is None
+        return (
+            self.record is record
+            and self.in_front is in_front
+            and timeless
+            and not self.is_late
+            and self.traffic_value == traffic_value
+        )
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it goes first since it would be over too late."""
+        return self.overdue_for < math.inf
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether applications that ask its endpoint already would notice its next tier."""
+        return self.traffic_value >= _WORTH_TELLING
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it has not reported anything yet."""
+        return not self.job.observations
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether nobody has anything of its work: its next tier is out of reach, and it has no model to hand over."""
+        return bool(self.record.unreachable) and self.delivering is None
+
+    @property
+    def rank(self) -> tuple[bool, float, float, float, str]:
+        """Smaller comes first: late ones, then by worth, and those of whose work nobody has anything at the end."""
+        return (self.is_hopeless, self.overdue_for, -self.priority, self.job.submitted_at, self.job.id)
