@@ -8,8 +8,10 @@ import ipaddress
 import logging
 from typing import TYPE_CHECKING, NoReturn, Self
 
+from tiercel.broker.actors.agents import AgentService
 from tiercel.broker.actors.clock import SystemClock
 from tiercel.broker.actors.journal import Journal
+from tiercel.broker.actors.life import BrokerLife
 from tiercel.broker.actors.registry import ActorRegistry
 from tiercel.broker.actors.service import BrokerService
 from tiercel.broker.actors.supervisor import Supervisor
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
 
     from tiercel.broker.scheduling.registry import AnyPolicy
     from tiercel.broker.settings import BrokerSettings
-    from tiercel.broker.store.contract import Store
     from tiercel.broker.tenancy import Tenancy
     from tiercel.core.nodes import Node
 
@@ -122,13 +123,15 @@ class Broker:
         news = await self._open_mqtt(stack, tenancy)
         supervisor = await stack.enter_async_context(self._supervisor)
         journal = Journal(store, self._clock, await store.last_sequence(), [news.publish_nowait])
-        service = self._service = self._make_service(policy, store, journal, tenancy, carried)
+        registry = self._make_registry(policy, journal, tenancy, carried)
+        service = self._service = BrokerService(store, journal, registry, supervisor, self._clock)
         if isinstance(news, MqttPublisher):
             supervisor.start(news.run(), name="MQTT publisher")
         supervisor.start(journal.run(), name="journal")
-        await service.start()
+        await BrokerLife(store, journal, registry, supervisor, self._clock, carried).start()
         await listeners.add_tenants_services(tenants, JobsService(service, journal, store, logs, tenancy))
-        nodes_service = NodesService(service, logs, tenancy, settings, carried)
+        agents = AgentService(journal, registry, self._clock)
+        nodes_service = NodesService(agents, logs, tenancy, settings, carried)
         nodes_pb2_grpc.add_NodesServiceServicer_to_server(nodes_service, nodes)
         for server in servers:
             # On the way out streams end first, before what they stand on.
@@ -136,11 +139,11 @@ class Broker:
             await server.start()
         self.broker_address, self.nodes_address = broker_address, nodes_address
 
-    def _make_service(
-        self, policy: AnyPolicy, store: Store, journal: Journal, tenancy: Tenancy, carried: CheckpointStore
-    ) -> BrokerService:
+    def _make_registry(
+        self, policy: AnyPolicy, journal: Journal, tenancy: Tenancy, carried: CheckpointStore
+    ) -> ActorRegistry:
         settings = self._settings
-        registry = ActorRegistry(
+        return ActorRegistry(
             journal,
             policy,
             LoopSettings(interval_seconds=settings.interval_seconds),
@@ -150,7 +153,6 @@ class Broker:
             {tenant.name: tenant.weight for tenant in tenancy.tenants.values()},
             carried,
         )
-        return BrokerService(store, journal, registry, self._supervisor, self._clock, carried)
 
     async def _open_mqtt(
         self, stack: contextlib.AsyncExitStack, tenancy: Tenancy

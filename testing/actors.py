@@ -12,12 +12,14 @@ from typing import Any
 from testing.clock import ManualClock
 from testing.jobs import make_spec
 from testing.until import until
+from tiercel.broker.actors.agents import AgentService
 from tiercel.broker.actors.endpoint import DeliveryReported
 from tiercel.broker.actors.journal import Journal
+from tiercel.broker.actors.life import TICK_SECONDS, BrokerLife
 from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.node import NodeActor, NodeReported, Wanted
 from tiercel.broker.actors.registry import ActorRegistry
-from tiercel.broker.actors.service import TICK_SECONDS, BrokerService
+from tiercel.broker.actors.service import BrokerService
 from tiercel.broker.actors.supervisor import Supervisor
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
 from tiercel.broker.lifecycle.job_events import JobInput, Reported, RunExited, RunIsAlive
@@ -47,6 +49,7 @@ class Actors:
     """The actors of one broker and what they announced."""
 
     service: BrokerService
+    agents: AgentService
     registry: ActorRegistry
     journal: Journal
     store: Store
@@ -90,7 +93,7 @@ class Actors:
     async def connect(self, node: Node | None = None, runs: Sequence[str] = ()) -> tuple[NodeActor, int]:
         """An agent opens its stream."""
         node = node or make_node()
-        connected = await self.service.connect_node(node, frozenset(runs), f"the agent of {node.id}", fenced=True)
+        connected = await self.agents.connect_node(node, frozenset(runs), f"the agent of {node.id}", fenced=True)
         await self.settle()
         return connected
 
@@ -109,7 +112,7 @@ class Actors:
     async def _send_to_job(self, run_id: str, message: JobInput) -> None:
         """The node that has the run, if any has, says something of it."""
         actor = self.registry.job_of(run_id)
-        await self.service.deliver_to_job(actor.job.node_id if actor is not None else "n1", run_id, message)
+        await self.agents.deliver_to_job(actor.job.node_id if actor is not None else "n1", run_id, message)
 
     async def report(self, run_id: str, value: float, sequence: int = 1) -> None:
         """The script reports its metric."""
@@ -123,7 +126,7 @@ class Actors:
 
     async def delivery(self, delivery_id: str, state: DeliveryState, node_id: str = "n1", **rest: Any) -> None:
         """A node says how far a delivery is."""
-        await self.service.deliver_to_endpoint(DeliveryReported(node_id, delivery_id, DeliveryReport(state, **rest)))
+        await self.agents.deliver_to_endpoint(DeliveryReported(node_id, delivery_id, DeliveryReport(state, **rest)))
         await self.settle()
 
     async def delivered(self, delivery_id: str, node_id: str = "n1") -> None:
@@ -142,9 +145,10 @@ async def running_actors(
         chosen = policy if policy is not None else FairPolicy()
         registry = ActorRegistry(journal, chosen, LoopSettings(), supervisor, clock, LEASES)
         service = BrokerService(store, journal, registry, supervisor, clock)
+        agents = AgentService(journal, registry, clock)
         supervisor.start(journal.run(), name="journal")
-        await service.start()
-        actors = Actors(service, registry, journal, store, clock, supervisor, events)
+        await BrokerLife(store, journal, registry, supervisor, clock).start()
+        actors = Actors(service, agents, registry, journal, store, clock, supervisor, events)
         await actors.settle()
         yield actors
 

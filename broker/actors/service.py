@@ -1,4 +1,4 @@
-"""What is asked of the broker from outside, its recovery after a restart, and the passing of time."""
+"""What tenants ask of the broker."""
 
 from __future__ import annotations
 
@@ -17,39 +17,28 @@ from tiercel.broker.actors.admission import (
 )
 from tiercel.broker.actors.clock import moment_of
 from tiercel.broker.actors.endpoint import (
-    DeliveryReported,
     EndpointActor,
     EndpointDeleted,
     ObjectiveSet,
     VersionChosen,
 )
-from tiercel.broker.actors.endpoint_states import EndpointsMeasured, load_of
 from tiercel.broker.actors.job import MAX_OBSERVATIONS, observations_of
-from tiercel.broker.actors.job_pages import JOBS_AT_A_TIME, load_unfinished_jobs
-from tiercel.broker.actors.node import NodeActor, NodeConnected, NodeTicked, StreamEnded
-from tiercel.broker.actors.pruning import keep_pruned
-from tiercel.broker.actors.registry import send, send_latest
-from tiercel.broker.actors.replay import endpoint_as_it_is, job_as_it_is
-from tiercel.broker.actors.scheduler import RunsRemembered, SchedulerTicked
+from tiercel.broker.actors.job_pages import JOBS_AT_A_TIME
 from tiercel.broker.lifecycle import machine as job_machine
 from tiercel.broker.lifecycle import versions
 from tiercel.broker.lifecycle.job_events import (
     CancelRequested,
     JobEffect,
-    JobInput,
     ResumeRequested,
-    Ticked,
-    UsageMeasured,
 )
-from tiercel.core.endpoints import Endpoint, job_of_delivery
-from tiercel.core.errors import InvalidSpecError, NotAuthenticatedError, NotFoundError, UnavailableError
-from tiercel.core.events import EndpointMeasured
+from tiercel.core.endpoints import Endpoint
+from tiercel.core.errors import InvalidSpecError, NotFoundError
 from tiercel.core.jobs import Job, JobState
 from tiercel.core.nodes import Node
 from tiercel.core.validation import validate_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.job import JobActor
@@ -57,27 +46,22 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.node import AcceleratorStatus, ServedStatus
     from tiercel.broker.actors.registry import ActorRegistry
     from tiercel.broker.actors.supervisor import Supervisor
-    from tiercel.broker.lifecycle.node import Fence
-    from tiercel.broker.store.checkpoints import CheckpointStore
     from tiercel.broker.store.contract import Store
-    from tiercel.core.endpoints import EndpointLoad, EndpointUsage
+    from tiercel.core.endpoints import EndpointLoad
     from tiercel.core.jobs import JobSpec
     from tiercel.core.shares import Share
     from tiercel.core.tenants import Tenant
 
-TICK_SECONDS = 0.5
-
 
 class BrokerService:
-    """The broker without its doors: what tenants and agents ask for, done by the actors.
+    """The broker without its doors: what tenants ask for, done by the actors.
 
     Args:
         store: What survives a restart.
         journal: Makes steps durable.
-        directory: The actors.
+        registry: The actors.
         supervisor: Starts tasks.
         clock: The time.
-        checkpoints: Checkpoints of jobs that are moved; None where nobody asks for any.
     """
 
     def __init__(
@@ -87,17 +71,13 @@ class BrokerService:
         registry: ActorRegistry,
         supervisor: Supervisor,
         clock: Clock,
-        checkpoints: CheckpointStore | None = None,
     ) -> None:
         self._store = store
         self._journal = journal
         self._registry = registry
         self._supervisor = supervisor
         self._clock = clock
-        self._checkpoints = checkpoints
         self._admission = asyncio.Lock()
-
-    # --- For the API --------------------------------------------------------------------------------------------------
 
     async def submit(self, tenant: Tenant, spec: JobSpec, idempotency_key: str) -> Job:
         """Create a job, or return the one that the same key of the same tenant created before.
@@ -329,208 +309,6 @@ class BrokerService:
         actor = self._registry.endpoints.get(name)
         node = self._registry.nodes.get(actor.endpoint.node_id) if actor is not None else None
         return self._registry.scheduler.endpoints.load(name) if node is not None and node.node.online else None
-
-    async def connect_node(
-        self, node: Node, runs: frozenset[str], instance: str, *, fenced: bool = False
-    ) -> tuple[NodeActor, int]:
-        """An agent opened a stream for a node; returns the node's actor and the new lease epoch.
-
-        Args:
-            node: What the agent says of the node.
-            runs: The runs that it knows of.
-            instance: Which agent it is, in which of its lives.
-            fenced: Whether it keeps a fence.
-
-        Raises:
-            NodeTakenError: Another agent speaks for the node now.
-            UnavailableError: The node's actor does not answer.
-        """
-        actor = self._registry.open_node(node.id)
-        epoch: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        await actor.call(NodeConnected(node, runs, instance, fenced, epoch))
-        return actor, epoch.result()
-
-    def end_stream(self, actor: NodeActor, lease_epoch: int) -> None:
-        """The stream of a node's lease epoch is over."""
-        send(actor, StreamEnded(lease_epoch))
-
-    def fence(self) -> Fence | None:
-        """How long agents may go without us now; None for however long it takes."""
-        return self._registry.fence()
-
-    def check_agent(self, node_id: str, instance: str) -> None:
-        """Let only the agent that speaks for a node act for it.
-
-        Raises:
-            NotAuthenticatedError: It is another one.
-            UnavailableError: None has connected since the broker began.
-        """
-        actor = self._registry.nodes.get(node_id)
-        if actor is None:
-            raise UnavailableError(f"node {node_id} has not connected; try again later")
-        if not actor.is_instance(instance):
-            raise NotAuthenticatedError(f"another agent speaks for node {node_id}; connect first", field="instance")
-
-    def reports_of(self, node_id: str, run_ids: Iterable[str]) -> dict[str, int]:
-        """Of those runs that are the node's: the sequence of the last report that is durable, 0 for none."""
-        return {
-            run_id: actor.job.last_sequence
-            for run_id in run_ids
-            if (actor := self._job_on(node_id, run_id)) is not None
-        }
-
-    def has_run(self, node_id: str, run_id: str) -> bool:
-        """Whether a node's word on a run counts: it is the present run of its job, and there."""
-        return self._job_on(node_id, run_id) is not None
-
-    def is_elsewhere(self, node_id: str, run_id: str) -> bool:
-        """Whether this is the present run of a job, and on another node."""
-        actor = self._registry.job_of(run_id)
-        return actor is not None and actor.job.run_id == run_id and actor.job.node_id not in {"", node_id}
-
-    async def deliver_to_job(
-        self, node_id: str, run_id: str, message: JobInput, handled: Callable[[], None] | None = None
-    ) -> bool:
-        """Pass on what a node says of a run, waiting for room in the job's mailbox.
-
-        Args:
-            node_id: Who says it.
-            run_id: The run.
-            message: What is said.
-            handled: Called once the job has taken it in for good, or never will.
-
-        Returns:
-            Whether it was passed on: not if the run is not the node's.
-        """
-        actor = self._job_on(node_id, run_id)
-        if actor is None:
-            if handled is not None:
-                handled()
-            return False
-        await actor.send(message, handled)
-        return True
-
-    def measure_run(self, node_id: str, measured: UsageMeasured) -> bool:
-        """Pass on what a node measured of a run, in place of an earlier measurement that still waits; never waits.
-
-        Returns:
-            Whether it was passed on: not if the run is not the node's.
-        """
-        actor = self._job_on(node_id, measured.run_id)
-        if actor is not None:
-            send_latest(actor, UsageMeasured, measured)
-        return actor is not None
-
-    def _job_on(self, node_id: str, run_id: str) -> JobActor | None:
-        """The job whose present run this is, if it is on this node."""
-        actor = self._registry.job_of(run_id)
-        return actor if actor is not None and (actor.job.node_id, actor.job.run_id) == (node_id, run_id) else None
-
-    def measure_endpoints(
-        self, node_id: str, usages: tuple[EndpointUsage, ...], lag_seconds: float | None = None
-    ) -> None:
-        """Show the scheduler, and whoever listens, what a node's inference server counted lately.
-
-        Args:
-            node_id: The node.
-            usages: What requests took, by endpoint; those that nobody asked anything are not listed.
-            lag_seconds: By how much the server's event loop came late, or None.
-        """
-        usages = tuple(usage for usage in usages if usage.endpoint in self._registry.endpoints)
-        send(self._registry.scheduler, EndpointsMeasured(node_id, usages, lag_seconds))
-        now = self._clock.now()
-        for usage in usages:
-            actor = self._registry.endpoints.get(usage.endpoint)
-            if actor is not None and actor.endpoint.node_id == node_id:
-                known = actor.endpoint
-                load = load_of(usage, lag_seconds)
-                news = EndpointMeasured(known.name, known.tenant, now, node_id, known.objective_seconds, load)
-                self._journal.announce_nowait(news)
-
-    async def deliver_to_endpoint(self, message: DeliveryReported) -> None:
-        """Pass on what a node says of a delivery, or let the node forget a delivery that nobody knows."""
-        actor = self._registry.jobs.get(job_of_delivery(message.delivery_id))
-        if actor is not None:
-            await self._registry.endpoints[actor.job.spec.endpoint].send(message)
-        else:
-            self._registry.withdraw_delivery(message.node_id, message.delivery_id)
-
-    def expects_checkpoint(self, node_id: str, run_id: str) -> bool:
-        """Whether a run of the node is being moved, so that its checkpoint is wanted."""
-        actor = self._job_on(node_id, run_id)
-        return actor is not None and actor.job.is_moving
-
-    def needs_checkpoint(self, run_id: str) -> bool:
-        """Whether the job of a run may go on from the run's checkpoint: it is being moved, or goes on already."""
-        actor = self._registry.job_of(run_id)
-        return actor is not None and (
-            (actor.job.is_moving and actor.job.run_id == run_id) or actor.job.carried_run == run_id
-        )
-
-    def carried_run_of(self, node_id: str, run_id: str) -> str:
-        """The earlier run from whose checkpoint a run of the node goes on, or empty."""
-        actor = self._job_on(node_id, run_id)
-        return actor.job.carried_run if actor is not None and actor.job.run_active else ""
-
-    def script_of(self, node_id: str, run_id: str) -> bytes:
-        """The content of the script of a run that the node shall have.
-
-        Raises:
-            NotFoundError: The node has no such run, or the run no script.
-        """
-        actor = self._job_on(node_id, run_id)
-        script = actor.job.spec.script if actor is not None and actor.job.run_active else None
-        if script is None:
-            raise NotFoundError(f"run_id: there is no script for run {run_id!r} of this node", field="run_id")
-        return script.content
-
-    # --- Life ---------------------------------------------------------------------------------------------------------
-
-    async def start(self) -> None:
-        """Continue everything that was under way when the broker stopped, and let time pass."""
-        self._supervisor.start(self._registry.scheduler.run(), name=self._registry.scheduler.name)
-        await self._recover()
-        self._supervisor.start(self._run_clock(), name="clock")
-        self._supervisor.start(keep_pruned(self._store, self._clock), name="pruning")
-
-    async def _recover(self) -> None:
-        send(self._registry.scheduler, RunsRemembered(tuple(await self._store.load_run_records())))
-        deliveries = await self._store.load_deliveries()
-        for endpoint in await self._store.load_endpoints():
-            own = [delivery for delivery in deliveries if delivery.endpoint == endpoint.name]
-            self._registry.start_endpoint(endpoint, own)
-            for news in endpoint_as_it_is(endpoint, self._clock.now()):
-                self._journal.announce_nowait(news)
-        for job in await load_unfinished_jobs(self._store):
-            progress = await self._store.load_progress(job.id, limit=MAX_OBSERVATIONS)
-            actor = self._registry.make_job(job, observations_of(progress))
-            self._registry.jobs[job.id] = actor
-            for event in job_as_it_is(job, self._journal.sequence, self._clock.now()):
-                self._journal.announce_nowait(event)
-            # Before its task starts: nothing else may touch it meanwhile.
-            await actor.resume()
-            self._registry.start_job(actor)
-        if self._checkpoints is not None:
-            jobs = [actor.job for actor in self._registry.jobs.values()]
-            self._checkpoints.keep_only({job.id for job in jobs if job.carried_run or job.is_moving})
-        # A node that connects must at once be told everything that is wanted of it: what it is not told of, it stops.
-        for endpoint_actor in list(self._registry.endpoints.values()):
-            await endpoint_actor.wait_idle()
-        for node_actor in list(self._registry.nodes.values()):
-            await node_actor.wait_idle()
-
-    async def _run_clock(self) -> None:
-        while True:
-            await self._clock.sleep(TICK_SECONDS)
-            if not self._journal.is_writable:
-                # What nodes and runs say may wait for the disk: the silence is the broker's, and does not count.
-                continue
-            self._clock.tick()
-            for job in self._registry.jobs.values():
-                send_latest(job, Ticked(), Ticked())
-            for node in self._registry.nodes.values():
-                send_latest(node, NodeTicked(), NodeTicked())
-            send_latest(self._registry.scheduler, SchedulerTicked(), SchedulerTicked())
 
     async def _open_endpoint(self, spec: JobSpec, tenant: Tenant, known: EndpointActor | None) -> Endpoint | None:
         """Give a known endpoint the objective that a new job wants; returns one that is to be made, or None."""

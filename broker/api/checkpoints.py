@@ -12,7 +12,7 @@ from tiercel.v1 import nodes_pb2
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from tiercel.broker.actors.service import BrokerService
+    from tiercel.broker.actors.agents import AgentService
     from tiercel.broker.store.checkpoints import Checkpoint, CheckpointStore
 
     Read = Callable[[], Awaitable[object]]
@@ -36,7 +36,7 @@ async def read_header(read: Read) -> nodes_pb2.CheckpointHeader:
 
 
 async def ingest(
-    header: nodes_pb2.CheckpointHeader, read: Read, accept: Accept, service: BrokerService, store: CheckpointStore
+    header: nodes_pb2.CheckpointHeader, read: Read, accept: Accept, agents: AgentService, store: CheckpointStore
 ) -> None:
     """Take in the checkpoint of a run that is being moved.
 
@@ -44,7 +44,7 @@ async def ingest(
         header: What is announced.
         read: Waits for the agent's next message.
         accept: Tells the agent to go on.
-        service: Knows what is wanted.
+        agents: Knows what is wanted.
         store: Where it goes.
 
     Raises:
@@ -52,7 +52,7 @@ async def ingest(
         InvalidSpecError: It is not what was announced, or too large.
         UnavailableError: It did not come.
     """
-    if not service.expects_checkpoint(header.node_id, header.run_id):
+    if not agents.expects_checkpoint(header.node_id, header.run_id):
         raise NotFoundError(f"run_id: no checkpoint of run {header.run_id!r} is wanted of this node", field="run_id")
     files = [CheckpointFile(file.name, file.size_bytes, file.sha256) for file in header.files]
     with store.begin(header.run_id, files) as writer:
@@ -60,19 +60,19 @@ async def ingest(
         while (request := await _next(read)) is not None:
             writer.write(request.data)
         await asyncio.to_thread(writer.finish)
-    if not service.needs_checkpoint(header.run_id):  # its job ended meanwhile, and nobody would ever drop it
+    if not agents.needs_checkpoint(header.run_id):  # its job ended meanwhile, and nobody would ever drop it
         store.drop(header.run_id.rpartition("-")[0])
 
 
 async def find_for(
-    request: nodes_pb2.FetchCheckpointRequest, service: BrokerService, store: CheckpointStore
+    request: nodes_pb2.FetchCheckpointRequest, agents: AgentService, store: CheckpointStore
 ) -> Checkpoint:
     """The checkpoint that a run goes on from.
 
     Raises:
         NotFoundError: It goes on from none, or that is not here.
     """
-    checkpoint = store.find(service.carried_run_of(request.node_id, request.run_id))
+    checkpoint = store.find(agents.carried_run_of(request.node_id, request.run_id))
     if checkpoint is None:
         raise NotFoundError(f"run_id: there is no checkpoint for run {request.run_id!r}", field="run_id")
     return checkpoint

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from typing import Any
 
+    from tiercel.broker.actors.agents import AgentService
     from tiercel.broker.actors.node import NodeActor
-    from tiercel.broker.actors.service import BrokerService
     from tiercel.broker.lifecycle.job_events import JobInput
     from tiercel.broker.store.checkpoints import CheckpointStore
     from tiercel.broker.store.logs import RunLogs
@@ -59,12 +59,12 @@ class NodeStream:
     """
 
     def __init__(
-        self, actor: NodeActor, epoch: int, *, service: BrokerService, logs: RunLogs, carried: CheckpointStore
+        self, actor: NodeActor, epoch: int, *, agents: AgentService, logs: RunLogs, carried: CheckpointStore
     ) -> None:
         self._actor = actor
         self._node_id = actor.node.id
         self._epoch = epoch
-        self._service = service
+        self._agents = agents
         self._logs = logs
         self._carried = carried
         self._taken: dict[str, int] = {}
@@ -95,7 +95,7 @@ class NodeStream:
             self._took.clear()
             reports, self._taken = self._taken, {}
             heartbeat, self._heartbeat = self._heartbeat, 0
-            fence = fence_to_proto(self._service.fence())
+            fence = fence_to_proto(self._agents.fence())
             taken = nodes_pb2.Taken(reports=reports, heartbeat=heartbeat, fence=fence)
             async with self._writing:
                 await write(nodes_pb2.ConnectResponse(taken=taken))
@@ -144,10 +144,10 @@ class NodeStream:
     def _on_heartbeat(self, beat: nodes_pb2.Heartbeat) -> None:
         self._heartbeat = beat.number
         self._took.set()
-        self._service.measure_endpoints(self._node_id, usages_of(beat), lag_of(beat))
+        self._agents.measure_endpoints(self._node_id, usages_of(beat), lag_of(beat))
         for usage in beat.runs:
             measured = UsageMeasured(usage.run_id, usage.cpu_seconds, usage.accelerator_seconds)
-            if not self._service.measure_run(self._node_id, measured):
+            if not self._agents.measure_run(self._node_id, measured):
                 self._refuse(usage.run_id)
 
     async def _on_run(self, run: nodes_pb2.RunStatus) -> None:
@@ -195,21 +195,21 @@ class NodeStream:
             reason=delivery.reason,
             signature=signature_of(delivery),
         )
-        await self._service.deliver_to_endpoint(DeliveryReported(self._node_id, delivery.delivery_id, report))
+        await self._agents.deliver_to_endpoint(DeliveryReported(self._node_id, delivery.delivery_id, report))
 
     async def _on_output(self, log: nodes_pb2.LogChunk) -> None:
-        if self._service.has_run(self._node_id, log.run_id):
+        if self._agents.has_run(self._node_id, log.run_id):
             await self._logs.append(log.run_id, log.offset_bytes, log.data)
         else:
             self._refuse(log.run_id)
 
     async def _send_to_job(self, run_id: str, message: JobInput, handled: Callable[[], None] | None = None) -> None:
-        if not await self._service.deliver_to_job(self._node_id, run_id, message, handled):
+        if not await self._agents.deliver_to_job(self._node_id, run_id, message, handled):
             self._refuse(run_id)
 
     def _refuse(self, run_id: str) -> None:
         """Take nothing in of a run that is elsewhere; of one that is over, or was here once, a node may still speak."""
-        if run_id in self._strangers or not self._service.is_elsewhere(self._node_id, run_id):
+        if run_id in self._strangers or not self._agents.is_elsewhere(self._node_id, run_id):
             return
         if len(self._strangers) < NAMED_STRANGERS:
             self._strangers.add(run_id)

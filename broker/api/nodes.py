@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from typing import Any
 
+    from tiercel.broker.actors.agents import AgentService
     from tiercel.broker.actors.node import NodeActor
-    from tiercel.broker.actors.service import BrokerService
     from tiercel.broker.settings import BrokerSettings
     from tiercel.broker.store.checkpoints import CheckpointStore
     from tiercel.broker.store.logs import RunLogs
@@ -41,7 +41,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
     """Translates agents' streams; see ``protos/tiercel/v1/nodes.proto``.
 
     Args:
-        service: The actors.
+        agents: The actors.
         logs: Output of runs.
         tenancy: Who may call.
         settings: Leases and heartbeats.
@@ -50,13 +50,13 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
 
     def __init__(
         self,
-        service: BrokerService,
+        agents: AgentService,
         logs: RunLogs,
         tenancy: Tenancy,
         settings: BrokerSettings,
         carried: CheckpointStore,
     ) -> None:
-        self._service = service
+        self._agents = agents
         self._logs = logs
         self._tenancy = tenancy
         self._settings = settings
@@ -76,12 +76,12 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
             known_runs = frozenset(run.run_id for run in hello.runs)
             node, instance = _node_from(hello), _instance_of(hello)
             # What it is told next holds: where that is no fence, it keeps none from now on.
-            fenced = hello.fenced and self._service.fence() is not None
-            actor, epoch = await self._service.connect_node(node, known_runs, instance, fenced=fenced)
+            fenced = hello.fenced and self._agents.fence() is not None
+            actor, epoch = await self._agents.connect_node(node, known_runs, instance, fenced=fenced)
             try:
                 await self._serve(hello, request_iterator, context, actor, epoch)
             finally:
-                self._service.end_stream(actor, epoch)
+                self._agents.end_stream(actor, epoch)
 
     async def _serve(
         self,
@@ -95,11 +95,11 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
             lease_epoch=epoch,
             lease_seconds=self._settings.lease_seconds,
             heartbeat_seconds=self._settings.heartbeat_seconds,
-            reports=self._service.reports_of(actor.node.id, (run.run_id for run in hello.runs)),
-            fence=fence_to_proto(self._service.fence()),
+            reports=self._agents.reports_of(actor.node.id, (run.run_id for run in hello.runs)),
+            fence=fence_to_proto(self._agents.fence()),
         )
         await context.write(nodes_pb2.ConnectResponse(welcome=welcome))
-        stream = NodeStream(actor, epoch, service=self._service, logs=self._logs, carried=self._carried)
+        stream = NodeStream(actor, epoch, agents=self._agents, logs=self._logs, carried=self._carried)
         await stream.serve(hello, requests, context.write)
         if actor.node.lease_epoch != epoch:
             raise LeaseLostError(f"a newer stream of node {actor.node.id} took over")
@@ -114,12 +114,12 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         async with translated_errors(context):
             header = await checkpoints.read_header(context.read)
             require_node(context, self._tenancy)
-            self._service.check_agent(header.node_id, header.instance)
+            self._agents.check_agent(header.node_id, header.instance)
 
             async def accept() -> None:
                 await context.write(nodes_pb2.SendCheckpointResponse())
 
-            await checkpoints.ingest(header, context.read, accept, self._service, self._carried)
+            await checkpoints.ingest(header, context.read, accept, self._agents, self._carried)
             await context.write(nodes_pb2.SendCheckpointResponse())
 
     async def FetchCheckpoint(  # type: ignore[override]  # noqa: N802 - see Connect; the contract's name
@@ -128,8 +128,8 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         """Give an agent the checkpoint that its run goes on from."""
         async with translated_errors(context):
             require_node(context, self._tenancy)
-            self._service.check_agent(request.node_id, request.instance)
-            checkpoint = await checkpoints.find_for(request, self._service, self._carried)
+            self._agents.check_agent(request.node_id, request.instance)
+            checkpoint = await checkpoints.find_for(request, self._agents, self._carried)
             async for response in checkpoints.give_out(checkpoint, request.node_id, self._carried):
                 await context.write(response)
 
@@ -139,8 +139,8 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         """Give an agent the script of a run that it is about to start."""
         async with translated_errors(context):
             require_node(context, self._tenancy)
-            self._service.check_agent(request.node_id, request.instance)
-            content = self._service.script_of(request.node_id, request.run_id)
+            self._agents.check_agent(request.node_id, request.instance)
+            content = self._agents.script_of(request.node_id, request.run_id)
             for offset in range(0, len(content), SCRIPT_PIECE_BYTES):
                 await context.write(nodes_pb2.FetchScriptResponse(data=content[offset : offset + SCRIPT_PIECE_BYTES]))
 

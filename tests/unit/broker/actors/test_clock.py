@@ -9,7 +9,7 @@ import pytest
 from testing.actors import make_node
 from testing.jobs import new_job, report, run_of
 from tiercel.broker.actors.clock import MAX_STEP_SECONDS, SystemClock, moment_of
-from tiercel.broker.actors.service import TICK_SECONDS
+from tiercel.broker.actors.life import TICK_SECONDS
 from tiercel.broker.lifecycle import machine
 from tiercel.broker.lifecycle import node as node_machine
 from tiercel.broker.lifecycle.job_events import Assigned, JobInput, RunIsAlive, Ticked

@@ -69,7 +69,7 @@ async def test_measured_endpoints_get_limits_that_the_node_is_told(actors: Actor
     await live(actors, "free")
     assert await limits_of(node, epoch) == {}
     seen = [usage("fast", 0.05, 2.0), usage("slow", 0.2, 1.0), usage("free", 0.01, 0.5)]
-    actors.service.measure_endpoints("n1", tuple(seen))
+    actors.agents.measure_endpoints("n1", tuple(seen))
     await actors.pass_time(5.0)
     limits = await limits_of(node, epoch)
     assert set(limits) == {"fast", "slow"}
@@ -89,14 +89,14 @@ async def test_measured_endpoints_get_limits_that_the_node_is_told(actors: Actor
 async def test_limits_are_kept_for_a_node_that_comes_back_and_lifted_from_an_idle_endpoint(actors: Actors) -> None:
     node, epoch = await actors.connect()
     await live(actors, "slow", 0.1)
-    actors.service.measure_endpoints("n1", (usage("slow", 0.2, 1.0),))
+    actors.agents.measure_endpoints("n1", (usage("slow", 0.2, 1.0),))
     await actors.pass_time(5.0)
     limits = await limits_of(node, epoch)
     assert set(limits) == {"slow"}
     node, again = await actors.connect()
     assert again == epoch + 1
     assert await limits_of(node, again) == limits
-    actors.service.measure_endpoints("n1", ())
+    actors.agents.measure_endpoints("n1", ())
     await actors.pass_time(5.0)
     assert await limits_of(node, again) == {}
     assert actors.service.endpoint_load("slow") == EndpointLoad()
@@ -112,7 +112,7 @@ async def test_after_a_restart_endpoints_keep_what_they_have_until_something_is_
         wanted = await node.wait_wanted(0, epoch)
         assert wanted is not None
         assert wanted.endpoints is None
-        actors.service.measure_endpoints("n1", (usage("slow", 0.2, 1.0),))
+        actors.agents.measure_endpoints("n1", (usage("slow", 0.2, 1.0),))
         await actors.pass_time(5.0)
         wanted = await node.wait_wanted(0, epoch)
         assert wanted is not None
@@ -125,10 +125,10 @@ async def test_decisions_about_endpoints_are_remembered_and_told(store: Store) -
     async with running_actors(store, policy=DqoesPolicy(DqoesSettings(interval=1.0))) as actors:
         await actors.connect()
         await live(actors, "slow", 0.1)
-        actors.service.measure_endpoints("n1", (usage("slow", 0.2, 1.0),))
+        actors.agents.measure_endpoints("n1", (usage("slow", 0.2, 1.0),))
         await actors.pass_time(5.0)
         share = actors.service.endpoint_share("slow")
-        actors.service.measure_endpoints("n1", ())
+        actors.agents.measure_endpoints("n1", ())
         await actors.pass_time(5.0)
         lifted, given, *_ = await store.decisions_of("endpoint:slow", limit=9)
         assert (given.endpoint, given.job_id, given.node_id, given.policy) == ("slow", "", "n1", "dqoes")
@@ -146,7 +146,7 @@ async def test_decisions_about_endpoints_are_remembered_and_told(store: Store) -
 async def test_nothing_is_measured_of_a_node_that_is_away(actors: Actors) -> None:
     await actors.connect()
     await live(actors, "slow", 0.1)
-    actors.service.measure_endpoints("n1", (usage("slow", 0.2, 1.0),))
+    actors.agents.measure_endpoints("n1", (usage("slow", 0.2, 1.0),))
     await actors.pass_time(3.0)
     assert actors.service.endpoint_load("slow") is not None
     await actors.pass_time(20.0)

@@ -14,8 +14,8 @@ from testing.jobs import make_spec
 from testing.until import until
 from tiercel.broker.actors.clock import SystemClock
 from tiercel.broker.actors.journal import BACKOFF
+from tiercel.broker.actors.life import TICK_SECONDS
 from tiercel.broker.actors.mailbox import MAX_FAILURES_IN_A_ROW
-from tiercel.broker.actors.service import TICK_SECONDS
 from tiercel.broker.lifecycle.job_events import Reported
 from tiercel.broker.store.memory import MemoryStore
 from tiercel.core.errors import CannotWriteError
@@ -82,7 +82,7 @@ async def test_what_runs_report_to_a_full_store_waits_within_bounds_and_is_not_l
     async def report_all() -> None:
         for number in range(1, reports + 1):
             message = Reported(job.run_id, number, number, {"accuracy": 0.1}, actors.clock.now(), float(number))
-            await actors.service.deliver_to_job("n1", job.run_id, message)
+            await actors.agents.deliver_to_job("n1", job.run_id, message)
 
     stream = asyncio.ensure_future(report_all())
     await until(lambda: not actors.journal.is_writable)
@@ -152,7 +152,7 @@ async def test_what_was_asked_behind_a_step_that_waits_for_the_disk_is_refused_a
     await actors.connect()
     job = await running(actors)
     store.full = True
-    waiting = asyncio.ensure_future(actors.service.deliver_to_job("n1", job.run_id, _report(job.run_id, actors)))
+    waiting = asyncio.ensure_future(actors.agents.deliver_to_job("n1", job.run_id, _report(job.run_id, actors)))
     cancelling = asyncio.ensure_future(actors.service.cancel("alice", job.id))
     async with asyncio.timeout(20):
         with pytest.raises(CannotWriteError, match="nothing was changed"):

@@ -314,7 +314,7 @@ async def test_a_run_that_reports_without_pause_has_a_bounded_number_of_reports_
         for sequence in range(1, count + 1):
             value = 1.0 if sequence == count - 10 else 0.1
             message = Reported(job.run_id, sequence, sequence, {"accuracy": value}, actors.clock.now(), 1.0)
-            await actors.service.deliver_to_job("n1", job.run_id, message)
+            await actors.agents.deliver_to_job("n1", job.run_id, message)
         after = await actors.job(job.id)
         assert len(await store.load_progress(job.id, limit=count)) == most + 1  # and the one that reached a tier
         assert (after.last_sequence, after.best_value, after.latest_value) == (count, 1.0, 0.1)

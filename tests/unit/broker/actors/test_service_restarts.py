@@ -80,9 +80,7 @@ async def test_a_newer_stream_ends_the_older_one(actors: Actors) -> None:
 
 
 async def test_two_streams_at_once_get_two_epochs(actors: Actors) -> None:
-    connected = await asyncio.gather(
-        *(actors.service.connect_node(make_node(), frozenset(), "agent") for _ in range(5))
-    )
+    connected = await asyncio.gather(*(actors.agents.connect_node(make_node(), frozenset(), "agent") for _ in range(5)))
     assert [epoch for _, epoch in connected] == [1, 2, 3, 4, 5]
 
 

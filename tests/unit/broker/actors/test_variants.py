@@ -174,7 +174,7 @@ async def test_what_each_variant_answered_is_known(actors: Actors) -> None:
         await delivered(actors, await actors.job(job.id))
     for counts in ({"small": 2}, {"small": 1, "large": 1}):
         usage = EndpointUsage("digits", 1.0, 4, 4, 0.1, 0.1, answered_by=counts)
-        actors.service.measure_endpoints("n1", (usage,))
+        actors.agents.measure_endpoints("n1", (usage,))
     await actors.pass_time(5.0)
     load = actors.service.endpoint_load("digits")
     assert load is not None

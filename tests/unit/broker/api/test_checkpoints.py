@@ -15,7 +15,7 @@ from tiercel.broker.store.checkpoints import CheckpointStore
 from tiercel.v1 import nodes_pb2
 
 if TYPE_CHECKING:
-    from tiercel.broker.actors.service import BrokerService
+    from tiercel.broker.actors.agents import AgentService
 
 CONTENT = b"weights"
 HEADER = nodes_pb2.CheckpointHeader(
@@ -28,7 +28,7 @@ HEADER = nodes_pb2.CheckpointHeader(
 
 
 @dataclass(slots=True)
-class FakeSystem:
+class FakeAgents:
     """Wants the checkpoint at first, and perhaps still when it is there."""
 
     still_needed: bool
@@ -40,7 +40,7 @@ class FakeSystem:
         return self.still_needed and run_id == "j1-1"
 
 
-async def send(store: CheckpointStore, service: FakeSystem, messages: Sequence[object]) -> None:
+async def send(store: CheckpointStore, agents: FakeAgents, messages: Sequence[object]) -> None:
     left = iter(messages)
 
     async def read() -> object:
@@ -49,12 +49,12 @@ async def send(store: CheckpointStore, service: FakeSystem, messages: Sequence[o
     async def accept() -> None:
         """Nobody waits for it."""
 
-    await checkpoints.ingest(HEADER, read, accept, cast("BrokerService", cast("Any", service)), store)
+    await checkpoints.ingest(HEADER, read, accept, cast("AgentService", cast("Any", agents)), store)
 
 
 @pytest.mark.parametrize("still_needed", [True, False])
 async def test_a_checkpoint_of_a_job_that_ended_while_it_came_is_not_kept(tmp_path: Path, still_needed: bool) -> None:
     store = CheckpointStore(tmp_path)
-    await send(store, FakeSystem(still_needed), [nodes_pb2.SendCheckpointRequest(data=CONTENT)])
+    await send(store, FakeAgents(still_needed), [nodes_pb2.SendCheckpointRequest(data=CONTENT)])
     assert (store.find("j1-1") is not None) is still_needed
     assert len(list(tmp_path.iterdir())) == still_needed

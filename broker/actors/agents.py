@@ -1,0 +1,195 @@
+"""What agents ask of the broker and tell it: each is believed of the runs that its node has, and of no others."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tiercel.broker.actors.endpoint_states import EndpointsMeasured, load_of
+from tiercel.broker.actors.node import NodeActor, NodeConnected, StreamEnded
+from tiercel.broker.actors.registry import send, send_latest
+from tiercel.broker.lifecycle.job_events import JobInput, UsageMeasured
+from tiercel.core.endpoints import job_of_delivery
+from tiercel.core.errors import NotAuthenticatedError, NotFoundError, UnavailableError
+from tiercel.core.events import EndpointMeasured
+from tiercel.core.nodes import Node
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from tiercel.broker.actors.clock import Clock
+    from tiercel.broker.actors.endpoint import DeliveryReported
+    from tiercel.broker.actors.job import JobActor
+    from tiercel.broker.actors.journal import Journal
+    from tiercel.broker.actors.registry import ActorRegistry
+    from tiercel.broker.lifecycle.node import Fence
+    from tiercel.core.endpoints import EndpointUsage
+
+
+class AgentService:
+    """What agents ask for and tell, done by the actors.
+
+    Args:
+        journal: Announces what was measured.
+        registry: The actors.
+        clock: The time.
+    """
+
+    def __init__(self, journal: Journal, registry: ActorRegistry, clock: Clock) -> None:
+        self._journal = journal
+        self._registry = registry
+        self._clock = clock
+
+    async def connect_node(
+        self, node: Node, runs: frozenset[str], instance: str, *, fenced: bool = False
+    ) -> tuple[NodeActor, int]:
+        """An agent opened a stream for a node; returns the node's actor and the new lease epoch.
+
+        Args:
+            node: What the agent says of the node.
+            runs: The runs that it knows of.
+            instance: Which agent it is, in which of its lives.
+            fenced: Whether it keeps a fence.
+
+        Raises:
+            NodeTakenError: Another agent speaks for the node now.
+            UnavailableError: The node's actor does not answer.
+        """
+        actor = self._registry.open_node(node.id)
+        epoch: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        await actor.call(NodeConnected(node, runs, instance, fenced, epoch))
+        return actor, epoch.result()
+
+    def end_stream(self, actor: NodeActor, lease_epoch: int) -> None:
+        """The stream of a node's lease epoch is over."""
+        send(actor, StreamEnded(lease_epoch))
+
+    def fence(self) -> Fence | None:
+        """How long agents may go without us now; None for however long it takes."""
+        return self._registry.fence()
+
+    def check_agent(self, node_id: str, instance: str) -> None:
+        """Let only the agent that speaks for a node act for it.
+
+        Raises:
+            NotAuthenticatedError: It is another one.
+            UnavailableError: None has connected since the broker began.
+        """
+        actor = self._registry.nodes.get(node_id)
+        if actor is None:
+            raise UnavailableError(f"node {node_id} has not connected; try again later")
+        if not actor.is_instance(instance):
+            raise NotAuthenticatedError(f"another agent speaks for node {node_id}; connect first", field="instance")
+
+    def reports_of(self, node_id: str, run_ids: Iterable[str]) -> dict[str, int]:
+        """Of those runs that are the node's: the sequence of the last report that is durable, 0 for none."""
+        return {
+            run_id: actor.job.last_sequence
+            for run_id in run_ids
+            if (actor := self._job_on(node_id, run_id)) is not None
+        }
+
+    def has_run(self, node_id: str, run_id: str) -> bool:
+        """Whether a node's word on a run counts: it is the present run of its job, and there."""
+        return self._job_on(node_id, run_id) is not None
+
+    def is_elsewhere(self, node_id: str, run_id: str) -> bool:
+        """Whether this is the present run of a job, and on another node."""
+        actor = self._registry.job_of(run_id)
+        return actor is not None and actor.job.run_id == run_id and actor.job.node_id not in {"", node_id}
+
+    async def deliver_to_job(
+        self, node_id: str, run_id: str, message: JobInput, handled: Callable[[], None] | None = None
+    ) -> bool:
+        """Pass on what a node says of a run, waiting for room in the job's mailbox.
+
+        Args:
+            node_id: Who says it.
+            run_id: The run.
+            message: What is said.
+            handled: Called once the job has taken it in for good, or never will.
+
+        Returns:
+            Whether it was passed on: not if the run is not the node's.
+        """
+        actor = self._job_on(node_id, run_id)
+        if actor is None:
+            if handled is not None:
+                handled()
+            return False
+        await actor.send(message, handled)
+        return True
+
+    def measure_run(self, node_id: str, measured: UsageMeasured) -> bool:
+        """Pass on what a node measured of a run, in place of an earlier measurement that still waits; never waits.
+
+        Returns:
+            Whether it was passed on: not if the run is not the node's.
+        """
+        actor = self._job_on(node_id, measured.run_id)
+        if actor is not None:
+            send_latest(actor, UsageMeasured, measured)
+        return actor is not None
+
+    def _job_on(self, node_id: str, run_id: str) -> JobActor | None:
+        """The job whose present run this is, if it is on this node."""
+        actor = self._registry.job_of(run_id)
+        return actor if actor is not None and (actor.job.node_id, actor.job.run_id) == (node_id, run_id) else None
+
+    def measure_endpoints(
+        self, node_id: str, usages: tuple[EndpointUsage, ...], lag_seconds: float | None = None
+    ) -> None:
+        """Show the scheduler, and whoever listens, what a node's inference server counted lately.
+
+        Args:
+            node_id: The node.
+            usages: What requests took, by endpoint; those that nobody asked anything are not listed.
+            lag_seconds: By how much the server's event loop came late, or None.
+        """
+        usages = tuple(usage for usage in usages if usage.endpoint in self._registry.endpoints)
+        send(self._registry.scheduler, EndpointsMeasured(node_id, usages, lag_seconds))
+        now = self._clock.now()
+        for usage in usages:
+            actor = self._registry.endpoints.get(usage.endpoint)
+            if actor is not None and actor.endpoint.node_id == node_id:
+                known = actor.endpoint
+                load = load_of(usage, lag_seconds)
+                news = EndpointMeasured(known.name, known.tenant, now, node_id, known.objective_seconds, load)
+                self._journal.announce_nowait(news)
+
+    async def deliver_to_endpoint(self, message: DeliveryReported) -> None:
+        """Pass on what a node says of a delivery, or let the node forget a delivery that nobody knows."""
+        actor = self._registry.jobs.get(job_of_delivery(message.delivery_id))
+        if actor is not None:
+            await self._registry.endpoints[actor.job.spec.endpoint].send(message)
+        else:
+            self._registry.withdraw_delivery(message.node_id, message.delivery_id)
+
+    def expects_checkpoint(self, node_id: str, run_id: str) -> bool:
+        """Whether a run of the node is being moved, so that its checkpoint is wanted."""
+        actor = self._job_on(node_id, run_id)
+        return actor is not None and actor.job.is_moving
+
+    def needs_checkpoint(self, run_id: str) -> bool:
+        """Whether the job of a run may go on from the run's checkpoint: it is being moved, or goes on already."""
+        actor = self._registry.job_of(run_id)
+        return actor is not None and (
+            (actor.job.is_moving and actor.job.run_id == run_id) or actor.job.carried_run == run_id
+        )
+
+    def carried_run_of(self, node_id: str, run_id: str) -> str:
+        """The earlier run from whose checkpoint a run of the node goes on, or empty."""
+        actor = self._job_on(node_id, run_id)
+        return actor.job.carried_run if actor is not None and actor.job.run_active else ""
+
+    def script_of(self, node_id: str, run_id: str) -> bytes:
+        """The content of the script of a run that the node shall have.
+
+        Raises:
+            NotFoundError: The node has no such run, or the run no script.
+        """
+        actor = self._job_on(node_id, run_id)
+        script = actor.job.spec.script if actor is not None and actor.job.run_active else None
+        if script is None:
+            raise NotFoundError(f"run_id: there is no script for run {run_id!r} of this node", field="run_id")
+        return script.content

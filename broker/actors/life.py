@@ -1,0 +1,99 @@
+"""The life of the broker: what was under way when it stopped goes on, and time passes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tiercel.broker.actors.job import MAX_OBSERVATIONS, observations_of
+from tiercel.broker.actors.job_pages import load_unfinished_jobs
+from tiercel.broker.actors.node import NodeTicked
+from tiercel.broker.actors.pruning import keep_pruned
+from tiercel.broker.actors.registry import send, send_latest
+from tiercel.broker.actors.replay import endpoint_as_it_is, job_as_it_is
+from tiercel.broker.actors.scheduler import RunsRemembered, SchedulerTicked
+from tiercel.broker.lifecycle.job_events import Ticked
+
+if TYPE_CHECKING:
+    from tiercel.broker.actors.clock import Clock
+    from tiercel.broker.actors.journal import Journal
+    from tiercel.broker.actors.registry import ActorRegistry
+    from tiercel.broker.actors.supervisor import Supervisor
+    from tiercel.broker.store.checkpoints import CheckpointStore
+    from tiercel.broker.store.contract import Store
+
+TICK_SECONDS = 0.5
+
+
+class BrokerLife:
+    """Starts the actors with what is stored, and tells them that time passes.
+
+    Args:
+        store: What survived the last life.
+        journal: Announces what is.
+        registry: The actors.
+        supervisor: Starts tasks.
+        clock: The time.
+        checkpoints: Checkpoints of jobs that are moved; None where nobody asks for any.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        journal: Journal,
+        registry: ActorRegistry,
+        supervisor: Supervisor,
+        clock: Clock,
+        checkpoints: CheckpointStore | None = None,
+    ) -> None:
+        self._store = store
+        self._journal = journal
+        self._registry = registry
+        self._supervisor = supervisor
+        self._clock = clock
+        self._checkpoints = checkpoints
+
+    async def start(self) -> None:
+        """Continue everything that was under way when the broker stopped, and let time pass."""
+        self._supervisor.start(self._registry.scheduler.run(), name=self._registry.scheduler.name)
+        await self._recover()
+        self._supervisor.start(self._run_clock(), name="clock")
+        self._supervisor.start(keep_pruned(self._store, self._clock), name="pruning")
+
+    async def _recover(self) -> None:
+        send(self._registry.scheduler, RunsRemembered(tuple(await self._store.load_run_records())))
+        deliveries = await self._store.load_deliveries()
+        for endpoint in await self._store.load_endpoints():
+            own = [delivery for delivery in deliveries if delivery.endpoint == endpoint.name]
+            self._registry.start_endpoint(endpoint, own)
+            for news in endpoint_as_it_is(endpoint, self._clock.now()):
+                self._journal.announce_nowait(news)
+        for job in await load_unfinished_jobs(self._store):
+            progress = await self._store.load_progress(job.id, limit=MAX_OBSERVATIONS)
+            actor = self._registry.make_job(job, observations_of(progress))
+            self._registry.jobs[job.id] = actor
+            for event in job_as_it_is(job, self._journal.sequence, self._clock.now()):
+                self._journal.announce_nowait(event)
+            # Before its task starts: nothing else may touch it meanwhile.
+            await actor.resume()
+            self._registry.start_job(actor)
+        if self._checkpoints is not None:
+            jobs = [actor.job for actor in self._registry.jobs.values()]
+            self._checkpoints.keep_only({job.id for job in jobs if job.carried_run or job.is_moving})
+        # A node that connects must at once be told everything that is wanted of it: what it is not told of, it stops.
+        for endpoint_actor in list(self._registry.endpoints.values()):
+            await endpoint_actor.wait_idle()
+        for node_actor in list(self._registry.nodes.values()):
+            await node_actor.wait_idle()
+
+    async def _run_clock(self) -> None:
+        while True:
+            await self._clock.sleep(TICK_SECONDS)
+            if not self._journal.is_writable:
+                # What nodes and runs say may wait for the disk: the silence is the broker's, and does not count.
+                continue
+            self._clock.tick()
+            for job in self._registry.jobs.values():
+                send_latest(job, Ticked(), Ticked())
+            for node in self._registry.nodes.values():
+                send_latest(node, NodeTicked(), NodeTicked())
+            send_latest(self._registry.scheduler, SchedulerTicked(), SchedulerTicked())
