@@ -235,6 +235,8 @@ _GOOD = tuple(good_requests())
 _PLAIN = (
     post(_INFER, orjson.dumps({"inputs": infer_json()["inputs"]})),
     post(_INFER, orjson.dumps({"inputs": infer_json()["inputs"], "parameters": {"priority": 2}})),
+    post(_INFER, orjson.dumps({"id": "7 a", "inputs": infer_json()["inputs"]})),
+    post(_INFER, orjson.dumps({"inputs": infer_json()["inputs"], "id": "7 a"})),
     post(_INFER, *infer_binary()),
 )
 _SLOW = tuple(wire for wire in _GOOD if b"/metrics" in wire or b"/repository/" in wire or b"gzip" in wire)
