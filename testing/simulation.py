@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tiercel.broker.scheduling.interface import CurvePoint
 from tiercel.broker.simulation.cluster import NO_PENALTY, Colocation
 from tiercel.broker.simulation.curves import RecordedCurve
+from tiercel.broker.simulation.endpoints import EndpointLoad
 from tiercel.broker.simulation.scenario import MachineSettings, Scenario, equal_nodes
 from tiercel.broker.simulation.workload import ListedJobs, PlannedJob, Workload
 from tiercel.core.jobs import Direction, Resources, Tier
@@ -55,3 +56,30 @@ def scenario(
         jobs=ListedJobs(tuple(PlannedJob(at, workload) for at, workload in jobs)),
         machines=MachineSettings(colocation=colocation, delivery_seconds=0.5),
     )
+
+
+def closed_endpoints(
+    objectives: Sequence[float], *, nodes: int = 1, alone_seconds: float = 3.0, opens_every: float = 0.0
+) -> Scenario:
+    """The experiment of DQoES (Mao et al., 2020): models of equal work that answer one batch after the other.
+
+    Args:
+        objectives: Seconds that a batch of each may take; spread over the nodes in turn.
+        nodes: How many, with one core each.
+        alone_seconds: CPU seconds of a batch.
+        opens_every: Seconds from one model's first batch to the next model's.
+    """
+    cluster = equal_nodes(nodes, 1.0)
+    endpoints = tuple(
+        EndpointLoad(
+            name=f"model{number:03}",
+            work_cpu_seconds=alone_seconds,
+            clients=1,
+            objective_seconds=objective,
+            node_id=cluster[number % nodes].id,
+            quality=1.0,
+            opens_at=number * opens_every,
+        )
+        for number, objective in enumerate(objectives)
+    )
+    return Scenario(name="closed endpoints", nodes=cluster, endpoints=endpoints, duration_seconds=1000.0)

@@ -57,11 +57,11 @@ def workload(
     targets = tuple(_START + gain * (_PLATEAU - _START) for gain in TIER_GAINS)
     units = [unit.work_to(target) or 1.0 for target in targets]
     scale = first_tier_work / units[0]
-    ladder = (targets[0], _PLATEAU + 0.015) if hopeless else targets
+    reachable = (targets[0], _PLATEAU + 0.015) if hopeless else targets
     return Workload(
         name=name,
         curve=replace(unit, scale=scale),
-        tiers=tuple(Tier(target) for target in ladder),
+        tiers=tuple(Tier(target) for target in reachable),
         startup_cpu_seconds=startup_cpu_seconds,
         epoch_cpu_seconds=units[1] * scale / _REPORTS,
         # The slowest run still gets there: the spread is in CPU per report, not in the number of reports.
@@ -180,19 +180,9 @@ def training(
     )
 
 
-def alike_jobs(jobs: int = 50, nodes: int = 4, *, load: float = 1.0) -> Scenario:
-    """Jobs of one kind: what an order can gain without prediction is all there is to gain."""
-    return training(alike_kinds(), jobs, nodes, name="alike", load=load)
-
-
 def mixed_jobs(jobs: int = 50, nodes: int = 4, *, load: float = 1.0, hopeless: int = 1) -> Scenario:
     """Jobs of the kinds that were measured live, some of them hopeless."""
     return training(measured_kinds(hopeless=hopeless), jobs, nodes, name="mixed", load=load)
-
-
-def heavy_tailed_jobs(jobs: int = 50, nodes: int = 4, *, load: float = 1.0) -> Scenario:
-    """Jobs of kinds whose works differ by orders of magnitude."""
-    return training(heavy_tailed_kinds(), jobs, nodes, name="heavy-tailed", load=load)
 
 
 def with_endpoints(scenario: Scenario, *, load: float = 0.3, duration_seconds: float = 300.0) -> Scenario:
@@ -229,30 +219,3 @@ def with_endpoints(scenario: Scenario, *, load: float = 0.3, duration_seconds: f
         jobs = replace(jobs, feeds=tuple(endpoint.name for endpoint in endpoints))
     name = f"{scenario.name}+endpoints"
     return replace(scenario, jobs=jobs, endpoints=endpoints, duration_seconds=duration_seconds, name=name)
-
-
-def closed_endpoints(
-    objectives: Sequence[float], *, nodes: int = 1, alone_seconds: float = 3.0, opens_every: float = 0.0
-) -> Scenario:
-    """The experiment of DQoES (Mao et al., 2020): models of equal work that answer one batch after the other.
-
-    Args:
-        objectives: Seconds that a batch of each may take; spread over the nodes in turn.
-        nodes: How many, with one core each.
-        alone_seconds: CPU seconds of a batch.
-        opens_every: Seconds from one model's first batch to the next model's.
-    """
-    cluster = equal_nodes(nodes, 1.0)
-    endpoints = tuple(
-        EndpointLoad(
-            name=f"model{number:03}",
-            work_cpu_seconds=alone_seconds,
-            clients=1,
-            objective_seconds=objective,
-            node_id=cluster[number % nodes].id,
-            quality=1.0,
-            opens_at=number * opens_every,
-        )
-        for number, objective in enumerate(objectives)
-    )
-    return Scenario(name="closed endpoints", nodes=cluster, endpoints=endpoints, duration_seconds=1000.0)

@@ -43,7 +43,7 @@ class JobOutcome:
         finished_at: When it was over.
         state: How it ended.
         reason: In words.
-        tiers: Its ladder.
+        tiers: Its tiers.
         nodes: Where its runs were, in order.
         cpu_seconds: CPU seconds that it used, of all its runs.
         alone_seconds: Seconds that what it trained and exported would have taken on a node of its own, with start-up.

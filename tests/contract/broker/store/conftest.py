@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from testing.memory_store import MemoryStore
 from tiercel.broker.store.contract import Store
-from tiercel.broker.store.memory import MemoryStore
 from tiercel.broker.store.sql import SqlStore, sqlite_url
 
 

@@ -7,14 +7,15 @@ import pytest
 from tiercel.broker.scheduling.registry import BUILT_IN
 from tiercel.broker.simulation import Result, Scenario, simulate
 from tiercel.broker.simulation.accelerated import with_accelerators
-from tiercel.broker.simulation.presets import heavy_tailed_jobs, with_endpoints
+from tiercel.broker.simulation.presets import heavy_tailed_kinds, training, with_endpoints
 
 SEED = 3
 
 
 def scenario() -> Scenario:
     """Sixty jobs of very different length on three nodes that also answer requests."""
-    return with_endpoints(heavy_tailed_jobs(60, 3, load=1.5), load=0.2, duration_seconds=90.0)
+    jobs = training(heavy_tailed_kinds(), 60, 3, load=1.5)
+    return with_endpoints(jobs, load=0.2, duration_seconds=90.0)
 
 
 def what_happened(result: Result) -> list[object]:

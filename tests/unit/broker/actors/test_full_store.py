@@ -11,13 +11,13 @@ import pytest
 from testing.actors import ALICE, Actors, running, running_actors, submit
 from testing.clock import ManualClock
 from testing.jobs import make_spec
+from testing.memory_store import MemoryStore
 from testing.until import until
 from tiercel.broker.actors.clock import SystemClock
 from tiercel.broker.actors.journal import BACKOFF
 from tiercel.broker.actors.life import TICK_SECONDS
 from tiercel.broker.actors.mailbox import MAX_FAILURES_IN_A_ROW
 from tiercel.broker.lifecycle.job_events import Reported
-from tiercel.broker.store.memory import MemoryStore
 from tiercel.core.errors import CannotWriteError
 from tiercel.core.jobs import JobState
 

@@ -12,10 +12,10 @@ import pytest
 
 from testing.clock import ManualClock
 from testing.jobs import new_job
+from testing.memory_store import MemoryStore
 from testing.until import until
 from tiercel.broker.actors import journal as journal_module
 from tiercel.broker.actors.journal import BACKOFF, BATCH, Commit, Journal
-from tiercel.broker.store.memory import MemoryStore
 from tiercel.core.errors import CannotWriteError, StoreDamagedError, UnavailableError
 from tiercel.core.events import Event, JobEvent, NodeEvent, StateChanged
 from tiercel.core.jobs import Job, JobState

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from testing.clock import ManualClock
 from testing.jobs import make_spec
+from testing.memory_store import MemoryStore
 from tiercel.broker.actors.journal import Journal
 from tiercel.broker.actors.scheduler import (
     JobObserved,
@@ -23,7 +24,6 @@ from tiercel.broker.lifecycle.job_events import Assigned, Deferred, JobInput, Mo
 from tiercel.broker.scheduling.fair import FairPolicy, FairState
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.loop import LoopSettings
-from tiercel.broker.store.memory import MemoryStore
 from tiercel.core.jobs import Resources, TierStatus
 from tiercel.core.nodes import Accelerator
 from tiercel.core.shares import AcceleratorShare, Share

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
+from testing.simulation import closed_endpoints
 from tiercel.broker.scheduling.interface import NodeView
 from tiercel.broker.simulation import simulate
 from tiercel.broker.simulation.cluster import Colocation
 from tiercel.broker.simulation.endpoints import EndpointLoad, SimulatedEndpoint, open_delay, part_within
 from tiercel.broker.simulation.nodes import SimulatedNode
-from tiercel.broker.simulation.presets import closed_endpoints
 from tiercel.broker.simulation.requests import BurstyRate, ConstantRate, SinusoidalRate
 from tiercel.broker.simulation.scenario import Scenario, equal_nodes
 from tiercel.core.shares import Share

@@ -1,4 +1,4 @@
-"""A store that forgets everything with the process: for tests, the simulator, and brokers that need not remember."""
+"""A store that forgets everything with the process, and says what has to be the same of the real one."""
 
 from __future__ import annotations
 
