@@ -1,8 +1,9 @@
 """When the scheduler runs next: at once on events, else on an interval with exponential back-off.
 
 The pure part. Whoever owns the loop keeps a :class:`LoopState`, sleeps until :attr:`LoopState.next_at` or an event,
-asks :func:`due_trigger`, plans, and notes the run with :func:`ran`. FlowCon doubles its interval without bound (papers
-§1.3); here it is bounded. A policy with a rhythm of its own says when it wants to run next (:attr:`.Plan.next_at`).
+asks :func:`due_trigger`, plans, and notes the run with :func:`ran`. FlowCon doubles its interval without bound
+(Zheng et al., 2019); here it is bounded. A policy with a rhythm of its own says when it wants to run next
+(:attr:`.Plan.next_at`).
 """
 
 from __future__ import annotations

@@ -71,7 +71,8 @@ def place(snapshot: Snapshot, preference: Preference = fewest_jobs_per_core) -> 
         if job.movable:
             movable.append(job)
         elif (room := rooms.get(job.node_id)) is not None:
-            room.keep(job)
+            room.jobs.append(job)
+            room.memory_bytes += job.resources.memory_bytes
             placement.node_of[job.id] = job.node_id
     if movable:
         _place_movable(movable, rooms, placement, preference)

@@ -2,8 +2,8 @@
 
 Open endpoints get requests at a rate, whatever the delay: a processor-sharing queue (M/G/1-PS), in which the mean time
 to an answer is ``service / (1 - utilisation)`` whatever the distribution of work (Kleinrock, Queueing Systems II, 4.4).
-Closed endpoints have clients that ask again as soon as they are answered, as the inference jobs of DQoES do (papers
-4.3): all the CPU they get is used, and the delay is ``clients * work / cores``.
+Closed endpoints have clients that ask again as soon as they are answered, as the inference jobs of DQoES do (Mao et
+al., 2020): all the CPU they get is used, and the delay is ``clients * work / cores``.
 """
 
 from __future__ import annotations
