@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 import threading
@@ -17,6 +18,10 @@ from testing import needs
 # No test depends on speed: the machine may be busy with anything.
 settings.register_profile("tiercel", deadline=None)
 settings.load_profile("tiercel")
+
+# Before any test imports PyTorch. Where as many tests as there are cores, and more, run at a time, the threads of one
+# operation wait for each other, and use CPU time while they do.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # What a shell started in the background ignores Ctrl-C, and hands that down to the programs that are tested with it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
