@@ -115,12 +115,12 @@ class _Reservation:
     def messages(self, observed: JobObserved) -> tuple[JobInput, ...]:
         """What to tell the job; telling it twice is harmless."""
         node_id, share = self.assignment.node_id, self.assignment.share
-        reshared = ShareUpdated(f"{self.assignment.job_id}-{self.attempt}", share)
+        updated = ShareUpdated(f"{self.assignment.job_id}-{self.attempt}", share)
         if observed.attempts == self.attempt:
-            return (reshared,)
+            return (updated,)
         # The second one counts if the job has been told of the placement already, with another share.
         order = MoveOrdered if self.moves else Assigned
-        return (order(node_id, share, self.attempt), reshared)
+        return (order(node_id, share, self.attempt), updated)
 
 
 class SchedulerActor(Actor[SchedulerMessage]):

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-# The most octets that say how long a packet is.
-_LENGTH_OCTETS: Final = 4
+# The most bytes that say how long a packet is.
+_LENGTH_BYTES: Final = 4
 _PROTOCOLS: Final = {(b"MQTT", 4), (b"MQIsdp", 3)}
 
 
@@ -71,7 +71,7 @@ class Connect:
 
 
 class PacketReader:
-    """Cuts a stream of octets into packets.
+    """Cuts a stream of bytes into packets.
 
     Args:
         longest_bytes: The longest body that is taken; it is refused once its length is known.
@@ -81,13 +81,13 @@ class PacketReader:
         self._longest_bytes = longest_bytes
         self._held = bytearray()
 
-    def feed(self, octets: bytes) -> Iterator[tuple[Kind, bytes]]:
+    def feed(self, data: bytes) -> Iterator[tuple[Kind, bytes]]:
         """The packets that are complete by now: kind and body.
 
         Raises:
             PacketError: One is malformed, too long, or of a kind that is not taken.
         """
-        self._held += octets
+        self._held += data
         while (header := self._header()) is not None:
             kind, begin, length = header
             if len(self._held) < begin + length:
@@ -102,13 +102,13 @@ class PacketReader:
             return None
         kind = _kind(self._held[0])
         length = 0
-        for place, octet in enumerate(self._held[1 : 1 + _LENGTH_OCTETS]):
-            length |= (octet & 0x7F) << (7 * place)
-            if octet < REFUSED:
+        for place, byte in enumerate(self._held[1 : 1 + _LENGTH_BYTES]):
+            length |= (byte & 0x7F) << (7 * place)
+            if byte < REFUSED:
                 if length > self._longest_bytes:
                     raise PacketError(f"a packet of {length} bytes is longer than {self._longest_bytes}")
                 return kind, 2 + place, length
-        if len(self._held) > _LENGTH_OCTETS:
+        if len(self._held) > _LENGTH_BYTES:
             raise PacketError("the length of a packet has no end")
         return None
 
@@ -144,12 +144,12 @@ class _Fields:
     def number(self, count: int = 2) -> int:
         return int.from_bytes(self.take(count), "big")
 
-    def octets(self) -> bytes:
+    def sized_bytes(self) -> bytes:
         return self.take(self.number())
 
     def text(self) -> str:
         try:
-            text = self.octets().decode()
+            text = self.sized_bytes().decode()
         except UnicodeDecodeError:
             raise PacketError("a text is not UTF-8") from None
         if "\0" in text:
@@ -164,7 +164,7 @@ def read_connect(body: bytes) -> Connect:
         PacketError: It is malformed.
     """
     fields = _Fields(body)
-    if (fields.octets(), fields.number(1)) not in _PROTOCOLS:
+    if (fields.sized_bytes(), fields.number(1)) not in _PROTOCOLS:
         return Connect(known_protocol=False)
     flags = fields.number(1)
     if flags & 0x01:
@@ -173,7 +173,7 @@ def read_connect(body: bytes) -> Connect:
     client_id = fields.text()
     if flags & 0x04:
         fields.text()
-        fields.octets()
+        fields.sized_bytes()
     username = fields.text() if flags & 0x80 else ""
     password = fields.text() if flags & 0x40 else ""
     if not fields.at_end:
@@ -262,9 +262,9 @@ def publish(topic: str, payload: bytes, *, retained: bool, packet_id: int | None
 
 
 def _packet(first: int, body: bytes) -> bytes:
-    length, octets = len(body), bytearray((first,))
+    length, data = len(body), bytearray((first,))
     while True:
-        length, octet = length >> 7, length & 0x7F
-        octets.append(octet | (0x80 if length else 0))
+        length, byte = length >> 7, length & 0x7F
+        data.append(byte | (0x80 if length else 0))
         if not length:
-            return bytes(octets) + body
+            return bytes(data) + body

@@ -237,6 +237,6 @@ class Subscriber(asyncio.Protocol):
                 self._unconfirmed.add(self._packet_id)
                 return self._packet_id
 
-    def _send(self, octets: bytes) -> None:
+    def _send(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(octets)
+            self._transport.write(data)

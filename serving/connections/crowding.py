@@ -30,8 +30,8 @@ class Doing(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """A connection as it stands.
+class Activity:
+    """What goes on on a connection.
 
     Attributes:
         peer: Who is at the other end, see :func:`peer_of`.
@@ -44,21 +44,21 @@ class Standing:
     since: float
 
 
-def whom_to_close(standings: Sequence[Standing], now: float) -> list[int]:
+def whom_to_close(activities: Sequence[Activity], now: float) -> list[int]:
     """Indices of the connections that have to go, a few at a time; none where all of them are in use.
 
     Args:
-        standings: Of all connections.
+        activities: Of all connections.
         now: Seconds of the clock.
     """
-    of_peer = Counter(each.peer for each in standings)
+    of_peer = Counter(each.peer for each in activities)
     found: list[tuple[int, int, float, int]] = []
-    for index, each in enumerate(standings):
+    for index, each in enumerate(activities):
         stuck = each.doing is Doing.ARRIVING and now - each.since > _STUCK_SECONDS
         if each.doing is Doing.NOTHING or stuck:
             found.append((-of_peer[each.peer], each.doing, each.since, index))
     found.sort()
-    return [index for *_, index in found[: max(1, len(standings) // _PART)]]
+    return [index for *_, index in found[: max(1, len(activities) // _PART)]]
 
 
 def peer_of(address: Any) -> str:

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Sized
 from typing import Final, Protocol, TypeVar
 
-from tiercel.serving.connections.crowding import Standing, whom_to_close
+from tiercel.serving.connections.crowding import Activity, whom_to_close
 
 BACKLOG: Final = 1024
 """Connections that may wait in the kernel to be accepted."""
@@ -20,7 +20,7 @@ _TURNS_AT_MOST = 2000
 class Guest(Protocol):
     """A connection, as far as the others have to know it."""
 
-    def standing(self) -> Standing:
+    def activity(self) -> Activity:
         """Who is at the other end, and since when nothing happens."""
 
     def give_way(self) -> None:
@@ -84,7 +84,7 @@ class Connections(set[Connection]):
         if len(self) < most:
             return True
         guests = list(self)
-        for index in whom_to_close([guest.standing() for guest in guests], now):
+        for index in whom_to_close([guest.activity() for guest in guests], now):
             self.leave(guests[index])  # at once: many may come in one turn of the event loop
             guests[index].give_way()
         return len(self) < most

@@ -7,7 +7,7 @@ import logging
 from functools import partial
 from typing import cast
 
-from tiercel.serving.connections.crowding import Doing, Standing, peer_of
+from tiercel.serving.connections.crowding import Activity, Doing, peer_of
 from tiercel.serving.connections.listening import Connections
 from tiercel.serving.errors import OverloadedError, RequestTimeoutError, ServingError
 from tiercel.serving.rest.messages import (
@@ -138,16 +138,16 @@ class HttpConnection(asyncio.Protocol):
         if not busy and self._transport is not None:
             self._transport.close()
 
-    def standing(self) -> Standing:
-        """See :meth:`.Guest.standing`."""
+    def activity(self) -> Activity:
+        """See :meth:`.Guest.activity`."""
         transport = self._transport
         peer = peer_of(transport.get_extra_info("peername")) if transport is not None else ""
         limits, receiver = self._limits, self._receiver
         if not self._writable or receiver.receiving:
-            return Standing(peer, Doing.ARRIVING, self._deadline - limits.read_timeout)
+            return Activity(peer, Doing.ARRIVING, self._deadline - limits.read_timeout)
         if self._current is not None or receiver.arrived:
-            return Standing(peer, Doing.BUSY, self._deadline)
-        return Standing(peer, Doing.NOTHING, self._deadline - limits.idle_timeout)
+            return Activity(peer, Doing.BUSY, self._deadline)
+        return Activity(peer, Doing.NOTHING, self._deadline - limits.idle_timeout)
 
     def give_way(self) -> None:
         """See :meth:`.Guest.give_way`."""

@@ -53,12 +53,12 @@ class _Check:
     begun: float
     look_at: float  # when to see whether it gets on; never for one with a claim to CPU
     child: int = 0  # the reader with a claim to CPU, which this process forked itself
-    modest: Begun | None = None  # the reader with none, once it has begun
+    background: Begun | None = None  # the reader with none, once it has begun
     parts: list[bytes] = field(default_factory=list)  # what it wrote so far
 
     def gets_on(self, now: float) -> bool:
-        """Whether a modest reader gets a little CPU."""
-        return self.modest is not None and cpu_seconds(self.modest.pid) >= _LEAST_CORES * (now - self.begun)
+        """Whether a reader in the background gets a little CPU."""
+        return self.background is not None and cpu_seconds(self.background.pid) >= _LEAST_CORES * (now - self.begun)
 
     def end(self) -> None:
         """End its reader if it has not ended by itself; a child has to be reaped."""
@@ -66,8 +66,8 @@ class _Check:
         os.close(self.model)
         if self.child:
             os.kill(self.child, signal.SIGKILL)
-        if self.modest is not None:
-            self.modest.kill()
+        if self.background is not None:
+            self.background.kill()
 
 
 class Checks:
@@ -152,13 +152,13 @@ class Checks:
     def _begin(self, request: dict[str, Any], model: int, deadline: float | None = None) -> None:
         """Check it; what has a deadline already has a claim to CPU, too."""
         now, timeout, number = time.monotonic(), float(request["timeout"]), next(self._numbers)
-        is_modest = deadline is None and self._have_forkserver()
+        in_background = deadline is None and self._have_forkserver()
         read_from, answer_to = os.pipe()
         child = 0
-        if not (is_modest and self._order(number, request, model, answer_to)):
-            is_modest, child = False, self._fork(request, model, answer_to)
+        if not (in_background and self._order(number, request, model, answer_to)):
+            in_background, child = False, self._fork(request, model, answer_to)
         os.close(answer_to)
-        look_at = now + _LOOK_SECONDS if is_modest else math.inf
+        look_at = now + _LOOK_SECONDS if in_background else math.inf
         deadline = now + timeout if deadline is None else deadline
         key = int(request["key"])
         check = _Check(key, number, read_from, deadline, timeout, request, os.dup(model), now, look_at, child)
@@ -198,7 +198,7 @@ class Checks:
         self._tries = _TRIES
         for check in self._running.values():
             if check.number == begun.order:
-                check.modest = begun
+                check.background = begun
                 return
         begun.kill()  # nobody waits for it any more
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from tiercel.serving.connections.crowding import Doing, Standing, peer_of
+from tiercel.serving.connections.crowding import Activity, Doing, peer_of
 from tiercel.serving.connections.listening import BACKLOG, Connections, read_what_is_there
 from tiercel.serving.grpc.server import wire
 from tiercel.serving.grpc.server.calls import Call, CallHead, Method
@@ -222,14 +222,14 @@ class GrpcConnection(asyncio.Protocol):
             if isinstance(stream.handler, Call) and stream.handler.on_leave is not None:
                 stream.handler.on_leave()
 
-    def standing(self) -> Standing:
-        """See :meth:`.Guest.standing`; calls that would go on for ever are nothing that happens."""
+    def activity(self) -> Activity:
+        """See :meth:`.Guest.activity`; calls that would go on for ever are nothing that happens."""
         peer = peer_of(self._transport.get_extra_info("peername")) if self._transport is not None else ""
         handlers = [stream.handler for stream in self._http2.streams.values()]
         if not handlers:
-            return Standing(peer, Doing.NOTHING, self._arrived)
+            return Activity(peer, Doing.NOTHING, self._arrived)
         waits = self._sender.blocked or all(isinstance(each, Call) and each.on_leave is not None for each in handlers)
-        return Standing(peer, Doing.ARRIVING if waits else Doing.BUSY, self._arrived)
+        return Activity(peer, Doing.ARRIVING if waits else Doing.BUSY, self._arrived)
 
     def give_way(self) -> None:
         """See :meth:`.Guest.give_way`."""
