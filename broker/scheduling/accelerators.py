@@ -1,13 +1,13 @@
 """Which accelerators of a node are held by whom, and which ones a job that comes gets.
 
-What a job holds is fixed while it runs: devices, and memory on each. So choosing them is part of placement, and a
-device's memory is promised as a node's is: never twice. A job that does not say how much it needs gets a device that
-nobody else is on, and all of it.
+What a job holds is fixed while it runs: accelerators, and memory on each. So choosing them is part of placement, and an
+accelerator's memory is promised as a node's is: never twice. A job that does not say how much it needs gets an
+accelerator that nobody else is on, and all of it.
 
-Of the devices that have room, the one with the fewest jobs is chosen, and of those alike the one with the least room
-left. Best fit alone would keep devices empty for jobs that need a whole one, at the price of two jobs halving each
-other's speed for life beside an idle device: that loss is certain, while the other only comes if such a job does, and
-ends as soon as one of the small jobs does.
+Of the accelerators that have room, the one with the fewest jobs is chosen, and of those alike the one with the least
+room left. Best fit alone would keep accelerators empty for jobs that need a whole one, at the price of two jobs
+halving each other's speed for life beside an idle accelerator: that loss is certain, while the other only comes if
+such a job does, and ends as soon as one of the small jobs does.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tiercel.core.jobs import Resources
 from tiercel.core.nodes import Accelerator
 from tiercel.core.shares import AcceleratorShare
 
-# The problem of a device that a job which goes elsewhere has not left yet: its memory is free once its exit is
-# confirmed, and until then nobody may hold the device to be empty.
+# The problem of an accelerator that a job which goes elsewhere has not left yet: its memory is free once its exit is
+# confirmed, and until then nobody may hold the accelerator to be empty.
 _LEAVING = "a job that was sent elsewhere has not left it yet"
 
 Grant = tuple[AcceleratorShare, ...]
-"""Devices that a job holds, in the order of the node's; until they are shared out each with the fraction 1."""
+"""Accelerators that a job holds, in the order of the node's; until they are shared out each with the fraction 1."""
 
 
 @dataclass(slots=True)
@@ -63,16 +63,16 @@ class NodeAccelerators:
     """
 
     def __init__(self, node: NodeView, jobs: Iterable[JobView] = ()) -> None:
-        self._devices = [_Accelerator(view) for view in node.accelerators]
-        self._by_id = {device.view.id: device for device in self._devices}
+        self._accelerators = [_Accelerator(view) for view in node.accelerators]
+        self._by_id = {accelerator.view.id: accelerator for accelerator in self._accelerators}
         self.uses = 0
         for job in jobs:
             self.keep(job)
 
     @property
     def crowd(self) -> float:
-        """Jobs per device once another one has come; a job on two of them counts twice."""
-        return (self.uses + 1) / max(len(self._devices), 1)
+        """Jobs per accelerator once another one has come; a job on two of them counts twice."""
+        return (self.uses + 1) / max(len(self._accelerators), 1)
 
     def keep(self, job: JobView) -> None:
         """A running job keeps what it holds."""
@@ -80,17 +80,17 @@ class NodeAccelerators:
             self._hold(held, job.resources)
 
     def has_room_for(self, wanted: Resources) -> bool:
-        """Whether as many devices as it asks for have room for it."""
-        return sum(device.has_room_for(wanted) for device in self._devices) >= wanted.accelerators
+        """Whether as many accelerators as it asks for have room for it."""
+        return sum(accelerator.has_room_for(wanted) for accelerator in self._accelerators) >= wanted.accelerators
 
     def grant(self, wanted: Resources) -> Grant | None:
-        """Choose devices for a job that comes, and promise them to it; None, and nothing is promised, without room."""
-        fitting = [index for index, device in enumerate(self._devices) if device.has_room_for(wanted)]
+        """Choose and promise accelerators to a job that comes; None, and nothing is promised, without room."""
+        fitting = [index for index, accelerator in enumerate(self._accelerators) if accelerator.has_room_for(wanted)]
         if len(fitting) < wanted.accelerators:
             return None
-        fitting.sort(key=lambda index: (self._devices[index].holders, self._devices[index].free_bytes, index))
+        fitting.sort(key=lambda index: (self._accelerators[index].holders, self._accelerators[index].free_bytes, index))
         chosen = sorted(fitting[: wanted.accelerators])
-        views = [self._devices[index].view for index in chosen]
+        views = [self._accelerators[index].view for index in chosen]
         grant = tuple(
             AcceleratorShare(view.id, 1.0, wanted.accelerator_memory_bytes or view.memory_bytes) for view in views
         )
@@ -136,21 +136,21 @@ def grants(node: NodeView, jobs: Sequence[JobView]) -> dict[str, Grant]:
 
 
 def can_take(node: NodeView, jobs: Sequence[JobView], job: JobView) -> bool:
-    """Whether a node has devices left for one more job beside those that are there or shall be."""
+    """Whether a node has accelerators left for one more job beside those that are there or shall be."""
     if not job.resources.accelerators:
         return True
     return job.id in grants(node, [*jobs, replace(job, movable=False)])
 
 
-def without_leaving(node: NodeView, memory_bytes: int, devices: Iterable[str]) -> NodeView:
+def without_leaving(node: NodeView, memory_bytes: int, held: Iterable[str]) -> NodeView:
     """The node without what jobs that leave it still hold: free once their exit is confirmed.
 
     Args:
         node: The node.
         memory_bytes: Memory that they hold.
-        devices: Ids of the accelerators that they hold; nobody new is put on these meanwhile.
+        held: Ids of the accelerators that they hold; nobody new is put on these meanwhile.
     """
-    busy = frozenset(devices)
+    busy = frozenset(held)
     if not memory_bytes and not busy:
         return node
     accelerators = tuple(

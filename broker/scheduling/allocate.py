@@ -168,13 +168,13 @@ def with_accelerators(plan: Plan, snapshot: Snapshot) -> Plan:
 
 
 def _completed(node: NodeView, entries: Sequence[Assignment], held: Mapping[str, Grant]) -> dict[str, Assignment]:
-    """Assignments of a node with their devices; only those that differ from what the policy made."""
+    """Assignments of a node with their accelerators; only those that differ from what the policy made."""
     shares = {entry.job_id: entry.share for entry in entries}
-    if all(_same_devices(share.accelerators, held[name]) for name, share in shares.items()):
+    if all(_same_accelerators(share.accelerators, held[name]) for name, share in shares.items()):
         return {}
     fractions = {
-        device: divide_accelerator({name: shares[name].cpu_weight for name in names})
-        for device, names in holders(held).items()
+        accelerator: divide_accelerator({name: shares[name].cpu_weight for name in names})
+        for accelerator, names in holders(held).items()
     }
     return {
         entry.job_id: replace(
@@ -185,7 +185,7 @@ def _completed(node: NodeView, entries: Sequence[Assignment], held: Mapping[str,
 
 
 def divide_accelerator(weights: Mapping[str, float]) -> dict[str, float]:
-    """Fractions of a device in proportion to weights, none below the floor; they add up to 1.
+    """Fractions of an accelerator in proportion to weights, none below the floor; they add up to 1.
 
     Args:
         weights: Of the jobs on it, by id, >= 0.
@@ -199,7 +199,7 @@ def divide_accelerator(weights: Mapping[str, float]) -> dict[str, float]:
 
 
 def holders(held: Mapping[str, Grant]) -> dict[str, list[str]]:
-    """The jobs on each device."""
+    """The jobs on each accelerator."""
     found: dict[str, list[str]] = {}
     for name, grant in held.items():
         for share in grant:
@@ -210,13 +210,13 @@ def holders(held: Mapping[str, Grant]) -> dict[str, list[str]]:
 def with_fractions(
     share: Share, job_id: str, held: Grant, fractions: Mapping[str, Mapping[str, float]], node: NodeView
 ) -> Share:
-    """A share with what its job may use of the devices that it holds, which its reason tells too.
+    """A share with what its job may use of the accelerators that it holds, which its reason tells too.
 
     Args:
         share: What it may use of the CPU.
         job_id: The job.
-        held: Its devices.
-        fractions: Of each device what each job on it gets.
+        held: Its accelerators.
+        fractions: Of each accelerator what each job on it gets.
         node: The node.
     """
     grant = tuple(replace(each, fraction=fractions[each.id][job_id]) for each in held)
@@ -227,5 +227,5 @@ def with_fractions(
     return replace(share, accelerators=grant, reason=f"{share.reason}; {', '.join(parts)}")
 
 
-def _same_devices(given: Grant, held: Grant) -> bool:
+def _same_accelerators(given: Grant, held: Grant) -> bool:
     return [(share.id, share.memory_bytes) for share in given] == [(share.id, share.memory_bytes) for share in held]

@@ -157,7 +157,7 @@ class NodeView:
         memory_bytes: Memory that jobs may use.
         runtimes: What it can run jobs with.
         images: Container images at hand.
-        accelerators: Devices that jobs may use.
+        accelerators: Accelerators that jobs may use.
     """
 
     id: str

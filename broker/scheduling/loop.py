@@ -108,8 +108,8 @@ def changed_assignments(plan: Plan, snapshot: Snapshot, *, tolerance: float = 0.
     Args:
         plan: What the policy wants.
         snapshot: What it was made of.
-        tolerance: A part of a job's full speed, and of its devices. No part of the node: on one of 64 cores, all that
-            makes a job of one core wait or run is a 64th of it.
+        tolerance: A part of a job's full speed, and of its accelerators. No part of the node: on one of 64 cores, all
+            that makes a job of one core wait or run is a 64th of it.
     """
     jobs = {job.id: job for job in snapshot.jobs}
     nodes = {node.id: node for node in snapshot.nodes}
@@ -146,5 +146,5 @@ def _with_speed(share: Share, job: JobView, node: NodeView) -> Share:
     parts = [share.cpu_weight * _speed_of_whole_node(job, node)]
     if share.cpu_cap_cores is not None:
         parts.append(share.cpu_cap_cores / min(job.resources.cpu_cores, node.cpu_cores))
-    parts += [device.fraction for device in share.accelerators]
+    parts += [accelerator.fraction for accelerator in share.accelerators]
     return replace(share, speed=max(min(*parts, 1.0), LEAST_SPEED))

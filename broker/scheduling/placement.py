@@ -2,7 +2,7 @@
 
 Jobs that a node runs stay where they are. The others are taken in the order of submission, and each goes to the node
 that then has the fewest jobs per core (one that uses accelerators: the fewest jobs per accelerator), or that the policy
-prefers. Memory is never promised twice, that of accelerators neither (:mod:`.devices`).
+prefers. Memory is never promised twice, that of accelerators neither (:mod:`.accelerators`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The part of the safety net about accelerators: what is wrong with a plan's devices, in words."""
+"""The part of the safety net about accelerators: what is wrong with a plan's accelerators, in words."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ TOLERANCE = 1e-9
 
 
 def accelerator_problems(plan: Plan, jobs: Mapping[str, JobView], nodes: Mapping[str, NodeView]) -> Iterator[str]:
-    """Find what makes a plan's devices unfit.
+    """Find what makes a plan's accelerators unfit.
 
     A job that stays where it runs must keep exactly what it holds, as large as that may be and whatever became of the
-    device; one that comes to a node must get as many devices as it asks for, in good order and with room for it.
+    accelerator; one that comes to a node must get as many as it asks for, in good order and with room for it.
 
     Args:
         plan: The plan.
@@ -40,9 +40,9 @@ def accelerator_problems(plan: Plan, jobs: Mapping[str, JobView], nodes: Mapping
         yield from _bad_stay(entry, job) if stays else _bad_arrival(entry, job, node)
         for share in entry.share.accelerators:
             promises.setdefault((entry.node_id, share.id), _Promised()).add(share, job, comes=not stays)
-    for (node_id, device_id), promised in promises.items():
-        view = next((view for view in nodes[node_id].accelerators if view.id == device_id), None)
-        yield from _bad_sums(promised, view, f"accelerator {device_id} of node {node_id}")
+    for (node_id, accelerator_id), promised in promises.items():
+        view = next((view for view in nodes[node_id].accelerators if view.id == accelerator_id), None)
+        yield from _bad_sums(promised, view, f"accelerator {accelerator_id} of node {node_id}")
 
 
 def _bad_fractions(entry: Assignment) -> Iterator[str]:
@@ -83,7 +83,7 @@ def _without_fractions(shares: tuple[AcceleratorShare, ...]) -> list[tuple[str, 
 
 @dataclass(slots=True)
 class _Promised:
-    """What a plan promises of a device; local to one check."""
+    """What a plan promises of an accelerator; local to one check."""
 
     fractions: float = 0.0
     memory_bytes: int = 0

@@ -126,8 +126,8 @@ def _dominant(observations: Sequence[Observation]) -> list[float]:
     cpu = [seen.cpu_seconds for seen in observations]
     if not observations or not observations[-1].accelerator_seconds > observations[0].accelerator_seconds:
         return cpu
-    devices = [seen.accelerator_seconds for seen in observations]
-    return devices if devices[-1] - devices[0] > cpu[-1] - cpu[0] else cpu
+    accelerators = [seen.accelerator_seconds for seen in observations]
+    return accelerators if accelerators[-1] - accelerators[0] > cpu[-1] - cpu[0] else cpu
 
 
 def growth(curve: Curve, window: int) -> float | None:

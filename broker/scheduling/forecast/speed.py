@@ -3,9 +3,9 @@
 A unit of progress (an epoch) takes CPU seconds and seconds of each accelerator; both are measured, and what a job takes
 of them hardly changes while it runs. How they go together is one of two forms:
 
-* overlapped: data is prepared while the device works; the scarcer of the two says how fast it goes,
-  ``speed = min(cores / cpu, fraction / device)``;
-* one after the other: ``speed = 1 / (cpu / cores + device / fraction)``.
+* overlapped: data is prepared while the accelerator works; the scarcer of the two says how fast it goes,
+  ``speed = min(cores / cpu, fraction / accelerator)``;
+* one after the other: ``speed = 1 / (cpu / cores + accelerator / fraction)``.
 
 A job's fastest step, which was disturbed least, says which: it is taken to do one after the other when that form
 foretells the step to a tenth and the other one does not. In doubt it is taken to overlap: most training loops do.
@@ -53,16 +53,16 @@ class Needs:
     measured: bool = False
 
     @property
-    def device_per_cpu(self) -> float:
+    def accelerator_per_cpu(self) -> float:
         """Seconds of each accelerator that go with a CPU second."""
         return self.fraction / self.cores
 
     def cores_with(self, fraction: float) -> float:
         """CPU seconds per second that it uses when it gets so much of its accelerators and all the CPU it wants."""
         if self.overlaps:
-            return min(self.cores, fraction / self.device_per_cpu)
-        on_cpu = 1.0 / self.cores - self.device_per_cpu
-        return min(self.cores, 1.0 / (max(on_cpu, 0.0) + self.device_per_cpu / fraction))
+            return min(self.cores, fraction / self.accelerator_per_cpu)
+        on_cpu = 1.0 / self.cores - self.accelerator_per_cpu
+        return min(self.cores, 1.0 / (max(on_cpu, 0.0) + self.accelerator_per_cpu / fraction))
 
 
 def needs_of(job: JobView, usable: float = math.inf) -> Needs | None:
@@ -81,17 +81,17 @@ def needs_of(job: JobView, usable: float = math.inf) -> Needs | None:
     units = math.fsum(step.units for step in steps)
     if len(steps) >= _LEAST_STEPS:
         cpu = math.fsum(step.cpu for step in steps) / units
-        device = math.fsum(step.device for step in steps) / units
+        accelerator = math.fsum(step.accelerator for step in steps) / units
         fastest = min(step.seconds / step.units for step in steps)
     else:
-        cpu, device, fastest = job.cpu_seconds, job.accelerator_seconds, 0.0
-    if not (_LEAST < cpu < _MOST and _LEAST * cpu < device < _MOST):
-        least = max(min(usable, cores), _LEAST_USE)  # nothing is known of how it uses its devices
+        cpu, accelerator, fastest = job.cpu_seconds, job.accelerator_seconds, 0.0
+    if not (_LEAST < cpu < _MOST and _LEAST * cpu < accelerator < _MOST):
+        least = max(min(usable, cores), _LEAST_USE)  # nothing is known of how it uses its accelerators
         return Needs(least, 1.0, least, 1.0)
-    together, in_turn = max(cpu / cores, device), cpu / cores + device
+    together, in_turn = max(cpu / cores, accelerator), cpu / cores + accelerator
     overlaps = abs(fastest / in_turn - 1) > _FITS or fastest < (1 + _FITS) * together
     speed = 1.0 / (together if overlaps else in_turn)
-    used, fraction = max(cpu * speed, _LEAST_USE), min(max(device * speed, _LEAST_USE), 1.0)
+    used, fraction = max(cpu * speed, _LEAST_USE), min(max(accelerator * speed, _LEAST_USE), 1.0)
     if not overlaps:
         return Needs(used, fraction, cores, 1.0, overlaps=False, measured=True)
     most = max(min(_HEADROOM * used, cores), used)
@@ -104,7 +104,7 @@ class _Step:
 
     units: float
     cpu: float
-    device: float
+    accelerator: float
     seconds: float
 
 
@@ -117,6 +117,6 @@ def _steps(observations: Sequence[Observation]) -> Iterator[_Step]:
             after.accelerator_seconds - before.accelerator_seconds,
             after.at - before.at,
         )
-        makes_sense = step.cpu >= 0 and step.device >= 0 and step.units > 0 and step.seconds > 0
-        if makes_sense and step.cpu + step.device + step.seconds < _MOST:
+        makes_sense = step.cpu >= 0 and step.accelerator >= 0 and step.units > 0 and step.seconds > 0
+        if makes_sense and step.cpu + step.accelerator + step.seconds < _MOST:
             yield step

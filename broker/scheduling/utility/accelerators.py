@@ -1,14 +1,14 @@
 """CPU and accelerators together under the utility policy: who runs in front on a node whose jobs use both.
 
-A job competes for what it is short of. So each accelerator has a queue of its own, by value per second of that device,
-and whoever is first in it, with the jobs that use none, stands in the queue for CPU, by value per CPU second. Those in
-front get what they can use of each: a job that waits for its device leaves the CPU that it cannot use to others, and
-one that waits for CPU its device's time. Whoever finds no room passes its turn on, so that no device idles while
-anybody could use it. The rest share a small floor of both.
+A job competes for what it is short of. So each accelerator has a queue of its own, by value per second of that
+accelerator, and whoever is first in it, with the jobs that use none, stands in the queue for CPU, by value per CPU
+second. Those in front get what they can use of each: a job that waits for its accelerator leaves the CPU that it
+cannot use to others, and one that waits for CPU its accelerator's time. Whoever finds no room passes its turn on, so
+that no accelerator idles while anybody could use it. The rest share a small floor of both.
 
-Ordering everybody by value per second of the dominant share of the whole node would be simpler and is worse: a job that
-needs a whole device and hardly any CPU would stand behind a CPU job for each core, and leave its device idle for a
-hundredth of a core.
+Ordering everybody by value per second of the dominant share of the whole node would be simpler and is worse: a job
+that needs a whole accelerator and hardly any CPU would stand behind a CPU job for each core, and leave its accelerator
+idle for a hundredth of a core.
 """
 
 from __future__ import annotations
@@ -41,29 +41,29 @@ def dominance(job: JobView, record: JobRecord, node: NodeView) -> float:
     needs = record.needs
     if needs is None or not node.accelerators:
         return 1.0
-    share_of_devices = needs.device_per_cpu * job.resources.accelerators / len(node.accelerators)
-    return max(share_of_devices * node.cpu_cores, 1.0)
+    share_of_accelerators = needs.accelerator_per_cpu * job.resources.accelerators / len(node.accelerators)
+    return max(share_of_accelerators * node.cpu_cores, 1.0)
 
 
 def fair_accelerator_cores(snapshot: Snapshot, records: Mapping[str, JobRecord]) -> dict[str, float]:
-    """Cores that each job that uses accelerators could use if all jobs on a device shared it equally; by job.
+    """Cores that each job that uses accelerators could use if all jobs on an accelerator shared it equally; by job.
 
     One that waits is held to get what there is for each on average.
     """
     users = {job.id: job for job in snapshot.jobs if job.resources.accelerators}
     if not users:
         return {}
-    devices = sum(len(node.accelerators) for node in snapshot.nodes)
+    accelerators = sum(len(node.accelerators) for node in snapshot.nodes)
     uses = sum(job.resources.accelerators for job in users.values())
-    average = min(devices / uses, 1.0) if devices else 1.0
-    on_device: dict[tuple[str, str], dict[str, Claim]] = {}
+    average = min(accelerators / uses, 1.0) if accelerators else 1.0
+    on_accelerator: dict[tuple[str, str], dict[str, Claim]] = {}
     for name, job in users.items():
         needs = records[name].needs
         for share in held_by(job):
             claim = Claim(1.0, 0.0, needs.fraction if needs is not None else 1.0)
-            on_device.setdefault((job.node_id, share.id), {})[name] = claim
+            on_accelerator.setdefault((job.node_id, share.id), {})[name] = claim
     fractions = {name: average for name, job in users.items() if not held_by(job)}
-    for claims in on_device.values():
+    for claims in on_accelerator.values():
         for name, fraction in divide(dict(sorted(claims.items())), 1.0).items():
             fractions[name] = min(fractions.get(name, 1.0), fraction)
     return {
@@ -81,7 +81,7 @@ class Division:
         order: Its jobs, those in front first.
         ahead: So many are in front.
         weights: CPU weight by job.
-        fractions: By device, the fraction of each job on it.
+        fractions: By accelerator, the fraction of each job on it.
     """
 
     order: tuple[Candidate, ...]
@@ -103,7 +103,7 @@ def divide_node(
 
     Args:
         candidates: Its jobs.
-        held: The devices of each that holds any.
+        held: The accelerators of each that holds any.
         cores: Cores that jobs may use in the mean.
         capacity: Part of the node's weight that they share, in (0, 1].
         floor: What all that are not in front get of each resource together, a fraction of it.
@@ -122,7 +122,8 @@ def divide_node(
     hopeless = {entry.job.id for entry in candidates if entry.is_hopeless}
     used = {entry.job.id: front.fraction_of(entry) for entry in ahead}
     fractions = {
-        device: _device_shares(names, used, claims, hopeless, floor) for device, names in holders(held).items()
+        accelerator: _accelerator_shares(names, used, claims, hopeless, floor)
+        for accelerator, names in holders(held).items()
     }
     return Division((*ahead, *rest), len(ahead), weights, fractions)
 
@@ -134,7 +135,7 @@ def assignments_of(
 
     Args:
         division: What the jobs get.
-        held: The devices of each that holds any.
+        held: The accelerators of each that holds any.
         node: The node.
         told_first: What is told of a job before all else, by id.
     """
@@ -168,12 +169,12 @@ class _Front:
     def choose(self, candidates: Sequence[Candidate]) -> None:
         """Take in jobs until there is no CPU left, or nobody."""
         eligible = [entry for entry in candidates if not entry.is_hopeless] or list(candidates)
-        users = [entry for entry in eligible if self._uses_devices(entry)]
-        for entry in sorted(users, key=_device_rank):
+        users = [entry for entry in eligible if self._uses_accelerators(entry)]
+        for entry in sorted(users, key=_accelerator_rank):
             for share in self.held[entry.job.id]:
                 self._left[share.id] = 1.0
                 self._queues.setdefault(share.id, deque()).append(entry)
-        self._candidates = [(entry.rank, entry) for entry in eligible if not self._uses_devices(entry)]
+        self._candidates = [(entry.rank, entry) for entry in eligible if not self._uses_accelerators(entry)]
         self._candidates += [(entry.rank, entry) for entry in users if self._is_first(entry)]
         heapq.heapify(self._candidates)
         while self._candidates and self.cores > _NO_ROOM:
@@ -182,7 +183,7 @@ class _Front:
             if part > 0:
                 self.parts[entry.job.id] = part
                 self.cores -= part * entry.cores
-            if self._uses_devices(entry):
+            if self._uses_accelerators(entry):
                 self._pass_on(entry, part)
 
     def cores_of(self, entry: Candidate) -> float:
@@ -191,21 +192,21 @@ class _Front:
         return part * (entry.needs.most_cores if entry.needs is not None else entry.cores)
 
     def fraction_of(self, entry: Candidate) -> float:
-        """What it may use of each of its devices."""
+        """What it may use of each of its accelerators."""
         part = self.parts.get(entry.job.id, 1.0)
         return part * entry.needs.most_fraction if entry.needs is not None else 0.0
 
-    def _uses_devices(self, entry: Candidate) -> bool:
+    def _uses_accelerators(self, entry: Candidate) -> bool:
         return entry.needs is not None and entry.job.id in self.held
 
     def _is_first(self, entry: Candidate) -> bool:
-        """Whether it is first in the queues of all its devices; those are in one order, so somebody always is."""
+        """Whether it is first in the queues of all its accelerators; those are in one order, so somebody always is."""
         return all(self._queues[share.id][0] is entry for share in self.held[entry.job.id])
 
     def _part(self, entry: Candidate) -> float:
         """The part of its full speed that there is room for; 0 where that is too little."""
         part = min(self.cores / entry.cores, 1.0)
-        if not self._uses_devices(entry) or entry.needs is None:
+        if not self._uses_accelerators(entry) or entry.needs is None:
             return part
         room = min(self._left[share.id] for share in self.held[entry.job.id])
         part = min(part, room / entry.needs.fraction)
@@ -225,10 +226,10 @@ class _Front:
                 heapq.heappush(self._candidates, (candidate.rank, candidate))
 
 
-def _device_rank(entry: Candidate) -> tuple[bool, float, float, float, str]:
-    """The order in the queues of accelerators: as in that for CPU, but by value per second of each device."""
+def _accelerator_rank(entry: Candidate) -> tuple[bool, float, float, float, str]:
+    """The order in the queues of accelerators: as in that for CPU, but by value per second of each accelerator."""
     hopeless, overdue_for, priority, submitted_at, name = entry.rank
-    per_second = entry.needs.device_per_cpu * entry.job.resources.accelerators if entry.needs is not None else 1.0
+    per_second = entry.needs.accelerator_per_cpu * entry.job.resources.accelerators if entry.needs is not None else 1.0
     return (hopeless, overdue_for, priority / per_second, submitted_at, name)
 
 
@@ -241,14 +242,14 @@ def _shared(
     return shares | {name: claim * for_rest / math.fsum(claims.values()) for name, claim in claims.items()}
 
 
-def _device_shares(
+def _accelerator_shares(
     names: Sequence[str],
     used: Mapping[str, float],
     claims: Mapping[str, float],
     hopeless: set[str],
     floor: float,
 ) -> dict[str, float]:
-    """Fractions of one device; where none of its jobs is in front, those that may get somewhere share it alike."""
+    """Fractions of one accelerator; where none of its jobs is in front, those that may get somewhere share it alike."""
     first = {name: used[name] for name in names if used.get(name, 0.0) > 0}
     if not first:
         first = {name: claims.get(name, 1.0) for name in names if name not in hopeless}

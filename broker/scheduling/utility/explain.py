@@ -30,8 +30,8 @@ def sentence(candidate: Candidate, position: int, ahead: int, weight: float) -> 
 def _scarce(candidate: Candidate) -> str:
     """What the job competes for."""
     needs = candidate.needs
-    held_up_by_device = needs is not None and needs.fraction > needs.cores / candidate.job.resources.cpu_cores
-    return "second of its accelerators" if held_up_by_device else "CPU second"
+    held_up_by_accelerator = needs is not None and needs.fraction > needs.cores / candidate.job.resources.cpu_cores
+    return "second of its accelerators" if held_up_by_accelerator else "CPU second"
 
 
 def _outlook(candidate: Candidate) -> str:

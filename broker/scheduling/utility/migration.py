@@ -49,7 +49,7 @@ class _Load:
     cores: float
     work: float
     wanted: float
-    device_uses: int
+    accelerator_uses: int
 
     @property
     def node(self) -> NodeView:
@@ -66,22 +66,24 @@ class _Crowd:
 
     ahead: list[tuple[float, float]] = field(default_factory=list)  # stage and CPU seconds to the next tier of each
     work: float = 0.0  # CPU seconds until all are over
-    device_work: float = 0.0  # seconds of all its accelerators together until then
-    device_uses: int = 0  # jobs on its accelerators; one on two of them counts twice
+    accelerator_work: float = 0.0  # seconds of all its accelerators together until then
+    accelerator_uses: int = 0  # jobs on its accelerators; one on two of them counts twice
 
     def add(self, job: JobView, held: JobRecord) -> None:
         self.ahead.append((math.inf if held.unreachable else held.stage, held.remaining.expected))
         self.work += held.to_end
         if (needs := held.needs) is not None:
-            self.device_work += held.to_end * needs.device_per_cpu * job.resources.accelerators
-            self.device_uses += job.resources.accelerators
+            self.accelerator_work += held.to_end * needs.accelerator_per_cpu * job.resources.accelerators
+            self.accelerator_uses += job.resources.accelerators
 
-    def on_devices(self, job: JobView, node: NodeView) -> tuple[int, float]:
+    def on_accelerators(self, job: JobView, node: NodeView) -> tuple[int, float]:
         """Jobs on its most crowded accelerator at best once the job has come, and what is left to do on each."""
         if not (job.resources.accelerators and node.accelerators):
             return 0, 0.0
-        devices = len(node.accelerators)
-        return math.ceil((self.device_uses + job.resources.accelerators) / devices), self.device_work / devices
+        accelerators = len(node.accelerators)
+        return math.ceil(
+            (self.accelerator_uses + job.resources.accelerators) / accelerators
+        ), self.accelerator_work / accelerators
 
 
 def least_work_left(records: Mapping[str, JobRecord], left: Mapping[str, float], answering: Answering) -> Preference:
@@ -111,13 +113,13 @@ def least_work_left(records: Mapping[str, JobRecord], left: Mapping[str, float],
             if held_stage <= stage:
                 delay += min(expected, held_expected)
         cores = left.get(node.id, node.cpu_cores)
-        layers, devices = crowd.on_devices(job, node)
+        layers, accelerators = crowd.on_accelerators(job, node)
         # Rounded: sums must not depend on the order of the jobs in the snapshot.
         return (
             node.id != job.node_id,
             answering.too_much(job, node),
             layers,
-            round(devices, 6),
+            round(accelerators, 6),
             round(delay / cores, 6),
             round((crowd.work + own.to_end) / cores, 6),
             node.id,
@@ -220,7 +222,7 @@ def _eases_accelerators(job: JobView, source: _Load, target: _Load) -> bool:
     wanted = job.resources.accelerators
     if not wanted:
         return True
-    devices_here, devices_there = len(source.node.accelerators), len(target.node.accelerators)
-    if not devices_here or not devices_there:
-        return devices_there > 0
-    return (target.device_uses + wanted) / devices_there < source.device_uses / devices_here
+    accelerators_here, accelerators_there = len(source.node.accelerators), len(target.node.accelerators)
+    if not accelerators_here or not accelerators_there:
+        return accelerators_there > 0
+    return (target.accelerator_uses + wanted) / accelerators_there < source.accelerator_uses / accelerators_here

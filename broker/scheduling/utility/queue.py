@@ -142,7 +142,7 @@ class Pass:
         overdue, spare = late(self._claimants(candidates, node), self.now, cores)
         held = grants(node, jobs) if any(job.resources.accelerators for job in jobs) else {}
         if held:
-            overdue, spare = self._late_on_devices(candidates, held, overdue, spare)
+            overdue, spare = self._late_on_accelerators(candidates, held, overdue, spare)
         holds_until = self.now + spare / 2
         if overdue:
             candidates = [
@@ -155,15 +155,17 @@ class Pass:
         ids, fed = frozenset(map(_ID, jobs)), frozenset(map(_ENDPOINT, jobs))
         return Queue(node, ids, tuple(candidates), holds_until, held=held, fed=fed)
 
-    def _late_on_devices(
+    def _late_on_accelerators(
         self, candidates: Sequence[Candidate], held: Mapping[str, Grant], overdue: Mapping[str, float], spare: float
     ) -> tuple[dict[str, float], float]:
-        """Those who must go first on the CPU or on one of their devices, and for whose sake; see :func:`.late`."""
+        """Those who must go first on the CPU or on one of their accelerators, and for whose sake; see :func:`.late`."""
         entries = {entry.job.id: entry for entry in candidates}
         found = dict(overdue)
-        for on_device in holders(held).values():
+        for on_accelerator in holders(held).values():
             claimants = [
-                claimant for name in on_device if (claimant := self._claimant_of_device(entries[name])) is not None
+                claimant
+                for name in on_accelerator
+                if (claimant := self._claimant_of_accelerator(entries[name])) is not None
             ]
             there, spare_there = late(claimants, self.now, 1.0)
             for name, moment in there.items():
@@ -171,13 +173,13 @@ class Pass:
             spare = min(spare, spare_there)
         return found, spare
 
-    def _claimant_of_device(self, entry: Candidate) -> Claimant | None:
-        """A job's right to be over in time, in seconds of each of its devices."""
+    def _claimant_of_accelerator(self, entry: Candidate) -> Claimant | None:
+        """A job's right to be over in time, in seconds of each of its accelerators."""
         due, needs = self.due.get(entry.job.id), entry.needs
         if due is None or needs is None or entry.record.unreachable:
             return None
         reserve = max(1.0, self.settings.guard_margin * (due - entry.job.submitted_at))
-        return Claimant(entry.job.id, due, entry.record.to_end * needs.device_per_cpu, needs.fraction, reserve)
+        return Claimant(entry.job.id, due, entry.record.to_end * needs.accelerator_per_cpu, needs.fraction, reserve)
 
     def _claimants(self, candidates: Sequence[Candidate], node: NodeView) -> list[Claimant]:
         """Those whom fairness looks after."""

@@ -35,7 +35,7 @@ def test_a_job_that_overlaps_uses_as_much_of_the_cpu_as_its_device_lets_it() -> 
     assert needs.overlaps
     assert needs.measured
     assert needs.cores_with(0.5) == pytest.approx(0.125)
-    assert needs.device_per_cpu == 4.0
+    assert needs.accelerator_per_cpu == 4.0
 
 
 def test_one_that_waits_for_its_cores_leaves_its_device() -> None:
