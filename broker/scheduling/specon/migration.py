@@ -77,7 +77,7 @@ class Migration:
 
 @dataclass(slots=True)
 class _Crowd:
-    """A node and its jobs; local to one call of :func:`choose_move`."""
+    """A node and its jobs; local to one call of :func:`choose_migration`."""
 
     room: Room
     fast: int

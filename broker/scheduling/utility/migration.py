@@ -43,7 +43,7 @@ class Migration:
 
 @dataclass(slots=True)
 class _Load:
-    """A node with what is left to do there; local to one call of :func:`choose_move`."""
+    """A node with what is left to do there; local to one call of :func:`choose_migration`."""
 
     room: Room
     cores: float

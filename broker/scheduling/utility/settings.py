@@ -33,14 +33,14 @@ class UtilitySettings:
         migration_gain: A migration must gain this times what it costs, >= 1.
         cooldown_seconds: From one migration to the next, of a job as of the cluster, >= 0.
         max_migrations: Of one job; 0 for no limit.
-        prior_seconds: See :class:`.OutlookSettings`.
-        prior_spread: See :class:`.OutlookSettings`.
-        refit_growth: See :class:`.OutlookSettings`.
-        fits_per_pass: See :class:`.OutlookSettings`.
-        doubt: See :class:`.OutlookSettings`.
-        verdicts: See :class:`.OutlookSettings`.
-        use_history: See :class:`.OutlookSettings`.
-        use_curve: See :class:`.OutlookSettings`.
+        prior_seconds: See :class:`.ForecastSettings`.
+        prior_spread: See :class:`.ForecastSettings`.
+        refit_growth: See :class:`.ForecastSettings`.
+        fits_per_pass: See :class:`.ForecastSettings`.
+        doubt: See :class:`.ForecastSettings`.
+        verdicts: See :class:`.ForecastSettings`.
+        use_history: See :class:`.ForecastSettings`.
+        use_curve: See :class:`.ForecastSettings`.
         answers_per_value: See :class:`.ServingSettings`.
         window_seconds: See :class:`.ServingSettings`.
         headroom: See :class:`.ServingSettings`.
