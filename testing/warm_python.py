@@ -101,7 +101,12 @@ class WarmPython:
             )
 
     def start(self, arguments: Sequence[str], environment: Mapping[str, str]) -> WarmProcess:
-        """Run a script in a process of its own, as ``python SCRIPT ARGUMENTS`` would, in this process's folder."""
+        """Run a script or a module in a process of its own, as Python's command line would, in this process's folder.
+
+        Args:
+            arguments: ``SCRIPT ARGUMENTS`` or ``-m MODULE ARGUMENTS``.
+            environment: All of its environment.
+        """
         status, status_there = socket.socketpair()
         output = tempfile.TemporaryFile()  # noqa: SIM115 - the process closes it
         request = {"arguments": list(arguments), "environment": dict(environment), "folder": str(Path.cwd())}
@@ -163,9 +168,14 @@ def _become(request: dict[str, Any]) -> None:
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
     tempfile.tempdir = None
-    sys.argv = request["arguments"]
-    sys.path[0] = str(Path(sys.argv[0]).parent)
-    runpy.run_path(sys.argv[0], run_name="__main__")
+    first, *rest = request["arguments"]
+    if first == "-m":
+        sys.argv = rest
+        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+        return
+    sys.argv = [first, *rest]
+    sys.path[0] = str(Path(first).parent)
+    runpy.run_path(first, run_name="__main__")
 
 
 def main() -> None:

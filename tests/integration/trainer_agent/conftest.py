@@ -1,4 +1,4 @@
-"""A broker that does as it is told, an agent of its own process, and an engine for tests that need one."""
+"""A broker that does as it is told, an agent of its own process, and for tests that need them an engine and PyTorch."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pytest
 
 from testing.docker import DockerEngine, docker_engine
 from testing.nodes_broker import AgentProcess, ScriptedBroker, agent_process, scripted_broker
+from testing.trainer_service import training_environment
+from testing.warm_python import WarmPython, warm_python
 
 SCRIPTS = Path(__file__).resolve().parents[3] / "testing" / "scripts"
 
@@ -29,6 +31,13 @@ async def broker() -> AsyncIterator[ScriptedBroker]:
 async def agent(broker: ScriptedBroker, tmp_path: Path) -> AsyncIterator[AgentProcess]:
     with agent_process(tmp_path / "state", broker.address) as process:
         yield process
+
+
+@pytest.fixture(scope="session")
+def python() -> Iterator[WarmPython]:
+    """A Python that has loaded PyTorch, which takes longer than most of the scripts."""
+    with warm_python(training_environment()) as template:
+        yield template
 
 
 @pytest.fixture(scope="session")

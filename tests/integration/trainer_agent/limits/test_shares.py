@@ -41,7 +41,7 @@ from tiercel.trainer_agent.runtimes.process import ProcessRuntime
 from tiercel.trainer_agent.supervision import Supervisor
 from tiercel.v1 import nodes_pb2
 
-pytestmark = [pytest.mark.alone, pytest.mark.timeout(600)]  # the first session makes the image
+pytestmark = pytest.mark.timeout(600)  # the first session makes the image
 
 GIBIBYTE = 1024**3
 # All runs together weigh one process for each core of the node: with so many, other work on the machine does not
@@ -106,6 +106,7 @@ def cpu_seconds(run: RunHandle) -> Callable[[], Awaitable[float]]:
     return tell
 
 
+@pytest.mark.alone
 async def test_weights_divide_a_contended_core(runtime: Runtime, tmp_path: Path) -> None:
     async with (
         busy_run(runtime, tmp_path, CpuShare(0.75)) as first,
@@ -118,6 +119,7 @@ async def test_weights_divide_a_contended_core(runtime: Runtime, tmp_path: Path)
         await assert_ratio(runs, 1.0)
 
 
+@pytest.mark.alone
 async def test_caps_hold_a_run_back_until_they_are_lifted(runtime: Runtime, tmp_path: Path) -> None:
     async with busy_run(runtime, tmp_path, CpuShare(1.0, cap_cores=0.3)) as run:
         await assert_cores(cpu_seconds(run), 0.3)
@@ -127,6 +129,7 @@ async def test_caps_hold_a_run_back_until_they_are_lifted(runtime: Runtime, tmp_
         await assert_cores(cpu_seconds(run), 1.0)
 
 
+@pytest.mark.alone
 async def test_training_weighs_like_anybody_and_gives_way_to_what_answers(tmp_path: Path) -> None:
     limits = detect(f"weights-{os.getpid()}", 1.0)
     need(limits.name != "cooperative", "control groups that may be written, for the kernel to enforce shares")
@@ -182,6 +185,7 @@ def _busy_process() -> Iterator[_Ordinary]:
             process.kill()
 
 
+@pytest.mark.alone
 async def test_processes_and_containers_compete_on_equal_terms(
     limits: Limits, engine: DockerEngine, tmp_path: Path
 ) -> None:
@@ -195,6 +199,7 @@ async def test_processes_and_containers_compete_on_equal_terms(
         await assert_ratio({"container": cpu_seconds(container), "process": cpu_seconds(process)}, 3.0)
 
 
+@pytest.mark.alone
 @pytest.mark.docker
 async def test_a_training_container_follows_its_share_and_delivers(
     broker: ScriptedBroker, engine: DockerEngine, tmp_path: Path
@@ -280,6 +285,7 @@ async def test_an_engine_that_is_asked_for_and_absent_is_named(broker: ScriptedB
         assert "No Docker engine answers at unix://" in agent.log.read_text()
 
 
+@pytest.mark.alone
 async def test_without_control_groups_a_trainer_paces_itself(
     broker: ScriptedBroker, tmp_path: Path, linear: str
 ) -> None:

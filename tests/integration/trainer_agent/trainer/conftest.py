@@ -8,15 +8,8 @@ from typing import Any
 
 import pytest
 
-from testing.trainer_service import (
-    SCRIPTS,
-    StartScript,
-    StartServer,
-    TrainerServer,
-    TrainingProcess,
-    training_environment,
-)
-from testing.warm_python import WarmPython, warm_python
+from testing.trainer_service import SCRIPTS, StartScript, StartServer, TrainerServer, TrainingProcess
+from testing.warm_python import WarmPython
 
 
 @pytest.fixture
@@ -39,13 +32,6 @@ def start_server(run_directory: Path) -> Iterator[StartServer]:
     yield start
     for server in servers:
         server.stop()
-
-
-@pytest.fixture(scope="session")
-def python() -> Iterator[WarmPython]:
-    """A Python that has loaded PyTorch, which takes longer than most of the scripts."""
-    with warm_python(training_environment()) as template:
-        yield template
 
 
 @pytest.fixture
