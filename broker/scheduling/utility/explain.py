@@ -16,7 +16,7 @@ def sentence(candidate: Candidate, position: int, ahead: int, weight: float) -> 
     """
     if candidate.is_hopeless:
         return f"{candidate.record.unreachable}; goes on with {weight:.1%} of the node until it makes progress"
-    what = _outlook(candidate)
+    what = _forecast(candidate)
     if candidate.is_late and position < ahead:
         return f"goes first so that it is not over later than it should be: {what}; {weight:.0%} of the node"
     if position < ahead and candidate.delivering is not None:
@@ -34,7 +34,7 @@ def _scarce(candidate: Candidate) -> str:
     return "second of its accelerators" if held_up_by_accelerator else "CPU second"
 
 
-def _outlook(candidate: Candidate) -> str:
+def _forecast(candidate: Candidate) -> str:
     if candidate.status is None:
         return f"all its tiers are reached, over after about {_seconds(candidate.record.to_end)} more of CPU time"
     if candidate.is_worth_finishing:
