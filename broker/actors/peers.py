@@ -1,4 +1,4 @@
-"""What actors may say to each other; :mod:`.directory` connects them."""
+"""What actors may say to each other; :mod:`.registry` connects them."""
 
 from __future__ import annotations
 

@@ -27,7 +27,6 @@ from tiercel.broker.scheduling.validation import check_plan
 from tiercel.broker.scheduling.views import Leaving, nodes_without
 from tiercel.core.errors import CannotWriteError
 from tiercel.core.events import Decision, EndpointShareChanged
-from tiercel.core.jobs import TierState
 from tiercel.core.shares import Share
 
 if TYPE_CHECKING:
@@ -350,8 +349,5 @@ class SchedulerActor(Actor[SchedulerMessage]):
     def _send_verdicts(self, plan: Plan, snapshot: Snapshot) -> None:
         for job_id, reason in plan.waiting.items():
             self._send_to_job(job_id, Deferred(reason))
-        for job in snapshot.jobs:
-            reason = plan.unreachable.get(job.id, "")
-            held_for_unreachable = any(tier.state is TierState.UNREACHABLE for tier in job.tiers)
-            if bool(reason) != held_for_unreachable:
-                self._send_to_job(job.id, TierFeasibilityChanged(reason))
+        for job_id, reason in loop.changed_verdicts(plan, snapshot):
+            self._send_to_job(job_id, TierFeasibilityChanged(reason))

@@ -8,9 +8,11 @@ asks :func:`due_trigger`, plans, and notes the run with :func:`ran`. FlowCon dou
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot, Trigger
+from tiercel.core.jobs import TierState
 from tiercel.core.shares import LEAST_SPEED, Share
 
 _STRENGTH = {trigger: rank for rank, trigger in enumerate(Trigger)}
@@ -122,6 +124,14 @@ def changed_assignments(plan: Plan, snapshot: Snapshot, *, tolerance: float = 0.
         for entry in differing
         if entry.node_id in stirred
     )
+
+
+def changed_verdicts(plan: Plan, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    """Jobs of whose next tier something else is held than before: each with why it is out of reach, or empty."""
+    for job in snapshot.jobs:
+        reason = plan.unreachable.get(job.id, "")
+        if bool(reason) != any(tier.state is TierState.UNREACHABLE for tier in job.tiers):
+            yield job.id, reason
 
 
 def _is_as_before(entry: Assignment, job: JobView) -> bool:

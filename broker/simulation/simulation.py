@@ -27,6 +27,7 @@ from tiercel.broker.lifecycle.job_events import (
     ShareUpdated,
     TierFeasibilityChanged,
 )
+from tiercel.broker.scheduling import loop
 from tiercel.broker.scheduling.history import History, RunCurve
 from tiercel.broker.scheduling.interface import Assignment, Snapshot, Trigger
 from tiercel.broker.scheduling.options import Options
@@ -240,7 +241,8 @@ class Simulation:
             self._agents.stir(name)
         for job_id, reason in decided.plan.waiting.items():
             self._tell(job_id, Deferred(reason))
-        self._tell_verdicts(decided)
+        for job_id, reason in loop.changed_verdicts(decided.plan, decided.snapshot):
+            self._tell(job_id, TierFeasibilityChanged(reason))
         self._deliver_letters()
         self._watch_for_standstill(decided)
 
@@ -258,14 +260,6 @@ class Simulation:
         sim = self._active.get(job_id)
         if sim is not None:
             self._post(sim, letter)
-
-    def _tell_verdicts(self, decided: Decided) -> None:
-        unreachable = decided.plan.unreachable
-        for view in decided.snapshot.jobs:
-            reason = unreachable.get(view.id, "")
-            held = any(tier.state is TierState.UNREACHABLE for tier in view.tiers)
-            if bool(reason) != held:
-                self._tell(view.id, TierFeasibilityChanged(reason))
 
     def _watch_for_standstill(self, decided: Decided) -> None:
         stands = bool(decided.snapshot.jobs) and not (self._agents.runs or self._incoming or decided.changed)

@@ -1,6 +1,6 @@
 """Which versions of delivered models answer on this node: what the broker wants is put in force, and kept.
 
-The model's folder says which version answers (:mod:`.model_record`), so that it is the same one after a restart of the
+The model's folder says which version answers (:mod:`.record`), so that it is the same one after a restart of the
 inference server. Models that the agent has not put there are left alone, and so are those that the broker does not
 name.
 """

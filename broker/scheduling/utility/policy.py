@@ -141,12 +141,9 @@ class UtilityPolicy:
         }
         front = frozenset(chain.from_iterable(queue.front for queue in queues.values()))
         unreachable = {name: record.unreachable for name, record in held.records.items() if record.unreachable}
+        assignments = [_assignments(queue, serving.backpressure.get(name)) for name, queue in queues.items()]
         plan = Plan(
-            tuple(
-                chain.from_iterable(
-                    _assignments(queue, serving.backpressure.get(name)) for name, queue in queues.items()
-                )
-            ),
+            tuple(chain.from_iterable(assignments)),
             placement.waiting,
             dict(sorted(unreachable.items())),
             serving.shares,
@@ -238,11 +235,9 @@ class UtilityPolicy:
             serving.records.update(arbitration.changed)
             capacity = arbitration.capacity
         cores = min(serving.cores_of(node), capacity * node.cpu_cores)
-        return (
-            queue
-            if queue.is_settled(capacity, cores)
-            else share_out(queue, before, capacity, cores, migration, this.settings)
-        )
+        if queue.is_settled(capacity, cores):
+            return queue
+        return share_out(queue, before, capacity, cores, migration, this.settings)
 
 
 def _assignments(queue: Queue, backpressure: Backpressure | None) -> tuple[Assignment, ...]:

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from testing.scheduling import job, node, snapshot
+from testing.scheduling import job, node, snapshot, tiers
 from tiercel.broker.scheduling.interface import Assignment, Plan, Trigger
 from tiercel.broker.scheduling.loop import (
     LoopSettings,
     LoopState,
     changed_assignments,
+    changed_verdicts,
     due_trigger,
     ran,
     start,
@@ -144,3 +145,14 @@ def test_a_share_that_is_told_says_how_fast_the_job_goes_at_least(
     (changed,) = changed_assignments(Plan(assignments=(Assignment("a", "node", share),)), view)
     assert changed.share.speed == pytest.approx(speed)
     assert changed.share.same_limits(share)
+
+
+def test_only_verdicts_that_differ_from_what_is_held_are_told() -> None:
+    jobs = [
+        job("held", ladder=tiers(0.9, unreachable=[1])),
+        job("within", ladder=tiers(0.9)),
+        job("lost", ladder=tiers(0.9)),
+        job("back", ladder=tiers(0.9, unreachable=[1])),
+    ]
+    plan = Plan(unreachable={"held": "levels off", "lost": "stalls"})
+    assert list(changed_verdicts(plan, snapshot(jobs))) == [("lost", "stalls"), ("back", "")]
