@@ -23,6 +23,7 @@ MAX_ACCELERATORS = 64
 MAX_OBJECTIVE_SECONDS = 3600.0
 MAX_RETRIES = 100
 MIN_BEST_EVERY_SECONDS = 1.0
+MAX_EPOCHS = 2**31
 MAX_LABELS = 32
 MAX_ARGUMENTS = 256
 MAX_ARGUMENTS_CHARACTERS = 64 * 1024
@@ -198,8 +199,7 @@ def _validate_limits(spec: JobSpec) -> None:
     if memory > MAX_MEMORY_BYTES:
         raise _refuse("resources.memory_bytes", f"{memory} bytes are more than any machine has")
     _validate_accelerators(spec.resources)
-    if spec.max_epochs < 1:
-        raise _refuse("max_epochs", f"{spec.max_epochs} is not a positive number of epochs")
+    validate_max_epochs(spec.max_epochs)
     if not (math.isfinite(spec.report_timeout_seconds) and spec.report_timeout_seconds > 0):
         raise _refuse("report_timeout_seconds", f"{spec.report_timeout_seconds} is not a positive number of seconds")
     if not 0 <= spec.retries <= MAX_RETRIES:
@@ -211,6 +211,16 @@ def _validate_limits(spec: JobSpec) -> None:
             f"{objective} is not a delay that an endpoint can aim at; give seconds above 0 and up to "
             f"{MAX_OBJECTIVE_SECONDS:g}, such as 0.05, or leave it out",
         )
+
+
+def validate_max_epochs(max_epochs: int) -> None:
+    """Check for how long a job may train.
+
+    Raises:
+        InvalidSpecError: It is not a number of epochs.
+    """
+    if not 1 <= max_epochs <= MAX_EPOCHS:
+        raise _refuse("max_epochs", f"{max_epochs} is not a number of epochs from 1 to {MAX_EPOCHS}")
 
 
 def _validate_accelerators(resources: Resources) -> None:

@@ -23,6 +23,7 @@ from tiercel.broker.client.options import ClientOptions
 from tiercel.broker.client.state_dir import read_broker_address, read_token
 from tiercel.core.errors import InvalidSpecError, TiercelError, UnavailableError
 from tiercel.core.jobs import JobSpec
+from tiercel.core.validation import validate_max_epochs
 from tiercel.core.views import EndpointExplanation, EndpointInfo, Explanation, JobEvent, JobInfo, NodeInfo
 from tiercel.core.wire import from_proto
 from tiercel.v1 import jobs_pb2
@@ -163,10 +164,12 @@ class Client:
 
         Raises:
             NotFoundError: The tenant has no such job.
-            InvalidSpecError: Every tier of it is delivered, or no node could run it any more.
+            InvalidSpecError: Every tier of it is delivered, no node could run it any more, or it cannot train so long.
             QuotaExceededError: The tenant has as many active jobs as it may.
             EndpointBusyError: Another active job feeds its endpoint.
         """
+        if max_epochs is not None:
+            validate_max_epochs(max_epochs)
         request = jobs_pb2.ResumeJobRequest(job_id=job_id, max_epochs=max_epochs or 0)
         response = await self._connection.call(self._connection.stub.ResumeJob, request)
         return from_proto(JobInfo, response.job)

@@ -100,6 +100,7 @@ def test_accepts_what_makes_sense(changes: dict[str, Any]) -> None:
         ({"arguments": ("fine", "n\0t")}, "arguments[1]"),
         ({"labels": {f"n{number}": "" for number in range(MAX_LABELS + 1)}}, "labels"),
         ({"labels": {"-x": "1"}}, "labels"),
+        ({"max_epochs": 2**32}, "max_epochs"),
         ({"labels": {"x": "1" * 129}}, "labels.x"),
         ({"labels": {"x": "two\nlines"}}, "labels.x"),
         ({"tiers": ()}, "tiers"),

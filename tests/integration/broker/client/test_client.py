@@ -80,6 +80,17 @@ async def test_a_number_that_is_0_does_not_pass_for_one_that_was_left_out(
     assert script.submitted == []
 
 
+@pytest.mark.parametrize("max_epochs", [0, -1, 2**32])
+async def test_a_number_of_epochs_that_cannot_be_is_refused_before_it_is_sent(
+    client: Client, script: Script, max_epochs: int
+) -> None:
+    with pytest.raises(InvalidSpecError, match="is not a number of epochs from 1 to"):
+        await client.resume_job("j1", max_epochs)
+    with pytest.raises(InvalidSpecError, match="is not a number of epochs from 1 to"):
+        await client.submit(replace(SPEC, max_epochs=max_epochs))
+    assert script.calls == []
+
+
 async def test_submitting_is_repeated_under_one_key(client: Client, script: Script) -> None:
     script.refusals["SubmitJob"] = [Refusal(grpc.StatusCode.UNAVAILABLE, "unavailable", "Not yet.")]
 
