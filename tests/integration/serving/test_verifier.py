@@ -86,8 +86,17 @@ async def test_a_check_that_does_not_end_is_ended(tmp_path: Path) -> None:
     with pytest.raises(ArtefactRefusedError, match=r"longer than 0\.5 seconds"):
         await verify(verifier, endless(tmp_path))
     await until(lambda: not readers(verifier))
-    await verify(verifier, good(tmp_path))
+    await verified_in_the_end(verifier, good(tmp_path))
     await verifier.stop()
+
+
+async def verified_in_the_end(verifier: Verifier, artefact: Artefact) -> None:
+    """Have it checked again and again: where the machine is busy, half a second may be too short for anything."""
+    async with asyncio.timeout(60):
+        while True:
+            with contextlib.suppress(ArtefactRefusedError):
+                await verify(verifier, artefact)
+                return
 
 
 async def test_a_check_takes_what_cpu_nobody_wants_and_claims_some_where_that_is_next_to_nothing(
