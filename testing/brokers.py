@@ -127,7 +127,7 @@ class Tenant:
 
     async def wait(self, job_id: str, condition: Callable[[jobs_pb2.Job], object]) -> jobs_pb2.Job:
         """Wait until something holds of a job."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while not condition(job := await self.get(job_id)):  # noqa: ASYNC110 - any condition, also without an event
                 await asyncio.sleep(0.01)
         return job
