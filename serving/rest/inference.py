@@ -95,7 +95,7 @@ def _encoded(
         if before is None:
             before = before_binary(loaded, name, array.shape, len(data), len(end))
             recent.keep_before_answer(known, array.shape, len(data), len(end), before)
-        return before + end + data
+        return b"%b%b%b" % (before, end, data)
     before = recent.before_answer(known, array.shape, 0, 0)
     if before is None:
         before = before_contents(loaded, name, array.shape)

@@ -19,7 +19,14 @@ import orjson
 from tiercel.serving.errors import ServingError
 from tiercel.serving.rest.json_numbers import read_numbers
 from tiercel.serving.rest.template import RequestTemplate, read_template
-from tiercel.serving.rest.template_bytes import HEADER_LENGTH, Recognised, TemplateBytes
+from tiercel.serving.rest.template_bytes import (
+    HEADER_LENGTH,
+    BinaryBytes,
+    IdBytes,
+    JsonBytes,
+    Recognised,
+    TemplateBytes,
+)
 
 if TYPE_CHECKING:
     from tiercel.serving.rest.messages import HttpRequest
@@ -130,7 +137,9 @@ def _known_json(before: bytes, between: bytes, after: bytes, id_first: bool, id_
         (data,) = data
     if data != _CONTENTS or given.binary_size is not None:
         return None
-    return TemplateBytes(template, before, between, after, id_first, id_last, _fixed_id(template), None, b"")
+    if id_first or id_last:
+        return IdBytes(template, before, between, after, id_first)
+    return JsonBytes(template, before, after, _fixed_id(template))
 
 
 @lru_cache(_REMEMBERED)
@@ -143,8 +152,10 @@ def _known_binary(before: bytes, id_first: bool, between: bytes) -> TemplateByte
     size = math.prod(given.shape) * given.data_type.dtype.itemsize
     if not given.data_type.is_fixed or given.binary_size != size:
         return None
-    length = b"" if id_first else b"%d" % len(before)
-    return TemplateBytes(template, before, between, b"", id_first, False, _fixed_id(template), size, length)
+    if id_first:
+        return IdBytes(template, before, between, b"", id_first, size)
+    length, end = b"%d" % len(before), len(before) + size
+    return BinaryBytes(before, length, end, (template, _fixed_id(template), len(before), end))
 
 
 def _fixed_id(template: RequestTemplate) -> bytes:

@@ -1,4 +1,8 @@
-"""A template of requests as the bytes around their id and their contents. Pure."""
+"""A template of requests as the bytes around their id and their contents. Pure.
+
+JSON has no context: whatever list stands where the contents stand, or text where the id stands, all around it means the
+same.
+"""
 
 from __future__ import annotations
 
@@ -17,22 +21,65 @@ Recognised = tuple[RequestTemplate, bytes, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class TemplateBytes:
-    """A template as the bytes that requests are recognised by.
-
-    JSON has no context: whatever list stands where the contents stand, or text where the id stands, all around it means
-    the same.
+class JsonBytes:
+    """A template of JSON without an id, or with one that is part of the bytes, since it is escaped or long.
 
     Attributes:
         template: What they say.
+        before: Up to and with the bracket before the contents.
+        after: What comes after their last bracket.
+        fixed_id: The id, as in JSON; empty for none.
+    """
+
+    template: RequestTemplate
+    before: bytes
+    after: bytes
+    fixed_id: bytes
+
+    def find(self, head: Head, body: bytes | bytearray) -> Recognised | None:
+        """Where a request of this template has its contents; None for one that is not."""
+        before = self.before
+        if not body.startswith(before) or HEADER_LENGTH in head.headers:
+            return None
+        begin = len(before)
+        end = body.find(b"]", begin) + 1
+        return (self.template, self.fixed_id, begin - 1, end) if end and body[end:] == self.after else None
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryBytes:
+    """A template of JSON, likewise, with one tensor after it.
+
+    Attributes:
+        before: The JSON.
+        length: Its length as the header says it.
+        size: Bytes of the whole body.
+        recognised: What each request of it is.
+    """
+
+    before: bytes
+    length: bytes
+    size: int
+    recognised: Recognised
+
+    def find(self, head: Head, body: bytes | bytearray) -> Recognised | None:
+        """Where a request of this template has its contents; None for one that is not."""
+        if len(body) != self.size or head.headers.get(HEADER_LENGTH) != self.length:
+            return None
+        return self.recognised if body.startswith(self.before) else None
+
+
+@dataclass(frozen=True, slots=True)
+class IdBytes:
+    """A template with an id that differs from request to request.
+
+    Attributes:
+        template: What the bytes say.
         before: Up to the id or the contents, whichever comes first; with their bracket where those are JSON.
-        between: What is between the two, likewise; empty where there is no id.
+        between: What is between the two, likewise.
         after: What comes after both.
-        id_first: There is an id before the contents.
-        id_last: There is an id after the contents.
-        fixed_id: As in JSON, the id that is part of the other bytes, since it is escaped or long; empty for none.
+        id_first: The id is before the contents.
         binary_size: Bytes of the contents after the JSON; None for contents in JSON.
-        json_size: Length of the JSON before binary contents, as the header says it; empty where an id changes it.
     """
 
     template: RequestTemplate
@@ -40,35 +87,33 @@ class TemplateBytes:
     between: bytes
     after: bytes
     id_first: bool
-    id_last: bool
-    fixed_id: bytes
-    binary_size: int | None
-    json_size: bytes
+    binary_size: int | None = None
 
     def find(self, head: Head, body: bytes | bytearray) -> Recognised | None:
         """Where a request of this template has its id and its contents; None for one that is not."""
         if not body.startswith(self.before):
             return None
         begin = len(self.before)
-        request_id = self.fixed_id
+        announced = head.headers.get(HEADER_LENGTH)
+        found = None
         if self.id_first:
             found = _ID_BYTES.match(body, begin)
             if found is None or not body.startswith(self.between, found.end()):
                 return None
-            request_id = found[0]
             begin = found.end() + len(self.between)
-        announced = head.headers.get(HEADER_LENGTH)
-        if self.binary_size is not None:
-            end = begin + self.binary_size
-            size = self.json_size if not self.id_first else b"%d" % begin
-            return (self.template, request_id, begin, end) if announced == size and len(body) == end else None
+            if self.binary_size is not None:
+                end = begin + self.binary_size
+                is_whole = announced == b"%d" % begin and len(body) == end
+                return (self.template, found[0], begin, end) if is_whole else None
         rest = end = body.find(b"]", begin) + 1
         if announced is not None or not end:
             return None
-        if self.id_last:
+        if found is None:
             found = _ID_BYTES.match(body, end + len(self.between))
             if found is None or not body.startswith(self.between, end):
                 return None
-            request_id = found[0]
             rest = found.end()
-        return (self.template, request_id, begin - 1, end) if body[rest:] == self.after else None
+        return (self.template, found[0], begin - 1, end) if body[rest:] == self.after else None
+
+
+TemplateBytes = JsonBytes | BinaryBytes | IdBytes
