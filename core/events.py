@@ -128,7 +128,7 @@ class NodeEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ShareDecision:
     """A change of a job's or an endpoint's share, as the scheduler decided it.
 
     Attributes:

@@ -11,7 +11,7 @@ from tiercel.broker.store.contract import Store
 from tiercel.broker.store.errors import not_open, second_job_with_key
 from tiercel.broker.store.rows import without_script
 from tiercel.core.endpoints import Delivery, Endpoint
-from tiercel.core.events import Decision, JobEvent, ProgressMade
+from tiercel.core.events import JobEvent, ProgressMade, ShareDecision
 from tiercel.core.jobs import Job
 from tiercel.core.run_records import RunRecord
 
@@ -27,7 +27,7 @@ class _Contents:
     deliveries: dict[str, Delivery] = field(default_factory=dict)
     endpoints: dict[str, Endpoint] = field(default_factory=dict)
     events: dict[int, JobEvent] = field(default_factory=dict)
-    decisions: list[Decision] = field(default_factory=list)
+    decisions: list[ShareDecision] = field(default_factory=list)
     run_records: dict[str, RunRecord] = field(default_factory=dict)
     last_sequence: int = 0
 
@@ -53,7 +53,7 @@ class MemoryStore(Store):
         jobs: Sequence[Job] = (),
         deliveries: Sequence[Delivery] = (),
         endpoints: Sequence[Endpoint] = (),
-        decisions: Sequence[Decision] = (),
+        decisions: Sequence[ShareDecision] = (),
         events: Sequence[JobEvent] = (),
         run_records: Sequence[RunRecord] = (),
     ) -> None:
@@ -130,7 +130,7 @@ class MemoryStore(Store):
         progress = [event for event in self._events() if event.job_id == job_id and _is_progress(event)]
         return progress[max(len(progress) - limit, 0) :]
 
-    async def decisions_of(self, subject: str, *, limit: int) -> list[Decision]:
+    async def decisions_of(self, subject: str, *, limit: int) -> list[ShareDecision]:
         """The latest decisions about a job or an endpoint, the one saved last first."""
         return [decision for decision in reversed(self._opened().decisions) if decision.subject == subject][:limit]
 

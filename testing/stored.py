@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tiercel.core.endpoints import Delivery, DeliveryState, delivery_id
-from tiercel.core.events import Decision, JobChange, JobEvent, ProgressMade
+from tiercel.core.events import JobChange, JobEvent, ProgressMade, ShareDecision
 from tiercel.core.jobs import Direction, Job, JobSpec, JobState, Script, Tier, TierStatus
 from tiercel.core.run_records import RunRecord
 from tiercel.core.runs import Run
@@ -61,9 +61,9 @@ def stored_event(sequence: int, job_id: str = "a", *, tenant: str = "ada", chang
     return JobEvent(sequence, job_id, tenant, at=float(sequence), change=change or progress)
 
 
-def stored_decision(job_id: str, weight: float) -> Decision:
+def stored_decision(job_id: str, weight: float) -> ShareDecision:
     """A decision to give the job this weight."""
-    return Decision(job_id, 1.0, "fair", "arrival", "node", Share(weight, reason="equal share"))
+    return ShareDecision(job_id, 1.0, "fair", "arrival", "node", Share(weight, reason="equal share"))
 
 
 def stored_run_record(job_id: str, workload: str = "w", *, recorded_at: float = 1.0) -> RunRecord:

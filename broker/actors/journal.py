@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.core.backoff import Backoff
 from tiercel.core.errors import CannotWriteError, StoreDamagedError, UnavailableError
-from tiercel.core.events import Decision, Event, JobChange, JobEvent
+from tiercel.core.events import Event, JobChange, JobEvent, ShareDecision
 
 if TYPE_CHECKING:
     from tiercel.broker.actors.clock import Clock
@@ -47,7 +47,7 @@ class Commit:
     changes: Sequence[JobChange] = ()
     endpoint: Endpoint | None = None
     delivery: Delivery | None = None
-    decisions: Sequence[Decision] = ()
+    decisions: Sequence[ShareDecision] = ()
     run_record: RunRecord | None = None
     news: Sequence[Event] = ()
 

@@ -26,7 +26,7 @@ from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.scheduling.validation import check_plan
 from tiercel.broker.scheduling.views import Leaving, nodes_without
 from tiercel.core.errors import CannotWriteError
-from tiercel.core.events import Decision, EndpointShareChanged
+from tiercel.core.events import EndpointShareChanged, ShareDecision
 from tiercel.core.shares import Share
 
 if TYPE_CHECKING:
@@ -307,9 +307,10 @@ class SchedulerActor(Actor[SchedulerMessage]):
         if not assignments:
             return
         now, policy = self._clock.now(), self._policy.name
-        await self._journal.commit_or_refuse(
-            Commit(decisions=[Decision(a.job_id, now, policy, trigger.value, a.node_id, a.share) for a in assignments])
-        )
+        decisions = [
+            ShareDecision(each.job_id, now, policy, trigger.value, each.node_id, each.share) for each in assignments
+        ]
+        await self._journal.commit_or_refuse(Commit(decisions=decisions))
         for assignment in assignments:
             self._reserve(assignment)
             self._send_reserved(assignment.job_id)
@@ -320,7 +321,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
             return
         now, policy = self._clock.now(), self._policy.name
         decisions = [
-            Decision("", now, policy, trigger.value, each.view.node_id, each.share or _NO_LIMIT, each.view.name)
+            ShareDecision("", now, policy, trigger.value, each.view.node_id, each.share or _NO_LIMIT, each.view.name)
             for each in moved
         ]
         news = [

@@ -133,7 +133,7 @@ class EndpointOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class Pass:
     """One pass of the policy.
 
     Attributes:
@@ -172,7 +172,7 @@ class Result:
     jobs: tuple[JobOutcome, ...]
     endpoints: tuple[EndpointOutcome, ...]
     class_counts: tuple[ClassCount, ...]
-    decisions: tuple[Decision, ...]
+    decisions: tuple[Pass, ...]
     ended_at: float
     devices: int = 0
 

@@ -12,7 +12,7 @@ from tiercel.broker.scheduling.interface import Assignment, Plan, Snapshot, Trig
 from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.scheduling.registry import AnyPolicy
 from tiercel.broker.scheduling.validation import check_plan
-from tiercel.broker.simulation.result import Decision
+from tiercel.broker.simulation.result import Pass
 from tiercel.broker.simulation.scenario import UnsoundPlanError
 
 _SAME_WEIGHT = 1e-6
@@ -48,7 +48,7 @@ class SimulatedScheduler:
         self._settings = settings
         self._loop = loop.start(settings, 0.0)
         self._check_plans = check_plans
-        self.decisions: list[Decision] = []
+        self.decisions: list[Pass] = []
 
     @property
     def next_at(self) -> float:
@@ -77,7 +77,7 @@ class SimulatedScheduler:
         if problems:
             raise UnsoundPlanError(f"the plan of policy {self._policy.name} at {now:.3f} s: {'; '.join(problems[:5])}")
         changed = loop.changed_assignments(plan, snapshot)
-        self.decisions.append(Decision(now, len(snapshot.jobs), len(changed), seconds))
+        self.decisions.append(Pass(now, len(snapshot.jobs), len(changed), seconds))
         moved = bool(changed) or _endpoints_changed(plan, snapshot)
         self._loop = loop.ran(self._loop, due, self._settings, now, changed=moved, next_at=plan.next_at)
         return Decided(snapshot, plan, changed)

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from tiercel.core.endpoints import Delivery, Endpoint
-from tiercel.core.events import Decision, JobEvent
+from tiercel.core.events import JobEvent, ShareDecision
 from tiercel.core.jobs import Job
 from tiercel.core.run_records import RunRecord
 
@@ -45,7 +45,7 @@ class Store(ABC):
         jobs: Sequence[Job] = (),
         deliveries: Sequence[Delivery] = (),
         endpoints: Sequence[Endpoint] = (),
-        decisions: Sequence[Decision] = (),
+        decisions: Sequence[ShareDecision] = (),
         events: Sequence[JobEvent] = (),
         run_records: Sequence[RunRecord] = (),
     ) -> None:
@@ -118,8 +118,8 @@ class Store(ABC):
         """The job's latest ``limit`` progress events, oldest first."""
 
     @abstractmethod
-    async def decisions_of(self, subject: str, *, limit: int) -> list[Decision]:
-        """The latest ``limit`` decisions about a subject (:attr:`.Decision.subject`), the one saved last first."""
+    async def decisions_of(self, subject: str, *, limit: int) -> list[ShareDecision]:
+        """The latest ``limit`` decisions about a subject (:attr:`.ShareDecision.subject`), the one saved last first."""
 
     @abstractmethod
     async def load_run_records(self) -> list[RunRecord]:

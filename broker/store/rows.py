@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tiercel.core.endpoints import Delivery, Endpoint
-from tiercel.core.events import Decision, JobEvent
+from tiercel.core.events import JobEvent, ShareDecision
 from tiercel.core.jobs import Job
 from tiercel.core.run_records import RunRecord
 from tiercel.core.storage import from_json, to_json
@@ -75,7 +75,7 @@ def event_row(event: JobEvent) -> dict[str, Any]:
     }
 
 
-def decision_row(decision: Decision) -> dict[str, Any]:
+def decision_row(decision: ShareDecision) -> dict[str, Any]:
     """The decision."""
     return {"job_id": decision.subject, "at": decision.at, "content": to_json(decision)}
 

@@ -30,7 +30,7 @@ from tiercel.broker.store.failures import cause_of, failure_of
 from tiercel.broker.store.schema import ForeignSchemaError, upgrade_schema
 from tiercel.core.endpoints import Delivery, Endpoint
 from tiercel.core.errors import StoreDamagedError, TiercelError, UnavailableError
-from tiercel.core.events import Decision, JobEvent, ProgressMade
+from tiercel.core.events import JobEvent, ProgressMade, ShareDecision
 from tiercel.core.jobs import Job, JobState
 from tiercel.core.run_records import RunRecord
 from tiercel.core.storage import from_json
@@ -121,7 +121,7 @@ class SqlStore(Store):
         jobs: Sequence[Job] = (),
         deliveries: Sequence[Delivery] = (),
         endpoints: Sequence[Endpoint] = (),
-        decisions: Sequence[Decision] = (),
+        decisions: Sequence[ShareDecision] = (),
         events: Sequence[JobEvent] = (),
         run_records: Sequence[RunRecord] = (),
     ) -> None:
@@ -213,11 +213,11 @@ class SqlStore(Store):
         newest_first = await self._load(JobEvent, query.order_by(columns.sequence.desc()).limit(limit))
         return newest_first[::-1]
 
-    async def decisions_of(self, subject: str, *, limit: int) -> list[Decision]:
+    async def decisions_of(self, subject: str, *, limit: int) -> list[ShareDecision]:
         """The latest decisions about a job or an endpoint, the one saved last first."""
         columns = tables.decisions.c
         query = select(columns.content).where(columns.job_id == subject).order_by(columns.id.desc()).limit(limit)
-        return await self._load(Decision, query)
+        return await self._load(ShareDecision, query)
 
     async def load_run_records(self) -> list[RunRecord]:
         """All run records by the time they were made, then by job."""

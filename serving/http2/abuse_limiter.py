@@ -44,7 +44,7 @@ class AbuseLimiter:
         self._left = min(_FULL, self._left + seconds * _PER_SECOND)
 
 
-class Verdict(Enum):
+class AbuseVerdict(Enum):
     """What is to be done about a connection."""
 
     WAIT = "nothing"
@@ -79,7 +79,7 @@ class Timeouts:
         self.received_at = now
         self.unfinished_since: float | None = now
 
-    def check(self, now: float, *, streams: int, last: int, blocked: bool, progress: int) -> Verdict:
+    def check(self, now: float, *, streams: int, last: int, blocked: bool, progress: int) -> AbuseVerdict:
         """What is to be done at ``now``.
 
         Args:
@@ -91,25 +91,25 @@ class Timeouts:
         """
         self.now = now
         if self.unfinished_since is not None and now - self.unfinished_since > self._read:
-            return Verdict.BREAK
+            return AbuseVerdict.BREAK
         if not blocked or progress != self._stuck_from[1]:
             self._stuck_from = (now, progress)
         elif now - self._stuck_from[0] > self._read:
-            return Verdict.BREAK
+            return AbuseVerdict.BREAK
         if streams or last != self._idle_from[1]:
             self._idle_from = (now, last)
         elif now - self._idle_from[0] > self._idle:
-            return Verdict.LEAVE
-        return self._check_silence(now) if streams else Verdict.WAIT
+            return AbuseVerdict.LEAVE
+        return self._check_silence(now) if streams else AbuseVerdict.WAIT
 
-    def _check_silence(self, now: float) -> Verdict:
+    def _check_silence(self, now: float) -> AbuseVerdict:
         silence = now - self.received_at
         if silence <= self._idle:
             self._asked = False
-            return Verdict.WAIT
+            return AbuseVerdict.WAIT
         if silence > self._idle + self._read:
-            return Verdict.BREAK
+            return AbuseVerdict.BREAK
         if self._asked:
-            return Verdict.WAIT
+            return AbuseVerdict.WAIT
         self._asked = True
-        return Verdict.ASK
+        return AbuseVerdict.ASK

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 from tiercel.serving.http2 import frames
-from tiercel.serving.http2.abuse_limiter import AbuseLimiter, Timeouts, Verdict
+from tiercel.serving.http2.abuse_limiter import AbuseLimiter, AbuseVerdict, Timeouts
 from tiercel.serving.http2.frames import ConnectionFailedError
 from tiercel.serving.http2.hpack import Decoder, HeaderBlock, HpackError
 from tiercel.serving.http2.requests import MalformedError, Request, check_trailers, request_of
@@ -129,13 +129,13 @@ class Connection:
         verdict = self._timeouts.check(
             now, streams=len(self.streams), last=self._last, blocked=self.is_blocked, progress=sender.progress
         )
-        if verdict is Verdict.BREAK:
+        if verdict is AbuseVerdict.BREAK:
             self.broken = True
             self._fail(frames.ENHANCE_YOUR_CALM, "the peer is too slow")
             return
-        if verdict is Verdict.ASK:
+        if verdict is AbuseVerdict.ASK:
             sender.out.append(frames.frame(frames.PING, 0, 0, _ALIVE))
-        elif verdict is Verdict.LEAVE:
+        elif verdict is AbuseVerdict.LEAVE:
             self.leave()
         if self._leaving_since is not None and now - self._leaving_since > _LEAVE_SECONDS:
             self._leave_now()

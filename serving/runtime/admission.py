@@ -24,7 +24,7 @@ class Admission(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class AdmissionDecision:
     """What was decided.
 
     Attributes:
@@ -64,7 +64,7 @@ def estimate(weights: int, factor: float, old: Size | None = None) -> int:
     return int(weights * factor) + _LEAST_BYTES
 
 
-def decide(budget: int, others: int, old: int, new: int, *, may_move: bool, model_limit: int = 0) -> Decision:
+def decide(budget: int, others: int, old: int, new: int, *, may_move: bool, model_limit: int = 0) -> AdmissionDecision:
     """How a version comes in.
 
     Args:
@@ -76,17 +76,17 @@ def decide(budget: int, others: int, old: int, new: int, *, may_move: bool, mode
         model_limit: Bytes that one version may take at most; 0 for no such limit.
     """
     if model_limit and new > model_limit:
-        return Decision(
+        return AdmissionDecision(
             Admission.REFUSED,
             reason=f"it needs about {_mib(new)} of accelerator memory, and one version may take {_mib(model_limit)}",
         )
     if not budget:
-        return Decision(Admission.BESIDE, model_limit)
+        return AdmissionDecision(Admission.BESIDE, model_limit)
     if others + old + new <= budget:
-        return Decision(Admission.BESIDE, _limit(budget - others - old, model_limit))
+        return AdmissionDecision(Admission.BESIDE, _limit(budget - others - old, model_limit))
     if old and may_move and others + new <= budget:
-        return Decision(Admission.AFTER_MOVING, _limit(budget - others, model_limit))
-    return Decision(Admission.REFUSED, reason=_why(budget, others, old, new, may_move=may_move))
+        return AdmissionDecision(Admission.AFTER_MOVING, _limit(budget - others, model_limit))
+    return AdmissionDecision(Admission.REFUSED, reason=_why(budget, others, old, new, may_move=may_move))
 
 
 def _limit(room: int, model_limit: int) -> int:

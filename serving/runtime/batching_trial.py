@@ -41,7 +41,7 @@ class Model(Protocol):
         """Outputs of one run, in the order wanted."""
 
 
-class Trial:
+class BatchTrial:
     """A model and two rows for it.
 
     Args:

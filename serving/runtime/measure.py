@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tiercel.serving.errors import ServingError, TooLargeError
-from tiercel.serving.runtime.batching_trial import Model, Trial
+from tiercel.serving.runtime.batching_trial import BatchTrial, Model
 from tiercel.serving.runtime.profile import HAND_OVER_SECONDS, LatencyProfile, pays_to_go_on
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def tried_batching(
 ) -> Batching:
     """Whether calls of this model may run together, and how long batches take.
 
-    Rows must not influence each other, see :meth:`.Trial.why_mixed_up`. Takes up to about 0.6 seconds of CPU, or a
+    Rows must not influence each other, see :meth:`.BatchTrial.why_mixed_up`. Takes up to about 0.6 seconds of CPU, or a
     few runs of a model that is slower than that; less where what is known is only confirmed.
 
     Args:
@@ -73,7 +73,7 @@ def tried_batching(
         InvalidRequestError: The model does not take the rows that were made up.
         InferenceFailedError: The model failed.
     """
-    trial = Trial(session, shapes)
+    trial = BatchTrial(session, shapes)
     reason = trial.why_not(max_rows) or trial.why_mixed_up()
     if reason:
         return Batching(None, reason)
@@ -95,7 +95,7 @@ def is_borne_out(session: Model, said: Batching, shapes: Mapping[str, Sequence[i
     profile = said.profile
     if profile is None:
         return True
-    trial = Trial(session, shapes)
+    trial = BatchTrial(session, shapes)
     rows = profile.most_rows()
     if trial.why_not(profile.rows[-1]) or trial.elements != said.elements or rows > trial.most_rows(rows):
         return False
@@ -107,7 +107,7 @@ def is_borne_out(session: Model, said: Batching, shapes: Mapping[str, Sequence[i
         return False
 
 
-def _is_as_known(trial: Trial, known: Batching, max_rows: int) -> bool:
+def _is_as_known(trial: BatchTrial, known: Batching, max_rows: int) -> bool:
     profile = known.profile
     if profile is None or known.elements != trial.elements or profile.rows[-1] > trial.most_rows(max_rows):
         return False
@@ -118,7 +118,7 @@ def _is_as_known(trial: Trial, known: Batching, max_rows: int) -> bool:
     return True
 
 
-def _profile(trial: Trial, max_rows: int) -> LatencyProfile:
+def _profile(trial: BatchTrial, max_rows: int) -> LatencyProfile:
     clock = trial.session.busy_clock
     give_up, give_up_anyway = clock() + _MEASURE_SECONDS, time.perf_counter() + MEASURE_WALL_SECONDS
     sizes: list[int] = []
@@ -139,7 +139,7 @@ def _profile(trial: Trial, max_rows: int) -> LatencyProfile:
         size = min(2 * size, max_rows)
 
 
-def _fastest(trial: Trial, batch: Mapping[str, Array], fast_enough: float = 0.0) -> float:
+def _fastest(trial: BatchTrial, batch: Mapping[str, Array], fast_enough: float = 0.0) -> float:
     """Seconds of the fastest of a few runs; none follows one that is fast enough."""
     clock = trial.session.busy_clock
     best = float("inf")

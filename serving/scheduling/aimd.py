@@ -6,7 +6,7 @@ needs to know nothing.
 
 from __future__ import annotations
 
-from tiercel.serving.scheduling.interface import BATCHES, Decision, Ended, View
+from tiercel.serving.scheduling.interface import BATCHES, Choice, Ended, View
 
 _DECREASE = 0.75
 _CALM = 16
@@ -27,13 +27,13 @@ class AimdScheduler:
         self._objective = 0.0
         self._variants = 1
 
-    def decide(self, view: View) -> Decision | None:
+    def decide(self, view: View) -> Choice | None:
         """See :meth:`Scheduler.decide`."""
         self._objective, self._variants = view.objective, len(view.profiles)
         self._level = min(self._level, self._variants - 1)
         profile = view.profiles[self._level]
         limit = min(self._limits.get(profile.name, 1.0), float(profile.max_batch))
-        return Decision(self._level, max(batch for batch in BATCHES if batch <= limit))
+        return Choice(self._level, max(batch for batch in BATCHES if batch <= limit))
 
     def ended(self, run: Ended) -> None:
         """See :meth:`Scheduler.ended`."""

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tiercel.serving.scheduling.interface import Decision, Ended, Profile, View
+from tiercel.serving.scheduling.interface import Choice, Ended, Profile, View
 from tiercel.serving.scheduling.waiting import RESERVE
 
 _MARGIN = 0.1
@@ -47,9 +47,9 @@ class Plan:
         fastest_rate: Rows per second of the pool with that one.
     """
 
-    planned: Decision
+    planned: Choice
     planned_rate: float
-    fastest: Decision
+    fastest: Choice
     fastest_rate: float
 
 
@@ -61,7 +61,7 @@ class HeuristicScheduler:
         self._limit = 0.0
         self._settings: tuple[tuple[int, float], ...] = ()
 
-    def decide(self, view: View) -> Decision | None:
+    def decide(self, view: View) -> Choice | None:
         """See :meth:`Scheduler.decide`."""
         limit = (1.0 - RESERVE) * view.objective
         rate = max(view.rate, view.recent_rate)
@@ -76,7 +76,7 @@ class HeuristicScheduler:
                 continue
             worth = worth_of(view, profile, batch, rate)
             if worth > best_worth:
-                best, best_worth = Decision(index, batch), worth
+                best, best_worth = Choice(index, batch), worth
         return best
 
     def ended(self, run: Ended) -> None:
@@ -113,9 +113,9 @@ def plan_for(view: View, settings: Sequence[tuple[int, float]], need: float, lim
         if capacity >= settings[fastest][1]:
             fastest = index
     return Plan(
-        Decision(planned, settings[planned][0]),
+        Choice(planned, settings[planned][0]),
         workers * settings[planned][1],
-        Decision(fastest, settings[fastest][0]),
+        Choice(fastest, settings[fastest][0]),
         workers * settings[fastest][1],
     )
 

@@ -123,7 +123,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class Choice:
     """Run the oldest ``batch`` rows, or all there are if they are fewer.
 
     Attributes:
@@ -153,7 +153,7 @@ class Ended:
 class Scheduler(Protocol):
     """Chooses what a free worker does. Deterministic; whatever it remembers it was told."""
 
-    def decide(self, view: View) -> Decision | None:
+    def decide(self, view: View) -> Choice | None:
         """What to run now, or None to wait for the next request or for :data:`PATIENCE` objectives."""
 
     def ended(self, run: Ended) -> None:

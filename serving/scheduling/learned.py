@@ -15,7 +15,7 @@ import numpy as np
 import onnxruntime as ort
 
 from tiercel.serving.scheduling.heuristic import HeuristicScheduler
-from tiercel.serving.scheduling.interface import Decision, Ended, View
+from tiercel.serving.scheduling.interface import Choice, Ended, View
 from tiercel.serving.scheduling.observation import ACTIONS, FEATURES, VARIANTS, Variants, decision_of
 
 _logger = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ class LearnedScheduler:
         self._heuristic = HeuristicScheduler()
         self._variants: Variants | None = None
 
-    def decide(self, view: View) -> Decision | None:
+    def decide(self, view: View) -> Choice | None:
         """See :meth:`Scheduler.decide`."""
         if len(view.profiles) > VARIANTS:
             return self._heuristic.decide(view)

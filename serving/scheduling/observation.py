@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tiercel.serving.scheduling.heuristic import HeuristicScheduler
-from tiercel.serving.scheduling.interface import BATCHES, PATIENCE, Decision, Profile, View
+from tiercel.serving.scheduling.interface import BATCHES, PATIENCE, Choice, Profile, View
 from tiercel.serving.scheduling.utility import Utility
 
 VARIANTS = 4
@@ -141,15 +141,15 @@ class Variants:
         return runs
 
 
-def decision_of(action: int) -> Decision | None:
+def decision_of(action: int) -> Choice | None:
     """What an action stands for."""
     if action == WAIT:
         return None
     variant, batch = divmod(action, len(BATCHES))
-    return Decision(variant, BATCHES[batch])
+    return Choice(variant, BATCHES[batch])
 
 
-def action_of(decision: Decision | None, count: int) -> int:
+def action_of(decision: Choice | None, count: int) -> int:
     """The action that stands for a decision when so many rows wait: a batch larger than these is cut to them."""
     if decision is None:
         return WAIT

@@ -5,7 +5,7 @@ That is what a server without a scheduler does, and the baseline of Fang et al.
 
 from __future__ import annotations
 
-from tiercel.serving.scheduling.interface import Decision, Ended, View
+from tiercel.serving.scheduling.interface import Choice, Ended, View
 
 
 class StaticScheduler:
@@ -18,11 +18,11 @@ class StaticScheduler:
     def __init__(self, variant: str | None = None) -> None:
         self._variant = variant
 
-    def decide(self, view: View) -> Decision | None:
+    def decide(self, view: View) -> Choice | None:
         """See :meth:`Scheduler.decide`."""
         names = [profile.name for profile in view.profiles]
         index = names.index(self._variant) if self._variant in names else 0
-        return Decision(index, view.profiles[index].largest_within(view.objective))
+        return Choice(index, view.profiles[index].largest_within(view.objective))
 
     def ended(self, run: Ended) -> None:
         """Changes nothing."""

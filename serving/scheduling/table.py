@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tiercel.serving.scheduling.heuristic import HeuristicScheduler
-from tiercel.serving.scheduling.interface import BATCHES, Decision, Ended, Profile, View
+from tiercel.serving.scheduling.interface import BATCHES, Choice, Ended, Profile, View
 from tiercel.serving.scheduling.utility import Utility
 
 Floats = npt.NDArray[np.float64]
@@ -40,13 +40,13 @@ class _Table:
     capacity: float  # rows per second that all workers manage; loads are fractions of it
     settings: npt.NDArray[np.int64]  # by load, count and age; see solve
 
-    def decision(self, view: View) -> Decision:
+    def decision(self, view: View) -> Choice:
         load = max(view.rate, 1e-9) / self.capacity
         level = min(range(len(LOADS)), key=lambda index: abs(math.log(LOADS[index] / load)))
         count = max(index for index, value in enumerate(COUNTS) if value <= view.count)
         age = min(range(len(AGES)), key=lambda index: abs(AGES[index] - view.oldest / view.objective))
         variant, batch = divmod(int(self.settings[level, count, age]), len(BATCHES))
-        return Decision(variant, BATCHES[batch])
+        return Choice(variant, BATCHES[batch])
 
 
 class TableScheduler:
@@ -62,7 +62,7 @@ class TableScheduler:
         self._meanwhile = HeuristicScheduler()
         self._tables: dict[tuple[Any, ...], _Table | Future[_Table]] = {}
 
-    def decide(self, view: View) -> Decision | None:
+    def decide(self, view: View) -> Choice | None:
         """See :meth:`Scheduler.decide`."""
         table = self._table_for(view)
         return self._meanwhile.decide(view) if table is None else table.decision(view)

@@ -18,7 +18,7 @@ from tiercel.serving.scheduling.interface import (
     RATE_OBJECTIVES,
     RECENT_OBJECTIVES,
     ArrivalRate,
-    Decision,
+    Choice,
     Ended,
     Profile,
     Scheduler,
@@ -161,7 +161,7 @@ class PoolSimulation:
                 self.now = self._ask_at if upcoming is None else min(self._ask_at, upcoming)
                 self._ask_at = self.now
 
-    def apply(self, decision: Decision | None) -> float:
+    def apply(self, decision: Choice | None) -> float:
         """Do as the scheduler said; returns the utility that was earned."""
         self.score.decisions += 1
         if decision is None:

@@ -11,14 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tiercel.core.endpoints import Delivery, Endpoint
-from tiercel.core.events import Decision, EndpointEvent, JobEvent, NodeEvent
+from tiercel.core.events import EndpointEvent, JobEvent, NodeEvent, ShareDecision
 from tiercel.core.jobs import Job, Observation
 from tiercel.core.nodes import Node
 from tiercel.core.storage import from_json, to_json
 
 st.register_type_strategy(Mapping, lambda hint: st.dictionaries(*map(st.from_type, get_args(hint))))
 
-KINDS = [Job, Delivery, Endpoint, Decision, JobEvent, EndpointEvent, NodeEvent, Node, Observation]
+KINDS = [Job, Delivery, Endpoint, ShareDecision, JobEvent, EndpointEvent, NodeEvent, Node, Observation]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 
 from testing.jobs import make_spec
 from tiercel.core.endpoints import DelayWindow, EndpointLoad, EndpointUsage
-from tiercel.core.events import Decision, JobEvent, ProgressMade, StateChanged
+from tiercel.core.events import JobEvent, ProgressMade, ShareDecision, StateChanged
 from tiercel.core.jobs import JobSpec, JobState, Resources, Script, Shipping, Tier, TierState, TierStatus
 from tiercel.core.nodes import Accelerator
 from tiercel.core.shares import AcceleratorShare, Share
@@ -43,7 +43,7 @@ PAIRS: list[tuple[type, type[Message], set[str]]] = [
     (JobInfo, jobs_pb2.Job, set()),
     (JobEvent, jobs_pb2.JobEvent, {"state_changed", "progress_made", "tier_changed", "share_changed"}),
     (ProgressMade, jobs_pb2.ProgressMade, set()),
-    (Decision, jobs_pb2.Decision, set()),
+    (ShareDecision, jobs_pb2.Decision, set()),
     (DecisionInfo, jobs_pb2.Decision, set()),
     (Explanation, jobs_pb2.ExplainJobResponse, set()),
     (NodeInfo, jobs_pb2.Node, {"state"}),

@@ -7,7 +7,7 @@ import pytest
 
 from testing.simulation import scenario, steps
 from tiercel.broker.simulation import Result, simulate
-from tiercel.broker.simulation.result import ClassCount, Decision
+from tiercel.broker.simulation.result import ClassCount, Pass
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_how_long_a_decision_took_does_not_make_results_differ(shared: Result) -
     slower = tuple(replace(decision, seconds=9.0) for decision in shared.decisions)
     assert replace(shared, decisions=slower) == shared
     assert replace(shared, decisions=slower).decision_seconds()[-1] == 9.0
-    assert Decision(0.0, 1, 1, 0.5) != Decision(0.0, 1, 2, 0.5)
+    assert Pass(0.0, 1, 1, 0.5) != Pass(0.0, 1, 2, 0.5)
 
 
 def test_satisfied_endpoints_are_counted_over_the_last_part(shared: Result) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tiercel.serving.scheduling import table
 from tiercel.serving.scheduling.aimd import AimdScheduler
 from tiercel.serving.scheduling.heuristic import HeuristicScheduler
-from tiercel.serving.scheduling.interface import BATCHES, Decision, Ended, Profile, View
+from tiercel.serving.scheduling.interface import BATCHES, Choice, Ended, Profile, View
 from tiercel.serving.scheduling.static import StaticScheduler
 from tiercel.serving.scheduling.table import TableScheduler
 from tiercel.serving.scheduling.utility import utility
@@ -24,45 +24,45 @@ CALM = View((SLOW, FAST), 0.5, utility("deadline"), 1, 0.0, 0.0, 0.0, (0.0,), 1.
 
 
 def test_static_always_takes_its_variant_with_the_largest_batch_within_the_objective() -> None:
-    assert StaticScheduler().decide(CALM) == Decision(0, 4)  # 0.02 + 0.08 * 4 = 0.34; 8 rows take 0.66
-    assert StaticScheduler("fast").decide(CALM) == Decision(1, 64)
-    assert StaticScheduler("gone").decide(CALM) == Decision(0, 4)
+    assert StaticScheduler().decide(CALM) == Choice(0, 4)  # 0.02 + 0.08 * 4 = 0.34; 8 rows take 0.66
+    assert StaticScheduler("fast").decide(CALM) == Choice(1, 64)
+    assert StaticScheduler("gone").decide(CALM) == Choice(0, 4)
 
 
 def test_heuristic_takes_the_accurate_variant_alone_while_it_keeps_up() -> None:
-    assert HeuristicScheduler().decide(CALM) == Decision(0, 1)
+    assert HeuristicScheduler().decide(CALM) == Choice(0, 1)
 
 
 def test_heuristic_takes_no_less_than_a_workers_share_of_what_waits() -> None:
-    assert HeuristicScheduler().decide(replace(CALM, count=4)) == Decision(0, 4)
-    assert HeuristicScheduler().decide(replace(CALM, count=4, busy=(0.0, 0.0))) == Decision(0, 2)
+    assert HeuristicScheduler().decide(replace(CALM, count=4)) == Choice(0, 4)
+    assert HeuristicScheduler().decide(replace(CALM, count=4, busy=(0.0, 0.0))) == Choice(0, 2)
 
 
 def test_heuristic_takes_the_fast_variant_when_the_accurate_one_would_be_late() -> None:
-    assert HeuristicScheduler().decide(replace(CALM, oldest=0.42)) == Decision(1, 1)
+    assert HeuristicScheduler().decide(replace(CALM, oldest=0.42)) == Choice(1, 1)
 
 
 def test_heuristic_takes_the_fast_variant_when_those_who_come_meanwhile_would_be_late() -> None:
     # A run of the accurate one takes 0.1 s; 140 a second are 14 rows then, 0.07 s of the fast one: in time. With most
     # of the time taken by one that waited, it is not.
     busy = replace(CALM, rate=140.0, recent_rate=140.0)
-    assert HeuristicScheduler().decide(busy) == Decision(0, 1)
-    assert HeuristicScheduler().decide(replace(busy, oldest=0.42)) == Decision(1, 1)
-    assert HeuristicScheduler().decide(replace(busy, count=4, objective=0.36)) == Decision(1, 4)
+    assert HeuristicScheduler().decide(busy) == Choice(0, 1)
+    assert HeuristicScheduler().decide(replace(busy, oldest=0.42)) == Choice(1, 1)
+    assert HeuristicScheduler().decide(replace(busy, count=4, objective=0.36)) == Choice(1, 4)
 
 
 def test_heuristic_runs_the_fast_variant_at_full_size_in_overload() -> None:
     overload = replace(CALM, rate=500.0, recent_rate=500.0, count=3)
-    assert HeuristicScheduler().decide(overload) == Decision(1, 64)
+    assert HeuristicScheduler().decide(overload) == Choice(1, 64)
 
 
 def test_heuristic_runs_what_earns_most_in_overload_though_another_is_faster() -> None:
     # Neither keeps up: accuracy times rows per second is what counts.
     nearly = Profile("nearly", 0.55, tuple(each * 0.75 for each in FAST.seconds))
     overload = replace(CALM, profiles=(FAST, nearly), rate=300.0, recent_rate=300.0, count=64)
-    assert HeuristicScheduler().decide(overload) == Decision(1, 64)
+    assert HeuristicScheduler().decide(overload) == Choice(1, 64)
     barely = replace(overload, profiles=(FAST, replace_accuracy(nearly, 0.3)))
-    assert HeuristicScheduler().decide(barely) == Decision(0, 64)
+    assert HeuristicScheduler().decide(barely) == Choice(0, 64)
 
 
 def replace_accuracy(profile: Profile, accuracy: float) -> Profile:
@@ -74,33 +74,33 @@ def test_heuristic_buys_no_accuracy_that_the_planned_variant_could_not_make_up_f
     # The middle one keeps up with 60 a second and is the plan. A run of the slow one leaves 6 rows and those that wait,
     # which the middle one cannot make up for in time, though the fast one could.
     view = replace(CALM, profiles=(SLOW, middle, FAST), rate=60.0, recent_rate=60.0, count=4)
-    assert HeuristicScheduler().decide(view) == Decision(1, 4)
-    assert HeuristicScheduler().decide(replace(view, count=1)) == Decision(0, 1)
+    assert HeuristicScheduler().decide(view) == Choice(1, 4)
+    assert HeuristicScheduler().decide(replace(view, count=1)) == Choice(0, 1)
 
 
 def test_heuristic_asks_for_capacity_where_delay_costs_from_the_start() -> None:
     linear = replace(CALM, utility=utility("linear"), rate=11.5, recent_rate=11.5)
     # 1.1 * 11.5 rows a second are more than the accurate variant can ever do (1 / 0.08).
-    assert HeuristicScheduler().decide(linear) == Decision(1, 1)
-    assert HeuristicScheduler().decide(replace(linear, rate=5.0, recent_rate=5.0)) == Decision(0, 1)
+    assert HeuristicScheduler().decide(linear) == Choice(1, 1)
+    assert HeuristicScheduler().decide(replace(linear, rate=5.0, recent_rate=5.0)) == Choice(0, 1)
 
 
 def test_aimd_grows_by_a_row_and_shrinks_by_a_quarter() -> None:
     scheduler = AimdScheduler()
-    assert scheduler.decide(CALM) == Decision(0, 1)
+    assert scheduler.decide(CALM) == Choice(0, 1)
     for _ in range(3):
         scheduler.ended(Ended("slow", 1, 0.1))
-    assert scheduler.decide(CALM) == Decision(0, 4)
+    assert scheduler.decide(CALM) == Choice(0, 4)
     scheduler.ended(Ended("slow", 4, 0.6))  # late: 3 rows, and on to the fast one
-    assert scheduler.decide(CALM) == Decision(1, 1)
+    assert scheduler.decide(CALM) == Choice(1, 1)
     for _ in range(32):
         scheduler.ended(Ended("fast", 1, 0.1))
-    assert scheduler.decide(CALM) == Decision(0, 2)
+    assert scheduler.decide(CALM) == Choice(0, 2)
 
 
 def test_table_is_accurate_when_there_is_time_and_fast_when_there_is_none() -> None:
     scheduler = TableScheduler()
-    assert scheduler.decide(CALM) == Decision(0, 1)
+    assert scheduler.decide(CALM) == Choice(0, 1)
     decision = scheduler.decide(replace(CALM, rate=180.0, recent_rate=180.0, count=16, oldest=0.3))
     assert decision is not None
     assert decision.variant == 1
@@ -129,11 +129,11 @@ def test_the_heuristic_decides_while_a_table_is_solved_elsewhere(monkeypatch: py
     scheduler = TableScheduler(solver)
     only_slow = replace(CALM, profiles=(SLOW,))
     for _ in range(2):
-        assert scheduler.decide(CALM) == HeuristicScheduler().decide(CALM) == Decision(0, 1)
-        assert scheduler.decide(only_slow) == Decision(0, 1)
+        assert scheduler.decide(CALM) == HeuristicScheduler().decide(CALM) == Choice(0, 1)
+        assert scheduler.decide(only_slow) == Choice(0, 1)
     assert len(solver.begun) == 2, "each is solved once"
     solver.go_on()
-    assert [scheduler.decide(view) for view in (CALM, only_slow, CALM)] == [Decision(1, 1)] * 3
+    assert [scheduler.decide(view) for view in (CALM, only_slow, CALM)] == [Choice(1, 1)] * 3
     assert len(solver.begun) == 2
 
 
@@ -141,4 +141,4 @@ def test_the_heuristic_decides_while_a_table_is_solved_elsewhere(monkeypatch: py
 def test_a_variant_without_batches_is_asked_for_none(rows: int) -> None:
     single = replace(CALM, profiles=(Profile("one", 0.9, (0.1,)),), count=rows)
     for scheduler in (StaticScheduler(), HeuristicScheduler(), AimdScheduler(), TableScheduler()):
-        assert scheduler.decide(single) == Decision(0, 1)
+        assert scheduler.decide(single) == Choice(0, 1)

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from tiercel.serving.scheduling.heuristic import HeuristicScheduler
-from tiercel.serving.scheduling.interface import BATCHES, Decision, Ended, Profile, View
+from tiercel.serving.scheduling.interface import BATCHES, Choice, Ended, Profile, View
 from tiercel.serving.scheduling.simulation.arrivals import SHAPES, Shape, arrivals
 from tiercel.serving.scheduling.simulation.optimum import optimum
 from tiercel.serving.scheduling.simulation.pool import Pool, simulate
@@ -38,9 +38,9 @@ def test_a_scheduler_that_waits_is_asked_again_at_the_next_arrival_or_after_a_te
         def __init__(self) -> None:
             self.asked: list[tuple[int, float]] = []
 
-        def decide(self, view: View) -> Decision | None:
+        def decide(self, view: View) -> Choice | None:
             self.asked.append((view.count, round(view.oldest, 6)))
-            return Decision(1, 8) if view.count == 3 or len(self.asked) > 6 else None
+            return Choice(1, 8) if view.count == 3 or len(self.asked) > 6 else None
 
         def ended(self, run: Ended) -> None:
             pass
