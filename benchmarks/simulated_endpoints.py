@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from benchmarks.bars import keep_result
 from benchmarks.results import KEEP_HELP, Bar, Json
 from tiercel.broker.simulation import Result, Scenario, equal_nodes, simulate
-from tiercel.broker.simulation.endpoints import EndpointLoad
+from tiercel.broker.simulation.endpoints import EndpointTraffic
 
 PER_NODE = 10
 BATCH_CPU_SECONDS = 3.0
@@ -87,7 +87,7 @@ class Case:
             objectives = OBJECTIVES[self.objectives](PER_NODE, chance)
             arrivals = ARRIVALS[self.arrivals](PER_NODE, chance)
             loads += [
-                EndpointLoad(
+                EndpointTraffic(
                     name=f"{node.id}-{number}",
                     work_cpu_seconds=BATCH_CPU_SECONDS,
                     clients=1,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tiercel.broker.scheduling.interface import CurvePoint
 from tiercel.broker.simulation.cluster import NO_PENALTY, Colocation
 from tiercel.broker.simulation.curves import RecordedCurve
-from tiercel.broker.simulation.endpoints import EndpointLoad
+from tiercel.broker.simulation.endpoints import EndpointTraffic
 from tiercel.broker.simulation.scenario import MachineSettings, Scenario, equal_nodes
 from tiercel.broker.simulation.workload import ListedJobs, PlannedJob, Workload
 from tiercel.core.jobs import Direction, Resources, Tier
@@ -71,7 +71,7 @@ def closed_endpoints(
     """
     cluster = equal_nodes(nodes, 1.0)
     endpoints = tuple(
-        EndpointLoad(
+        EndpointTraffic(
             name=f"model{number:03}",
             work_cpu_seconds=alone_seconds,
             clients=1,

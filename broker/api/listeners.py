@@ -28,7 +28,7 @@ _HEADER_BYTES = 8 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ListenerLimits:
     """What a listener takes.
 
     Attributes:
@@ -45,12 +45,12 @@ class Limits:
 
 
 # A script of 1 MiB comes in a message; a listing of all of a tenant's jobs goes out in one.
-TENANTS = Limits(received_bytes=4 * MIB, sent_bytes=64 * MIB, calls=1_000, connections=256)
+TENANTS = ListenerLimits(received_bytes=4 * MIB, sent_bytes=64 * MIB, calls=1_000, connections=256)
 # Agents tell of all their runs at once, and are told of all.
-NODES = Limits(received_bytes=64 * MIB, sent_bytes=64 * MIB, calls=1_000, connections=256)
+NODES = ListenerLimits(received_bytes=64 * MIB, sent_bytes=64 * MIB, calls=1_000, connections=256)
 
 
-def make_server(limits: Limits, gate: grpc.aio.ServerInterceptor) -> grpc.aio.Server:
+def make_server(limits: ListenerLimits, gate: grpc.aio.ServerInterceptor) -> grpc.aio.Server:
     """A server that does not listen yet.
 
     Args:

@@ -11,7 +11,7 @@ from tiercel.core.jobs import Direction, TierState
 
 
 @dataclass(frozen=True, slots=True)
-class JobView:
+class WatchedJob:
     """A job and where its metric began.
 
     Attributes:
@@ -22,7 +22,7 @@ class JobView:
     job: JobInfo
     first_value: float | None = None
 
-    def after(self, event: JobEvent) -> JobView:
+    def after(self, event: JobEvent) -> WatchedJob:
         """The view after an event of this job."""
         job = self.job
         match event:
@@ -39,7 +39,7 @@ class JobView:
                     cpu_seconds=event.cpu_seconds,
                     accelerator_seconds=event.accelerator_seconds,
                 )
-                return JobView(progressed, first)
+                return WatchedJob(progressed, first)
             case TierEvent(tier=tier):
                 tiers = tuple(tier if tier.number == old.number else old for old in job.tiers)
                 return dataclasses.replace(self, job=dataclasses.replace(job, tiers=tiers))

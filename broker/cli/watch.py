@@ -16,7 +16,7 @@ from tiercel.broker.cli.session import AsJson, BrokerAddress, StateDir, Target, 
 if TYPE_CHECKING:
     from rich.live import Live
 
-    from tiercel.broker.cli.job_view import JobView
+    from tiercel.broker.cli.job_view import WatchedJob
     from tiercel.broker.client import Client, JobEvent, JobInfo
 
 
@@ -69,17 +69,17 @@ async def follow_job(client: Client, job_id: str, *, quiet: bool) -> JobInfo:
 
 
 class _Screen(Protocol):
-    def show(self, views: Iterable[JobView]) -> None: ...
+    def show(self, views: Iterable[WatchedJob]) -> None: ...
 
-    def show_event(self, event: JobEvent, view: JobView) -> None: ...
+    def show_event(self, event: JobEvent, view: WatchedJob) -> None: ...
 
     def close(self) -> None: ...
 
 
 async def _follow(client: Client, jobs: Iterable[JobInfo], screen: _Screen, *, named: bool) -> list[JobInfo]:
-    from tiercel.broker.cli.job_view import JobView
+    from tiercel.broker.cli.job_view import WatchedJob
 
-    views = {job.id: JobView(job) for job in jobs}
+    views = {job.id: WatchedJob(job) for job in jobs}
     # Those that had finished before are shown as they are: their events are history.
     over = {job_id for job_id, view in views.items() if view.job.state.is_final}
     with ExitStack() as stack:
@@ -92,7 +92,7 @@ async def _follow(client: Client, jobs: Iterable[JobInfo], screen: _Screen, *, n
                     if event.job_id in over or (named and event.job_id not in views):
                         continue
                     if event.job_id not in views:
-                        views[event.job_id] = JobView(await client.get_job(event.job_id))
+                        views[event.job_id] = WatchedJob(await client.get_job(event.job_id))
                     views[event.job_id] = views[event.job_id].after(event)
                     screen.show_event(event, views[event.job_id])
                     screen.show(views.values())
@@ -100,11 +100,11 @@ async def _follow(client: Client, jobs: Iterable[JobInfo], screen: _Screen, *, n
                     if named and not only and await _are_over(client, views):
                         break
         final = [await client.get_job(job_id) for job_id in views] if named else []
-        screen.show([JobView(job, views[job.id].first_value) for job in final] or views.values())
+        screen.show([WatchedJob(job, views[job.id].first_value) for job in final] or views.values())
     return final
 
 
-async def _are_over(client: Client, views: Mapping[str, JobView]) -> bool:
+async def _are_over(client: Client, views: Mapping[str, WatchedJob]) -> bool:
     """Whether all have ended, and not only once before they were resumed."""
     if not all(view.job.state.is_final for view in views.values()):
         return False
@@ -118,10 +118,10 @@ def _screen(most_finished: int | None) -> _Screen:
 class _Nothing:
     """Shows nothing."""
 
-    def show(self, views: Iterable[JobView]) -> None:
+    def show(self, views: Iterable[WatchedJob]) -> None:
         """Nothing."""
 
-    def show_event(self, event: JobEvent, view: JobView) -> None:
+    def show_event(self, event: JobEvent, view: WatchedJob) -> None:
         """Nothing."""
 
     def close(self) -> None:
@@ -131,7 +131,7 @@ class _Nothing:
 class _Lines(_Nothing):
     """A line for each event."""
 
-    def show_event(self, event: JobEvent, view: JobView) -> None:
+    def show_event(self, event: JobEvent, view: WatchedJob) -> None:
         """Print it."""
         from tiercel.broker.cli.job_view import event_line
 
@@ -141,7 +141,7 @@ class _Lines(_Nothing):
 class _JsonLines(_Nothing):
     """A JSON object for each event."""
 
-    def show_event(self, event: JobEvent, view: JobView) -> None:
+    def show_event(self, event: JobEvent, view: WatchedJob) -> None:
         """Print it."""
         typer.echo(json.dumps(event.to_json(), ensure_ascii=False))
 
@@ -156,7 +156,7 @@ class _Table(_Nothing):
         self._live: Live = Live(auto_refresh=True, refresh_per_second=4)
         self._live.start()
 
-    def show(self, views: Iterable[JobView]) -> None:
+    def show(self, views: Iterable[WatchedJob]) -> None:
         """Draw it."""
         from tiercel.broker.cli.watch_table import WatchTable
 

@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from tiercel.broker.cli.job_view import JobView
+from tiercel.broker.cli.job_view import WatchedJob
 from tiercel.broker.cli.output import clean, fed_by, number, share_cell, tier_cell
 from tiercel.core.jobs import JobState, TierState
 
@@ -56,7 +56,7 @@ class WatchTable:
         most_finished: How many finished jobs are shown, the latest; the others are counted. None for all.
     """
 
-    views: Sequence[JobView]
+    views: Sequence[WatchedJob]
     most_finished: int | None = None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -72,7 +72,9 @@ class WatchTable:
             yield Text(f"and {counted}; 'tiercel ls' lists all", style="dim", no_wrap=True, overflow="ellipsis")
 
 
-def _chosen(views: Sequence[JobView], most_finished: int | None, lines: int) -> tuple[list[JobView], list[JobView]]:
+def _chosen(
+    views: Sequence[WatchedJob], most_finished: int | None, lines: int
+) -> tuple[list[WatchedJob], list[WatchedJob]]:
     """Those that are shown, in order, and the rest: what runs, what waits, what has finished, the latest first."""
     finished = [view for view in reversed(views) if view.job.state.is_final]
     pending = [view for view in views if view.job.state is JobState.PENDING]
@@ -86,7 +88,7 @@ def _width(console: Console, options: ConsoleOptions, table: Table) -> int:
     return Measurement.get(console, options.update(width=_ANY_WIDTH), table).maximum
 
 
-def _table(views: Sequence[JobView], form: _Form) -> Table:
+def _table(views: Sequence[WatchedJob], form: _Form) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
     kept = [index for index, column in enumerate(_COLUMNS) if column not in form.left_out]
     for index in kept:
@@ -97,7 +99,7 @@ def _table(views: Sequence[JobView], form: _Form) -> Table:
     return table
 
 
-def _cells(view: JobView, form: _Form) -> list[RenderableType]:
+def _cells(view: WatchedJob, form: _Form) -> list[RenderableType]:
     job = view.job
     versions = [tier.version for tier in job.tiers if tier.version]
     name = Text(clean(job.spec.name).replace("\n", " "))
@@ -114,7 +116,7 @@ def _cells(view: JobView, form: _Form) -> list[RenderableType]:
     ]
 
 
-def _tiers(view: JobView, bar_width: int) -> RenderableType:
+def _tiers(view: WatchedJob, bar_width: int) -> RenderableType:
     if not bar_width:
         return Text("  ".join(map(tier_cell, view.job.tiers)))
     grid = Table.grid(padding=(0, 1))

@@ -9,7 +9,7 @@ from tiercel.broker.progress.topics import Message
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BufferLimits:
     """How much a buffer keeps.
 
     Attributes:
@@ -30,8 +30,8 @@ class Buffer:
     topic is marked for being sent again: what is newest is told, what it replaces is not.
     """
 
-    def __init__(self, limits: Limits | None = None) -> None:
-        self._limits = limits or Limits()
+    def __init__(self, limits: BufferLimits | None = None) -> None:
+        self._limits = limits or BufferLimits()
         self._waiting: deque[Message] = deque()
         self._waiting_bytes = 0
         self._latest_bytes = 0

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from tiercel.broker.progress.packets import Answer, Connect
-from tiercel.broker.progress.subscriber import Limits, Subscriber
+from tiercel.broker.progress.subscriber import Subscriber, SubscriberLimits
 from tiercel.broker.progress.topics import Message, broker_presence, message_of
 from tiercel.core.errors import InvalidSpecError, UnavailableError
 
@@ -71,7 +71,7 @@ class EmbeddedMqttBroker:
         port: int = 0,
         *,
         rooms: Rooms | None = None,
-        limits: Limits | None = None,
+        limits: SubscriberLimits | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         if not ipaddress.ip_address(host).is_loopback:
@@ -82,7 +82,7 @@ class EmbeddedMqttBroker:
         self._wanted_port = port
         self._port = 0
         self._rooms = rooms or Rooms()
-        self._limits = limits or Limits()
+        self._limits = limits or SubscriberLimits()
         self._now = now
         self._server: asyncio.Server | None = None
         self._looking: asyncio.TimerHandle | None = None

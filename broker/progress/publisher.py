@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import aiomqtt
 
-from tiercel.broker.progress.buffer import Buffer, Limits
+from tiercel.broker.progress.buffer import Buffer, BufferLimits
 from tiercel.broker.progress.topics import Message, broker_presence, message_of
 from tiercel.core.backoff import Backoff
 from tiercel.core.errors import InvalidSpecError
@@ -87,7 +87,7 @@ class MqttPublisher:
         password: str = "",
         client_id: str = "",
         backoff: Backoff = BACKOFF,
-        limits: Limits | None = None,
+        limits: BufferLimits | None = None,
         keepalive_seconds: int = 15,
         now: Callable[[], float] = time.time,
     ) -> None:

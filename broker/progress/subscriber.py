@@ -19,7 +19,7 @@ _LAST_PACKET_ID = 65_535
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SubscriberLimits:
     """What one connection may cost.
 
     Attributes:
@@ -64,7 +64,7 @@ class Subscriber(asyncio.Protocol):
         gone: Done when the connection has ended.
     """
 
-    def __init__(self, server: Server, limits: Limits) -> None:
+    def __init__(self, server: Server, limits: SubscriberLimits) -> None:
         self._server = server
         self._limits = limits
         self._reader = PacketReader(limits.packet_bytes)

@@ -21,7 +21,7 @@ _LEAST_WINDOW_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndpointLoad:
+class EndpointTraffic:
     """An endpoint and what applications do with it.
 
     Attributes:
@@ -125,7 +125,7 @@ class SimulatedEndpoint:
         total: What was counted since the start.
     """
 
-    load: EndpointLoad
+    load: EndpointTraffic
     seed: int
     node_id: str = ""
     quality: float | None = None
@@ -141,7 +141,7 @@ class SimulatedEndpoint:
     _noise: Random = field(default_factory=lambda: stream(0))
 
     @classmethod
-    def begin(cls, load: EndpointLoad, seed: int) -> SimulatedEndpoint:
+    def begin(cls, load: EndpointTraffic, seed: int) -> SimulatedEndpoint:
         """The endpoint at the start."""
         noise = stream(seed, "measurement", load.name)
         return cls(load, seed, node_id=load.node_id, quality=load.quality, _noise=noise)

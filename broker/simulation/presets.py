@@ -13,7 +13,7 @@ from dataclasses import replace
 from tiercel.broker.simulation.arrivals import Arrivals, Poisson
 from tiercel.broker.simulation.cluster import Colocation
 from tiercel.broker.simulation.curves import Family, FamilyCurve
-from tiercel.broker.simulation.endpoints import EndpointLoad
+from tiercel.broker.simulation.endpoints import EndpointTraffic
 from tiercel.broker.simulation.randomness import stream
 from tiercel.broker.simulation.requests import BurstyRate, ConstantRate, SinusoidalRate
 from tiercel.broker.simulation.scenario import MachineSettings, Scenario, equal_nodes
@@ -203,7 +203,7 @@ def with_endpoints(scenario: Scenario, *, load: float = 0.3, duration_seconds: f
         BurstyRate(0.6 * mean, 2.2 * mean, 0.25),
     )
     endpoints = tuple(
-        EndpointLoad(
+        EndpointTraffic(
             name=f"endpoint{number}",
             work_cpu_seconds=work,
             rate=rates[number % len(rates)],

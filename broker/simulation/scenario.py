@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tiercel.broker.scheduling.interface import NodeView, PastRun
 from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.simulation.cluster import Colocation
-from tiercel.broker.simulation.endpoints import EndpointLoad
+from tiercel.broker.simulation.endpoints import EndpointTraffic
 from tiercel.broker.simulation.workload import JobSource, ListedJobs
 
 GIB = 1024**3
@@ -76,7 +76,7 @@ class Scenario:
     nodes: tuple[NodeView, ...]
     jobs: JobSource = field(default_factory=lambda: ListedJobs(()))
     name: str = "scenario"
-    endpoints: tuple[EndpointLoad, ...] = ()
+    endpoints: tuple[EndpointTraffic, ...] = ()
     machines: MachineSettings = field(default_factory=MachineSettings)
     loop: LoopSettings = field(default_factory=lambda: LoopSettings(interval_seconds=1.0))
     duration_seconds: float = 0.0

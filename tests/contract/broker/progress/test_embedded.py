@@ -16,7 +16,7 @@ from testing.events import job_event, node_event, progress_event, state_event
 from testing.mqtt import TENANCY, mosquitto_command, subscribed
 from testing.until import until
 from tiercel.broker.progress.embedded import EmbeddedMqttBroker, Rooms
-from tiercel.broker.progress.subscriber import Limits
+from tiercel.broker.progress.subscriber import SubscriberLimits
 from tiercel.core.errors import UnavailableError
 from tiercel.core.events import ProgressMade, StateChanged
 from tiercel.core.jobs import JobState
@@ -27,7 +27,9 @@ ROOMS = Rooms(unknown=8, unknown_seconds=60.0, of_a_tenant=4, in_all=6, topics=1
 
 
 @contextlib.asynccontextmanager
-async def serving(rooms: Rooms = ROOMS, limits: Limits | None = None) -> AsyncIterator[tuple[EmbeddedMqttBroker, int]]:
+async def serving(
+    rooms: Rooms = ROOMS, limits: SubscriberLimits | None = None
+) -> AsyncIterator[tuple[EmbeddedMqttBroker, int]]:
     async with EmbeddedMqttBroker(TENANCY, rooms=rooms, limits=limits) as broker:
         yield broker, int(broker.address.rpartition(":")[2])
 
@@ -242,7 +244,7 @@ async def test_who_promised_to_say_something_and_does_not_is_closed() -> None:
 
 
 async def test_subscriptions_are_bounded() -> None:
-    async with serving(limits=Limits(filters=3)) as (_, port):
+    async with serving(limits=SubscriberLimits(filters=3)) as (_, port):
         filters = b"".join(text(f"tiercel/v1/default/jobs/j{number}/#") + b"\x01" for number in range(5))
         reader, writer = await raw(port, connect_as("default") + packet(0x82, b"\x00\x07" + filters))
         assert await reader.readexactly(4) == b"\x20\x02\x00\x00"
@@ -251,7 +253,7 @@ async def test_subscriptions_are_bounded() -> None:
 
 
 async def test_a_subscriber_that_does_not_read_misses_progress_and_gets_the_latest_of_each_state() -> None:
-    limits = Limits(buffered_bytes=4096)
+    limits = SubscriberLimits(buffered_bytes=4096)
     async with serving(limits=limits) as (broker, port):
         subscribe = packet(0x82, b"\x00\x01" + text("tiercel/v1/default/#") + b"\x00")
         reader, writer = await raw(port, connect_as("default") + subscribe)
@@ -276,7 +278,7 @@ async def test_a_subscriber_that_does_not_read_misses_progress_and_gets_the_late
 
 
 async def test_who_confirms_nothing_is_told_no_more_than_so_much() -> None:
-    async with serving(limits=Limits(unconfirmed=5)) as (broker, port):
+    async with serving(limits=SubscriberLimits(unconfirmed=5)) as (broker, port):
         subscribe = packet(0x82, b"\x00\x01" + text("tiercel/v1/default/#") + b"\x01")
         reader, writer = await raw(port, connect_as("default") + subscribe)
         await reader.readexactly(9)

@@ -19,7 +19,7 @@ from tiercel.broker.simulation.arrivals import AllAtOnce, Arrivals, Poisson, Uni
 from tiercel.broker.simulation.bounds import Task, pooled_mean, srpt_mean, tier_tasks
 from tiercel.broker.simulation.cluster import Colocation, PenaltyModel
 from tiercel.broker.simulation.curves import Family, FamilyCurve
-from tiercel.broker.simulation.endpoints import EndpointLoad, SimulatedEndpoint
+from tiercel.broker.simulation.endpoints import EndpointTraffic, SimulatedEndpoint
 from tiercel.broker.simulation.nodes import SimulatedNode
 from tiercel.broker.simulation.presets import mixed_jobs, with_endpoints
 from tiercel.broker.simulation.requests import ConstantRate
@@ -139,7 +139,7 @@ def test_the_pooled_bound_is_one(planned: Scenario, seed: int) -> None:
 def test_endpoints_use_no_more_than_their_node_has(demands: list[tuple[float, float | None]], cores: float) -> None:
     endpoints = []
     for number, (rate, weight) in enumerate(demands):
-        load = EndpointLoad(name=f"e{number}", work_cpu_seconds=0.05, rate=ConstantRate(rate), node_id="node")
+        load = EndpointTraffic(name=f"e{number}", work_cpu_seconds=0.05, rate=ConstantRate(rate), node_id="node")
         endpoint = SimulatedEndpoint.begin(load, 0)
         endpoint.refresh_rate(0.0)
         # Weights of a plan add up to 1 at most; here only their ratios matter.

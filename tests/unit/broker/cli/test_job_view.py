@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tiercel.broker.cli.job_view import JobView, event_line
+from tiercel.broker.cli.job_view import WatchedJob, event_line
 from tiercel.broker.client import JobEvent, JobInfo, ProgressEvent, ShareEvent, StateEvent, TierEvent, TierStatus
 from tiercel.core.jobs import Direction, JobSpec, JobState, Tier, TierState
 from tiercel.core.shares import Share
@@ -46,7 +46,7 @@ def progress(value: float, epoch: int = 1) -> ProgressEvent:
     return ProgressEvent(*ABOUT, epoch, value, {"m": value}, 2.0)
 
 
-def after(view: JobView, *events: JobEvent) -> JobView:
+def after(view: WatchedJob, *events: JobEvent) -> WatchedJob:
     for event in events:
         view = view.after(event)
     return view
@@ -54,7 +54,7 @@ def after(view: JobView, *events: JobEvent) -> JobView:
 
 def test_each_kind_of_event_moves_its_part() -> None:
     view = after(
-        JobView(job()),
+        WatchedJob(job()),
         StateEvent(*ABOUT, JobState.RUNNING, "It runs."),
         ShareEvent(*ABOUT, "n1", Share(0.5)),
         progress(0.5, epoch=3),
@@ -71,7 +71,7 @@ def test_each_kind_of_event_moves_its_part() -> None:
     ("direction", "values", "best"), [(Direction.MAX, (0.1, 0.5, 0.3), 0.5), (Direction.MIN, (9, 3, 4), 3)]
 )
 def test_the_best_value_is_kept(direction: Direction, values: tuple[float, ...], best: float) -> None:
-    view = after(JobView(job(direction)), *map(progress, values))
+    view = after(WatchedJob(job(direction)), *map(progress, values))
 
     assert (view.job.best_value, view.job.latest_value) == (best, values[-1])
 
@@ -91,14 +91,14 @@ def test_the_best_value_is_kept(direction: Direction, values: tuple[float, ...],
 def test_how_much_of_the_way_is_done(
     direction: Direction, target: float, values: tuple[float, ...], fraction: float
 ) -> None:
-    view = after(JobView(job(direction, (target,))), *map(progress, values))
+    view = after(WatchedJob(job(direction, (target,))), *map(progress, values))
 
     assert view.fraction(view.job.tiers[0]) == pytest.approx(fraction)
 
 
 @pytest.mark.parametrize("state", [TierState.REACHED, TierState.DELIVERED])
 def test_a_tier_that_was_reached_is_full(state: TierState) -> None:
-    view = JobView(job())
+    view = WatchedJob(job())
 
     assert view.fraction(tier(1, 0.8, state)) == 1.0
 

@@ -9,19 +9,21 @@ import pytest
 from rich.console import Console
 
 from testing import jobs_service as wire
-from tiercel.broker.cli.job_view import JobView
+from tiercel.broker.cli.job_view import WatchedJob
 from tiercel.broker.cli.watch_table import WatchTable
 from tiercel.core.jobs import JobState
 from tiercel.core.views import JobInfo
 from tiercel.core.wire import from_proto
 
 
-def view(job_id: str, state: JobState) -> JobView:
+def view(job_id: str, state: JobState) -> WatchedJob:
     job = from_proto(JobInfo, wire.job(job_id, best=0.95))
-    return JobView(replace(job, state=state, spec=replace(job.spec, name="a name that goes on for quite a while")), 0.1)
+    return WatchedJob(
+        replace(job, state=state, spec=replace(job.spec, name="a name that goes on for quite a while")), 0.1
+    )
 
 
-def drawn(views: list[JobView], width: int, height: int, most_finished: int | None = None) -> list[str]:
+def drawn(views: list[WatchedJob], width: int, height: int, most_finished: int | None = None) -> list[str]:
     console = Console(width=width, height=height, file=StringIO())
     with console.capture() as captured:
         console.print(WatchTable(views, most_finished))

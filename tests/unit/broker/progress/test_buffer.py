@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tiercel.broker.progress.buffer import Buffer, Limits
+from tiercel.broker.progress.buffer import Buffer, BufferLimits
 from tiercel.broker.progress.topics import Message
 
 
@@ -29,7 +29,7 @@ def test_messages_keep_their_order() -> None:
 
 
 def test_the_oldest_progress_gives_way() -> None:
-    buffer = Buffer(Limits(waiting=3))
+    buffer = Buffer(BufferLimits(waiting=3))
     for message in [state("a"), progress(b"1"), progress(b"2"), state("b")]:
         buffer.add(message)
 
@@ -38,7 +38,7 @@ def test_the_oldest_progress_gives_way() -> None:
 
 
 def test_what_waits_is_bounded_in_bytes_too() -> None:
-    buffer = Buffer(Limits(size_bytes=1000))
+    buffer = Buffer(BufferLimits(size_bytes=1000))
     for _ in range(100):
         buffer.add(progress(b"x" * 92))
     assert len(buffer) == 10
@@ -53,7 +53,7 @@ def test_what_waits_is_bounded_in_bytes_too() -> None:
 
 
 def test_state_never_gives_way() -> None:
-    buffer = Buffer(Limits(waiting=2))
+    buffer = Buffer(BufferLimits(waiting=2))
     for message in [state("a"), state("b", b"old"), state("c"), state("b", b"new")]:
         buffer.add(message)
 
@@ -79,7 +79,7 @@ def test_sending_again_tells_the_latest_of_each_topic_and_the_progress_that_wait
 
 
 def test_the_topics_remembered_are_bounded() -> None:
-    buffer = Buffer(Limits(topics=2))
+    buffer = Buffer(BufferLimits(topics=2))
     for topic in ["a", "b", "a", "c"]:
         buffer.add(state(topic))
     drained(buffer)

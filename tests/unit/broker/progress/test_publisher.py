@@ -11,7 +11,7 @@ import pytest
 
 from testing.events import progress_event, state_event
 from testing.mqtt import TENANCY
-from tiercel.broker.progress.buffer import Limits
+from tiercel.broker.progress.buffer import BufferLimits
 from tiercel.broker.progress.embedded import EmbeddedMqttBroker
 from tiercel.broker.progress.publisher import MqttPublisher
 from tiercel.core.errors import InvalidSpecError
@@ -32,7 +32,7 @@ async def test_a_password_in_the_url_is_refused_and_not_repeated() -> None:
 
 
 async def test_statistics_count_what_waits_and_what_gave_way() -> None:
-    publisher = MqttPublisher("mqtt://127.0.0.1:1", limits=Limits(waiting=2))
+    publisher = MqttPublisher("mqtt://127.0.0.1:1", limits=BufferLimits(waiting=2))
     publisher.publish_nowait(progress_event(1))
     publisher.publish_nowait(progress_event(2))
     publisher.publish_nowait(state_event(JobState.RUNNING))

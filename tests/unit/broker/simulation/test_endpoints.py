@@ -9,7 +9,7 @@ from testing.simulation import closed_endpoints
 from tiercel.broker.scheduling.interface import NodeView
 from tiercel.broker.simulation import simulate
 from tiercel.broker.simulation.cluster import Colocation
-from tiercel.broker.simulation.endpoints import EndpointLoad, SimulatedEndpoint, open_delay, part_within
+from tiercel.broker.simulation.endpoints import EndpointTraffic, SimulatedEndpoint, open_delay, part_within
 from tiercel.broker.simulation.nodes import SimulatedNode
 from tiercel.broker.simulation.requests import BurstyRate, ConstantRate, SinusoidalRate
 from tiercel.broker.simulation.scenario import Scenario, equal_nodes
@@ -18,7 +18,7 @@ from tiercel.core.shares import Share
 GIB = 1024**3
 
 
-def begin(*loads: EndpointLoad, cores: float = 1.0) -> tuple[SimulatedNode, list[SimulatedEndpoint]]:
+def begin(*loads: EndpointTraffic, cores: float = 1.0) -> tuple[SimulatedNode, list[SimulatedEndpoint]]:
     """A node without jobs that answers for these endpoints."""
     endpoints = [SimulatedEndpoint.begin(load, 0) for load in loads]
     for endpoint in endpoints:
@@ -53,13 +53,13 @@ def test_without_load_the_objective_is_met_or_not() -> None:
 
 def test_an_endpoint_needs_either_a_rate_or_clients() -> None:
     with pytest.raises(ValueError, match="either a rate or clients"):
-        EndpointLoad(name="e", work_cpu_seconds=0.1)
+        EndpointTraffic(name="e", work_cpu_seconds=0.1)
     with pytest.raises(ValueError, match="either a rate or clients"):
-        EndpointLoad(name="e", work_cpu_seconds=0.1, rate=ConstantRate(1.0), clients=1)
+        EndpointTraffic(name="e", work_cpu_seconds=0.1, rate=ConstantRate(1.0), clients=1)
 
 
 def test_counting_answers_good_answers_and_their_quality() -> None:
-    load = EndpointLoad(
+    load = EndpointTraffic(
         name="e", work_cpu_seconds=0.1, rate=ConstantRate(5.0), objective_seconds=0.2, node_id="node", quality=0.9
     )
     _, (endpoint,) = begin(load)
@@ -73,7 +73,7 @@ def test_counting_answers_good_answers_and_their_quality() -> None:
 
 def test_what_cannot_be_answered_waits_and_is_given_up_in_the_end() -> None:
     # 20 requests a second of which 10 can be answered; nobody waits for longer than 3 seconds.
-    load = EndpointLoad(name="e", work_cpu_seconds=0.1, rate=ConstantRate(20.0), node_id="node", give_up_seconds=3.0)
+    load = EndpointTraffic(name="e", work_cpu_seconds=0.1, rate=ConstantRate(20.0), node_id="node", give_up_seconds=3.0)
     _, (endpoint,) = begin(load)
     endpoint.advance(2.0)
     assert (endpoint.total.answered, endpoint.backlog) == pytest.approx((20.0, 2.0))
@@ -85,13 +85,13 @@ def test_what_cannot_be_answered_waits_and_is_given_up_in_the_end() -> None:
 
 
 def test_models_that_are_always_busy_share_what_there_is() -> None:
-    loads = [EndpointLoad(name=f"m{n}", work_cpu_seconds=3.0, clients=1, node_id="node") for n in range(10)]
+    loads = [EndpointTraffic(name=f"m{n}", work_cpu_seconds=3.0, clients=1, node_id="node") for n in range(10)]
     _, endpoints = begin(*loads)
     assert [endpoint.delay_seconds for endpoint in endpoints] == pytest.approx([30.0] * 10)
 
 
 def test_shares_of_endpoints_divide_the_node_and_caps_hold() -> None:
-    loads = [EndpointLoad(name=f"m{n}", work_cpu_seconds=3.0, clients=1, node_id="node") for n in range(3)]
+    loads = [EndpointTraffic(name=f"m{n}", work_cpu_seconds=3.0, clients=1, node_id="node") for n in range(3)]
     node, (first, second, third) = begin(*loads)
     first.share = Share(0.6, reason="much")
     second.share = Share(0.3, cpu_cap_cores=0.1, reason="capped")
@@ -103,8 +103,8 @@ def test_shares_of_endpoints_divide_the_node_and_caps_hold() -> None:
 
 
 def test_an_idle_neighbour_leaves_its_share_to_who_needs_it() -> None:
-    busy = EndpointLoad(name="busy", work_cpu_seconds=0.1, rate=ConstantRate(7.0), node_id="node")
-    idle = EndpointLoad(name="idle", work_cpu_seconds=0.1, rate=ConstantRate(1.0), node_id="node")
+    busy = EndpointTraffic(name="busy", work_cpu_seconds=0.1, rate=ConstantRate(7.0), node_id="node")
+    idle = EndpointTraffic(name="idle", work_cpu_seconds=0.1, rate=ConstantRate(1.0), node_id="node")
     node, (first, second) = begin(busy, idle)
     first.share, second.share = Share(0.5, reason="half"), Share(0.5, reason="half")
     node.reallocate(0.0)
@@ -121,7 +121,7 @@ def test_fair_answers_models_all_alike_whatever_they_want() -> None:
 
 
 def test_what_is_measured_is_noisy_and_repeats_itself() -> None:
-    load = EndpointLoad(name="e", work_cpu_seconds=0.1, rate=ConstantRate(5.0), node_id="node")
+    load = EndpointTraffic(name="e", work_cpu_seconds=0.1, rate=ConstantRate(5.0), node_id="node")
 
     def measured() -> list[float | None]:
         _, (endpoint,) = begin(load)
@@ -138,7 +138,7 @@ def test_what_is_measured_is_noisy_and_repeats_itself() -> None:
 
 
 def test_a_moment_is_too_short_to_measure_anything_new() -> None:
-    _, (endpoint,) = begin(EndpointLoad(name="e", work_cpu_seconds=0.1, rate=ConstantRate(5.0), node_id="node"))
+    _, (endpoint,) = begin(EndpointTraffic(name="e", work_cpu_seconds=0.1, rate=ConstantRate(5.0), node_id="node"))
     endpoint.advance(1.0)
     first = endpoint.view(0.05)
     endpoint.advance(1.1)
@@ -157,7 +157,7 @@ def test_rates() -> None:
 
 
 def test_endpoints_need_a_duration_a_node_that_exists_and_a_name_of_their_own() -> None:
-    load = EndpointLoad(name="e", work_cpu_seconds=0.1, rate=ConstantRate(5.0))
+    load = EndpointTraffic(name="e", work_cpu_seconds=0.1, rate=ConstantRate(5.0))
     with pytest.raises(ValueError, match="duration_seconds"):
         Scenario(nodes=equal_nodes(1), endpoints=(load,))
     with pytest.raises(ValueError, match="on node nowhere, which the scenario lacks"):

@@ -9,17 +9,19 @@ import pytest
 from testing.simulation import scenario, steps
 from tiercel.broker.scheduling.interface import Assignment, Plan, Snapshot
 from tiercel.broker.simulation import simulate
-from tiercel.broker.simulation.endpoints import EndpointLoad
+from tiercel.broker.simulation.endpoints import EndpointTraffic
 from tiercel.broker.simulation.requests import ConstantRate
 from tiercel.broker.simulation.scenario import Scenario, equal_nodes
 from tiercel.broker.simulation.workload import ListedJobs, PlannedJob
 from tiercel.core.shares import Share
 
 # Two requests a second of a quarter of a CPU second: half a core.
-HALF_A_CORE = EndpointLoad(name="digits", work_cpu_seconds=0.25, rate=ConstantRate(2.0), node_id="node1", quality=0.25)
+HALF_A_CORE = EndpointTraffic(
+    name="digits", work_cpu_seconds=0.25, rate=ConstantRate(2.0), node_id="node1", quality=0.25
+)
 
 
-def fed(load: EndpointLoad, duration: float = 20.0) -> Scenario:
+def fed(load: EndpointTraffic, duration: float = 20.0) -> Scenario:
     jobs = ListedJobs((PlannedJob(0.0, steps(0.5, 0.75, tiers=(0.5, 0.75)), endpoint=load.name),))
     return replace(scenario(cores=1.0), jobs=jobs, endpoints=(load,), duration_seconds=duration)
 

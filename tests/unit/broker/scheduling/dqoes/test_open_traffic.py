@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tiercel.broker.simulation import Result, Scenario, equal_nodes, simulate
-from tiercel.broker.simulation.endpoints import EndpointLoad
+from tiercel.broker.simulation.endpoints import EndpointTraffic
 from tiercel.broker.simulation.requests import ConstantRate
 
 WORK = 0.02
@@ -14,7 +14,7 @@ WORK = 0.02
 def run(*endpoints: tuple[float, float]) -> Result:
     """Two cores for ten minutes, and endpoints given by objective in seconds and requests per second."""
     loads = tuple(
-        EndpointLoad(
+        EndpointTraffic(
             name=f"e{number}",
             work_cpu_seconds=WORK,
             rate=ConstantRate(rate),
