@@ -73,5 +73,5 @@ class RunPriority:
         """
         gives_way = share.weight * self._priority.node_cores < LEAST_IN_FRONT * self._cpu_cores
         if self._priority.node_cores and gives_way != self._gives_way:
-            set_giving_way(pids(), gives_way=gives_way)
+            set_giving_way(pids, gives_way=gives_way)
             self._gives_way = gives_way

@@ -33,8 +33,8 @@ LONGEST_SECONDS: Final = 0.1
 _NUMBERS: Final = {"x86_64": (314, 315), "aarch64": (274, 275), "riscv64": (274, 275)}
 # linux/sched/types.h, struct sched_attr: size, policy, flags, nice, priority, runtime, deadline, period.
 _FORM: Final = struct.Struct("IIQiIQQQ")
-# Threads that start meanwhile are begun by one that has the old attributes, or the new ones already.
-_MOST_LOOKS: Final = 3
+# What starts meanwhile is begun by a thread that has the old attributes, or the new ones already.
+_MOST_LOOKS: Final = 5
 _SYS_NICE: Final = 23
 
 
@@ -61,14 +61,14 @@ def set_time_slice(pid: int, seconds: float) -> bool:
     if seconds <= 0:
         return False
     nanoseconds = round(min(seconds, LONGEST_SECONDS) * 1e9)
-    return _change(family(pid), lambda old: replace(old, slice_nanoseconds=nanoseconds))
+    return _change(lambda: family(pid), lambda old: replace(old, slice_nanoseconds=nanoseconds))
 
 
-def set_giving_way(pids: Iterable[int], *, gives_way: bool) -> bool:
+def set_giving_way(pids: Callable[[], Iterable[int]], *, gives_way: bool) -> bool:
     """Have processes give way to all that do not, or no longer, with what they start from now on.
 
     Args:
-        pids: The processes, as this machine numbers them; those that have ended are left out.
+        pids: Gives the processes that live now, as this machine numbers them; looked at until no new ones are found.
         gives_way: Whether they do. To take it back needs :func:`may_take_back`.
 
     Returns:
@@ -98,13 +98,12 @@ def family(pid: int) -> list[int]:
         return []
 
 
-def _change(pids: Iterable[int], changed: Callable[[_Attributes], _Attributes]) -> bool:
+def _change(pids: Callable[[], Iterable[int]], changed: Callable[[_Attributes], _Attributes]) -> bool:
     """Give every thread its changed attributes; whether any has them."""
-    processes = list(pids)
     done: set[int] = set()
     taken = False
     for _ in range(_MOST_LOOKS):
-        new = [thread for pid in processes for thread in _threads(pid) if thread not in done]
+        new = [thread for pid in pids() for thread in _threads(pid) if thread not in done]
         if not new:
             break
         done.update(new)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pytest
 
@@ -18,8 +18,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     """What the kernel is asked for, by processes."""
     found: Asked = []
 
-    def note(pids: Iterable[int], *, gives_way: bool) -> bool:
-        found.append((list(pids), gives_way))
+    def note(pids: Callable[[], Iterable[int]], *, gives_way: bool) -> bool:
+        found.append((list(pids()), gives_way))
         return True
 
     monkeypatch.setattr(module, "set_giving_way", note)

@@ -87,11 +87,11 @@ def test_who_gives_way_keeps_slice_and_niceness(process: subprocess.Popen[bytes]
         set_time_slice(process.pid, 0.05)
         everybody = (process.pid, thread, child)
         assert set(family(process.pid)) == {process.pid, child}
-        assert set_giving_way(family(process.pid), gives_way=True)
+        assert set_giving_way(lambda: family(process.pid), gives_way=True)
         assert [os.sched_getscheduler(each) for each in everybody] == [os.SCHED_IDLE] * 3
         assert [slice_seconds(each) for each in everybody] == [0.05] * 3
         if may_take_back():
-            assert set_giving_way([process.pid, child], gives_way=False)
+            assert set_giving_way(lambda: [process.pid, child], gives_way=False)
             assert [os.sched_getscheduler(each) for each in everybody] == [os.SCHED_OTHER] * 3
             assert [slice_seconds(each) for each in everybody] == [0.05] * 3
         assert os.getpriority(os.PRIO_PROCESS, process.pid) == 3
@@ -99,9 +99,21 @@ def test_who_gives_way_keeps_slice_and_niceness(process: subprocess.Popen[bytes]
         os.kill(child, 9)
 
 
+def test_a_process_that_was_started_while_others_were_asked_gives_way_too(process: subprocess.Popen[bytes]) -> None:
+    """As a container's first process starts the script just then."""
+    assert process.stdout is not None
+    child = int(process.stdout.readline().split()[0])
+    looks = iter([[process.pid], [process.pid, child]])
+    try:
+        assert set_giving_way(lambda: next(looks, [process.pid, child]), gives_way=True)
+        assert os.sched_getscheduler(child) == os.SCHED_IDLE
+    finally:
+        os.kill(child, 9)
+
+
 def test_nobody_there_to_give_way() -> None:
     assert family(2**22 + 1) == []
-    assert not set_giving_way([2**22 + 1], gives_way=True)
+    assert not set_giving_way(lambda: [2**22 + 1], gives_way=True)
 
 
 @pytest.mark.parametrize(
