@@ -111,6 +111,10 @@ def _known_bytes(request: HttpRequest, max_json_bytes: int) -> TemplateBytes | N
     end = body.find(b"]", begin) + 1
     if end <= 0 or len(body) - end > _REMEMBERED_BYTES:
         return None
+    # Numbers of another row or input would make a template of their own each time, and push out those of others.
+    has_rows = opened[0].count(b"[") > 1 and body[end : end + 8].lstrip().startswith(b",")
+    if has_rows or body.find(b'"data"', end) >= 0:
+        return None
     before, id_first, between = at_id(bytes(body[:begin]))
     after = bytes(body[end:])
     if id_first:

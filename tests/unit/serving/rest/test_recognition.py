@@ -68,3 +68,24 @@ def test_json_over_the_limit_is_not_recognised() -> None:
     body = b'{"inputs":[' + TENSOR % b"[1,2]" + b"]}"
     assert found(recent, body) is not None
     assert found(recent, body, len(body) - 1) is None
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        '{"name":"x","shape":[2,2],"datatype":"FP32","data":[[1,2],[3,%d]]}',
+        '{"name":"x","shape":[2,2],"datatype":"FP32","data":[[1,2] , [3,%d]]}',
+        '{"name":"x","shape":[1],"datatype":"FP32","data":[1]},{"name":"y","shape":[1],"datatype":"FP32","data":[%d]}',
+    ],
+    ids=["rows", "rows apart", "inputs"],
+)
+def test_numbers_after_the_contents_do_not_push_out_what_is_remembered(inputs: str) -> None:
+    """More rows, or another input: a template with their numbers in it would never be seen again."""
+    kept = b'{"inputs":[' + TENSOR % b"[1,2]" + b"]}"
+    known = found(Recent(), kept)
+    assert known is not None
+    for number in range(2_000):
+        assert found(Recent(), f'{{"inputs":[{inputs % number}]}}'.encode()) is None
+    again = found(Recent(), kept)
+    assert again is not None
+    assert again[0] is known[0]
