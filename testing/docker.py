@@ -142,7 +142,7 @@ def _start(data: Path, runtime: Path, host: str) -> None:
         while process.poll() is None and time.monotonic() < give_up_at:
             if _answers(host):
                 return
-            time.sleep(0.1)
+            time.sleep(0.1)  # another program: it tells nobody when it is ready
         process.kill()
         process.wait()
     pytest.fail("The Docker engine does not start:\n" + log.read_text()[-3000:])
@@ -173,7 +173,7 @@ def _end(pid: int) -> None:
     os.kill(pid, signal.SIGTERM)
     give_up_at = time.monotonic() + _STOP_SECONDS
     while not _is_zombie(pid) and time.monotonic() < give_up_at:
-        time.sleep(0.05)
+        time.sleep(0.05)  # likewise when it has ended, being no child of ours
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
     with contextlib.suppress(ChildProcessError):

@@ -92,7 +92,7 @@ def wait_for(condition: Callable[[], T | None], what: str, timeout: float = DEAD
     while time.monotonic() < give_up:
         if result := condition():
             return result
-        time.sleep(0.01)
+        time.sleep(0.01)  # what is waited for is another process's
     raise AssertionError(f"waited {timeout:g} s in vain for {what}")
 
 

@@ -305,4 +305,4 @@ def wait_for(condition: Callable[[], object], timeout: float = TIMEOUT_SECONDS) 
     deadline = time.monotonic() + timeout
     while not condition():
         assert time.monotonic() < deadline, "not in time"
-        time.sleep(0.02)
+        time.sleep(0.02)  # as it says

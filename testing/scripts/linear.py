@@ -69,7 +69,7 @@ for _ in job.epochs(arguments.epochs):
         loss.backward()  # type: ignore[no-untyped-call]  # PyTorch left it without annotations
         optimizer.step()
         burn(arguments.step_cpu_seconds)
-        time.sleep(arguments.step_sleep_seconds)
+        time.sleep(arguments.step_sleep_seconds)  # a script that waits for its data
     job.report(**{arguments.metric: evaluate(job.predict)})
 
 digest = hashlib.sha256()

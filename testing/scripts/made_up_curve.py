@@ -33,5 +33,5 @@ job = tiercel.trainer.connect(
 )
 for epoch in job.epochs(100_000):
     for _ in job.steps(range(4)):
-        time.sleep(0.02)
+        time.sleep(0.02)  # a script that takes its time
     job.report(score=value(epoch))

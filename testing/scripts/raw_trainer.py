@@ -89,5 +89,5 @@ with grpc.insecure_channel("unix:agent.sock") as channel:
         elif kind == "stop" and mode != "stubborn":
             break
     else:
-        time.sleep(600)
+        time.sleep(600)  # a script that does not leave
 messages.put(None)
