@@ -118,6 +118,7 @@ class JobSpec:
         retries: How often its script is started again, from its checkpoint, after it failed or was killed.
         ship: What it delivers beyond its tiers.
         labels: Words of the tenant's own by which programs find it again, such as ``{"sweep": "7"}``.
+        env: Variables that its program finds in its environment.
     """
 
     name: str
@@ -140,6 +141,7 @@ class JobSpec:
     retries: int = 0
     ship: Shipping = Shipping()
     labels: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
 
 
 def without_script_text(spec: JobSpec) -> JobSpec:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.jobs import Direction
+from tiercel.core.variables import validate_env
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,6 +52,7 @@ def validate_spec(spec: JobSpec) -> None:
     _validate_limits(spec)
     _validate_shipping(spec.ship)
     _validate_labels(spec.labels)
+    validate_env(spec.env)
 
 
 def _refuse(field: str, message: str) -> InvalidSpecError:

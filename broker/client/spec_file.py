@@ -12,6 +12,7 @@ from typing import Annotated, Any, get_type_hints
 import yaml
 from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, ValidationError, create_model
 
+from tiercel.broker.client.spec_environment import environment_of
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.jobs import Direction, JobSpec, Resources, Script, Shipping, Tier
 from tiercel.core.metric_names import usual_direction
@@ -60,6 +61,7 @@ _SpecForm = _form(
     arguments=(list[str], []),
     resources=(_ResourcesForm, _ResourcesForm()),
     ship=(_ShippingForm, _ShippingForm()),
+    env=(Annotated[dict[str, str], BeforeValidator(environment_of)], {}),
 )
 
 

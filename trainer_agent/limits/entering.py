@@ -14,7 +14,8 @@ NAME: Final = "tiercel-run"
 
 _ENTER: Final = (
     '[ "$1" = 0 ] || echo "$1" 2>/dev/null > /proc/$$/oom_score_adj; '
-    'n=$2; shift 2; while [ "$n" -gt 0 ]; do echo $$ > "$1" || exit 126; shift; n=$((n-1)); done; exec "$@"'
+    'TIERCEL_LEFT=$2; shift 2; while [ "$TIERCEL_LEFT" -gt 0 ]; do echo $$ > "$1" || exit 126; shift; '
+    'TIERCEL_LEFT=$((TIERCEL_LEFT-1)); done; exec "$@"'
 )
 
 

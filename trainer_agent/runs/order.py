@@ -90,6 +90,7 @@ class RunOrder:
             memory_bytes=resources.memory_bytes,
             share=self.share.cpu,
             accelerators=self.share.accelerators,
+            variables=dict(self.spec.env),
         )
 
     def program(self) -> Program:

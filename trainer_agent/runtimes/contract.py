@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -54,6 +54,8 @@ class Launch:
         memory_bytes: Memory limit, 0 for none.
         share: Its first share of the CPU.
         accelerators: What it may use of accelerators, in the order in which it shall number them; it sees no others.
+        variables: What its job adds to its environment.
+        python: The interpreter of its environment, by path; empty for the runtime's own.
     """
 
     run_id: str
@@ -64,6 +66,8 @@ class Launch:
     memory_bytes: int = 0
     share: CpuShare = field(default_factory=lambda: CpuShare(1.0))
     accelerators: tuple[AcceleratorShare, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    python: str = ""
 
     def environment(self, job_folder: str) -> dict[str, str]:
         """The variables that every run gets, whatever runs it; nothing of the agent's own.
@@ -72,16 +76,18 @@ class Launch:
             job_folder: Where the job's folder is for the program.
         """
         threads = str(max(1, math.ceil(self.cpu_cores)))
+        # The first two a job may set otherwise.
         return {
+            "LANG": "C.UTF-8",
+            "PYTHONUNBUFFERED": "1",
+            **self.variables,
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
             # Empty, not absent: what is absent would let a program see all that there are.
             "CUDA_VISIBLE_DEVICES": ",".join(share.id for share in self.accelerators),
             "HOME": f"{job_folder}/work",
-            "LANG": "C.UTF-8",
             "MKL_NUM_THREADS": threads,
             "OMP_NUM_THREADS": threads,
             "ORT_DISABLE_TELEMETRY": "1",  # else importing ONNX Runtime before our library would report to its makers
-            "PYTHONUNBUFFERED": "1",
             "TIERCEL_RUN_DIR": job_folder,
         }
 

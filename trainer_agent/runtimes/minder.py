@@ -7,7 +7,8 @@ A process of its own, started by :mod:`tiercel.trainer_agent.runtimes.minding`, 
     grew        a pipe that gets a byte whenever there is more output, and is closed at the end
     exit        the script's exit code, -N for signal N; there once it has ended
 
-Imports as little as it can: there is one for each run.
+The environment of the script comes by standard input: some of it may be secret, and some may change how
+Python itself starts, so that the script alone gets it. Imports as little as it can: there is one for each run.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -110,17 +112,31 @@ def main(arguments: list[str]) -> int:
     folder, working_directory, *command = arguments
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # whoever wants the end of the script ends the script
-    mind(Path(folder), working_directory, command)
+    environment = unpack_environment(sys.stdin.buffer.read())
+    _use_nothing_as_input()
+    mind(Path(folder), working_directory, command, environment)
     return 0
 
 
-def mind(folder: Path, working_directory: str, command: list[str]) -> None:
+def pack_environment(environment: Mapping[str, str]) -> bytes:
+    """An environment as one string of bytes, as the kernel has it."""
+    return b"".join(os.fsencode(f"{name}={value}") + b"\0" for name, value in environment.items())
+
+
+def unpack_environment(packed: bytes) -> dict[bytes, bytes]:
+    """The inverse of :func:`pack_environment`."""
+    pairs = (entry.partition(b"=") for entry in packed.split(b"\0") if entry)
+    return {name: value for name, _, value in pairs}
+
+
+def mind(folder: Path, working_directory: str, command: list[str], environment: Mapping[bytes, bytes]) -> None:
     """Start the command and keep its output and its exit code; returns when both are kept.
 
     Args:
         folder: Of its own.
         working_directory: Of the command.
         command: The program, by its path, and its arguments.
+        environment: Of the command.
     """
     exit_code = os.open(folder / EXIT, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     os.write(exit_code, (_EXIT_FORM % "").encode())  # room on the disk for what must not be lost
@@ -131,7 +147,7 @@ def mind(folder: Path, working_directory: str, command: list[str]) -> None:
     gate, opener = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
-        _become(command, working_directory, writer, gate, opener)
+        _become(command, environment, working_directory, writer, gate, opener)
     for descriptor in (writer, gate):
         os.close(descriptor)
     _write_processes(folder, identity_of(os.getpid()), identity_of(pid))
@@ -142,7 +158,14 @@ def mind(folder: Path, working_directory: str, command: list[str]) -> None:
     os.pwrite(exit_code, (_EXIT_FORM % _wait_end(Spool(folder), pid, reader, grew)).encode(), 0)
 
 
-def _become(command: list[str], working_directory: str, writer: int, gate: int, opener: int) -> None:
+def _become(
+    command: list[str],
+    environment: Mapping[bytes, bytes],
+    working_directory: str,
+    writer: int,
+    gate: int,
+    opener: int,
+) -> None:
     """In the child: turn into the script once its parent has written down who it is; never returns."""
     try:
         os.close(opener)
@@ -153,11 +176,17 @@ def _become(command: list[str], working_directory: str, writer: int, gate: int, 
         os.dup2(writer, 2)
         if os.read(gate, 1):
             os.chdir(working_directory)
-            os.execv(command[0], command)  # noqa: S606 - the agent's own choice of a command
+            os.execve(command[0], command, environment)  # noqa: S606 - the agent's own choice of a command
     except OSError as error:
         os.write(2, f"The program cannot be run: {error}.\n".encode())
     finally:
         os._exit(_CANNOT_RUN)
+
+
+def _use_nothing_as_input() -> None:
+    nowhere = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nowhere, 0)
+    os.close(nowhere)
 
 
 def _write_processes(folder: Path, *processes: ProcessIdentity | None) -> None:

@@ -20,6 +20,8 @@ from tiercel.trainer_agent.runtimes.process_identity import ProcessIdentity
 
 _START_SECONDS: Final = 60.0
 _MOST_MESSAGE_BYTES: Final = 4096
+# Where Python and its libraries are found.
+_OF_MINDER: Final = ("PATH", "LD_LIBRARY_PATH", "LANG")
 
 
 class Minded:
@@ -61,7 +63,7 @@ class Minded:
             folder: The minder's, not there yet.
             command: The program, by its path, and its arguments.
             working_directory: Of the command.
-            environment: Of the command.
+            environment: Of the command; the minder has none of it.
 
         Raises:
             OSError: It cannot be started.
@@ -69,21 +71,23 @@ class Minded:
         """
         folder.mkdir(parents=True, mode=0o700)
         said, writer = os.pipe2(os.O_CLOEXEC)
+        given = _in_memory(minder.pack_environment(environment))
         try:
             # -P: nothing of the folder that the agent was started in is imported.
             child = await asyncio.to_thread(
                 subprocess.Popen,
                 [sys.executable, "-P", "-m", minder.__name__, str(folder), str(working_directory), *command],
-                stdin=subprocess.DEVNULL,
+                stdin=given,
                 stdout=writer,
                 stderr=writer,
-                env=dict(environment),
+                env={name: os.environ[name] for name in _OF_MINDER if name in os.environ},
                 start_new_session=True,
             )
         except BaseException:
             os.close(said)
             raise
         finally:
+            os.close(given)
             os.close(writer)
         message = await _read_message(said)
         if message == minder.STARTED and (known := minder.read_processes(folder)) is not None:
@@ -204,6 +208,19 @@ def end_leftovers(folder: Path) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
     shutil.rmtree(doomed, ignore_errors=True)
+
+
+def _in_memory(content: bytes) -> int:
+    """A descriptor that the content is read from, on no disk and in no folder."""
+    descriptor = os.memfd_create("environment", os.MFD_CLOEXEC)
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(content)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def _open(process: ProcessIdentity) -> int | None:

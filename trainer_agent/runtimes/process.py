@@ -122,7 +122,10 @@ class ProcessRuntime:
         folder = str(launch.job_folder)
         inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         through_mps = self._mps.environment(launch.accelerators) if self._mps is not None else {}
-        program = launch.program.command(sys.executable, folder)
+        program = launch.program.command(launch.python or sys.executable, folder)
+        if launch.python:  # first, so that what it starts by name is of the same environment
+            own = str(Path(launch.python).parent)
+            inherited["PATH"] = os.pathsep.join(filter(None, (own, inherited.get("PATH", ""))))
         return await Minded.start(
             self._folder / launch.run_id,
             entering(limits.entry_files, program, ended_first=ENDED_FIRST),

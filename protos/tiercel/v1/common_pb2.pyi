@@ -241,6 +241,26 @@ class JobSpec(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class EnvEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     NAME_FIELD_NUMBER: _builtins.int
     ENDPOINT_FIELD_NUMBER: _builtins.int
     SCRIPT_FIELD_NUMBER: _builtins.int
@@ -261,6 +281,7 @@ class JobSpec(_message.Message):
     RETRIES_FIELD_NUMBER: _builtins.int
     SHIP_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
+    ENV_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A label for people; need not be unique."""
     endpoint: _builtins.str
@@ -310,6 +331,10 @@ class JobSpec(_message.Message):
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Words of the tenant's own by which programs find it again: at most 32, of at most 63 and 128 characters."""
 
+    @_builtins.property
+    def env(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Variables that its program finds in its environment: at most 64, of at most 128 and 32 Ki characters. Not for secrets."""
+
     def __init__(
         self,
         *,
@@ -333,10 +358,11 @@ class JobSpec(_message.Message):
         retries: _builtins.int = ...,
         ship: Global___Shipping | None = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        env: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_max_epochs", b"_max_epochs", "_report_timeout_seconds", b"_report_timeout_seconds", "endpoint_objective_seconds", b"endpoint_objective_seconds", "max_epochs", b"max_epochs", "module", b"module", "program", b"program", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "script", b"script", "ship", b"ship"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_max_epochs", b"_max_epochs", "_report_timeout_seconds", b"_report_timeout_seconds", "arguments", b"arguments", "continue_after_last_tier", b"continue_after_last_tier", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "image", b"image", "labels", b"labels", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "program", b"program", "replace", b"replace", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "retries", b"retries", "runtime", b"runtime", "script", b"script", "ship", b"ship", "tiers", b"tiers", "variant", b"variant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_max_epochs", b"_max_epochs", "_report_timeout_seconds", b"_report_timeout_seconds", "arguments", b"arguments", "continue_after_last_tier", b"continue_after_last_tier", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "env", b"env", "image", b"image", "labels", b"labels", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "program", b"program", "replace", b"replace", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "retries", b"retries", "runtime", b"runtime", "script", b"script", "ship", b"ship", "tiers", b"tiers", "variant", b"variant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__endpoint_objective_seconds: _TypeAlias = _typing.Literal["endpoint_objective_seconds"]  # noqa: Y015
     _WhichOneofArgType__endpoint_objective_seconds: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds"]  # noqa: Y015

@@ -24,6 +24,7 @@ from tiercel.core.validation import (
     MIN_MEMORY_BYTES,
     validate_spec,
 )
+from tiercel.core.variables import MAX_ENV_BYTES, MAX_VARIABLES
 
 
 def refused_field(spec: JobSpec) -> str:
@@ -52,6 +53,7 @@ def refusal_of(spec: JobSpec) -> InvalidSpecError | None:
         {"tiers": (Tier(0.5, 3.0, 60.0),)},
         {"arguments": ("--epochs", "3", "")},
         {"labels": {"sweep": "7", "team/owner": ""}},
+        {"env": {"PYTHONPATH": "lib", "_x1": "", "LANG": "de_DE.UTF-8"}},
         {"endpoint": "a"},
         {"endpoint": "a" * 63},
         {"variant": "small"},
@@ -103,6 +105,18 @@ def test_accepts_what_makes_sense(changes: dict[str, Any]) -> None:
         ({"max_epochs": 2**32}, "max_epochs"),
         ({"labels": {"x": "1" * 129}}, "labels.x"),
         ({"labels": {"x": "two\nlines"}}, "labels.x"),
+        ({"env": {f"N{number}": "" for number in range(MAX_VARIABLES + 1)}}, "env"),
+        ({"env": {"A": "1" * MAX_ENV_BYTES}}, "env"),
+        ({"env": {"1A": ""}}, "env"),
+        ({"env": {"A=B": ""}}, "env"),
+        ({"env": {"A\n": ""}}, "env"),
+        ({"env": {"": ""}}, "env"),
+        ({"env": {"A": "n\0t"}}, "env.A"),
+        ({"env": {"A": "\udcff"}}, "env.A"),
+        ({"env": {"TIERCEL_RUN_DIR": "/"}}, "env.TIERCEL_RUN_DIR"),
+        ({"env": {"LD_PRELOAD": "x.so"}}, "env.LD_PRELOAD"),
+        ({"env": {"CUDA_VISIBLE_DEVICES": "0"}}, "env.CUDA_VISIBLE_DEVICES"),
+        ({"env": {"PATH": "/"}}, "env.PATH"),
         ({"tiers": ()}, "tiers"),
         ({"tiers": tuple(Tier(float(n)) for n in range(MAX_TIERS + 1))}, "tiers"),
         ({"tiers": (Tier(0.8), Tier(math.nan))}, "tiers[1].target"),

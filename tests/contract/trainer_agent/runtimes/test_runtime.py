@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shutil
+import venv
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,19 @@ async def test_the_environment_is_minimal(start: Start) -> None:
         "OLDPWD",
     }
     assert expected <= set(environment) <= expected | extra
+
+
+async def test_a_job_adds_variables_to_its_environment_and_takes_none_of_ours_away(start: Start) -> None:
+    given = {"PYTHONPATH": "lib", "n": "kept", "LANG": "C", "OMP_NUM_THREADS": "64", "TEXT": "a=b\nc 'é'"}
+    run = await start("import json, os; print(json.dumps(dict(os.environ)))", variables=given)
+    environment = json.loads((await finish(run))[1])
+    assert {name: environment[name] for name in given} == given | {"OMP_NUM_THREADS": "1"}
+
+
+async def test_variables_that_break_python_break_the_script_alone(start: Start) -> None:
+    code, output = await finish(await start("print('never')", variables={"PYTHONHOME": "/nowhere"}))
+    assert code == 1
+    assert "encodings" in output
 
 
 async def test_accelerators_are_visible_in_the_order_of_the_share(start: Start, runtime: Runtime) -> None:
@@ -251,3 +265,15 @@ time.sleep(600)
 def _is_whole(commands: list[str]) -> bool:
     """Whether script and child are among them."""
     return any("train.py" in one for one in commands) and any("time.sleep(600)" in one for one in commands)
+
+
+async def test_a_run_has_the_interpreter_that_it_is_given_and_its_folder_comes_first(
+    start: Start, runtime: Runtime, tmp_path: Path
+) -> None:
+    if runtime.name != "process":
+        pytest.skip("an image brings its own interpreter")
+    venv.create(tmp_path / "own", symlinks=True)
+    python = tmp_path / "own" / "bin" / "python"
+    script = "import os, shutil, sys; print(sys.prefix, sys.executable, shutil.which('python'), sep='\\n')"
+    code, output = await finish(await start(script, python=str(python)))
+    assert (code, output.split()) == (0, [str(tmp_path / "own"), str(python), str(python)])

@@ -53,6 +53,7 @@ from tiercel.v1 import common_pb2, jobs_pb2, nodes_pb2
             replace=True,
             ship=Shipping(every=0.01, best_every_seconds=60.0),
             labels={"sweep": "7", "team/owner": "vision"},
+            env={"SEED": "7"},
         ),
     ],
 )

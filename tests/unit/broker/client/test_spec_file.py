@@ -24,6 +24,7 @@ max_epochs: 30
 replace: true
 ship: {every: 0.01, best_every: 60}
 labels: {sweep: "7"}
+env: {SEED: 7, RATE: 0.5, NAME: x}
 endpoint_objective_seconds: 0.05
 """
 TOML = """
@@ -39,6 +40,7 @@ runtime = "process"
 max_epochs = 30
 endpoint_objective_seconds = 0.05
 labels = {sweep = "7"}
+env = {SEED = 7, RATE = 0.5, NAME = "x"}
 replace = true
 ship = {every = 0.01, best_every = 60}
 [resources]
@@ -62,6 +64,7 @@ SPEC = JobSpec(
     variant="small",
     replace=True,
     labels={"sweep": "7"},
+    env={"SEED": "7", "RATE": "0.5", "NAME": "x"},
     ship=Shipping(every=0.01, best_every_seconds=60.0),
 )
 VALUES: dict[str, Any] = {"endpoint": "digits", "module": "m", "metric": "loss", "direction": "min", "tiers": [0.5]}
@@ -178,3 +181,17 @@ def test_a_file_that_is_no_spec(tmp_path: Path, name: str, text: str, message: s
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InvalidSpecError, match="cannot be read"):
         load_spec(tmp_path / "missing.yaml")
+
+
+def test_variables_are_taken_from_the_callers_environment_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SET_HERE", "a=b c")
+    monkeypatch.delenv("NOT_SET", raising=False)
+    assert parse_spec(VALUES | {"env": ["SET_HERE"]}).env == {"SET_HERE": "a=b c"}
+    with pytest.raises(InvalidSpecError, match="env: NOT_SET is not set here; set it before you submit"):
+        parse_spec(VALUES | {"env": ["SET_HERE", "NOT_SET"]})
+
+
+@pytest.mark.parametrize(("env", "message"), [("A=1", "env: is neither"), ({"A": True}, "env.A: True is no text")])
+def test_variables_that_are_none_are_refused(env: object, message: str) -> None:
+    with pytest.raises(InvalidSpecError, match=message):
+        parse_spec(VALUES | {"env": env})
