@@ -44,6 +44,7 @@ from tiercel.trainer_agent.models.repository import ModelRepository
 from tiercel.trainer_agent.models.served import ServedModels
 from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointTransfer
 from tiercel.trainer_agent.runs.files import RunPlaces
+from tiercel.trainer_agent.runs.preparation import Preparation
 from tiercel.trainer_agent.runs.reconciler import (
     ApplyShare,
     DisownRun,
@@ -144,8 +145,7 @@ class Agent:
             self._reporter,
             tasks,
             parts.patience,
-            transfer,
-            ScriptFetcher(calls),
+            Preparation(ScriptFetcher(calls), transfer),
             self._ended_jobs,
         )
         serving_places = ServingPlaces(parts.state_dir)

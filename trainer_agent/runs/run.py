@@ -19,18 +19,16 @@ from tiercel.trainer_agent.errors import AgentError, RunFailedError, TransferErr
 from tiercel.trainer_agent.limits.contract import Share
 from tiercel.trainer_agent.reports.run_log import RunLog
 from tiercel.trainer_agent.reports.token_bucket import TokenBucket
-from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointTransfer
 from tiercel.trainer_agent.runs.earlier_life import EarlierLife
 from tiercel.trainer_agent.runs.events import RunEvents
 from tiercel.trainer_agent.runs.order import RunOrder
 from tiercel.trainer_agent.runs.output_mark import OutputMark
-from tiercel.trainer_agent.runs.preparation import prepare
+from tiercel.trainer_agent.runs.preparation import Preparation
 from tiercel.trainer_agent.runs.reconciler import ActualRun, Phase
 from tiercel.trainer_agent.runs.records import RunRecord
-from tiercel.trainer_agent.runs.scripts import ScriptFetcher
 from tiercel.trainer_agent.runs.stopping import Stop, StopPatience
 from tiercel.trainer_agent.runs.usage import RunUsage
-from tiercel.trainer_agent.runtimes.contract import Exit, RunHandle, Runtime
+from tiercel.trainer_agent.runtimes.contract import Exit, Launch, RunHandle, Runtime
 from tiercel.trainer_agent.supervision import Supervisor
 from tiercel.trainer_agent.trainer_socket.gateway import TrainerGateway
 from tiercel.v1 import nodes_pb2, trainer_pb2
@@ -59,8 +57,7 @@ class Run:
         runtime: What it is started with.
         events: Whom to tell.
         patience: How long stopping may take.
-        transfer: Transfers checkpoints from and to other nodes.
-        scripts: Fetches the script.
+        preparation: Makes what it is given, and transfers checkpoints from and to other nodes.
         earlier: What there is of it already, or None for one to be started.
     """
 
@@ -75,8 +72,7 @@ class Run:
         runtime: Runtime,
         events: RunEvents,
         patience: StopPatience,
-        transfer: CheckpointTransfer,
-        scripts: ScriptFetcher,
+        preparation: Preparation,
         earlier: EarlierLife | None = None,
     ) -> None:
         self.order = order
@@ -89,8 +85,7 @@ class Run:
         self._inner_socket = inner_socket
         self._runtime = runtime
         self._events = events
-        self._transfer = transfer
-        self._scripts = scripts
+        self._preparation = preparation
         self._token = secrets.token_urlsafe(32) if earlier is None else earlier.token
         self.gateway = TrainerGateway(
             order.welcome(),
@@ -243,25 +238,20 @@ class Run:
         check_run(order.run_id, order.job_id, order.spec.script.name)
         self._check_wanted()  # it may have waited for long
         self._events.recorded(self._record)
-        await self._prepare()
+        prepared = await self._prepare()
         self._from_beginning = not await asyncio.to_thread(self._folder.has_checkpoint)
         await self._listen()
-        launch = replace(order.launch(self._folder.path), share=self.share.cpu)
+        launch = replace(prepared, share=self.share.cpu)
         handle = await self._runtime.start(launch)
         if self.share.cpu != launch.share:
             self._share_changed.set()
         return handle
 
-    async def _prepare(self) -> None:
+    async def _prepare(self) -> Launch:
+        owner = self._runtime.owner
         try:
-            await prepare(
-                self.order,
-                self._folder,
-                token=self._token,
-                owner=self._runtime.owner,
-                scripts=self._scripts,
-                transfer=self._transfer,
-                check=self._check_wanted,
+            return await self._preparation.prepare(
+                self.order, self._folder, token=self._token, owner=owner, check=self._check_wanted
             )
         except TransferError as error:
             self._record = replace(self._record, lost=True)  # through no fault of the job
@@ -283,7 +273,7 @@ class Run:
     async def _send_checkpoint(self, record: RunRecord) -> RunRecord:
         """Send its checkpoint to the broker, now that nothing writes to it any more."""
         try:
-            await self._transfer.send(self.run_id, self._folder)
+            await self._preparation.transfer.send(self.run_id, self._folder)
         except AgentError as error:
             return replace(record, carry_error=error.message)
         return replace(record, carried=True)

@@ -18,15 +18,14 @@ from tiercel.trainer_agent.limits.contract import Limits, Share
 from tiercel.trainer_agent.reports.kept import KeptReports
 from tiercel.trainer_agent.reports.run_log import RunLog
 from tiercel.trainer_agent.reports.sieve import Goal
-from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointTransfer
 from tiercel.trainer_agent.runs.earlier_life import EarlierLife
 from tiercel.trainer_agent.runs.events import RunEvents
 from tiercel.trainer_agent.runs.files import RunFiles, RunPlaces
 from tiercel.trainer_agent.runs.order import RunOrder
+from tiercel.trainer_agent.runs.preparation import Preparation
 from tiercel.trainer_agent.runs.reconciler import ActualRun, Phase
 from tiercel.trainer_agent.runs.records import RunRecord, RunRecords
 from tiercel.trainer_agent.runs.run import Run
-from tiercel.trainer_agent.runs.scripts import ScriptFetcher
 from tiercel.trainer_agent.runs.stopping import StopPatience
 from tiercel.trainer_agent.runtimes.contract import Runtime
 from tiercel.trainer_agent.supervision import Signal, Supervisor
@@ -63,8 +62,7 @@ class RunTable:
         reporter: Who brings news to the broker.
         tasks: Owner of the tasks that see to runs.
         patience: How long stopping a run may take.
-        transfer: Transfers checkpoints from and to other nodes.
-        scripts: Fetches scripts.
+        preparation: Makes what runs are given, and transfers checkpoints.
         ended_jobs: Is told which jobs are over for good.
 
     Attributes:
@@ -79,8 +77,7 @@ class RunTable:
         reporter: RunReporter,
         tasks: Supervisor,
         patience: StopPatience,
-        transfer: CheckpointTransfer,
-        scripts: ScriptFetcher,
+        preparation: Preparation,
         ended_jobs: EndedJobs,
     ) -> None:
         self._places = places
@@ -89,8 +86,7 @@ class RunTable:
         self._reporter = reporter
         self._tasks = tasks
         self._patience = patience
-        self._transfer = transfer
-        self._scripts = scripts
+        self._preparation = preparation
         self._records = RunRecords(places.records)
         self._live: dict[str, Run] = {}
         self._ended: dict[str, RunRecord] = {}
@@ -118,7 +114,7 @@ class RunTable:
         Raises:
             SetupError: Something that nobody goes on with cannot be ended.
         """
-        self._transfer.clear()
+        self._preparation.transfer.clear()
         shutil.rmtree(self._places.sockets, ignore_errors=True)
         for record in self._records.load():
             order = _order_of(record)
@@ -165,8 +161,7 @@ class RunTable:
             runtime=runtime,
             events=self._events,
             patience=self._patience,
-            transfer=self._transfer,
-            scripts=self._scripts,
+            preparation=self._preparation,
             earlier=earlier,
         )
 

@@ -22,6 +22,7 @@ from tiercel.trainer_agent.runs import records as run_records
 from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointTransfer
 from tiercel.trainer_agent.runs.files import RunPlaces
 from tiercel.trainer_agent.runs.order import RunOrder
+from tiercel.trainer_agent.runs.preparation import Preparation
 from tiercel.trainer_agent.runs.reconciler import ActualRun, Phase
 from tiercel.trainer_agent.runs.scripts import ScriptFetcher
 from tiercel.trainer_agent.runs.stopping import StopPatience
@@ -114,8 +115,7 @@ def table_in(folder: Path, runtime: FakeRuntime, tasks: Supervisor) -> RunTable:
         Reporter(),
         tasks,
         StopPatience(trainer=600.0),
-        CheckpointTransfer(calls, folder / "carried"),
-        ScriptFetcher(calls),
+        Preparation(ScriptFetcher(calls), CheckpointTransfer(calls, folder / "carried")),
         EndedJobs(places.jobs, folder / "ended-jobs", Retention()),
     )
 
