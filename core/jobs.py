@@ -119,6 +119,7 @@ class JobSpec:
         ship: What it delivers beyond its tiers.
         labels: Words of the tenant's own by which programs find it again, such as ``{"sweep": "7"}``.
         env: Variables that its program finds in its environment.
+        max_duration_seconds: For how long its runs may exist, added up, before its training ends; None for no limit.
     """
 
     name: str
@@ -142,6 +143,7 @@ class JobSpec:
     ship: Shipping = Shipping()
     labels: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
+    max_duration_seconds: float | None = None
 
 
 def without_script_text(spec: JobSpec) -> JobSpec:

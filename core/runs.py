@@ -37,6 +37,21 @@ class Silence:
 
 
 @dataclass(frozen=True, slots=True)
+class RunTime:
+    """For how long a run has existed.
+
+    Attributes:
+        seconds: As counted when it was last counted.
+        at: When that was, seconds since the Unix epoch; None before it was heard.
+        alive: The same by the clock that counts while the broker is alive; None in a later life. Not stored.
+    """
+
+    seconds: float = 0.0
+    at: float | None = None
+    alive: float | None = field(default=None, metadata=NOT_STORED)
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """One process or container that works on a job, on one node.
 
@@ -55,6 +70,9 @@ class Run:
         move: Where its job is being moved, or None.
         fenced: Whether its node's agent ends it by itself when it is without us for long. Only then may the job be
             started elsewhere while nobody knows what became of the run.
+        time: For how long it has existed.
+        finishing_from: For how long it had existed when it was told to end its training, as the job's time was over;
+            None while it may train.
     """
 
     job_id: str
@@ -70,6 +88,8 @@ class Run:
     offered_value: float | None = None
     move: Move | None = None
     fenced: bool = False
+    time: RunTime = RunTime()
+    finishing_from: float | None = None
 
     @property
     def id(self) -> str:
@@ -97,6 +117,7 @@ class EarlierRuns:
         lost_at: When runs were lost, of those that still count, the oldest first; seconds since the Unix epoch.
         migrations: How often one went on, as the next one, on another node.
         migrated_at: When that was last, or None.
+        seconds: For how long they existed, added up; since the job was resumed if it was.
     """
 
     count: int = 0
@@ -106,6 +127,7 @@ class EarlierRuns:
     lost_at: tuple[float, ...] = ()
     migrations: int = 0
     migrated_at: float | None = None
+    seconds: float = 0.0
 
     def including(self, run: Run) -> EarlierRuns:
         """These and the one that was the present one until now."""
@@ -114,6 +136,7 @@ class EarlierRuns:
             count=run.number,
             cpu_seconds=self.cpu_seconds + run.cpu_seconds,
             accelerator_seconds=self.accelerator_seconds + run.accelerator_seconds,
+            seconds=self.seconds + run.time.seconds,
         )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.jobs import Direction
+from tiercel.core.validation_over_time import validate_over_time
 from tiercel.core.variables import validate_env
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def validate_spec(spec: JobSpec) -> None:
     _validate_shipping(spec.ship)
     _validate_labels(spec.labels)
     validate_env(spec.env)
+    validate_over_time(spec)
 
 
 def _refuse(field: str, message: str) -> InvalidSpecError:

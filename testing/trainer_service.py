@@ -114,9 +114,9 @@ class TrainerServer(trainer_pb2_grpc.TrainerServiceServicer):
             for stream in self._streams:
                 stream.put(response)
 
-    def request_stop(self, reason: str = "a test") -> None:
-        """Ask the process to stop."""
-        self.send(trainer_pb2.AttachResponse(stop=trainer_pb2.StopRequest(reason=reason)))
+    def request_stop(self, reason: str = "a test", *, finish: bool = False) -> None:
+        """Ask the process to stop; ``finish``: as after its last epoch."""
+        self.send(trainer_pb2.AttachResponse(stop=trainer_pb2.StopRequest(reason=reason, finish=finish)))
 
     def request_pace(self, cores: float, *, accelerator_fraction: float = 0.0) -> None:
         """Ask the process to use so many cores, and that much of the time of its devices."""

@@ -48,6 +48,7 @@ from tiercel.trainer_agent.runs.preparation import Preparation
 from tiercel.trainer_agent.runs.reconciler import (
     ApplyShare,
     DisownRun,
+    FinishRun,
     ForgetRun,
     ReportRun,
     RunAction,
@@ -284,6 +285,8 @@ class Agent:
                 self._runs.start(run_order(wanted[run_id], self._deliveries.is_delivered))
             case StopRun(run_id, reason, transfer, is_wanted):
                 self._runs.stop(run_id, reason, moved=transfer, may_go_on=not is_wanted)
+            case FinishRun(run_id):
+                self._runs.finish(run_id)
             case ApplyShare(run_id, share):
                 self._runs.set_share(run_id, share)
             case ReportRun(run_id):

@@ -21,7 +21,7 @@ _MessageT = TypeVar("_MessageT", bound=Message)
 
 def wanted_run(run: nodes_pb2.WantedRun) -> WantedRun:
     """What the reconciler has to know of a run."""
-    return WantedRun(_share(run.share), run.stop, run.carry)
+    return WantedRun(_share(run.share), run.stop, run.carry, run.finish)
 
 
 def run_order(wanted: nodes_pb2.WantedRun, is_delivered: Callable[[str], bool]) -> RunOrder:

@@ -41,6 +41,11 @@ class WantedRun:
         return self.job.stop_outcome is not None or self.job.is_moving
 
     @property
+    def finish(self) -> bool:
+        """Whether its training shall end as it would after its last epoch."""
+        return self.job.run is not None and self.job.run.finishing_from is not None
+
+    @property
     def run_id(self) -> str:
         """The run."""
         return self.job.run_id

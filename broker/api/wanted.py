@@ -55,6 +55,7 @@ def _run_to_proto(run: WantedRun, logs: RunLogs) -> nodes_pb2.WantedRun:
         share=to_proto(job.share, common_pb2.Share) if job.share is not None else None,
         log_offset_bytes=logs.size(run.run_id),
         stop=run.stop,
+        finish=run.finish,
         carry=job.is_moving,
         carried_run_id=job.carried_run,
         retried=job.retries < job.spec.retries,

@@ -11,8 +11,10 @@ from typing import Annotated, Any, get_type_hints
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, ValidationError, create_model
+from pydantic_core import PydanticCustomError
 
 from tiercel.broker.client.spec_environment import environment_of
+from tiercel.core.durations import seconds_in
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.jobs import Direction, JobSpec, Resources, Script, Shipping, Tier
 from tiercel.core.metric_names import usual_direction
@@ -39,6 +41,19 @@ def _written(name: str, kind: Any, default: Any) -> Any:
     return (kind, Field(default=default, alias=name))
 
 
+def _seconds(value: object) -> object:
+    """A time as people write it, in seconds."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return seconds_in(value)
+    except ValueError as error:
+        raise PydanticCustomError("time", "{why}", {"why": str(error)}) from None
+
+
+_Seconds = Annotated[float, BeforeValidator(_seconds)]
+
+
 def _tier(value: object) -> object:
     return {"target": value} if isinstance(value, int | float | str) else value
 
@@ -62,6 +77,7 @@ _SpecForm = _form(
     resources=(_ResourcesForm, _ResourcesForm()),
     ship=(_ShippingForm, _ShippingForm()),
     env=(Annotated[dict[str, str], BeforeValidator(environment_of)], {}),
+    max_duration_seconds=_written("max_duration", _Seconds | None, None),
 )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tiercel.broker.lifecycle.duration import over_words
 from tiercel.broker.lifecycle.job_events import Announce, DeclareRun, JobEffect, Reschedule, WithdrawRun
 from tiercel.broker.lifecycle.steps import (
     Step,
@@ -151,7 +152,8 @@ def resume_requested(job: Job, max_epochs: int) -> Step:
         # What the broker held of it went when it ended.
         carried_run="",
     )
-    return wait_again(job, "resumed by its tenant", checkpoint_node=job.checkpoint_node or job.node_id)
+    job, effects = wait_again(job, "resumed by its tenant", checkpoint_node=job.checkpoint_node or job.node_id)
+    return replace(job, earlier=replace(job.earlier, seconds=0.0)), effects
 
 
 def _open_again(tier: TierStatus) -> TierStatus:
@@ -215,10 +217,11 @@ def finish_when_settled(job: Job, now: Moment) -> Step:
 def _achieved(job: Job) -> tuple[JobState, str]:
     """What the end of a script that was done by itself comes to."""
     delivered = sum(tier.state is TierState.DELIVERED for tier in job.tiers)
+    over = f"; {over_words(job)}" if over_words(job) else ""
     if delivered == len(job.tiers):
         words = f"all {delivered} tiers delivered" if delivered > 1 else "its tier is delivered"
         held = job.tiers[-1].reason  # of a tier that is delivered: why its version does not answer
-        return JobState.COMPLETED, f"{words}; {held}" if held else words
+        return JobState.COMPLETED, (f"{words}; {held}" if held else words) + over
     missed = next(tier.tier.target for tier in job.tiers if tier.state is not TierState.DELIVERED)
     best = "" if job.best_value is None else f", the best {job.spec.metric} was {job.best_value:g}"
-    return JobState.MISSED, f"{delivered} of {len(job.tiers)} tiers delivered; {missed:g} was not reached{best}"
+    return JobState.MISSED, f"{delivered} of {len(job.tiers)} tiers delivered; {missed:g} was not reached{best}{over}"

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tiercel.broker.lifecycle import delivery, move, run
+from tiercel.broker.lifecycle import delivery, move, run, time_limit
 from tiercel.broker.lifecycle import job as job_machine
+from tiercel.broker.lifecycle.duration import in_a_new_life
 from tiercel.broker.lifecycle.job import create
 from tiercel.broker.lifecycle.job_events import (
     Assigned,
@@ -92,14 +93,21 @@ def handle(job: Job, event: JobInput, now: Moment) -> Step:  # noqa: C901 - one 
         case DeliveryEnded():
             return delivery.delivery_ended(job, event, now)
         case Ticked():
-            return job_machine.pause_ticked(job, now) if job.state is JobState.PENDING else run.ticked(job, now)
+            return _ticked(job, now)
+
+
+def _ticked(job: Job, now: Moment) -> Step:
+    if job.state is JobState.PENDING:
+        return job_machine.pause_ticked(job, now)
+    ticked, effects = run.ticked(job, now)
+    return (ticked, effects) if ticked is not job else time_limit.duration_ticked(job, now)
 
 
 def after_restart(job: Job) -> Step:
     """What to do about a job that was loaded after the broker started again."""
     job = replace(job, retry_at=None)  # by the clock of a life that is over, as is a silence
     if job.run is not None:
-        job = replace(job, run=replace(job.run, silence=None))
+        job = replace(job, run=in_a_new_life(replace(job.run, silence=None)))
     effects: list[JobEffect] = [DeclareRun()] if job.run_active else []
     effects.extend(request_deliveries(job))
     job, more = run.node_silent(job, job.node_id)

@@ -26,7 +26,8 @@ def may_move(job: Job) -> bool:
     """
     run = job.run
     trains = job.state is JobState.RUNNING and run is not None and run.active and run.last_sequence > 0
-    return trains and job.stop_outcome is None and not job.is_moving and not delivering(job)
+    is_free = job.stop_outcome is None and not job.is_moving and not delivering(job)
+    return trains and is_free and run is not None and run.finishing_from is None
 
 
 def move_ordered(job: Job, event: MoveOrdered) -> Step:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tiercel.broker.lifecycle.delivery import reach_tiers, ship_best
+from tiercel.broker.lifecycle.duration import counted, finishing_words, over_words
 from tiercel.broker.lifecycle.job import fail_running, finish_when_settled, retry, settle, wait_again
 from tiercel.broker.lifecycle.job_events import (
     Announce,
@@ -70,14 +71,15 @@ def is_alive(job: Job, event: RunIsAlive, now: Moment) -> Step:
     if run is None or job.state not in {JobState.STARTING, JobState.DISCONNECTED}:
         return job, ()
     started_at = job.started_at if job.started_at is not None else now.at
-    job = replace(job, run=heard(run, now.alive), started_at=started_at)
+    job = replace(job, run=heard(counted(run, now), now.alive), started_at=started_at)
     effects: tuple[JobEffect, ...] = ()
     if job.carried_run:  # it has what it goes on from
         job, effects = replace(job, carried_run=""), (DropCheckpoint(),)
     if job.stop_outcome is not None:
         job, entered = enter(job, JobState.STOPPING, job.stop_reason)
     else:
-        job, entered = enter(job, JobState.RUNNING, moving_words(job) or _beginning_words(job, event))
+        words = moving_words(job) or finishing_words(job) or _beginning_words(job, event)
+        job, entered = enter(job, JobState.RUNNING, words)
     return job, (*entered, *effects)
 
 
@@ -106,7 +108,7 @@ def reported(job: Job, event: Reported, now: Moment) -> Step:
     if run is None or event.sequence <= run.last_sequence:
         return job, ()
     job, effects = is_alive(job, RunIsAlive(event.run_id), now)
-    run = heard(run, now.alive).using(event.cpu_seconds, event.accelerator_seconds)
+    run = heard(counted(run, now), now.alive).using(event.cpu_seconds, event.accelerator_seconds)
     job = replace(job, run=replace(run, last_sequence=event.sequence), epoch=event.epoch)
     value = event.metrics.get(job.spec.metric)
     if value is None or not math.isfinite(value):
@@ -220,6 +222,8 @@ def exited(job: Job, event: RunExited, now: Moment) -> Step:
     moving_to = job.moving_to
     retryable = event.exit_code != 0 and job.retries < job.spec.retries
     used = run.using(event.cpu_seconds, event.accelerator_seconds)
+    if not event.lost and run.time.at is not None:
+        used = counted(used, now)
     job = with_run_over(replace(job, run=used))
     if moving_to is not None and was_stopped_to_move(event):
         job, effects = _left_to_move(job, used, moving_to, event, now)
@@ -258,7 +262,7 @@ def _tail(event: RunExited) -> str:
 
 
 def _outcome_of_exit(job: Job, event: RunExited) -> tuple[JobState, str]:
-    if event.exit_code == 0 and job.best_value is None:
+    if event.exit_code == 0 and job.best_value is None and not over_words(job):
         metric = job.spec.metric
         return JobState.FAILED, (
             f"the script ended without an error but never reported {metric!r}, which the tiers are about, nor anything "

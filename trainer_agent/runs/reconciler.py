@@ -28,11 +28,13 @@ class WantedRun:
         share: What it may use.
         stop: Whether it shall end.
         transfer: Whether it then goes on elsewhere, from its checkpoint.
+        finish: Whether its training shall end as it would after its last epoch.
     """
 
     share: Share
     stop: bool = False
     transfer: bool = False
+    finish: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +44,12 @@ class ActualRun:
     Attributes:
         phase: Where it is.
         share: What it may use, or None where that is over.
+        finishing: Whether it was told, in this life of the agent, to end its training.
     """
 
     phase: Phase
     share: Share | None
+    finishing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,13 @@ class StopRun:
     reason: str
     transfer: bool = False
     wanted: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FinishRun:
+    """Ask a run to end its training as it would after its last epoch."""
+
+    run_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +108,7 @@ class ForgetRun:
     run_id: str
 
 
-RunAction = StartRun | StopRun | ApplyShare | ReportRun | DisownRun | ForgetRun
+RunAction = StartRun | StopRun | FinishRun | ApplyShare | ReportRun | DisownRun | ForgetRun
 
 
 def reconcile_runs(wanted: Mapping[str, WantedRun], actual: Mapping[str, ActualRun]) -> list[RunAction]:
@@ -140,4 +151,5 @@ def _known(run_id: str, want: WantedRun, run: ActualRun) -> list[RunAction]:
     if want.stop:
         reason = "it goes on on another node" if want.transfer else "the broker asked it to stop"
         return [StopRun(run_id, reason, want.transfer)]
-    return [ApplyShare(run_id, want.share)] if want.share != run.share else []
+    actions: list[RunAction] = [ApplyShare(run_id, want.share)] if want.share != run.share else []
+    return [*actions, FinishRun(run_id)] if want.finish and not run.finishing else actions

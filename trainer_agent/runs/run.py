@@ -99,7 +99,7 @@ class Run:
         self._handle = None if earlier is None else earlier.handle
         self._from_beginning = False
         self._exit_code: int | None = None
-        self._gone = False
+        self._gone = self._finishing = False
         # What its limits were set to last, an earlier life of the agent knew.
         self._share_holds = earlier is None
         # A trainer that an earlier life of the agent knew dials again within moments.
@@ -126,7 +126,7 @@ class Run:
     def actual(self) -> ActualRun:
         """What the reconciler has to know of it."""
         phase = Phase.STOPPING if self._stop.is_asked else Phase.ALIVE
-        return ActualRun(phase, self.share if self._share_holds else None)
+        return ActualRun(phase, self.share if self._share_holds else None, self._finishing)
 
     def status(self) -> nodes_pb2.RunStatus:
         """What the broker is told of it while it has not ended."""
@@ -167,6 +167,11 @@ class Run:
         if not self._stop.is_asked:
             self._record = replace(self._record, lost=lost, moved=moved)
             self._stop.ask(reason)
+
+    def finish(self) -> None:
+        """Have its training end as it would after its last epoch; its end is reported like any other."""
+        self._finishing = True
+        self.gateway.stop("the time that its job has is over", finish=True)
 
     def end(self, reason: str) -> None:
         """End it at once because of what it does; that fails its job.

@@ -244,6 +244,10 @@ class RunTable:
             self._may_go_on.add(run_id)
         self._live[run_id].ask_to_stop(reason, moved=moved)
 
+    def finish(self, run_id: str) -> None:
+        """Have the training of a run end as it would after its last epoch."""
+        self._live[run_id].finish()
+
     def set_share(self, run_id: str, share: Share) -> None:
         """Let a run have another share."""
         self._live[run_id].set_share(share)

@@ -77,6 +77,8 @@ class AttachedJob(Job):
         self._pacer, self._accelerators = Pacer(), accelerators
         self._finished_epochs = self._epoch = self._sequence = 0
         self._stopping = self._interrupted = self._crashed = self._gave_up = self._closed = False
+        # Told to end the training as after its last epoch, which is unlike being stopped for all that comes then.
+        self._finishing = False
         self._unsettled_in_checkpoint = self._offers_best = False
         self._names, self._said = MetricNames(welcome.metric), set[str]()
 
@@ -88,7 +90,7 @@ class AttachedJob(Job):
     @property
     def is_stopping(self) -> bool:
         """Whether the agent, or a signal, asked to stop."""
-        return self._stopping
+        return self._stopping or self._finishing
 
     def restore(self) -> None:
         """Go on from the newest checkpoint, if there is one.
@@ -113,7 +115,7 @@ class AttachedJob(Job):
     def epochs(self, count: int) -> Iterator[int]:
         """The epochs that are left, counted from 1; ends early when the run is asked to stop."""
         limit = min(count, self._max_epochs) if self._max_epochs else count
-        while self._finished_epochs < limit and not self._stopping:
+        while self._finished_epochs < limit and not self.is_stopping:
             self._epoch = self._finished_epochs + 1
             self._interrupted = False
             with self._accelerators.counting():
@@ -130,7 +132,7 @@ class AttachedJob(Job):
         with self._accelerators.not_counting():  # to fetch a batch, or to rest, is no work of an accelerator
             for batch in batches:
                 self._boundary()
-                if self._stopping:
+                if self.is_stopping:
                     self._interrupted = True
                     self._save()
                     return
@@ -241,7 +243,7 @@ class AttachedJob(Job):
                 self._pacer.limit(request.cores)
                 self._accelerators.limit(request.accelerator_fraction)
             case trainer_pb2.StopRequest():
-                self._stop(request.reason)
+                self._stop(request.reason, finish=request.finish)
             case trainer_pb2.TrainerWelcome():
                 self._deliveries.update_tiers([tier.target for tier in request.tiers])
             case Terminated():
@@ -249,8 +251,11 @@ class AttachedJob(Job):
             case Acknowledged():
                 logger.debug("the agent has every report")
 
-    def _stop(self, reason: str) -> None:
-        if not self._stopping:
+    def _stop(self, reason: str, *, finish: bool = False) -> None:
+        if finish and not self.is_stopping:
+            self._finishing = True
+            print(f"finishing: {reason}", flush=True)
+        elif not (finish or self._stopping):
             self._stopping = True
             print(f"stopping: {reason or 'the agent asks for it'}", flush=True)
 

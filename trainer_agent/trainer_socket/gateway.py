@@ -105,7 +105,7 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
         self._passing_on = asyncio.Lock()
         self._refusals = Refusals(write_line)
         self._pace: trainer_pb2.PaceRequest | None = None
-        self._stop_reason: str | None = None
+        self._stop: trainer_pb2.StopRequest | None = None
         self._exports: dict[str, _Export] = {}
         self._server: aio.Server | None = None
         self._door: TrainerDoor | None = None
@@ -184,10 +184,10 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
         self._pace = pace
         self._send(trainer_pb2.AttachResponse(pace=pace))
 
-    def stop(self, reason: str) -> None:
-        """Ask the trainer to save a checkpoint and leave."""
-        self._stop_reason = reason
-        self._send(trainer_pb2.AttachResponse(stop=trainer_pb2.StopRequest(reason=reason)))
+    def stop(self, reason: str, *, finish: bool = False) -> None:
+        """Ask the trainer to save a checkpoint and leave; ``finish``: as if its last epoch were over."""
+        self._stop = trainer_pb2.StopRequest(reason=reason, finish=finish)
+        self._send(trainer_pb2.AttachResponse(stop=self._stop))
 
     async def export(self, request: trainer_pb2.ExportRequest, deadline_seconds: float) -> trainer_pb2.ExportDone:
         """Ask the trainer for its model and wait until it has handed it over.
@@ -257,8 +257,8 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
         if self._pace is not None:
             messages.append(trainer_pb2.AttachResponse(pace=self._pace))
         messages += [trainer_pb2.AttachResponse(export=export.request) for export in self._exports.values()]
-        if self._stop_reason is not None:
-            messages.append(trainer_pb2.AttachResponse(stop=trainer_pb2.StopRequest(reason=self._stop_reason)))
+        if self._stop is not None:
+            messages.append(trainer_pb2.AttachResponse(stop=self._stop))
         return messages
 
     async def _read(self, context: _Context) -> None:

@@ -282,6 +282,7 @@ class JobSpec(_message.Message):
     SHIP_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
     ENV_FIELD_NUMBER: _builtins.int
+    MAX_DURATION_SECONDS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A label for people; need not be unique."""
     endpoint: _builtins.str
@@ -315,6 +316,10 @@ class JobSpec(_message.Message):
     """
     retries: _builtins.int
     """How often the script is started again, from its last checkpoint, after it exited with an error or was killed; at most 100."""
+    max_duration_seconds: _builtins.float
+    """Seconds that its runs may take together, from the moment each exists to its end; then its training ends, as it would after
+    max_epochs. Absent: no limit.
+    """
     @_builtins.property
     def script(self) -> Global___Script: ...
     @_builtins.property
@@ -359,13 +364,16 @@ class JobSpec(_message.Message):
         ship: Global___Shipping | None = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         env: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        max_duration_seconds: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_max_epochs", b"_max_epochs", "_report_timeout_seconds", b"_report_timeout_seconds", "endpoint_objective_seconds", b"endpoint_objective_seconds", "max_epochs", b"max_epochs", "module", b"module", "program", b"program", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "script", b"script", "ship", b"ship"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_report_timeout_seconds", b"_report_timeout_seconds", "endpoint_objective_seconds", b"endpoint_objective_seconds", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "module", b"module", "program", b"program", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "script", b"script", "ship", b"ship"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_max_epochs", b"_max_epochs", "_report_timeout_seconds", b"_report_timeout_seconds", "arguments", b"arguments", "continue_after_last_tier", b"continue_after_last_tier", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "env", b"env", "image", b"image", "labels", b"labels", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "program", b"program", "replace", b"replace", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "retries", b"retries", "runtime", b"runtime", "script", b"script", "ship", b"ship", "tiers", b"tiers", "variant", b"variant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_report_timeout_seconds", b"_report_timeout_seconds", "arguments", b"arguments", "continue_after_last_tier", b"continue_after_last_tier", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "env", b"env", "image", b"image", "labels", b"labels", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "program", b"program", "replace", b"replace", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "retries", b"retries", "runtime", b"runtime", "script", b"script", "ship", b"ship", "tiers", b"tiers", "variant", b"variant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__endpoint_objective_seconds: _TypeAlias = _typing.Literal["endpoint_objective_seconds"]  # noqa: Y015
     _WhichOneofArgType__endpoint_objective_seconds: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds"]  # noqa: Y015
+    _WhichOneofReturnType__max_duration_seconds: _TypeAlias = _typing.Literal["max_duration_seconds"]  # noqa: Y015
+    _WhichOneofArgType__max_duration_seconds: _TypeAlias = _typing.Literal["_max_duration_seconds", b"_max_duration_seconds"]  # noqa: Y015
     _WhichOneofReturnType__max_epochs: _TypeAlias = _typing.Literal["max_epochs"]  # noqa: Y015
     _WhichOneofArgType__max_epochs: _TypeAlias = _typing.Literal["_max_epochs", b"_max_epochs"]  # noqa: Y015
     _WhichOneofReturnType__report_timeout_seconds: _TypeAlias = _typing.Literal["report_timeout_seconds"]  # noqa: Y015
@@ -374,6 +382,8 @@ class JobSpec(_message.Message):
     _WhichOneofArgType_program: _TypeAlias = _typing.Literal["program", b"program"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__endpoint_objective_seconds) -> _WhichOneofReturnType__endpoint_objective_seconds | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_duration_seconds) -> _WhichOneofReturnType__max_duration_seconds | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_epochs) -> _WhichOneofReturnType__max_epochs | None: ...
     @_typing.overload

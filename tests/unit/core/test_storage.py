@@ -10,6 +10,7 @@ from typing import Literal
 import pytest
 
 from testing.jobs import run_of, running_job
+from tiercel.broker.lifecycle.duration import in_a_new_life
 from tiercel.core.events import JobEvent, ProgressMade, StateChanged
 from tiercel.core.fields import NOT_STORED
 from tiercel.core.jobs import Job, JobState, Resources, Script, Tier
@@ -87,7 +88,7 @@ def test_what_ends_with_the_life_of_the_broker_is_not_stored() -> None:
     assert run.silence is not None
     text = to_json(job)
     assert "silence" not in text
-    assert from_json(Job, text) == replace(job, run=replace(run, silence=None))
+    assert from_json(Job, text) == replace(job, run=in_a_new_life(replace(run, silence=None)))
 
 
 def test_bytes_and_text_of_any_kind_come_back() -> None:

@@ -61,6 +61,23 @@ def test_a_stop_leaves_a_checkpoint_from_which_the_next_run_goes_on(
     assert [report.sequence for report in second.recorded.reports] == [1, 2], "a new attempt counts from 1"
 
 
+def test_a_run_that_is_told_to_finish_ends_early_and_hands_over_its_best_model(
+    run_directory: Path, start_server: StartServer, start_script: StartScript
+) -> None:
+    server = start_server(tiers=(0.7,), keep_from=0.7)
+    script = start_script("linear", "--epochs", "2000", *SLOW)
+    server.wait_until(lambda recorded: len(recorded.reports) >= 3 and recorded.export_done)
+    server.request_stop("the time that its job has is over", finish=True)
+    finished = script.wait()
+    assert finished.returncode == 0, finished.output
+    assert "finishing: the time that its job has is over" in finished.output
+    assert "stopping" not in finished.output
+    assert finished_epochs(run_directory) < 2000
+    best = max(report.metrics["accuracy"] for report in server.recorded.reports)
+    delivered = max(done.value for done in server.recorded.export_done)
+    assert delivered == pytest.approx(best), "the best one is handed over, at the tier or at the end"
+
+
 def test_training_in_two_runs_is_bit_for_bit_training_in_one(
     start_server: StartServer, start_script: StartScript
 ) -> None:

@@ -54,6 +54,7 @@ from tiercel.v1 import common_pb2, jobs_pb2, nodes_pb2
             ship=Shipping(every=0.01, best_every_seconds=60.0),
             labels={"sweep": "7", "team/owner": "vision"},
             env={"SEED": "7"},
+            max_duration_seconds=7200.0,
         ),
     ],
 )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 from testing.jobs import SHARE, make_spec
@@ -27,3 +28,10 @@ def test_a_job_without_a_script_has_none_to_fetch(tmp_path: Path) -> None:
     job = Job("j1", "alice", make_spec(), 0.0, run=Run("j1", 1, "n1", SHARE))
     (run,) = wanted_to_proto(Wanted(1, (WantedRun(job),), ()), RunLogs(tmp_path)).runs
     assert (run.script_sha256, run.spec.module) == ("", "package.train")
+
+
+def test_a_run_whose_time_is_over_is_wanted_to_finish(tmp_path: Path) -> None:
+    run = Run("j1", 1, "n1", SHARE)
+    jobs = [Job("j1", "alice", make_spec(), 0.0, run=each) for each in (run, replace(run, finishing_from=60.0))]
+    message = wanted_to_proto(Wanted(1, tuple(map(WantedRun, jobs)), ()), RunLogs(tmp_path))
+    assert [(each.finish, each.stop) for each in message.runs] == [(False, False), (True, False)]
