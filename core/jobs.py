@@ -119,6 +119,9 @@ class JobSpec:
         ship: What it delivers beyond its tiers.
         labels: Words of the tenant's own by which programs find it again, such as ``{"sweep": "7"}``.
         env: Variables that its program finds in its environment.
+        retry_back_off_seconds: Pause before the first of its retries, which doubles with each up to an hour; None: 1 s,
+            up to a minute.
+        retry_exit_codes: Exit codes after which it is retried, 128 + N for signal N; empty for every one.
         max_duration_seconds: For how long its runs may exist, added up, before its training ends; None for no limit.
     """
 
@@ -143,6 +146,8 @@ class JobSpec:
     ship: Shipping = Shipping()
     labels: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
+    retry_back_off_seconds: float | None = None
+    retry_exit_codes: tuple[int, ...] = ()
     max_duration_seconds: float | None = None
 
 

@@ -23,7 +23,6 @@ MIN_MEMORY_BYTES = 64 * 1024**2
 MAX_MEMORY_BYTES = 2**62
 MAX_ACCELERATORS = 64
 MAX_OBJECTIVE_SECONDS = 3600.0
-MAX_RETRIES = 100
 MIN_BEST_EVERY_SECONDS = 1.0
 MAX_EPOCHS = 2**31
 MAX_LABELS = 32
@@ -206,8 +205,6 @@ def _validate_limits(spec: JobSpec) -> None:
     validate_max_epochs(spec.max_epochs)
     if not (math.isfinite(spec.report_timeout_seconds) and spec.report_timeout_seconds > 0):
         raise _refuse("report_timeout_seconds", f"{spec.report_timeout_seconds} is not a positive number of seconds")
-    if not 0 <= spec.retries <= MAX_RETRIES:
-        raise _refuse("retries", f"{spec.retries} is not a number of retries from 0 to {MAX_RETRIES}")
     objective = spec.endpoint_objective_seconds
     if objective is not None and not 0 < objective <= MAX_OBJECTIVE_SECONDS:
         raise _refuse(

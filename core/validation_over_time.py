@@ -11,6 +11,10 @@ from tiercel.core.errors import InvalidSpecError
 if TYPE_CHECKING:
     from tiercel.core.jobs import JobSpec
 
+MAX_RETRIES = 100
+MIN_BACK_OFF_SECONDS = 1.0
+MAX_BACK_OFF_SECONDS = 86400.0
+MAX_EXIT_CODE = 255
 MIN_DURATION_SECONDS = 1.0
 MAX_DURATION_SECONDS = 3650 * 86400.0
 
@@ -21,14 +25,36 @@ def validate_over_time(spec: JobSpec) -> None:
     Raises:
         InvalidSpecError: A field is impossible; ``field`` names it.
     """
+    _check_retries(spec)
     if spec.max_duration_seconds is not None:
         _check_seconds("max_duration", spec.max_duration_seconds, MIN_DURATION_SECONDS, MAX_DURATION_SECONDS)
 
 
+def _check_retries(spec: JobSpec) -> None:
+    if not 0 <= spec.retries <= MAX_RETRIES:
+        raise _refuse("retries", f"{spec.retries} is not a number of retries from 0 to {MAX_RETRIES}")
+    if spec.retry_back_off_seconds is not None:
+        _check_seconds("retries.back_off", spec.retry_back_off_seconds, MIN_BACK_OFF_SECONDS, MAX_BACK_OFF_SECONDS)
+    codes = spec.retry_exit_codes
+    wrong = [code for code in codes if not 1 <= code <= MAX_EXIT_CODE]
+    if wrong:
+        raise _refuse(
+            "retries.exit_codes",
+            f"{wrong[0]} is not an exit code from 1 to {MAX_EXIT_CODE}; give 128 + N for signal N, such as 137",
+        )
+    if len(codes) > MAX_EXIT_CODE:
+        raise _refuse("retries.exit_codes", f"has {len(codes)} entries; at most {MAX_EXIT_CODE} are taken")
+    if not spec.retries and (codes or spec.retry_back_off_seconds is not None):
+        raise _refuse("retries.count", "is 0, so that nothing else about retries means anything; give 1 or more")
+
+
 def _check_seconds(field: str, seconds: float, least: float, most: float) -> None:
     if not (math.isfinite(seconds) and least <= seconds <= most):
-        raise InvalidSpecError(
-            f"{field}: {seconds:g} s is not a time from {in_words(least)} to {in_words(most)}; give one such as 90m, "
-            "or leave it out",
-            field=field,
+        raise _refuse(
+            field,
+            f"{seconds:g} s is not a time from {in_words(least)} to {in_words(most)}; give one such as 90m, or none",
         )
+
+
+def _refuse(field: str, message: str) -> InvalidSpecError:
+    return InvalidSpecError(f"{field}: {message}", field=field)

@@ -11,10 +11,9 @@ from typing import Annotated, Any, get_type_hints
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, ValidationError, create_model
-from pydantic_core import PydanticCustomError
 
 from tiercel.broker.client.spec_environment import environment_of
-from tiercel.core.durations import seconds_in
+from tiercel.broker.client.spec_times import Seconds, with_retries_spread
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.jobs import Direction, JobSpec, Resources, Script, Shipping, Tier
 from tiercel.core.metric_names import usual_direction
@@ -41,19 +40,6 @@ def _written(name: str, kind: Any, default: Any) -> Any:
     return (kind, Field(default=default, alias=name))
 
 
-def _seconds(value: object) -> object:
-    """A time as people write it, in seconds."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return seconds_in(value)
-    except ValueError as error:
-        raise PydanticCustomError("time", "{why}", {"why": str(error)}) from None
-
-
-_Seconds = Annotated[float, BeforeValidator(_seconds)]
-
-
 def _tier(value: object) -> object:
     return {"target": value} if isinstance(value, int | float | str) else value
 
@@ -77,7 +63,9 @@ _SpecForm = _form(
     resources=(_ResourcesForm, _ResourcesForm()),
     ship=(_ShippingForm, _ShippingForm()),
     env=(Annotated[dict[str, str], BeforeValidator(environment_of)], {}),
-    max_duration_seconds=_written("max_duration", _Seconds | None, None),
+    max_duration_seconds=_written("max_duration", Seconds | None, None),
+    retry_back_off_seconds=_written("retries.back_off", Seconds | None, None),
+    retry_exit_codes=_written("retries.exit_codes", tuple[int, ...], ()),
 )
 
 
@@ -106,7 +94,7 @@ def parse_spec(values: Mapping[str, Any]) -> JobSpec:
         InvalidSpecError: A field is wrong; names it.
     """
     try:
-        form = _SpecForm.model_validate(values)
+        form = _SpecForm.model_validate(with_retries_spread(values))
     except ValidationError as error:
         raise _invalid(error) from None
     written = dict(form)
@@ -187,7 +175,7 @@ def _invalid(error: ValidationError) -> InvalidSpecError:
 def _suggestion(location: tuple[int | str, ...]) -> str:
     """What somebody may have meant who wrote a field that there is not."""
     forms: dict[object, type[BaseModel]] = {"tiers": _TierForm, "resources": _ResourcesForm, "ship": _ShippingForm}
-    form = forms[location[0]] if len(location) > 1 else _SpecForm
+    form = forms.get(location[0], _SpecForm) if len(location) > 1 else _SpecForm
     known = [field.alias or name for name, field in form.model_fields.items()]
     near = difflib.get_close_matches(str(location[-1]), known, n=1)
     return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from tiercel.core.jobs import JobSpec
     from tiercel.core.moments import Moment
 
-# Pauses before a script that failed is started again.
+# Pauses before a script that failed is started again: by default, and the longest of those that a spec asks for.
 BACKOFF = Backoff(first_seconds=1.0, longest_seconds=60.0)
+LONGEST_BACK_OFF_SECONDS = 3600.0
 
 
 def create(job_id: str, tenant: str, spec: JobSpec, now: float, idempotency_key: str = "") -> Step:
@@ -117,10 +118,15 @@ def retry(job: Job, how: str, now: Moment) -> Step:
         now: The time.
     """
     number = job.retries + 1
-    pause = BACKOFF.seconds(number)
+    pause = _backoff(job.spec).seconds(number)
     job = replace(job, retries=number, retry_at=now.alive + pause)
     words = f"{how}; it starts again from its last checkpoint in {pause:g} s, retry {number} of {job.spec.retries}"
     return wait_again(job, words, checkpoint_node=job.node_id)
+
+
+def _backoff(spec: JobSpec) -> Backoff:
+    first = spec.retry_back_off_seconds
+    return BACKOFF if first is None else Backoff(first, max(first, LONGEST_BACK_OFF_SECONDS))
 
 
 def pause_ticked(job: Job, now: Moment) -> Step:

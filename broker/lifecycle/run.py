@@ -28,6 +28,7 @@ from tiercel.broker.lifecycle.report_bounds import carried_metrics
 from tiercel.broker.lifecycle.silence import heard, silent_seconds, with_share
 from tiercel.broker.lifecycle.steps import Step, abandon_deliveries, delivering, enter, with_run_over
 from tiercel.core.events import ProgressMade, ShareChanged
+from tiercel.core.exit_codes import is_retried
 from tiercel.core.jobs import Job, JobState
 
 if TYPE_CHECKING:
@@ -220,7 +221,7 @@ def exited(job: Job, event: RunExited, now: Moment) -> Step:
     if run is None:  # the node repeats itself until the run is no longer wanted
         return job, (WithdrawRun(job.node_id, event.run_id),) if job.node_id else ()
     moving_to = job.moving_to
-    retryable = event.exit_code != 0 and job.retries < job.spec.retries
+    retryable = job.retries < job.spec.retries and _may_help_against(event.exit_code, job)
     used = run.using(event.cpu_seconds, event.accelerator_seconds)
     if not event.lost and run.time.at is not None:
         used = counted(used, now)
@@ -236,6 +237,11 @@ def exited(job: Job, event: RunExited, now: Moment) -> Step:
         # A node waits for the successor of a run that is to be moved or retried, with what it should deliver from it.
         job, effects = _ended(job, event, now, successor_expected=run.move is not None or retryable)
     return job, (WithdrawRun(run.node_id, run.id), *effects)
+
+
+def _may_help_against(exit_code: int | None, job: Job) -> bool:
+    """Whether another try is wanted after an exit; its node says the same of it."""
+    return exit_code is None or is_retried(exit_code, job.spec.retry_exit_codes)
 
 
 def _left_to_move(job: Job, run: Run, move: Move, event: RunExited, now: Moment) -> Step:

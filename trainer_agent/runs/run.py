@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from tiercel.core.exit_codes import is_retried
 from tiercel.trainer_agent.accelerators.contract import AcceleratorReading
 from tiercel.trainer_agent.disk.job_folder import JobFolder
 from tiercel.trainer_agent.disk.names import check_run
@@ -153,8 +154,9 @@ class Run:
     @property
     def has_successor(self) -> bool:
         """Whether another run of its job will have what this one does not hand over any more."""
-        failed = self._exit_code is not None and self._exit_code != 0 and not self._stop.is_asked
-        return self._record.lost or self._record.moved or (self.order.retried and failed)
+        code, retried = self._exit_code, self.order.retried and not self._stop.is_asked
+        is_another_tried = retried and code is not None and is_retried(code, self.order.spec.retry_exit_codes)
+        return self._record.lost or self._record.moved or is_another_tried
 
     def ask_to_stop(self, reason: str, *, lost: bool = False, moved: bool = False) -> None:
         """Begin to stop it; its end is reported like any other.

@@ -283,6 +283,8 @@ class JobSpec(_message.Message):
     LABELS_FIELD_NUMBER: _builtins.int
     ENV_FIELD_NUMBER: _builtins.int
     MAX_DURATION_SECONDS_FIELD_NUMBER: _builtins.int
+    RETRY_BACK_OFF_SECONDS_FIELD_NUMBER: _builtins.int
+    RETRY_EXIT_CODES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A label for people; need not be unique."""
     endpoint: _builtins.str
@@ -320,6 +322,8 @@ class JobSpec(_message.Message):
     """Seconds that its runs may take together, from the moment each exists to its end; then its training ends, as it would after
     max_epochs. Absent: no limit.
     """
+    retry_back_off_seconds: _builtins.float
+    """Seconds before the first of its retries; they double with each, up to an hour. Absent: 1, up to a minute."""
     @_builtins.property
     def script(self) -> Global___Script: ...
     @_builtins.property
@@ -339,6 +343,10 @@ class JobSpec(_message.Message):
     @_builtins.property
     def env(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Variables that its program finds in its environment: at most 64, of at most 128 and 32 Ki characters. Not for secrets."""
+
+    @_builtins.property
+    def retry_exit_codes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The exit codes after which it is retried, 1 to 255; 128 + N for signal N. None: every one but 0."""
 
     def __init__(
         self,
@@ -365,10 +373,12 @@ class JobSpec(_message.Message):
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         env: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         max_duration_seconds: _builtins.float | None = ...,
+        retry_back_off_seconds: _builtins.float | None = ...,
+        retry_exit_codes: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_report_timeout_seconds", b"_report_timeout_seconds", "endpoint_objective_seconds", b"endpoint_objective_seconds", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "module", b"module", "program", b"program", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "script", b"script", "ship", b"ship"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "endpoint_objective_seconds", b"endpoint_objective_seconds", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "module", b"module", "program", b"program", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "retry_back_off_seconds", b"retry_back_off_seconds", "script", b"script", "ship", b"ship"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_report_timeout_seconds", b"_report_timeout_seconds", "arguments", b"arguments", "continue_after_last_tier", b"continue_after_last_tier", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "env", b"env", "image", b"image", "labels", b"labels", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "program", b"program", "replace", b"replace", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "retries", b"retries", "runtime", b"runtime", "script", b"script", "ship", b"ship", "tiers", b"tiers", "variant", b"variant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "arguments", b"arguments", "continue_after_last_tier", b"continue_after_last_tier", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "env", b"env", "image", b"image", "labels", b"labels", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "program", b"program", "replace", b"replace", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "retries", b"retries", "retry_back_off_seconds", b"retry_back_off_seconds", "retry_exit_codes", b"retry_exit_codes", "runtime", b"runtime", "script", b"script", "ship", b"ship", "tiers", b"tiers", "variant", b"variant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__endpoint_objective_seconds: _TypeAlias = _typing.Literal["endpoint_objective_seconds"]  # noqa: Y015
     _WhichOneofArgType__endpoint_objective_seconds: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds"]  # noqa: Y015
@@ -378,6 +388,8 @@ class JobSpec(_message.Message):
     _WhichOneofArgType__max_epochs: _TypeAlias = _typing.Literal["_max_epochs", b"_max_epochs"]  # noqa: Y015
     _WhichOneofReturnType__report_timeout_seconds: _TypeAlias = _typing.Literal["report_timeout_seconds"]  # noqa: Y015
     _WhichOneofArgType__report_timeout_seconds: _TypeAlias = _typing.Literal["_report_timeout_seconds", b"_report_timeout_seconds"]  # noqa: Y015
+    _WhichOneofReturnType__retry_back_off_seconds: _TypeAlias = _typing.Literal["retry_back_off_seconds"]  # noqa: Y015
+    _WhichOneofArgType__retry_back_off_seconds: _TypeAlias = _typing.Literal["_retry_back_off_seconds", b"_retry_back_off_seconds"]  # noqa: Y015
     _WhichOneofReturnType_program: _TypeAlias = _typing.Literal["script", "module"]  # noqa: Y015
     _WhichOneofArgType_program: _TypeAlias = _typing.Literal["program", b"program"]  # noqa: Y015
     @_typing.overload
@@ -388,6 +400,8 @@ class JobSpec(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_epochs) -> _WhichOneofReturnType__max_epochs | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__report_timeout_seconds) -> _WhichOneofReturnType__report_timeout_seconds | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__retry_back_off_seconds) -> _WhichOneofReturnType__retry_back_off_seconds | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType_program) -> _WhichOneofReturnType_program | None: ...
 

@@ -55,6 +55,9 @@ from tiercel.v1 import common_pb2, jobs_pb2, nodes_pb2
             labels={"sweep": "7", "team/owner": "vision"},
             env={"SEED": "7"},
             max_duration_seconds=7200.0,
+            retries=3,
+            retry_back_off_seconds=30.0,
+            retry_exit_codes=(75, 137),
         ),
     ],
 )

@@ -23,7 +23,7 @@ def test_the_example_is_a_spec(tmp_path: Path) -> None:
     spec = load_spec(tmp_path / "job.yaml")
     validate_spec(spec)
     assert spec.max_duration_seconds == 7200
-    assert spec.retries == 3
+    assert (spec.retries, spec.retry_back_off_seconds, spec.retry_exit_codes) == (3, 30, (75, 137))
 
 
 @pytest.mark.parametrize(
@@ -33,10 +33,40 @@ def test_the_example_is_a_spec(tmp_path: Path) -> None:
         ("max_duration", 0, "max_duration: 0 s is not a time from 1s to 3650d"),
         ("max_duration", -5, "max_duration: -5 s is not a time"),
         ("max_duration", float("nan"), "max_duration: nan s is not a time"),
+        ("retries", 101, "retries: 101 is not a number of retries from 0 to 100"),
+        ("retries.back_off", "0.1s", "retries.back_off: 0.1 s is not a time from 1s to 1d"),
+        ("retries.exit_codes", [0], "retries.exit_codes: 0 is not an exit code from 1 to 255"),
+        ("retries.exit_codes", [-9], "retries.exit_codes: -9 is not an exit code from 1 to 255; give 128 + N"),
+        ("retries.exit_codes", [1] * 256, "retries.exit_codes: has 256 entries"),
         ("max_duration", "4000d", "max_duration: 3.456e+08 s is not a time from 1s to 3650d"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence_that_names_the_field(field: str, value: Any, message: str) -> None:
     with pytest.raises(InvalidSpecError, match=re.escape(message)) as refused:
-        validate_spec(parse_spec({**BASE, field: value}))
+        validate_spec(parse_spec({**BASE, "retries": 1, field: value}))
     assert refused.value.field == field
+
+
+@pytest.mark.parametrize(("written", "retries"), [(3, 3), ("3", 3), ({"count": 3}, 3), ({"count": "2"}, 2)])
+def test_retries_are_a_number_or_a_mapping(written: object, retries: int) -> None:
+    spec = parse_spec({**BASE, "retries": written})
+    assert (spec.retries, spec.retry_back_off_seconds, spec.retry_exit_codes) == (retries, None, ())
+
+
+@pytest.mark.parametrize(
+    ("retries", "message"),
+    [
+        ({"exit_codes": [75]}, "retries.count: is missing"),
+        (
+            {"count": 3, "backoff": "30s"},
+            "retries.backoff: is no field of a job's spec; did you mean retries.back_off?",
+        ),
+        ({"count": 3, "back_off": "soon"}, "retries.back_off: 'soon' is not a time"),
+        ({"count": 3, "exit_codes": ["x"]}, "retries.exit_codes[0]: Input should be a valid integer"),
+        ({"count": 0, "exit_codes": [75]}, "retries.count: is 0, so that nothing else about retries means anything"),
+        ([3], "retries: Input should be a valid integer"),
+    ],
+)
+def test_retries_that_cannot_be_are_refused(retries: object, message: str) -> None:
+    with pytest.raises(InvalidSpecError, match=re.escape(message)):
+        validate_spec(parse_spec({**BASE, "retries": retries}))

@@ -80,6 +80,33 @@ def test_retries_are_counted_and_the_last_failure_is_final() -> None:
     assert job.finished_at is not None
 
 
+@pytest.mark.parametrize(("exit_code", "is_retried"), [(75, True), (-9, True), (137, True), (1, False), (-15, False)])
+def test_only_the_exit_codes_that_the_spec_names_are_retried(exit_code: int, is_retried: bool) -> None:
+    job = running_job(retries=2, retry_exit_codes=(75, 137))
+    job = after(job, replace(CRASH, exit_code=exit_code))
+    assert (job.state, job.retries) == ((JobState.PENDING, 1) if is_retried else (JobState.FAILED, 0))
+
+
+def test_a_delivery_of_a_run_that_is_not_retried_is_left_to_its_node() -> None:
+    job = after(running_job(retries=2, retry_exit_codes=(75,)), report(0.85))
+    job, effects = told(job, CRASH)
+    assert job.state is JobState.FAILED
+    assert not [effect for effect in effects if isinstance(effect, AbandonDelivery)], "its node says how it ended"
+
+
+@pytest.mark.parametrize(
+    ("back_off", "expected"), [(30.0, [30, 60, 120, 240, 480, 960, 1920, 3600, 3600]), (7200.0, [7200] * 3)]
+)
+def test_pauses_double_from_what_the_spec_says_up_to_an_hour(back_off: float, expected: list[float]) -> None:
+    job, pauses = new_job(retries=10, retry_back_off_seconds=back_off), []
+    for _ in expected:
+        job = crashed(job, 1)
+        assert job.retry_at is not None
+        pauses.append(job.retry_at - (AT + 1e6))
+        job = replace(job, retry_at=AT)
+    assert pauses == expected
+
+
 def test_pauses_between_retries_double_up_to_a_bound() -> None:
     job, pauses = new_job(retries=10), []
     for _ in range(10):
