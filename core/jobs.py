@@ -6,6 +6,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from tiercel.core.data_sets import DataSet
 from tiercel.core.fields import NOT_STORED, NOT_TOLD
 from tiercel.core.runs import EarlierRuns, Move, Run, run_id_of
 from tiercel.core.shares import Share
@@ -123,6 +124,7 @@ class JobSpec:
             up to a minute.
         retry_exit_codes: Exit codes after which it is retried, 128 + N for signal N; empty for every one.
         max_duration_seconds: For how long its runs may exist, added up, before its training ends; None for no limit.
+        data: Data sets that its script reads; it runs only where they are.
     """
 
     name: str
@@ -149,6 +151,7 @@ class JobSpec:
     retry_back_off_seconds: float | None = None
     retry_exit_codes: tuple[int, ...] = ()
     max_duration_seconds: float | None = None
+    data: tuple[DataSet, ...] = ()
 
 
 def without_script_text(spec: JobSpec) -> JobSpec:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tiercel.core.data_sets import NodeData
+
 
 @dataclass(frozen=True, slots=True)
 class Accelerator:
@@ -38,6 +40,7 @@ class Node:
         serving_http: Where its inference server answers over HTTP, ``host:port``, or empty.
         serving_grpc: The same over gRPC.
         accelerators: Devices that jobs may use, in the order of the machine's bus.
+        data: Data sets that its operator offers, by name.
     """
 
     id: str
@@ -51,3 +54,4 @@ class Node:
     serving_http: str = ""
     serving_grpc: str = ""
     accelerators: tuple[Accelerator, ...] = ()
+    data: tuple[NodeData, ...] = ()

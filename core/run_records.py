@@ -41,9 +41,10 @@ class RunRecord:
 def workload_of(tenant: str, spec: JobSpec) -> str:
     """A fingerprint that is equal for jobs which train the same thing.
 
-    That is: the same program of the same tenant with the same arguments, reporting the same metric. Options that only
-    seed a random number generator (``--seed 3``, ``--random-state=3``) do not count, since runs that differ in their
-    seed alone need about the same work. Runs of other tenants are kept apart: nobody shall be misled by them.
+    That is: the same program of the same tenant with the same arguments and data sets, reporting the same metric.
+    Options that only seed a random number generator (``--seed 3``, ``--random-state=3``) do not count, since runs that
+    differ in their seed alone need about the same work. Runs of other tenants are kept apart: nobody shall be misled by
+    them.
     """
     program = hashlib.sha256(spec.script.content).hexdigest() if spec.script is not None else spec.module
     parts = [
@@ -55,6 +56,8 @@ def workload_of(tenant: str, spec: JobSpec) -> str:
         spec.metric,
         spec.direction.value,
     ]
+    if spec.data:
+        parts.append(sorted(each.name for each in spec.data))
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 

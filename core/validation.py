@@ -6,6 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING
 
+from tiercel.core.data_validation import validate_data
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.jobs import Direction
 from tiercel.core.validation_over_time import validate_over_time
@@ -54,6 +55,7 @@ def validate_spec(spec: JobSpec) -> None:
     _validate_labels(spec.labels)
     validate_env(spec.env)
     validate_over_time(spec)
+    validate_data(spec.data)
 
 
 def _refuse(field: str, message: str) -> InvalidSpecError:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar
 
+from tiercel.core.data_sets import NodeData
 from tiercel.core.endpoints import DelayWindow
 from tiercel.core.fields import TOLD_OTHERWISE
 from tiercel.core.jobs import JobSpec, JobState, TierStatus
@@ -201,6 +202,7 @@ class NodeInfo(_Jsonable):
         serving_grpc: The same over gRPC.
         lease_epoch: Counts its connections.
         accelerators: Its devices, in the order of its bus.
+        data: Data sets that its operator offers, for jobs to ask for by name.
     """
 
     id: str
@@ -215,6 +217,7 @@ class NodeInfo(_Jsonable):
     serving_grpc: str
     lease_epoch: int
     accelerators: tuple[AcceleratorInfo, ...] = ()
+    data: tuple[NodeData, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

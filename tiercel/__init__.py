@@ -23,6 +23,7 @@ _HOMES = {
     "tiercel.broker.client": (
         "Client ClientOptions JobHandle JobInfo RetryPolicy SyncClient TierMissedError load_spec parse_spec"
     ),
+    "tiercel.core.data_sets": "DataSet",
     "tiercel.core.errors": (
         "EndpointBusyError InvalidSpecError NotAuthenticatedError NotFoundError OverloadedError QuotaExceededError "
         "TiercelError UnavailableError"

@@ -7,6 +7,7 @@ from tiercel.broker.client import SyncClient as SyncClient
 from tiercel.broker.client import TierMissedError as TierMissedError
 from tiercel.broker.client import load_spec as load_spec
 from tiercel.broker.client import parse_spec as parse_spec
+from tiercel.core.data_sets import DataSet as DataSet
 from tiercel.core.errors import EndpointBusyError as EndpointBusyError
 from tiercel.core.errors import InvalidSpecError as InvalidSpecError
 from tiercel.core.errors import NotAuthenticatedError as NotAuthenticatedError

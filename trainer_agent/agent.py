@@ -19,6 +19,7 @@ from tiercel.trainer_agent.accelerators.watch import AcceleratorWatch
 from tiercel.trainer_agent.connection.calls import BrokerCalls
 from tiercel.trainer_agent.connection.outbox import Reporter
 from tiercel.trainer_agent.connection.stream import BrokerConnection
+from tiercel.trainer_agent.data.offered import OfferedData
 from tiercel.trainer_agent.deliveries.deliveries import EXPORT_SECONDS, Deliveries
 from tiercel.trainer_agent.deliveries.delivery_log import DeliveryLog
 from tiercel.trainer_agent.deliveries.reconciler import (
@@ -139,6 +140,7 @@ class Agent:
         # The folder keeps its name, so that what an earlier version left in it is removed.
         transfer = CheckpointTransfer(calls, parts.state_dir / "carried")
         self._ended_jobs = EndedJobs(places.jobs, parts.state_dir / "ended-jobs", parts.retention)
+        self._data = OfferedData(parts.state_dir)
         self._runs = RunTable(
             places,
             parts.runtimes,
@@ -146,7 +148,7 @@ class Agent:
             self._reporter,
             tasks,
             parts.patience,
-            Preparation(ScriptFetcher(calls), transfer),
+            Preparation(ScriptFetcher(calls), transfer, self._data),
             self._ended_jobs,
         )
         serving_places = ServingPlaces(parts.state_dir)
@@ -182,8 +184,10 @@ class Agent:
         """
         await self._runs.take_over()
         await self._list_images()
+        await self._data.look()
         serving = self._tasks.start("serving", self._serving.run())
         self._tasks.start("images", self._watch_images())
+        self._tasks.start("data", self._data.watch())
         self._tasks.start("job folders", self._ended_jobs.watch())
         self._tasks.start("disk", self._disk.run())
         self._tasks.start("accelerators", self._parts.accelerators.run(self._runs.on_accelerator_readings))
@@ -228,6 +232,7 @@ class Agent:
             protocol=PROTOCOL,
             instance=self._instance,
             fenced=self._fence.is_kept,
+            data=self._data.told(),
         )
 
     def heartbeat(self) -> nodes_pb2.Heartbeat:
@@ -242,6 +247,7 @@ class Agent:
             endpoints=self._serving.take_usage(),
             serving_lag_seconds=self._serving.lag_seconds,
             accelerators=readings_to_wire(self._parts.accelerators.readings),
+            data=self._data.told(),
         )
 
     def ended(self) -> Sequence[nodes_pb2.RunStatus]:

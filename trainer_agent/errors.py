@@ -8,6 +8,7 @@
     ├── DeliveryFailedError           a model cannot be delivered; becomes the delivery's reason
     │   └── FallsShortError           it misses the target, which better weights may not
     └── TransferError                 something did not come from the broker, or did not get there
+        ├── DataGoneError             a data set is not on the node any more
         └── CheckpointError           a checkpoint cannot go to another node; becomes the reason of a move that failed
 """
 
@@ -44,6 +45,10 @@ class FallsShortError(DeliveryFailedError):
 
 class TransferError(AgentError):
     """Something that a run needs did not come from the broker, or did not get there."""
+
+
+class DataGoneError(TransferError):
+    """A data set that a run needs is not on the node any more."""
 
 
 class CheckpointError(TransferError):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.broker.scheduling.feasible import Need, first_unmet
 from tiercel.broker.scheduling.interface import JobView
-from tiercel.broker.scheduling.views import node_view
+from tiercel.broker.scheduling.views import needed_data, node_view
 from tiercel.core.errors import EndpointBusyError, InvalidSpecError, QuotaExceededError
 
 if TYPE_CHECKING:
@@ -142,17 +142,56 @@ def home_of(spec: JobSpec, endpoint: Endpoint | None, jobs: Iterable[Job]) -> st
 def check_feasible(spec: JobSpec, nodes: Sequence[Node]) -> None:
     """Check that one of the nodes could run the job if it were empty and all of it were well.
 
-    Without any node the job may well wait, and so it may for an accelerator whose problem passes: an Xid, a reset.
+    Without any node the job may well wait, and so it may for an accelerator whose problem passes (an Xid, a reset) and
+    for a node that is offline and alone has the data.
+
+    Args:
+        spec: The job's.
+        nodes: Those that it may be on, the ones that are offline among them.
 
     Raises:
         InvalidSpecError: None could; ``field`` names the first need that none of them meets.
     """
-    views = [node_view(replace(node, accelerators=_all_well(node.accelerators))) for node in nodes]
-    job = JobView("", "", 0.0, spec.direction, (), spec.resources, runtime=spec.runtime, image=spec.image)
+    views = [node_view(replace(node, accelerators=_all_well(node.accelerators))) for node in _asked(spec, nodes)]
+    job = JobView(
+        "",
+        "",
+        0.0,
+        spec.direction,
+        (),
+        spec.resources,
+        runtime=spec.runtime,
+        image=spec.image,
+        data=needed_data(spec),
+    )
     need, left = first_unmet(job, views)
     if need is not None:
         field, message = _unmet(spec, need, left)
         raise InvalidSpecError(f"{field}: {message}", field=field)
+
+
+def _asked(spec: JobSpec, nodes: Sequence[Node]) -> Sequence[Node]:
+    """The nodes that a job is checked against: those online, or those that alone have its data."""
+    online = [node for node in nodes if node.online]
+    wanted = needed_data(spec)
+    if not wanted or not nodes:
+        return online
+    having = [node for node in nodes if wanted <= {each.name for each in node.data}]
+    if not having:
+        raise InvalidSpecError(f"data: {_lacks_data(wanted, nodes)}", field="data")
+    return online if any(node.online for node in having) else having
+
+
+def _lacks_data(wanted: frozenset[str], nodes: Sequence[Node]) -> str:
+    there = sorted({each.name for node in nodes for each in node.data})
+    missing = sorted(wanted.difference(there))
+    if missing:
+        offered = f"there are {', '.join(there)}" if there else "none has any"
+        return (
+            f"no node has the data set {missing[0]!r}; {offered}; where it lies, 'tiercel node data add {missing[0]} "
+            "PATH' offers it"
+        )
+    return f"no node has all of {', '.join(sorted(wanted))}; 'tiercel nodes' says which has which"
 
 
 def _unmet(spec: JobSpec, need: Need, nodes: Sequence[NodeView]) -> tuple[str, str]:
@@ -163,6 +202,9 @@ def _unmet(spec: JobSpec, need: Need, nodes: Sequence[NodeView]) -> tuple[str, s
             return "runtime", f"no node offers {spec.runtime or 'any'!r}; there is {_offered(nodes)}"
         case Need.IMAGE:
             return "image", f"no node has {spec.image!r}; build it there (make image) or pull it, with its tag"
+        case Need.DATA:
+            have = "no node that could run it has all of"
+            return "data", f"{have} {', '.join(each.name for each in spec.data)}; 'tiercel nodes' says which has which"
         case Need.CPU_CORES:
             most = f"{max(node.cpu_cores for node in nodes):g}"
             return (

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.peers import Peers
     from tiercel.broker.lifecycle.versions import WantedModel
+    from tiercel.core.data_sets import NodeData
     from tiercel.core.shares import Share
 
 
@@ -93,6 +94,7 @@ class NodeReported:
     serving: ServingReported | None = None
     accelerators: tuple[AcceleratorStatus, ...] | None = None
     fenced: bool | None = None
+    data: tuple[NodeData, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,9 +292,11 @@ class NodeActor(Actor[NodeMessage]):
             self._life = replace(self._life, fenced=life.fenced)
             for run in self._runs.values():
                 self._send_fenced(run)
-        node = life.node
-        if message.images is not None:
-            node = replace(node, images=message.images)
+        node = replace(
+            life.node,
+            images=life.node.images if message.images is None else message.images,
+            data=life.node.data if message.data is None else message.data,
+        )
         if message.serving is not None:
             node = replace(node, serving_http=message.serving.http, serving_grpc=message.serving.grpc)
             self._served = message.serving.served
@@ -300,10 +304,11 @@ class NodeActor(Actor[NodeMessage]):
             self._accelerators = {heard.id: heard for heard in message.accelerators}
             node = replace(node, accelerators=_as_heard(node.accelerators, self._accelerators))
         before, self._life = self._life.node, replace(life, node=node)
-        if (node.images, node.accelerators) != (before.images, before.accelerators):
+        if (node.images, node.accelerators, node.data) != (before.images, before.accelerators, before.data):
             self._show_scheduler()
         if node.accelerators != before.accelerators:
             self._journal.announce_nowait(_event(node, self._clock.now()))
+        if (node.accelerators, node.data) != (before.accelerators, before.data):
             self._peers.reschedule("node")
 
     async def _ticked(self) -> None:

@@ -210,7 +210,7 @@ class BrokerService:
         check_quota(tenant, jobs)
         check_endpoint(tenant, spec, endpoint, jobs)
         home = home_of(spec, endpoint, jobs)
-        check_feasible(spec, [node for node in self.nodes() if node.online and home in {"", node.id}])
+        check_feasible(spec, [node for node in self.nodes() if home in {"", node.id}])
         self._journal.check_writable()
         return await self._open_endpoint(spec, tenant, actor)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.endpoint import DeliveryReported
 from tiercel.broker.actors.node import NodeReported
-from tiercel.broker.api import accelerators
+from tiercel.broker.api import accelerators, node_data
 from tiercel.broker.api.endpoints import lag_of, serving_of, signature_of, usages_of
 from tiercel.broker.api.wanted import fence_to_proto, wanted_to_proto
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
@@ -124,7 +124,13 @@ class NodeStream:
             case "heartbeat":
                 beat = request.heartbeat
                 devices = accelerators.accelerator_statuses(beat)
-                heard = NodeReported(self._epoch, frozenset(beat.images), accelerators=devices, fenced=beat.fenced)
+                heard = NodeReported(
+                    self._epoch,
+                    frozenset(beat.images),
+                    accelerators=devices,
+                    fenced=beat.fenced,
+                    data=node_data.data_now(beat),
+                )
             case "serving":
                 heard = NodeReported(self._epoch, serving=serving_of(request.serving))
         # First of all the lease: what follows may have to wait for room.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from tiercel.broker.api import accelerators, checkpoints
+from tiercel.broker.api import accelerators, checkpoints, node_data
 from tiercel.broker.api.auth import require_node
 from tiercel.broker.api.errors import translated_errors
 from tiercel.broker.api.node_stream import NodeStream
@@ -177,6 +177,7 @@ def _node_from(hello: nodes_pb2.NodeHello) -> Node:
         serving_http=hello.serving.http,
         serving_grpc=hello.serving.grpc,
         accelerators=accelerators.accelerators_of(hello),
+        data=node_data.data_of(hello),
     )
 
 

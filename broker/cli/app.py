@@ -11,6 +11,7 @@ from tiercel.broker.cli.cluster import infer, nodes, print_version, version
 from tiercel.broker.cli.endpoints import endpoints
 from tiercel.broker.cli.jobs import cancel, explain, logs, ls, resume, show
 from tiercel.broker.cli.local import down, up
+from tiercel.broker.cli.node_data import node
 from tiercel.broker.cli.submit import submit
 from tiercel.broker.cli.versions import promote, rollback
 from tiercel.broker.cli.watch import watch
@@ -41,6 +42,7 @@ for command in (
 ):
     app.command()(command)
 app.add_typer(endpoints, name="endpoints")
+app.add_typer(node, name="node")
 
 
 @app.callback()

@@ -13,8 +13,10 @@ import tiercel
 from tiercel.broker.cli.completion import complete_endpoint
 from tiercel.broker.cli.output import (
     ACCELERATOR_COLUMNS,
+    DATA_COLUMNS,
     NODE_COLUMNS,
     accelerator_rows,
+    data_rows,
     node_row,
     number,
     print_json,
@@ -35,7 +37,7 @@ def nodes(
     broker: BrokerAddress = "",
     tenant: TenantName = "default",
 ) -> None:
-    """List the machines with an agent, and their accelerators."""
+    """List the machines with an agent, their accelerators, and the data sets that jobs may ask for."""
     found = run(Target(state_dir, broker, tenant), lambda client: client.list_nodes())
     if as_json:
         print_json([node.to_json() for node in found])
@@ -45,6 +47,10 @@ def nodes(
         if devices:
             typer.echo()
             print_table(ACCELERATOR_COLUMNS, devices)
+        data = [row for node in found for row in data_rows(node)]
+        if data:
+            typer.echo()
+            print_table(DATA_COLUMNS, data)
     else:
         typer.echo("No nodes; an agent is started by 'tiercel up'.", err=True)
 

@@ -40,6 +40,7 @@ _TIER_MARKS = {
 JOB_COLUMNS = ("ID", "NAME", "STATE", "EPOCH", "BEST", "TIERS", "CPU", "ENDPOINT", "AGE")
 NODE_COLUMNS = ("ID", "STATE", "CORES", "MEMORY", "JOBS", "RUNTIMES", "LIMITS", "SERVING")
 ACCELERATOR_COLUMNS = ("NODE", "GPU", "MAKE", "MEMORY", "HELD", "BUSY", "JOBS", "PROBLEM")
+DATA_COLUMNS = ("NODE", "DATA SET", "SIZE")
 ENDPOINT_COLUMNS = ("NAME", "LIVE", "METRIC", "VALUE", "JOB", "ANSWERS", "DELAY", "P95", "IN TIME", "CPU", "SERVING")
 # In which order a narrow terminal does without them; what is not here is always shown.
 _DISPENSABLE = (
@@ -211,6 +212,11 @@ def node_row(node: NodeInfo) -> tuple[str, ...]:
         node.limits,
         node.serving_http or "-",
     )
+
+
+def data_rows(node: NodeInfo) -> list[tuple[str, ...]]:
+    """A node's data sets for :data:`DATA_COLUMNS`."""
+    return [(node.id, each.name, "-" if each.size_bytes is None else memory(each.size_bytes)) for each in node.data]
 
 
 def accelerator_rows(node: NodeInfo) -> list[tuple[str, ...]]:

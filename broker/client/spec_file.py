@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, Va
 
 from tiercel.broker.client.spec_environment import environment_of
 from tiercel.broker.client.spec_times import Seconds, with_retries_spread
+from tiercel.core.data_sets import DataSet
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.jobs import Direction, JobSpec, Resources, Script, Shipping, Tier
 from tiercel.core.metric_names import usual_direction
@@ -44,6 +45,10 @@ def _tier(value: object) -> object:
     return {"target": value} if isinstance(value, int | float | str) else value
 
 
+def _data_set(value: object) -> object:
+    return {"name": value} if isinstance(value, str) else value
+
+
 _DEFAULTS = Resources()
 _TierForm = _form(Tier)
 _ResourcesForm = _form(
@@ -52,6 +57,7 @@ _ResourcesForm = _form(
     accelerator_memory_bytes=_written("accelerator_memory", ByteSize, _DEFAULTS.accelerator_memory_bytes),
 )
 _ShippingForm = _form(Shipping, best_every_seconds=_written("best_every", float | None, None))
+_DataSetForm = _form(DataSet)
 _SpecForm = _form(
     JobSpec,
     name=(str, ""),
@@ -60,6 +66,7 @@ _SpecForm = _form(
     # A form is made, which a type checker cannot know for a type.
     tiers=(Annotated[list[Annotated[_TierForm, BeforeValidator(_tier)]], Field(min_length=1)], ...),  # type: ignore[valid-type]
     arguments=(list[str], []),
+    data=(list[Annotated[_DataSetForm, BeforeValidator(_data_set)]], []),  # type: ignore[valid-type]
     resources=(_ResourcesForm, _ResourcesForm()),
     ship=(_ShippingForm, _ShippingForm()),
     env=(Annotated[dict[str, str], BeforeValidator(environment_of)], {}),
@@ -107,6 +114,7 @@ def parse_spec(values: Mapping[str, Any]) -> JobSpec:
             "arguments": tuple(written["arguments"]),
             "script": _read_script(Path(written["script"])) if written["script"] else None,
             "resources": Resources(**dict(written["resources"])),
+            "data": tuple(DataSet(**dict(each)) for each in written["data"]),
             "ship": Shipping(**dict(written["ship"])),
         }
     )
@@ -174,7 +182,12 @@ def _invalid(error: ValidationError) -> InvalidSpecError:
 
 def _suggestion(location: tuple[int | str, ...]) -> str:
     """What somebody may have meant who wrote a field that there is not."""
-    forms: dict[object, type[BaseModel]] = {"tiers": _TierForm, "resources": _ResourcesForm, "ship": _ShippingForm}
+    forms: dict[object, type[BaseModel]] = {
+        "tiers": _TierForm,
+        "resources": _ResourcesForm,
+        "ship": _ShippingForm,
+        "data": _DataSetForm,
+    }
     form = forms.get(location[0], _SpecForm) if len(location) > 1 else _SpecForm
     known = [field.alias or name for name, field in form.model_fields.items()]
     near = difflib.get_close_matches(str(location[-1]), known, n=1)

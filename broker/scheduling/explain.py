@@ -5,7 +5,7 @@ A sentence of a single policy stands beside that policy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from tiercel.broker.scheduling.feasible import Need, Room, first_unmet
 from tiercel.broker.scheduling.interface import JobView, NodeView
@@ -96,6 +96,8 @@ def _unmet(job: JobView, need: Need, nodes: Sequence[NodeView]) -> str:
             return f"waits for a node that can run jobs with {job.runtime or 'any runtime'}"
         case Need.IMAGE:
             return f"waits for a node that has the container image {job.image}"
+        case Need.DATA:
+            return f"waits for a node {_with_data(job.data)}: none that is online has {_them(job.data)}"
         case Need.CPU_CORES:
             most = f"{max(node.cpu_cores for node in nodes):g}"
             return f"asks for {wanted.cpu_cores:g} cores; the largest node that could run it has {most}"
@@ -104,6 +106,14 @@ def _unmet(job: JobView, need: Need, nodes: Sequence[NodeView]) -> str:
             return f"asks for {_gib(wanted.memory_bytes)} of memory; the largest node that could run it has {most}"
         case Need.ACCELERATORS:
             return _lacks_accelerators(job, nodes)
+
+
+def _with_data(names: Collection[str]) -> str:
+    return f"with the data set{'s' if len(names) > 1 else ''} {', '.join(sorted(names))}"
+
+
+def _them(names: Collection[str]) -> str:
+    return "it" if len(names) == 1 else "all of them"
 
 
 def _lacks_accelerators(job: JobView, nodes: Iterable[NodeView]) -> str:

@@ -21,6 +21,7 @@ class Need(enum.Enum):
     HOME = "home"
     RUNTIME = "runtime"
     IMAGE = "image"
+    DATA = "data"
     CPU_CORES = "cpu_cores"
     MEMORY = "memory"
     ACCELERATORS = "accelerators"
@@ -142,6 +143,10 @@ def _with_tag(image: str) -> str:
     return image if "@" in image or ":" in image.rpartition("/")[2] else f"{image}:latest"
 
 
+def _has_data(node: NodeView, job: JobView) -> bool:
+    return job.data <= node.data
+
+
 def _has_cores(node: NodeView, job: JobView) -> bool:
     return node.cpu_cores > 0 and job.resources.cpu_cores <= node.cpu_cores
 
@@ -161,6 +166,7 @@ _MEETS: Mapping[Need, Callable[[NodeView, JobView], bool]] = types.MappingProxyT
         Need.HOME: _is_home,
         Need.RUNTIME: _has_runtime,
         Need.IMAGE: _has_image,
+        Need.DATA: _has_data,
         Need.CPU_CORES: _has_cores,
         Need.MEMORY: _is_large_enough,
         Need.ACCELERATORS: _has_accelerators,

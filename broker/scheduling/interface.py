@@ -59,6 +59,7 @@ class JobView:
         migrated_at: When it last was, seconds since the Unix epoch, or None.
         variant: The variant of the endpoint that it trains, or empty.
         home: The only node it may be placed on, or empty for any: all variants of an endpoint answer on one node.
+        data: Names of the data sets that must be on its node.
     """
 
     id: str
@@ -87,6 +88,7 @@ class JobView:
     accelerator_seconds: float = 0.0
     variant: str = ""
     home: str = ""
+    data: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +160,7 @@ class NodeView:
         runtimes: What it can run jobs with.
         images: Container images at hand.
         accelerators: Accelerators that jobs may use.
+        data: Names of the data sets that are there.
     """
 
     id: str
@@ -166,6 +169,7 @@ class NodeView:
     runtimes: tuple[str, ...] = ("process",)
     images: frozenset[str] = field(default_factory=frozenset)
     accelerators: tuple[Accelerator, ...] = ()
+    data: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

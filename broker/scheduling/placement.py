@@ -83,7 +83,7 @@ def _place_movable(
     jobs: Sequence[JobView], rooms: Mapping[str, Room], placement: Placement, preference: Preference
 ) -> None:
     least = min(job.resources.memory_bytes for job in jobs)
-    possible: dict[tuple[str, str, float, int, int, str], _PossibleNodes] = {}
+    possible: dict[tuple[str, str, float, int, int, str, frozenset[str]], _PossibleNodes] = {}
     for job in jobs:
         wanted = job.resources
         kind = (
@@ -93,6 +93,7 @@ def _place_movable(
             wanted.accelerators,
             wanted.accelerator_memory_bytes,
             job.home,
+            job.data,
         )
         nodes = possible.get(kind)
         if nodes is None:
@@ -118,7 +119,7 @@ def jobs_by_node(snapshot: Snapshot, placement: Placement) -> dict[str, list[Job
 
 
 class _PossibleNodes:
-    """The nodes that could run jobs of one kind (runtime, image, cores, accelerators), the least crowded first."""
+    """The nodes that could run jobs of one kind (runtime, image, data, cores, ...), the least crowded first."""
 
     # Within a call of place() crowds only grow and free memory only shrinks. So an entry of the heap that is out of
     # date is put back in its place when it comes up, a node without memory for the smallest job (the least that any job

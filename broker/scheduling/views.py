@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from tiercel.broker.lifecycle.move import may_move
 from tiercel.broker.scheduling.accelerators import without_leaving
 from tiercel.broker.scheduling.interface import JobView, NodeView
-from tiercel.core.jobs import Job, Observation
+from tiercel.core.jobs import Job, JobSpec, Observation
 from tiercel.core.nodes import Node
+
+_NO_DATA: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +69,19 @@ def job_view(job: Job, facts: JobFacts) -> JobView:
         migratable=facts.may_migrate and may_move(job) and not spec.variant,
         migrations=job.earlier.migrations,
         migrated_at=job.earlier.migrated_at,
+        data=needed_data(spec),
     )
+
+
+def needed_data(spec: JobSpec) -> frozenset[str]:
+    """Names of the data sets that must be on the node of a job."""
+    return frozenset([each.name for each in spec.data]) if spec.data else _NO_DATA
 
 
 def node_view(node: Node) -> NodeView:
     """A node as policies see it."""
-    return NodeView(node.id, node.cpu_cores, node.memory_bytes, node.runtimes, node.images, node.accelerators)
+    data = frozenset([each.name for each in node.data])
+    return NodeView(node.id, node.cpu_cores, node.memory_bytes, node.runtimes, node.images, node.accelerators, data)
 
 
 @dataclass(frozen=True, slots=True)

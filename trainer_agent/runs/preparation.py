@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from tiercel.trainer_agent.data.offered import OfferedData
 from tiercel.trainer_agent.disk.job_folder import JobFolder, ScriptFile
 from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointTransfer
 from tiercel.trainer_agent.runs.order import RunOrder
@@ -20,10 +21,12 @@ class Preparation:
     Attributes:
         scripts: Fetches scripts.
         transfer: Fetches checkpoints.
+        data: Knows where data sets are.
     """
 
     scripts: ScriptFetcher
     transfer: CheckpointTransfer
+    data: OfferedData
 
     async def prepare(
         self,
@@ -44,9 +47,10 @@ class Preparation:
             check: Called after each fetch, which may have taken long; raises where the run is not to start any more.
 
         Raises:
-            TransferError: Something did not come from the broker.
+            TransferError: Something did not come from the broker, or a data set is gone.
             RunFailedError: The run cannot be prepared.
         """
+        data = await self.data.mounts([each.name for each in order.spec.data])
         script = None
         if order.script_sha256:
             script = ScriptFile(order.spec.script.name, await self.scripts.fetch(order.run_id, order.script_sha256))
@@ -55,4 +59,4 @@ class Preparation:
         if order.transferred:
             await self.transfer.fetch(order.run_id, folder, owner)
             check()
-        return order.launch(folder.path)
+        return replace(order.launch(folder.path), data=data)

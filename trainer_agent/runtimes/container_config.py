@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tiercel.trainer_agent.data.mounts import DataMount, variables
 from tiercel.trainer_agent.limits import mapping
 from tiercel.trainer_agent.limits.contract import CpuShare
 from tiercel.trainer_agent.limits.entering import ENDED_FIRST
@@ -84,11 +85,23 @@ def device_request(ids: Sequence[str]) -> dict[str, Any]:
     return {"Driver": "", "DeviceIDs": list(ids), "Capabilities": [["gpu"]]}
 
 
+def _data_mount(mount: DataMount) -> dict[str, Any]:
+    """A data set as the container sees it: nothing can be written there, nor mounted from there to the machine."""
+    return {
+        "Type": "bind",
+        "Source": str(mount.path),
+        "Target": mount.inside,
+        "ReadOnly": True,
+        "BindOptions": {"Propagation": "rprivate"},
+    }
+
+
 def _environment(launch: Launch) -> dict[str, str]:
+    environment = launch.environment(JOB_FOLDER) | variables(launch.data, in_container=True)
     if launch.accelerators:  # the engine says which by its own request
-        return launch.environment(JOB_FOLDER)
+        return environment
     # Where NVIDIA's runtime is the engine's default one, an image may ask for all devices; this takes that back.
-    return launch.environment(JOB_FOLDER) | {"NVIDIA_VISIBLE_DEVICES": "void"}
+    return environment | {"NVIDIA_VISIBLE_DEVICES": "void"}
 
 
 def _host_config(launch: Launch, defaults: ContainerDefaults) -> dict[str, Any]:
@@ -101,7 +114,10 @@ def _host_config(launch: Launch, defaults: ContainerDefaults) -> dict[str, Any]:
         "OomScoreAdj": ENDED_FIRST,
         "Init": True,  # forwards SIGTERM, which a first process ignores by default, and reaps orphans
         "Tmpfs": {"/tmp": f"rw,noexec,nosuid,nodev,mode=1777,size={_SCRATCH_BYTES}"},  # noqa: S108 - in the container
-        "Mounts": [{"Type": "bind", "Source": str(launch.job_folder), "Target": JOB_FOLDER}],
+        "Mounts": [
+            {"Type": "bind", "Source": str(launch.job_folder), "Target": JOB_FOLDER},
+            *map(_data_mount, launch.data),
+        ],
         "LogConfig": {"Type": "local", "Config": {"max-size": str(_LOG_FILE_BYTES), "max-file": "2"}},
         "Ulimits": [{"Name": "nofile", "Soft": _OPEN_FILES, "Hard": _OPEN_FILES}],
         "RestartPolicy": {"Name": "no"},

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from tiercel.trainer_agent.data.mounts import DataMount
 from tiercel.trainer_agent.limits.contract import AcceleratorShare, CpuShare, Usage
 
 READ_BYTES = 1 << 16
@@ -56,6 +57,7 @@ class Launch:
         accelerators: What it may use of accelerators, in the order in which it shall number them; it sees no others.
         variables: What its job adds to its environment.
         python: The interpreter of its environment, by path; empty for the runtime's own.
+        data: Its data sets, which it may read.
     """
 
     run_id: str
@@ -68,6 +70,7 @@ class Launch:
     accelerators: tuple[AcceleratorShare, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
     python: str = ""
+    data: tuple[DataMount, ...] = ()
 
     def environment(self, job_folder: str) -> dict[str, str]:
         """The variables that every run gets, whatever runs it; nothing of the agent's own.

@@ -925,6 +925,7 @@ class Node(_message.Message):
     SERVING_GRPC_FIELD_NUMBER: _builtins.int
     LEASE_EPOCH_FIELD_NUMBER: _builtins.int
     ACCELERATORS_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     state: Global___NodeState.ValueType
     cpu_cores: _builtins.float
@@ -943,6 +944,10 @@ class Node(_message.Message):
     def runtimes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
     def accelerators(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeAccelerator]: ...
+    @_builtins.property
+    def data(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.NodeData]:
+        """Data sets that its operator offers."""
+
     def __init__(
         self,
         *,
@@ -958,10 +963,11 @@ class Node(_message.Message):
         serving_grpc: _builtins.str = ...,
         lease_epoch: _builtins.int = ...,
         accelerators: _abc.Iterable[Global___NodeAccelerator] | None = ...,
+        data: _abc.Iterable[_common_pb2.NodeData] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerators", b"accelerators", "cpu_cores", b"cpu_cores", "id", b"id", "jobs", b"jobs", "lease_epoch", b"lease_epoch", "limits", b"limits", "memory_bytes", b"memory_bytes", "memory_reserved_bytes", b"memory_reserved_bytes", "runtimes", b"runtimes", "serving_grpc", b"serving_grpc", "serving_http", b"serving_http", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerators", b"accelerators", "cpu_cores", b"cpu_cores", "data", b"data", "id", b"id", "jobs", b"jobs", "lease_epoch", b"lease_epoch", "limits", b"limits", "memory_bytes", b"memory_bytes", "memory_reserved_bytes", b"memory_reserved_bytes", "runtimes", b"runtimes", "serving_grpc", b"serving_grpc", "serving_http", b"serving_http", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

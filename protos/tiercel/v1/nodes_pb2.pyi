@@ -203,6 +203,7 @@ class NodeHello(_message.Message):
     PROTOCOL_FIELD_NUMBER: _builtins.int
     INSTANCE_FIELD_NUMBER: _builtins.int
     FENCED_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     cpu_cores: _builtins.float
     memory_bytes: _builtins.int
@@ -241,6 +242,10 @@ class NodeHello(_message.Message):
     def accelerators(self) -> _containers.RepeatedCompositeFieldContainer[Global___Accelerator]:
         """Devices that jobs may use, in the order of the machine's bus."""
 
+    @_builtins.property
+    def data(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.NodeData]:
+        """Data sets that the node's operator offers; at most 64, with different names."""
+
     def __init__(
         self,
         *,
@@ -257,10 +262,11 @@ class NodeHello(_message.Message):
         protocol: _builtins.int = ...,
         instance: _builtins.str = ...,
         fenced: _builtins.bool = ...,
+        data: _abc.Iterable[_common_pb2.NodeData] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["serving", b"serving"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerators", b"accelerators", "cpu_cores", b"cpu_cores", "deliveries", b"deliveries", "fenced", b"fenced", "images", b"images", "instance", b"instance", "limits", b"limits", "memory_bytes", b"memory_bytes", "node_id", b"node_id", "protocol", b"protocol", "runs", b"runs", "runtimes", b"runtimes", "serving", b"serving"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerators", b"accelerators", "cpu_cores", b"cpu_cores", "data", b"data", "deliveries", b"deliveries", "fenced", b"fenced", "images", b"images", "instance", b"instance", "limits", b"limits", "memory_bytes", b"memory_bytes", "node_id", b"node_id", "protocol", b"protocol", "runs", b"runs", "runtimes", b"runtimes", "serving", b"serving"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -354,6 +360,7 @@ class Heartbeat(_message.Message):
     ACCELERATORS_FIELD_NUMBER: _builtins.int
     NUMBER_FIELD_NUMBER: _builtins.int
     FENCED_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
     serving_lag_seconds: _builtins.float
     """By how much the inference server's event loop came late (95th percentile of the last 10 s): delays do not have it in
     them. Absent while nobody knows.
@@ -376,6 +383,10 @@ class Heartbeat(_message.Message):
     def accelerators(self) -> _containers.RepeatedCompositeFieldContainer[Global___AcceleratorUsage]:
         """Those of the hello, as they are now."""
 
+    @_builtins.property
+    def data(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.NodeData]:
+        """Those of the hello, as they are now."""
+
     def __init__(
         self,
         *,
@@ -386,10 +397,11 @@ class Heartbeat(_message.Message):
         accelerators: _abc.Iterable[Global___AcceleratorUsage] | None = ...,
         number: _builtins.int = ...,
         fenced: _builtins.bool = ...,
+        data: _abc.Iterable[_common_pb2.NodeData] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_serving_lag_seconds", b"_serving_lag_seconds", "serving_lag_seconds", b"serving_lag_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_serving_lag_seconds", b"_serving_lag_seconds", "accelerators", b"accelerators", "endpoints", b"endpoints", "fenced", b"fenced", "images", b"images", "number", b"number", "runs", b"runs", "serving_lag_seconds", b"serving_lag_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_serving_lag_seconds", b"_serving_lag_seconds", "accelerators", b"accelerators", "data", b"data", "endpoints", b"endpoints", "fenced", b"fenced", "images", b"images", "number", b"number", "runs", b"runs", "serving_lag_seconds", b"serving_lag_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__serving_lag_seconds: _TypeAlias = _typing.Literal["serving_lag_seconds"]  # noqa: Y015
     _WhichOneofArgType__serving_lag_seconds: _TypeAlias = _typing.Literal["_serving_lag_seconds", b"_serving_lag_seconds"]  # noqa: Y015

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testing.jobs import make_spec
+from tiercel.core.data_sets import MAX_OF_A_JOB, DataSet
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.jobs import Direction, JobSpec, Resources, Script, Shipping, Tier
 from tiercel.core.validation import (
@@ -54,6 +55,7 @@ def refusal_of(spec: JobSpec) -> InvalidSpecError | None:
         {"arguments": ("--epochs", "3", "")},
         {"labels": {"sweep": "7", "team/owner": ""}},
         {"env": {"PYTHONPATH": "lib", "_x1": "", "LANG": "de_DE.UTF-8"}},
+        {"data": (DataSet("imagenet"), DataSet("imagenet-1k"))},
         {"endpoint": "a"},
         {"endpoint": "a" * 63},
         {"variant": "small"},
@@ -73,6 +75,9 @@ def test_accepts_what_makes_sense(changes: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
+        ({"data": (DataSet("a"), DataSet("a"))}, "data[1].name"),
+        ({"data": (DataSet("a_b"),)}, "data[0].name"),
+        ({"data": tuple(DataSet(f"d{number}") for number in range(MAX_OF_A_JOB + 1))}, "data"),
         ({"endpoint": ""}, "endpoint"),
         ({"endpoint": "../etc"}, "endpoint"),
         ({"endpoint": "Digits"}, "endpoint"),

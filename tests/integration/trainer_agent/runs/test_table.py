@@ -14,6 +14,7 @@ from grpc import aio
 from testing.until import until
 from tiercel.trainer_agent.connection.calls import BrokerCalls
 from tiercel.trainer_agent.connection.outbox import Reporter
+from tiercel.trainer_agent.data.offered import OfferedData
 from tiercel.trainer_agent.disk.files import write_atomically
 from tiercel.trainer_agent.disk.job_retention import EndedJobs, Retention
 from tiercel.trainer_agent.limits.contract import CpuShare, Limits, Share, Usage
@@ -115,7 +116,7 @@ def table_in(folder: Path, runtime: FakeRuntime, tasks: Supervisor) -> RunTable:
         Reporter(),
         tasks,
         StopPatience(trainer=600.0),
-        Preparation(ScriptFetcher(calls), CheckpointTransfer(calls, folder / "carried")),
+        Preparation(ScriptFetcher(calls), CheckpointTransfer(calls, folder / "carried"), OfferedData(folder)),
         EndedJobs(places.jobs, folder / "ended-jobs", Retention()),
     )
 

@@ -13,6 +13,7 @@ from testing.jobs import AT, make_spec, running_job
 from tiercel.broker.actors.node import EndpointSharesDeclared
 from tiercel.broker.api.endpoints import endpoint_to_proto, lag_of, usages_of, wanted_endpoints
 from tiercel.broker.api.translation import job_to_proto, node_to_proto, spec_from_proto
+from tiercel.core.data_sets import DataSet
 from tiercel.core.endpoints import DelayWindow, Endpoint, EndpointLoad, Version
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.events import JobEvent
@@ -53,6 +54,7 @@ from tiercel.v1 import common_pb2, jobs_pb2, nodes_pb2
             replace=True,
             ship=Shipping(every=0.01, best_every_seconds=60.0),
             labels={"sweep": "7", "team/owner": "vision"},
+            data=(DataSet("imagenet"), DataSet("digits")),
             env={"SEED": "7"},
             max_duration_seconds=7200.0,
             retries=3,

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tiercel import Direction, InvalidSpecError, JobSpec, Resources, Script, Shipping, Tier, load_spec, parse_spec
+from tiercel import (
+    DataSet,
+    Direction,
+    InvalidSpecError,
+    JobSpec,
+    Resources,
+    Script,
+    Shipping,
+    Tier,
+    load_spec,
+    parse_spec,
+)
+from tiercel.core.validation import validate_spec
 
 YAML = """
 name: digits
@@ -24,6 +37,7 @@ max_epochs: 30
 replace: true
 ship: {every: 0.01, best_every: 60}
 labels: {sweep: "7"}
+data: [imagenet, {name: digits}]
 env: {SEED: 7, RATE: 0.5, NAME: x}
 endpoint_objective_seconds: 0.05
 """
@@ -40,6 +54,7 @@ runtime = "process"
 max_epochs = 30
 endpoint_objective_seconds = 0.05
 labels = {sweep = "7"}
+data = ["imagenet", {name = "digits"}]
 env = {SEED = 7, RATE = 0.5, NAME = "x"}
 replace = true
 ship = {every = 0.01, best_every = 60}
@@ -64,6 +79,7 @@ SPEC = JobSpec(
     variant="small",
     replace=True,
     labels={"sweep": "7"},
+    data=(DataSet("imagenet"), DataSet("digits")),
     env={"SEED": "7", "RATE": "0.5", "NAME": "x"},
     ship=Shipping(every=0.01, best_every_seconds=60.0),
 )
@@ -195,3 +211,15 @@ def test_variables_are_taken_from_the_callers_environment_by_name(monkeypatch: p
 def test_variables_that_are_none_are_refused(env: object, message: str) -> None:
     with pytest.raises(InvalidSpecError, match=message):
         parse_spec(VALUES | {"env": env})
+
+
+def test_the_specs_of_the_document_about_data_can_be_submitted(tmp_path: Path) -> None:
+    text = (Path(__file__).resolve().parents[4] / "docs" / "data.md").read_text()
+    specs = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    assert specs
+    (tmp_path / "train.py").write_text("print(1)")
+    for number, spec in enumerate(specs):
+        (tmp_path / f"{number}.yaml").write_text(spec)
+        read = load_spec(tmp_path / f"{number}.yaml")
+        validate_spec(read)
+        assert read.data

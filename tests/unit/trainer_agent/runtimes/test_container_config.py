@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tiercel.trainer_agent.data.mounts import DataMount
 from tiercel.trainer_agent.limits.contract import AcceleratorShare, CpuShare
 from tiercel.trainer_agent.runtimes.container_config import ContainerDefaults, container_config, share_config
 from tiercel.trainer_agent.runtimes.contract import Launch, Program
@@ -28,6 +29,21 @@ def test_it_is_hardened() -> None:
     assert host["Mounts"] == [{"Type": "bind", "Source": "/state/jobs/job", "Target": "/tiercel"}]
     assert "Binds" not in host
     assert "Privileged" not in host
+
+
+def test_data_sets_are_mounted_for_reading() -> None:
+    data = (DataMount("a-b", Path("/mnt/a"), is_folder=True), DataMount("t", Path("/mnt/t.csv"), is_folder=False))
+    config = container_config(replace(LAUNCH, data=data), DEFAULTS)
+    _, folder, file = config["HostConfig"]["Mounts"]
+    assert folder == {
+        "Type": "bind",
+        "Source": "/mnt/a",
+        "Target": "/tiercel-data/a-b",
+        "ReadOnly": True,
+        "BindOptions": {"Propagation": "rprivate"},
+    }
+    assert (file["Source"], file["Target"], file["ReadOnly"]) == ("/mnt/t.csv", "/tiercel-data/t/t.csv", True)
+    assert {"TIERCEL_DATA_A_B=/tiercel-data/a-b", "TIERCEL_DATA_T=/tiercel-data/t/t.csv"} <= set(config["Env"])
 
 
 def test_what_runs() -> None:

@@ -1,0 +1,83 @@
+"""Commands of a node's operator about the data sets that it offers: on the node, beside its agent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tiercel.broker.cli.output import memory, print_json, print_table
+from tiercel.broker.cli.session import AsJson, StateDir, fail
+from tiercel.core.declared_data import DataDeclarations
+from tiercel.core.errors import TiercelError
+
+AgentDir = Annotated[
+    Path | None,
+    typer.Option(help="State directory of an agent that 'tiercel up' did not start.", show_default="STATE_DIR/agent"),
+]
+Name = Annotated[str, typer.Argument(help="What jobs ask for: 1 to 63 of a-z, 0-9 and '-'.")]
+
+node = typer.Typer(no_args_is_help=True, help="What the operator of a node decides, on that machine.")
+data = typer.Typer(no_args_is_help=True, help="Data sets that jobs find on this node.")
+node.add_typer(data, name="data")
+
+
+@data.command()
+def add(
+    name: Name,
+    path: Annotated[Path, typer.Argument(help="A file or folder; what it links to is looked up now.")],
+    *,
+    state_dir: StateDir = None,
+    agent_dir: AgentDir = None,
+) -> None:
+    """Offer a file or folder to jobs, to read; the agent notices within seconds."""
+    try:
+        added = _declarations(state_dir, agent_dir).add(name, path)
+    except TiercelError as error:
+        fail(error.message)
+    size = "" if added.size_bytes is None else f" ({memory(added.size_bytes)})"
+    typer.echo(f"Jobs may read {added.path}{size} as {name}.")
+
+
+@data.command(name="list")
+def list_(*, as_json: AsJson = False, state_dir: StateDir = None, agent_dir: AgentDir = None) -> None:
+    """List what this node offers, with its paths."""
+    try:
+        found = _declarations(state_dir, agent_dir).read()
+    except TiercelError as error:
+        fail(error.message)
+    rows = [(each, "there" if each.is_there else "gone") for each in found.values()]
+    if as_json:
+        print_json(
+            [
+                {"name": each.name, "path": str(each.path), "size_bytes": each.size_bytes, "state": state}
+                for each, state in rows
+            ]
+        )
+    elif rows:
+        print_table(
+            ("NAME", "SIZE", "STATE", "PATH"),
+            [
+                (each.name, "-" if each.size_bytes is None else memory(each.size_bytes), state, str(each.path))
+                for each, state in rows
+            ],
+        )
+    else:
+        typer.echo("No data sets; 'tiercel node data add NAME PATH' offers one.", err=True)
+
+
+@data.command()
+def remove(name: Name, *, state_dir: StateDir = None, agent_dir: AgentDir = None) -> None:
+    """Offer a data set no more. Its files stay, and so do the runs that read them."""
+    try:
+        _declarations(state_dir, agent_dir).remove(name)
+    except TiercelError as error:
+        fail(error.message)
+    typer.echo(f"Jobs may read {name} no more.")
+
+
+def _declarations(state_dir: Path | None, agent_dir: Path | None) -> DataDeclarations:
+    from tiercel.broker.client.state_dir import default_state_dir
+
+    return DataDeclarations((agent_dir or (state_dir or default_state_dir()) / "agent").absolute())
