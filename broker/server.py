@@ -13,12 +13,14 @@ from tiercel.broker.actors.clock import SystemClock
 from tiercel.broker.actors.journal import Journal
 from tiercel.broker.actors.life import BrokerLife
 from tiercel.broker.actors.registry import ActorRegistry
+from tiercel.broker.actors.secrets import SecretService
 from tiercel.broker.actors.service import BrokerService
 from tiercel.broker.actors.supervisor import Supervisor
 from tiercel.broker.api import listeners
 from tiercel.broker.api.gate import NodesGate, TenantsGate
 from tiercel.broker.api.jobs import JobsService
 from tiercel.broker.api.nodes import NodesService
+from tiercel.broker.api.secrets import SecretsService
 from tiercel.broker.progress.embedded import EmbeddedMqttBroker
 from tiercel.broker.progress.publisher import MqttPublisher
 from tiercel.broker.scheduling.loop import LoopSettings
@@ -27,6 +29,7 @@ from tiercel.broker.state_folder import prepare_state_dir
 from tiercel.broker.state_lock import broker_lock
 from tiercel.broker.store.checkpoints import CheckpointStore
 from tiercel.broker.store.logs import RunLogs
+from tiercel.broker.store.sealing import Sealer
 from tiercel.broker.store.sql import SqlStore, sqlite_url
 from tiercel.broker.tenancy import open_tenancy
 from tiercel.core.errors import InvalidSpecError
@@ -109,6 +112,7 @@ class Broker:
         prepare_state_dir(settings.state_dir)
         stack.enter_context(broker_lock(settings.state_dir))
         tenancy = open_tenancy(settings.state_dir, settings.tenants)
+        sealer = Sealer.open(settings.state_dir)
         tenants = listeners.make_server(listeners.TENANTS, TenantsGate(tenancy))
         nodes = listeners.make_server(listeners.NODES, NodesGate(tenancy))
         servers = (tenants, nodes)
@@ -129,9 +133,11 @@ class Broker:
             supervisor.start(news.run(), name="MQTT publisher")
         supervisor.start(journal.run(), name="journal")
         await BrokerLife(store, journal, registry, supervisor, self._clock, carried).start()
-        await listeners.add_tenants_services(tenants, JobsService(service, journal, store, logs, tenancy))
+        secrets = SecretService(store, sealer, self._clock)
+        jobs_service = JobsService(service, journal, store, logs, tenancy)
+        await listeners.add_tenants_services(tenants, jobs_service, SecretsService(secrets, tenancy))
         agents = AgentService(journal, registry, self._clock)
-        nodes_service = NodesService(agents, logs, tenancy, settings, carried)
+        nodes_service = NodesService(agents, logs, tenancy, settings, carried, secrets)
         nodes_pb2_grpc.add_NodesServiceServicer_to_server(nodes_service, nodes)
         for server in servers:
             # On the way out streams end first, before what they stand on.

@@ -120,6 +120,7 @@ class JobSpec:
         ship: What it delivers beyond its tiers.
         labels: Words of the tenant's own by which programs find it again, such as ``{"sweep": "7"}``.
         env: Variables that its program finds in its environment.
+        secrets: Names of the tenant's secrets that it finds there as well.
         retry_back_off_seconds: Pause before the first of its retries, which doubles with each up to an hour; None: 1 s,
             up to a minute.
         retry_exit_codes: Exit codes after which it is retried, 128 + N for signal N; empty for every one.
@@ -148,6 +149,7 @@ class JobSpec:
     ship: Shipping = Shipping()
     labels: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
+    secrets: tuple[str, ...] = ()
     retry_back_off_seconds: float | None = None
     retry_exit_codes: tuple[int, ...] = ()
     max_duration_seconds: float | None = None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tiercel.core.data_validation import validate_data
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.jobs import Direction
+from tiercel.core.secrets import validate_secrets
 from tiercel.core.validation_over_time import validate_over_time
 from tiercel.core.variables import validate_env
 
@@ -54,6 +55,7 @@ def validate_spec(spec: JobSpec) -> None:
     _validate_shipping(spec.ship)
     _validate_labels(spec.labels)
     validate_env(spec.env)
+    validate_secrets(spec.secrets, spec.env)
     validate_over_time(spec)
     validate_data(spec.data)
 

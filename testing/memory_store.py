@@ -14,6 +14,7 @@ from tiercel.core.endpoints import Delivery, Endpoint
 from tiercel.core.events import JobEvent, ProgressMade, ShareDecision
 from tiercel.core.jobs import Job
 from tiercel.core.run_records import RunRecord
+from tiercel.core.secrets import SealedSecret
 
 _T = TypeVar("_T")
 
@@ -29,6 +30,7 @@ class _Contents:
     events: dict[int, JobEvent] = field(default_factory=dict)
     decisions: list[ShareDecision] = field(default_factory=list)
     run_records: dict[str, RunRecord] = field(default_factory=dict)
+    secrets: dict[tuple[str, str], SealedSecret] = field(default_factory=dict)
     last_sequence: int = 0
 
 
@@ -137,6 +139,19 @@ class MemoryStore(Store):
     async def load_run_records(self) -> list[RunRecord]:
         """All run records by the time they were made, then by job."""
         return sorted(self._opened().run_records.values(), key=lambda record: (record.recorded_at, record.job_id))
+
+    async def save_secret(self, secret: SealedSecret) -> None:
+        """Save a secret, in place of an earlier one."""
+        self._opened().secrets[secret.tenant, secret.name] = secret
+
+    async def load_secrets(self, tenant: str) -> list[SealedSecret]:
+        """The tenant's secrets by name."""
+        found = (secret for secret in self._opened().secrets.values() if secret.tenant == tenant)
+        return sorted(found, key=lambda secret: secret.name)
+
+    async def delete_secret(self, tenant: str, name: str) -> bool:
+        """Forget a secret; whether there was one."""
+        return self._opened().secrets.pop((tenant, name), None) is not None
 
     async def prune_run_records(self, keep_per_workload: int, keep_workloads: int) -> int:
         """Drop run records of workloads that have not run for long, and older ones of the others."""

@@ -87,6 +87,7 @@ class ScriptedBroker(nodes_pb2_grpc.NodesServiceServicer):
         self.tokens: list[str] = []
         self.address = ""
         self.connections = 0
+        self.secrets: dict[str, str] = {}
         self.checkpoints: dict[str, list[nodes_pb2.SendCheckpointRequest]] = {}
         self.refuses_checkpoints = False
         self.holds_checkpoints = False
@@ -169,6 +170,15 @@ class ScriptedBroker(nodes_pb2_grpc.NodesServiceServicer):
         content = self._runs[request.run_id].spec.script.content
         for offset in range(0, len(content), 256 * 1024):
             yield nodes_pb2.FetchScriptResponse(data=content[offset : offset + 256 * 1024])
+
+    async def FetchSecrets(  # noqa: N802 - the contract's name
+        self, request: nodes_pb2.FetchSecretsRequest, context: aio.ServicerContext[Any, Any]
+    ) -> nodes_pb2.FetchSecretsResponse:
+        """Give out the secrets of a run, if they are known."""
+        names = self._runs[request.run_id].spec.secrets
+        if unknown := [name for name in names if name not in self.secrets]:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"secrets: there is no secret {unknown[0]}")
+        return nodes_pb2.FetchSecretsResponse(values={name: self.secrets[name] for name in names})
 
     async def Connect(  # noqa: N802 - the contract's name
         self, request_iterator: AsyncIterator[nodes_pb2.ConnectRequest], context: aio.ServicerContext[Any, Any]

@@ -58,6 +58,7 @@ from tiercel.trainer_agent.runs.reconciler import (
     reconcile_runs,
 )
 from tiercel.trainer_agent.runs.scripts import ScriptFetcher
+from tiercel.trainer_agent.runs.secrets import SecretFetcher
 from tiercel.trainer_agent.runs.stopping import StopPatience
 from tiercel.trainer_agent.runs.table import RunTable
 from tiercel.trainer_agent.runtimes.contract import Runtime
@@ -148,7 +149,7 @@ class Agent:
             self._reporter,
             tasks,
             parts.patience,
-            Preparation(ScriptFetcher(calls), transfer, self._data),
+            Preparation(ScriptFetcher(calls), SecretFetcher(calls), transfer, self._data),
             self._ended_jobs,
         )
         serving_places = ServingPlaces(parts.state_dir)

@@ -8,6 +8,7 @@
     ├── DeliveryFailedError           a model cannot be delivered; becomes the delivery's reason
     │   └── FallsShortError           it misses the target, which better weights may not
     └── TransferError                 something did not come from the broker, or did not get there
+        ├── RefusedError              the broker does not give it or take it; says with which status
         ├── DataGoneError             a data set is not on the node any more
         └── CheckpointError           a checkpoint cannot go to another node; becomes the reason of a move that failed
 """
@@ -45,6 +46,20 @@ class FallsShortError(DeliveryFailedError):
 
 class TransferError(AgentError):
     """Something that a run needs did not come from the broker, or did not get there."""
+
+
+class RefusedError(TransferError):
+    """The broker does not give or take something.
+
+    Args:
+        status: gRPC's.
+        details: The broker's words.
+    """
+
+    def __init__(self, status: object, details: str) -> None:
+        super().__init__(f"the broker refuses: {details}")
+        self.status = status
+        self.details = details
 
 
 class DataGoneError(TransferError):

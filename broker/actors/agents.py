@@ -182,6 +182,17 @@ class AgentService:
         actor = self._job_on(node_id, run_id)
         return actor.job.carried_run if actor is not None and actor.job.run_active else ""
 
+    def secrets_of(self, node_id: str, run_id: str) -> tuple[str, tuple[str, ...]]:
+        """The tenant of a run that the node is about to start, and the names of the secrets that it asks for.
+
+        Raises:
+            NotFoundError: The node has no such run, or was asked to stop it.
+        """
+        actor = self._job_on(node_id, run_id)
+        if actor is None or not actor.job.run_active or actor.job.stop_outcome is not None:
+            raise NotFoundError(f"run_id: no run {run_id!r} is to start on this node", field="run_id")
+        return actor.job.tenant, actor.job.spec.secrets
+
     def script_of(self, node_id: str, run_id: str) -> bytes:
         """The content of the script of a run that the node shall have.
 

@@ -24,6 +24,7 @@ from tiercel.broker.actors.endpoint import (
 )
 from tiercel.broker.actors.job import MAX_OBSERVATIONS, observations_of
 from tiercel.broker.actors.job_pages import JOBS_AT_A_TIME
+from tiercel.broker.actors.secrets import check_secrets
 from tiercel.broker.lifecycle import machine as job_machine
 from tiercel.broker.lifecycle import versions
 from tiercel.broker.lifecycle.job_events import (
@@ -209,6 +210,7 @@ class BrokerService:
         endpoint = actor.endpoint if actor is not None else None
         check_quota(tenant, jobs)
         check_endpoint(tenant, spec, endpoint, jobs)
+        await check_secrets(self._store, tenant.name, spec.secrets)
         home = home_of(spec, endpoint, jobs)
         check_feasible(spec, [node for node in self.nodes() if home in {"", node.id}])
         self._journal.check_writable()

@@ -13,13 +13,15 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from tiercel.core.errors import UnavailableError
-from tiercel.v1 import jobs_pb2, jobs_pb2_grpc, nodes_pb2
+from tiercel.v1 import jobs_pb2, jobs_pb2_grpc, nodes_pb2, secrets_pb2, secrets_pb2_grpc
 
 if TYPE_CHECKING:
     from tiercel.broker.api.jobs import JobsService
+    from tiercel.broker.api.secrets import SecretsService
 
 MIB = 1024 * 1024
 _JOBS = jobs_pb2.DESCRIPTOR.services_by_name["JobsService"].full_name
+_SECRETS = secrets_pb2.DESCRIPTOR.services_by_name["SecretsService"].full_name
 _NODES = nodes_pb2.DESCRIPTOR.services_by_name["NodesService"].full_name
 # A connection on which nobody says HTTP/2, one on which nobody has a call, and headers: all before authentication.
 _HANDSHAKE_MILLISECONDS = 5_000
@@ -93,11 +95,12 @@ def bind(server: grpc.aio.Server, host: str, port: int, flag: str) -> str:
         ) from error
 
 
-async def add_tenants_services(server: grpc.aio.Server, jobs: JobsService) -> None:
-    """What answers on the tenants' listener: jobs, health and reflection."""
+async def add_tenants_services(server: grpc.aio.Server, jobs: JobsService, secrets: SecretsService) -> None:
+    """What answers on the tenants' listener: jobs, secrets, health and reflection."""
     jobs_pb2_grpc.add_JobsServiceServicer_to_server(jobs, server)
+    secrets_pb2_grpc.add_SecretsServiceServicer_to_server(secrets, server)
     checks = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
-    reflection.enable_server_reflection((_JOBS, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
-    for service in ("", _JOBS, _NODES):
+    reflection.enable_server_reflection((_JOBS, _SECRETS, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+    for service in ("", _JOBS, _SECRETS, _NODES):
         await checks.set(service, health_pb2.HealthCheckResponse.SERVING)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from tiercel.broker.actors.agents import AgentService
     from tiercel.broker.actors.node import NodeActor
+    from tiercel.broker.actors.secrets import SecretService
     from tiercel.broker.settings import BrokerSettings
     from tiercel.broker.store.checkpoints import CheckpointStore
     from tiercel.broker.store.logs import RunLogs
@@ -46,6 +47,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         tenancy: Who may call.
         settings: Leases and heartbeats.
         carried: Checkpoints of jobs that are moved.
+        secrets: Secrets of tenants.
     """
 
     def __init__(
@@ -55,12 +57,14 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         tenancy: Tenancy,
         settings: BrokerSettings,
         carried: CheckpointStore,
+        secrets: SecretService,
     ) -> None:
         self._agents = agents
         self._logs = logs
         self._tenancy = tenancy
         self._settings = settings
         self._carried = carried
+        self._secrets = secrets
 
     # A coroutine that writes, not a generator that yields: when the client vanishes the call's task is cancelled where
     # it waits, whereas a generator would be closed later and elsewhere, with its two directions still running.
@@ -143,6 +147,16 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
             content = self._agents.script_of(request.node_id, request.run_id)
             for offset in range(0, len(content), SCRIPT_PIECE_BYTES):
                 await context.write(nodes_pb2.FetchScriptResponse(data=content[offset : offset + SCRIPT_PIECE_BYTES]))
+
+    async def FetchSecrets(  # noqa: N802 - the contract's name
+        self, request: nodes_pb2.FetchSecretsRequest, context: Context
+    ) -> nodes_pb2.FetchSecretsResponse:
+        """Give an agent the secrets of a run that it is about to start."""
+        async with translated_errors(context):
+            require_node(context, self._tenancy)
+            self._agents.check_agent(request.node_id, request.instance)
+            tenant, names = self._agents.secrets_of(request.node_id, request.run_id)
+            return nodes_pb2.FetchSecretsResponse(values=await self._secrets.values(tenant, names))
 
 
 async def _read_hello(requests: AsyncIterator[nodes_pb2.ConnectRequest]) -> nodes_pb2.NodeHello:

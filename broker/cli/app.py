@@ -12,6 +12,7 @@ from tiercel.broker.cli.endpoints import endpoints
 from tiercel.broker.cli.jobs import cancel, explain, logs, ls, resume, show
 from tiercel.broker.cli.local import down, up
 from tiercel.broker.cli.node_data import node
+from tiercel.broker.cli.secrets import secrets
 from tiercel.broker.cli.submit import submit
 from tiercel.broker.cli.versions import promote, rollback
 from tiercel.broker.cli.watch import watch
@@ -42,6 +43,7 @@ for command in (
 ):
     app.command()(command)
 app.add_typer(endpoints, name="endpoints")
+app.add_typer(secrets, name="secret")
 app.add_typer(node, name="node")
 
 

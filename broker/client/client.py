@@ -20,6 +20,7 @@ from tiercel.broker.client.conversion import (
 )
 from tiercel.broker.client.handle import JobHandle
 from tiercel.broker.client.options import ClientOptions
+from tiercel.broker.client.secrets import Secrets
 from tiercel.broker.client.state_dir import read_broker_address, read_token
 from tiercel.core.errors import InvalidSpecError, TiercelError, UnavailableError
 from tiercel.core.jobs import JobSpec
@@ -93,6 +94,11 @@ class Client:
         if self._open is None:
             raise TiercelError("The client is not open; use it in 'async with Client(...) as client:'.")
         return self._open
+
+    @property
+    def secrets(self) -> Secrets:
+        """Keeps values that jobs find in their environment and that nobody is told."""
+        return Secrets(self._connection)
 
     async def submit(self, spec: JobSpec, *, idempotency_key: str = "") -> JobHandle:
         """Create a job.

@@ -51,12 +51,12 @@ class Connection:
         self._metadata = (("authorization", f"Bearer {token}"), (PROTOCOL_KEY, str(PROTOCOL)))
         self._options = options
         # Loopback needs no encryption; a broker further away is reached through a tunnel.
-        self._channel = grpc.aio.insecure_channel(address, options=channel_options(options))
-        self.stub = JobsServiceStub(self._channel)
+        self.channel = grpc.aio.insecure_channel(address, options=channel_options(options))
+        self.stub = JobsServiceStub(self.channel)
 
     async def close(self) -> None:
         """End it; calls under way fail."""
-        await self._channel.close()
+        await self.channel.close()
 
     async def call(self, method: UnaryMethod[Request, Response], request: Request) -> Response:
         """Call a method with one answer.

@@ -69,6 +69,7 @@ _SpecForm = _form(
     data=(list[Annotated[_DataSetForm, BeforeValidator(_data_set)]], []),  # type: ignore[valid-type]
     resources=(_ResourcesForm, _ResourcesForm()),
     ship=(_ShippingForm, _ShippingForm()),
+    secrets=(list[str], []),
     env=(Annotated[dict[str, str], BeforeValidator(environment_of)], {}),
     max_duration_seconds=_written("max_duration", Seconds | None, None),
     retry_back_off_seconds=_written("retries.back_off", Seconds | None, None),
@@ -114,6 +115,7 @@ def parse_spec(values: Mapping[str, Any]) -> JobSpec:
             "arguments": tuple(written["arguments"]),
             "script": _read_script(Path(written["script"])) if written["script"] else None,
             "resources": Resources(**dict(written["resources"])),
+            "secrets": tuple(written["secrets"]),
             "data": tuple(DataSet(**dict(each)) for each in written["data"]),
             "ship": Shipping(**dict(written["ship"])),
         }

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from tiercel.broker.client.client import Client
 from tiercel.broker.client.options import ClientOptions
+from tiercel.broker.client.secrets import Secrets
 from tiercel.core.errors import TiercelError
 from tiercel.core.jobs import JobSpec, TierStatus
+from tiercel.core.secrets import Secret
 from tiercel.core.views import (
     EndpointExplanation,
     EndpointInfo,
@@ -64,6 +66,21 @@ class SyncClient:
             self._run(self._client.__aexit__(None, None, None))
             self._loop.stop()
             self._loop = None
+
+    def set_secret(self, name: str, value: str) -> Secret:
+        """See :meth:`Secrets.set`."""
+        return self._run(self._secrets(lambda secrets: secrets.set(name, value)))
+
+    def list_secrets(self) -> tuple[Secret, ...]:
+        """See :meth:`Secrets.list`."""
+        return self._run(self._secrets(lambda secrets: secrets.list()))
+
+    def remove_secret(self, name: str) -> None:
+        """See :meth:`Secrets.remove`."""
+        self._run(self._secrets(lambda secrets: secrets.remove(name)))
+
+    async def _secrets(self, action: Callable[[Secrets], Awaitable[T]]) -> T:
+        return await action(self._client.secrets)
 
     def submit(self, spec: JobSpec, *, idempotency_key: str = "") -> SyncJobHandle:
         """See :meth:`Client.submit`."""

@@ -11,6 +11,7 @@ from tiercel.core.endpoints import Delivery, Endpoint
 from tiercel.core.events import JobEvent, ShareDecision
 from tiercel.core.jobs import Job
 from tiercel.core.run_records import RunRecord
+from tiercel.core.secrets import SealedSecret
 
 
 class Store(ABC):
@@ -124,6 +125,18 @@ class Store(ABC):
     @abstractmethod
     async def load_run_records(self) -> list[RunRecord]:
         """All run records by the time they were made, then by job."""
+
+    @abstractmethod
+    async def save_secret(self, secret: SealedSecret) -> None:
+        """Save a secret, in place of an earlier one of the same tenant and name; raises as ``save`` does."""
+
+    @abstractmethod
+    async def load_secrets(self, tenant: str) -> list[SealedSecret]:
+        """The tenant's secrets by name."""
+
+    @abstractmethod
+    async def delete_secret(self, tenant: str, name: str) -> bool:
+        """Forget a secret; whether there was one."""
 
     @abstractmethod
     async def prune_run_records(self, keep_per_workload: int, keep_workloads: int) -> int:

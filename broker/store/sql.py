@@ -13,6 +13,7 @@ import re
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,6 +34,7 @@ from tiercel.core.errors import StoreDamagedError, TiercelError, UnavailableErro
 from tiercel.core.events import JobEvent, ProgressMade, ShareDecision
 from tiercel.core.jobs import Job, JobState
 from tiercel.core.run_records import RunRecord
+from tiercel.core.secrets import SealedSecret
 from tiercel.core.storage import from_json
 
 # Of another program that holds the lock; longer than any transaction of ours.
@@ -223,6 +225,28 @@ class SqlStore(Store):
         """All run records by the time they were made, then by job."""
         columns = tables.run_records.c
         return await self._load(RunRecord, select(columns.content).order_by(columns.recorded_at, columns.job_id))
+
+    async def save_secret(self, secret: SealedSecret) -> None:
+        """Save a secret, in place of an earlier one."""
+        try:
+            async with self._writing, self._transaction() as connection:
+                await _put(connection, tables.secrets, [asdict(secret)])
+        except (IntegrityError, DataError) as error:
+            raise errors.refused(self._where, cause_of(error)) from None
+
+    async def load_secrets(self, tenant: str) -> list[SealedSecret]:
+        """The tenant's secrets by name."""
+        columns = tables.secrets.c
+        async with self._transaction() as connection:
+            found = await connection.execute(
+                select(tables.secrets).where(columns.tenant == tenant).order_by(columns.name)
+            )
+            return [SealedSecret(**row) for row in found.mappings()]
+
+    async def delete_secret(self, tenant: str, name: str) -> bool:
+        """Forget a secret; whether there was one."""
+        columns = tables.secrets.c
+        return bool(await self._delete(delete(tables.secrets).where(columns.tenant == tenant, columns.name == name)))
 
     async def prune_run_records(self, keep_per_workload: int, keep_workloads: int) -> int:
         """Drop run records of workloads that have not run for long, and older ones of the others."""

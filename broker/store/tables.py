@@ -87,6 +87,16 @@ run_records = Table(
     Index("run_records_by_workload", "workload", "recorded_at"),
 )
 
+# Values are encrypted with a key that is not in the database.
+secrets = Table(
+    "secrets",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("set_at", Double, nullable=False),
+    Column("sealed", LargeBinary, nullable=False),
+)
+
 decisions = Table(
     "decisions",
     metadata,

@@ -13,7 +13,7 @@ from grpc import aio
 
 from tiercel.core.backoff import Attempts, Backoff
 from tiercel.trainer_agent.connection.address import DialError
-from tiercel.trainer_agent.errors import TransferError
+from tiercel.trainer_agent.errors import RefusedError, TransferError
 from tiercel.v1 import nodes_pb2_grpc
 
 _log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class BrokerCalls:
                             return await call(nodes_pb2_grpc.NodesServiceStub(channel))
                     except aio.AioRpcError as error:
                         if error.code() not in _MAY_PASS:
-                            raise TransferError(f"the broker refuses: {error.details()}") from error
+                            raise RefusedError(error.code(), error.details() or "") from error
                     except (DialError, asyncio.InvalidStateError) as error:  # not yet there, or just gone
                         _log.debug("%s has to wait: %s", what, error)
                     await asyncio.sleep(attempts.next_seconds())

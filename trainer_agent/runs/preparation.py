@@ -11,6 +11,7 @@ from tiercel.trainer_agent.disk.job_folder import JobFolder, ScriptFile
 from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointTransfer
 from tiercel.trainer_agent.runs.order import RunOrder
 from tiercel.trainer_agent.runs.scripts import ScriptFetcher
+from tiercel.trainer_agent.runs.secrets import SecretFetcher
 from tiercel.trainer_agent.runtimes.contract import Launch
 
 
@@ -20,11 +21,13 @@ class Preparation:
 
     Attributes:
         scripts: Fetches scripts.
+        secrets: Fetches secrets.
         transfer: Fetches checkpoints.
         data: Knows where data sets are.
     """
 
     scripts: ScriptFetcher
+    secrets: SecretFetcher
     transfer: CheckpointTransfer
     data: OfferedData
 
@@ -59,4 +62,8 @@ class Preparation:
         if order.transferred:
             await self.transfer.fetch(order.run_id, folder, owner)
             check()
-        return replace(order.launch(folder.path), data=data)
+        launch = replace(order.launch(folder.path), data=data)
+        if order.spec.secrets:  # last, so that they are here no longer than they have to be
+            launch = replace(launch, secrets=await self.secrets.fetch(order.run_id))
+            check()
+        return launch

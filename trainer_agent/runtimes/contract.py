@@ -56,6 +56,7 @@ class Launch:
         share: Its first share of the CPU.
         accelerators: What it may use of accelerators, in the order in which it shall number them; it sees no others.
         variables: What its job adds to its environment.
+        secrets: The same, which are kept nowhere and shown to nobody.
         python: The interpreter of its environment, by path; empty for the runtime's own.
         data: Its data sets, which it may read.
     """
@@ -69,6 +70,7 @@ class Launch:
     share: CpuShare = field(default_factory=lambda: CpuShare(1.0))
     accelerators: tuple[AcceleratorShare, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     python: str = ""
     data: tuple[DataMount, ...] = ()
 
@@ -84,6 +86,7 @@ class Launch:
             "LANG": "C.UTF-8",
             "PYTHONUNBUFFERED": "1",
             **self.variables,
+            **self.secrets,
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
             # Empty, not absent: what is absent would let a program see all that there are.
             "CUDA_VISIBLE_DEVICES": ",".join(share.id for share in self.accelerators),

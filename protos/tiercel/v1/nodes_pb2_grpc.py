@@ -54,6 +54,11 @@ class NodesServiceStub(object):
                 request_serializer=tiercel_dot_v1_dot_nodes__pb2.FetchScriptRequest.SerializeToString,
                 response_deserializer=tiercel_dot_v1_dot_nodes__pb2.FetchScriptResponse.FromString,
                 _registered_method=True)
+        self.FetchSecrets = channel.unary_unary(
+                '/tiercel.v1.NodesService/FetchSecrets',
+                request_serializer=tiercel_dot_v1_dot_nodes__pb2.FetchSecretsRequest.SerializeToString,
+                response_deserializer=tiercel_dot_v1_dot_nodes__pb2.FetchSecretsResponse.FromString,
+                _registered_method=True)
 
 
 class NodesServiceServicer(object):
@@ -89,6 +94,13 @@ class NodesServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FetchSecrets(self, request, context):
+        """The secrets of a run (JobSpec.secrets), fetched as it is started and kept nowhere. INVALID_ARGUMENT: one is not there.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_NodesServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -111,6 +123,11 @@ def add_NodesServiceServicer_to_server(servicer, server):
                     servicer.FetchScript,
                     request_deserializer=tiercel_dot_v1_dot_nodes__pb2.FetchScriptRequest.FromString,
                     response_serializer=tiercel_dot_v1_dot_nodes__pb2.FetchScriptResponse.SerializeToString,
+            ),
+            'FetchSecrets': grpc.unary_unary_rpc_method_handler(
+                    servicer.FetchSecrets,
+                    request_deserializer=tiercel_dot_v1_dot_nodes__pb2.FetchSecretsRequest.FromString,
+                    response_serializer=tiercel_dot_v1_dot_nodes__pb2.FetchSecretsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -221,6 +238,33 @@ class NodesService(object):
             '/tiercel.v1.NodesService/FetchScript',
             tiercel_dot_v1_dot_nodes__pb2.FetchScriptRequest.SerializeToString,
             tiercel_dot_v1_dot_nodes__pb2.FetchScriptResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FetchSecrets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tiercel.v1.NodesService/FetchSecrets',
+            tiercel_dot_v1_dot_nodes__pb2.FetchSecretsRequest.SerializeToString,
+            tiercel_dot_v1_dot_nodes__pb2.FetchSecretsResponse.FromString,
             options,
             channel_credentials,
             insecure,

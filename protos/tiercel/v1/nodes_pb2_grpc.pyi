@@ -46,6 +46,8 @@ class NodesServiceStub:
     """The checkpoint that a run goes on from (WantedRun.carried_run_id), fetched before the run is started."""
     FetchScript: _grpc.UnaryStreamMultiCallable[_nodes_pb2.FetchScriptRequest, _nodes_pb2.FetchScriptResponse]
     """The script of a run (WantedRun.script_sha256), fetched before the run is started."""
+    FetchSecrets: _grpc.UnaryUnaryMultiCallable[_nodes_pb2.FetchSecretsRequest, _nodes_pb2.FetchSecretsResponse]
+    """The secrets of a run (JobSpec.secrets), fetched as it is started and kept nowhere. INVALID_ARGUMENT: one is not there."""
 
 @_typing.type_check_only
 class NodesServiceAsyncStub(NodesServiceStub):
@@ -62,6 +64,8 @@ class NodesServiceAsyncStub(NodesServiceStub):
     """The checkpoint that a run goes on from (WantedRun.carried_run_id), fetched before the run is started."""
     FetchScript: _aio.UnaryStreamMultiCallable[_nodes_pb2.FetchScriptRequest, _nodes_pb2.FetchScriptResponse]  # type: ignore[assignment]
     """The script of a run (WantedRun.script_sha256), fetched before the run is started."""
+    FetchSecrets: _aio.UnaryUnaryMultiCallable[_nodes_pb2.FetchSecretsRequest, _nodes_pb2.FetchSecretsResponse]  # type: ignore[assignment]
+    """The secrets of a run (JobSpec.secrets), fetched as it is started and kept nowhere. INVALID_ARGUMENT: one is not there."""
 
 class NodesServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -99,5 +103,13 @@ class NodesServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_nodes_pb2.FetchScriptResponse], _abc.AsyncIterator[_nodes_pb2.FetchScriptResponse]]:
         """The script of a run (WantedRun.script_sha256), fetched before the run is started."""
+
+    @_abc_1.abstractmethod
+    def FetchSecrets(
+        self,
+        request: _nodes_pb2.FetchSecretsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_nodes_pb2.FetchSecretsResponse, _abc.Awaitable[_nodes_pb2.FetchSecretsResponse]]:
+        """The secrets of a run (JobSpec.secrets), fetched as it is started and kept nowhere. INVALID_ARGUMENT: one is not there."""
 
 def add_NodesServiceServicer_to_server(servicer: NodesServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -14,6 +14,7 @@ from testing.jobs import make_spec
 from tiercel.core.data_sets import MAX_OF_A_JOB, DataSet
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.jobs import Direction, JobSpec, Resources, Script, Shipping, Tier
+from tiercel.core.secrets import MAX_SECRETS_OF_A_JOB
 from tiercel.core.validation import (
     MAX_ACCELERATORS,
     MAX_ARGUMENTS,
@@ -54,6 +55,7 @@ def refusal_of(spec: JobSpec) -> InvalidSpecError | None:
         {"tiers": (Tier(0.5, 3.0, 60.0),)},
         {"arguments": ("--epochs", "3", "")},
         {"labels": {"sweep": "7", "team/owner": ""}},
+        {"secrets": ("WANDB_KEY",), "env": {"SEED": "1"}},
         {"env": {"PYTHONPATH": "lib", "_x1": "", "LANG": "de_DE.UTF-8"}},
         {"data": (DataSet("imagenet"), DataSet("imagenet-1k"))},
         {"endpoint": "a"},
@@ -122,6 +124,11 @@ def test_accepts_what_makes_sense(changes: dict[str, Any]) -> None:
         ({"env": {"LD_PRELOAD": "x.so"}}, "env.LD_PRELOAD"),
         ({"env": {"CUDA_VISIBLE_DEVICES": "0"}}, "env.CUDA_VISIBLE_DEVICES"),
         ({"env": {"PATH": "/"}}, "env.PATH"),
+        ({"secrets": tuple(f"N{number}" for number in range(MAX_SECRETS_OF_A_JOB + 1))}, "secrets"),
+        ({"secrets": ("A", "A")}, "secrets"),
+        ({"secrets": ("A B",)}, "secrets"),
+        ({"secrets": ("LD_PRELOAD",)}, "secrets.LD_PRELOAD"),
+        ({"secrets": ("A",), "env": {"A": "1"}}, "secrets"),
         ({"tiers": ()}, "tiers"),
         ({"tiers": tuple(Tier(float(n)) for n in range(MAX_TIERS + 1))}, "tiers"),
         ({"tiers": (Tier(0.8), Tier(math.nan))}, "tiers[1].target"),

@@ -15,6 +15,7 @@ from tiercel.core.endpoints import DeliveryState, Endpoint, Version
 from tiercel.core.errors import InvalidSpecError, UnavailableError
 from tiercel.core.events import ProgressMade, ShareChanged, StateChanged, TierChanged
 from tiercel.core.jobs import Direction, Job, JobState, Tier, TierStatus
+from tiercel.core.secrets import SealedSecret
 from tiercel.core.shares import Share
 
 ENDPOINT = Endpoint(
@@ -58,6 +59,8 @@ async def test_an_empty_store_has_nothing(store: Store) -> None:
     assert await store.load_progress("a", limit=5) == []
     assert await store.decisions_of("a", limit=5) == []
     assert await store.load_run_records() == []
+    assert await store.load_secrets("ada") == []
+    assert await store.delete_secret("ada", "KEY") is False
     assert await store.prune_run_records(5, 5) == 0
     assert await store.prune_events(5) == 0
     assert await store.prune_decisions(5) == 0
@@ -265,3 +268,20 @@ async def test_a_store_that_is_not_open_says_so(reopened: Callable[[], Store]) -
     with pytest.raises(UnavailableError, match="not open"):
         await store.save(jobs=[stored_job("a")])
     await store.close()
+
+
+async def test_secrets_are_their_tenants_and_the_last_one_set_counts(reopened: Callable[[], Store]) -> None:
+    first, second, other = (
+        SealedSecret("ada", "B", 1.0, b"\0\xff1"),
+        SealedSecret("ada", "A", 2.0, b"2"),
+        SealedSecret("bob", "B", 3.0, b"3"),
+    )
+    async with reopened() as store:
+        for secret in (first, second, other):
+            await store.save_secret(secret)
+        await store.save_secret(replace(first, set_at=4.0, sealed=b"4"))
+    async with reopened() as store:
+        assert await store.load_secrets("ada") == [second, SealedSecret("ada", "B", 4.0, b"4")]
+        assert await store.delete_secret("ada", "B") is True
+        assert await store.load_secrets("ada") == [second]
+        assert await store.load_secrets("bob") == [other]

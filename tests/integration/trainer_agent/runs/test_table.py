@@ -26,6 +26,7 @@ from tiercel.trainer_agent.runs.order import RunOrder
 from tiercel.trainer_agent.runs.preparation import Preparation
 from tiercel.trainer_agent.runs.reconciler import ActualRun, Phase
 from tiercel.trainer_agent.runs.scripts import ScriptFetcher
+from tiercel.trainer_agent.runs.secrets import SecretFetcher
 from tiercel.trainer_agent.runs.stopping import StopPatience
 from tiercel.trainer_agent.runs.table import RunTable
 from tiercel.trainer_agent.runtimes.contract import Exit, Launch, Output
@@ -116,7 +117,12 @@ def table_in(folder: Path, runtime: FakeRuntime, tasks: Supervisor) -> RunTable:
         Reporter(),
         tasks,
         StopPatience(trainer=600.0),
-        Preparation(ScriptFetcher(calls), CheckpointTransfer(calls, folder / "carried"), OfferedData(folder)),
+        Preparation(
+            ScriptFetcher(calls),
+            SecretFetcher(calls),
+            CheckpointTransfer(calls, folder / "carried"),
+            OfferedData(folder),
+        ),
         EndedJobs(places.jobs, folder / "ended-jobs", Retention()),
     )
 

@@ -56,6 +56,7 @@ from tiercel.v1 import common_pb2, jobs_pb2, nodes_pb2
             labels={"sweep": "7", "team/owner": "vision"},
             data=(DataSet("imagenet"), DataSet("digits")),
             env={"SEED": "7"},
+            secrets=("WANDB_KEY",),
             max_duration_seconds=7200.0,
             retries=3,
             retry_back_off_seconds=30.0,
