@@ -20,6 +20,7 @@ from tiercel.broker.api import listeners
 from tiercel.broker.api.gate import NodesGate, TenantsGate
 from tiercel.broker.api.jobs import JobsService
 from tiercel.broker.api.nodes import NodesService
+from tiercel.broker.api.projects import ProjectsService
 from tiercel.broker.api.secrets import SecretsService
 from tiercel.broker.progress.embedded import EmbeddedMqttBroker
 from tiercel.broker.progress.publisher import MqttPublisher
@@ -29,6 +30,7 @@ from tiercel.broker.state_folder import prepare_state_dir
 from tiercel.broker.state_lock import broker_lock
 from tiercel.broker.store.checkpoints import CheckpointStore
 from tiercel.broker.store.logs import RunLogs
+from tiercel.broker.store.projects import ProjectStore
 from tiercel.broker.store.sealing import Sealer
 from tiercel.broker.store.sql import SqlStore, sqlite_url
 from tiercel.broker.tenancy import open_tenancy
@@ -124,6 +126,7 @@ class Broker:
         store = await stack.enter_async_context(SqlStore(sqlite_url(settings.state_dir / "broker.sqlite")))
         logs = RunLogs(settings.state_dir / "logs")
         carried = CheckpointStore(settings.state_dir / "checkpoints")
+        projects = ProjectStore(settings.state_dir / "projects", settings.project_bytes, settings.tenant_projects_bytes)
         news = await self._open_mqtt(stack, tenancy)
         supervisor = await stack.enter_async_context(self._supervisor)
         journal = Journal(store, self._clock, await store.last_sequence(), [news.publish_nowait])
@@ -134,10 +137,11 @@ class Broker:
         supervisor.start(journal.run(), name="journal")
         await BrokerLife(store, journal, registry, supervisor, self._clock, carried).start()
         secrets = SecretService(store, sealer, self._clock)
-        jobs_service = JobsService(service, journal, store, logs, tenancy)
-        await listeners.add_tenants_services(tenants, jobs_service, SecretsService(secrets, tenancy))
+        jobs_service = JobsService(service, journal, store, logs, tenancy, projects)
+        projects_service, secrets_service = ProjectsService(projects, tenancy), SecretsService(secrets, tenancy)
+        await listeners.add_tenants_services(tenants, jobs_service, projects_service, secrets_service)
         agents = AgentService(journal, registry, self._clock)
-        nodes_service = NodesService(agents, logs, tenancy, settings, carried, secrets)
+        nodes_service = NodesService(agents, logs, tenancy, settings, carried, secrets, projects)
         nodes_pb2_grpc.add_NodesServiceServicer_to_server(nodes_service, nodes)
         for server in servers:
             # On the way out streams end first, before what they stand on.

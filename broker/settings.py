@@ -9,6 +9,8 @@ from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tiercel.broker.lifecycle.node import LeaseSettings
+from tiercel.broker.store.projects import DEFAULT_TENANT_BYTES
+from tiercel.core.projects import DEFAULT_PROJECT_BYTES
 
 
 class BrokerSettings(BaseSettings):
@@ -31,6 +33,8 @@ class BrokerSettings(BaseSettings):
         gone_after_seconds: Silence after which a node's jobs start again elsewhere; its agent stops them before that.
             None: 120 s from when a second node has connected, and until then a silent node's jobs wait for it.
         heartbeat_seconds: How often agents report usage.
+        project_bytes: What the files of one project may have together, in bytes.
+        tenant_projects_bytes: What the projects of one tenant may have together at the broker, in bytes.
     """
 
     model_config = SettingsConfigDict(env_prefix="TIERCEL_", extra="ignore")
@@ -50,6 +54,8 @@ class BrokerSettings(BaseSettings):
     lease_seconds: float = Field(default=10.0, gt=0, allow_inf_nan=False)
     gone_after_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     heartbeat_seconds: float = Field(default=2.0, gt=0, allow_inf_nan=False)
+    project_bytes: int = Field(default=DEFAULT_PROJECT_BYTES, gt=0)
+    tenant_projects_bytes: int = Field(default=DEFAULT_TENANT_BYTES, gt=0)
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:

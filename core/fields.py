@@ -8,3 +8,6 @@ TOLD_OTHERWISE = {"told": False}
 
 NOT_TOLD = {"told": False, "shown": False}
 """Only the broker knows it."""
+
+LOCAL = {"stored": False, "told": False, "shown": False}
+"""Known only to the program that made it; nobody else is told."""

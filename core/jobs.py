@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from tiercel.core.data_sets import DataSet
 from tiercel.core.fields import NOT_STORED, NOT_TOLD
+from tiercel.core.projects import Project
 from tiercel.core.runs import EarlierRuns, Move, Run, run_id_of
 from tiercel.core.shares import Share
 
@@ -126,6 +127,9 @@ class JobSpec:
         retry_exit_codes: Exit codes after which it is retried, 128 + N for signal N; empty for every one.
         max_duration_seconds: For how long its runs may exist, added up, before its training ends; None for no limit.
         data: Data sets that its script reads; it runs only where they are.
+        project: The folder that it runs from, by content, or None.
+        command: A command line instead of a script or module, begun in the project's folder or in the image; read by no
+            shell.
     """
 
     name: str
@@ -154,6 +158,8 @@ class JobSpec:
     retry_exit_codes: tuple[int, ...] = ()
     max_duration_seconds: float | None = None
     data: tuple[DataSet, ...] = ()
+    project: Project | None = None
+    command: tuple[str, ...] = ()
 
 
 def without_script_text(spec: JobSpec) -> JobSpec:

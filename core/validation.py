@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tiercel.core.data_validation import validate_data
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.jobs import Direction
+from tiercel.core.projects import validate_project
 from tiercel.core.secrets import validate_secrets
 from tiercel.core.validation_over_time import validate_over_time
 from tiercel.core.variables import validate_env
@@ -111,10 +112,12 @@ def _validate_names(spec: JobSpec) -> None:
 
 
 def _validate_program(spec: JobSpec) -> None:
-    if spec.script is not None and spec.module:
-        raise _refuse("module", "is given beside a script; give one of the two")
-    if spec.script is None and not spec.module and not spec.image:
+    given = [name for name in ("script", "module", "command") if getattr(spec, name)]
+    if len(given) > 1:
+        raise _refuse(given[1], f"is given beside a {given[0]}; give one of the two")
+    if not given and not spec.image:
         raise _refuse("script", "is missing; give a training script, a module to run, or an image with a command")
+    _validate_project(spec)
     if spec.script is not None:
         _validate_script(spec.script)
     if spec.module and not (_MODULE.fullmatch(spec.module) and len(spec.module) <= 255):
@@ -125,7 +128,17 @@ def _validate_program(spec: JobSpec) -> None:
         raise _refuse("image", "needs the runtime 'docker'; leave out the image or change the runtime")
     if spec.image and not _IMAGE.fullmatch(spec.image):
         raise _refuse("image", f"{spec.image!r} is not a container image's name, such as 'python:3.12-slim'")
-    _validate_arguments(spec.arguments)
+    _validate_arguments("command", spec.command)
+    _validate_arguments("arguments", spec.arguments)
+
+
+def _validate_project(spec: JobSpec) -> None:
+    if spec.project is not None:
+        validate_project(spec.project)
+        if spec.script is not None:
+            raise _refuse("script", "is given beside a project; name a file of the project by 'command'")
+    elif spec.command and not spec.image:
+        raise _refuse("command", "needs a project or an image to be found in; give one, such as 'project: .'")
 
 
 def _validate_script(script: Script) -> None:
@@ -141,14 +154,14 @@ def _validate_script(script: Script) -> None:
         raise _refuse("script.content", f"is not text in UTF-8 ({error.reason} at byte {error.start})") from error
 
 
-def _validate_arguments(arguments: tuple[str, ...]) -> None:
+def _validate_arguments(field: str, arguments: tuple[str, ...]) -> None:
     if len(arguments) > MAX_ARGUMENTS:
-        raise _refuse("arguments", f"has {len(arguments)} entries; at most {MAX_ARGUMENTS} are taken")
+        raise _refuse(field, f"has {len(arguments)} entries; at most {MAX_ARGUMENTS} are taken")
     if sum(len(argument) for argument in arguments) > MAX_ARGUMENTS_CHARACTERS:
-        raise _refuse("arguments", f"are longer than {MAX_ARGUMENTS_CHARACTERS} characters together; use a file")
+        raise _refuse(field, f"are longer than {MAX_ARGUMENTS_CHARACTERS} characters together; use a file")
     for index, argument in enumerate(arguments):
         if "\0" in argument:
-            raise _refuse(f"arguments[{index}]", "contains a NUL character, which no command line can carry")
+            raise _refuse(f"{field}[{index}]", "contains a NUL character, which no command line can carry")
 
 
 def _validate_tiers(spec: JobSpec) -> None:

@@ -21,7 +21,7 @@ from grpc import aio
 
 from testing.until import until
 from tiercel.trainer_agent.runtimes.minding import end_leftovers
-from tiercel.v1 import common_pb2, nodes_pb2, nodes_pb2_grpc
+from tiercel.v1 import common_pb2, nodes_pb2, nodes_pb2_grpc, projects_pb2
 
 NODE_TOKEN = "node-token"
 DEADLINE = 60.0
@@ -85,6 +85,8 @@ class ScriptedBroker(nodes_pb2_grpc.NodesServiceServicer):
     def __init__(self) -> None:
         self.heard = Heard()
         self.tokens: list[str] = []
+        self.objects: dict[str, bytes] = {}
+        self.objects_asked: list[tuple[str, ...]] = []
         self.address = ""
         self.connections = 0
         self.secrets: dict[str, str] = {}
@@ -179,6 +181,19 @@ class ScriptedBroker(nodes_pb2_grpc.NodesServiceServicer):
         if unknown := [name for name in names if name not in self.secrets]:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"secrets: there is no secret {unknown[0]}")
         return nodes_pb2.FetchSecretsResponse(values={name: self.secrets[name] for name in names})
+
+    async def FetchObjects(  # noqa: N802 - the contract's name
+        self, request: nodes_pb2.FetchObjectsRequest, context: aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[nodes_pb2.FetchObjectsResponse]:
+        """Give out objects of the project of a run, those that :attr:`objects` has."""
+        self.objects_asked.append(tuple(request.sha256))
+        for name in request.sha256:
+            content = self.objects[name]
+            for start in range(0, max(1, len(content)), 1024**2):
+                piece = projects_pb2.ObjectPiece(
+                    sha256=name, size_bytes=len(content), data=content[start : start + 1024**2]
+                )
+                yield nodes_pb2.FetchObjectsResponse(pieces=[piece])
 
     async def Connect(  # noqa: N802 - the contract's name
         self, request_iterator: AsyncIterator[nodes_pb2.ConnectRequest], context: aio.ServicerContext[Any, Any]

@@ -46,6 +46,7 @@ from tiercel.trainer_agent.models.served import ServedModels
 from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointTransfer
 from tiercel.trainer_agent.runs.files import RunPlaces
 from tiercel.trainer_agent.runs.preparation import Preparation
+from tiercel.trainer_agent.runs.projects import DEFAULT_CACHE_BYTES, ProjectFetcher
 from tiercel.trainer_agent.runs.reconciler import (
     ApplyShare,
     DisownRun,
@@ -94,6 +95,7 @@ class AgentParts:
         disk: What jobs may do to the disk.
         accelerators: Sees them, and has looked once.
         serving_reserve: What of them is the inference server's.
+        project_cache_bytes: What the projects of jobs that are kept for their next runs may have.
         engine: Where the container engine listens, and what containers of this agent are labelled with; None without.
     """
 
@@ -111,6 +113,7 @@ class AgentParts:
     disk: DiskLimits = field(default_factory=DiskLimits)
     accelerators: AcceleratorWatch = field(default_factory=AcceleratorWatch)
     serving_reserve: ServingReserve = field(default_factory=ServingReserve)
+    project_cache_bytes: int = DEFAULT_CACHE_BYTES
     engine: tuple[str, str] | None = None
 
 
@@ -140,8 +143,10 @@ class Agent:
         calls = BrokerCalls(parts.node_id, self._instance, parts.broker_address, parts.token)
         # The folder keeps its name, so that what an earlier version left in it is removed.
         transfer = CheckpointTransfer(calls, parts.state_dir / "carried")
-        self._ended_jobs = EndedJobs(places.jobs, parts.state_dir / "ended-jobs", parts.retention)
+        projects = ProjectFetcher(calls, parts.state_dir / "projects", parts.project_cache_bytes)
         self._data = OfferedData(parts.state_dir)
+        preparation = Preparation(ScriptFetcher(calls), SecretFetcher(calls), projects, transfer, self._data)
+        self._ended_jobs = EndedJobs(places.jobs, parts.state_dir / "ended-jobs", parts.retention)
         self._runs = RunTable(
             places,
             parts.runtimes,
@@ -149,7 +154,7 @@ class Agent:
             self._reporter,
             tasks,
             parts.patience,
-            Preparation(ScriptFetcher(calls), SecretFetcher(calls), transfer, self._data),
+            preparation,
             self._ended_jobs,
         )
         serving_places = ServingPlaces(parts.state_dir)

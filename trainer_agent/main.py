@@ -145,6 +145,7 @@ async def run_agent(settings: AgentSettings) -> None:
             ports=ServingPorts(settings.http_port, settings.grpc_port),
             retention=Retention(settings.keep_ended_jobs, settings.keep_ended_seconds),
             disk=DiskLimits(settings.job_disk_bytes, settings.disk_reserve_bytes),
+            project_cache_bytes=settings.project_cache_bytes,
             accelerators=watch,
             serving_reserve=reserve(
                 watch.listed, settings.serving_accelerator_memory, can_serve=can_serve_on_accelerators()

@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from tiercel.trainer_agent.accelerators.detect import AUTO, NONE
 from tiercel.trainer_agent.limits.groups import ORDINARY_TRAINING_WEIGHT
 from tiercel.trainer_agent.limits.thread_scheduling import LONGEST_SECONDS
+from tiercel.trainer_agent.runs.projects import DEFAULT_CACHE_BYTES
 
 RUNTIMES: Final = ("process", "docker")
 _DEVICE_ID: Final = re.compile(r"(GPU|MIG)-[A-Za-z0-9/-]+")
@@ -46,6 +47,7 @@ class AgentSettings(BaseSettings):
             kernel's own choice.
         training_weight: What all training weighs for each core of the node, where any other process on the machine
             weighs 1; it gives way to what answers, the inference server above all, whatever it is.
+        project_cache_bytes: What projects of jobs that are kept for their next runs may have on the disk, in bytes.
         job_disk_bytes: What the folder of a job may have on the disk, in bytes.
         disk_reserve_bytes: What the disk has to have left, in bytes; with less, the job that grows and has most ends.
         keep_ended_jobs: Folders of jobs that are over, at most, and never those of others.
@@ -72,6 +74,7 @@ class AgentSettings(BaseSettings):
     grpc_port: int = Field(default=0, ge=0, le=65535)
     time_slice_seconds: float = Field(default=0.02, ge=0, le=LONGEST_SECONDS)
     training_weight: float = Field(default=ORDINARY_TRAINING_WEIGHT, ge=0.01, le=2.5)
+    project_cache_bytes: int = Field(default=DEFAULT_CACHE_BYTES, ge=0)
     job_disk_bytes: int = Field(default=20 * 1024**3, gt=0)
     disk_reserve_bytes: int = Field(default=512 * 1024**2, ge=0)
     keep_ended_jobs: int = Field(default=20, ge=0)

@@ -204,3 +204,14 @@ class AgentService:
         if script is None:
             raise NotFoundError(f"run_id: there is no script for run {run_id!r} of this node", field="run_id")
         return script.content
+
+    def project_owner(self, node_id: str, run_id: str) -> str:
+        """The tenant whose project a run of the node starts from.
+
+        Raises:
+            NotFoundError: The node has no such run, or the run no project.
+        """
+        actor = self._job_on(node_id, run_id)
+        if actor is None or not actor.job.run_active or actor.job.spec.project is None:
+            raise NotFoundError(f"run_id: there is no project for run {run_id!r} of this node", field="run_id")
+        return actor.job.tenant

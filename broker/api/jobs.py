@@ -9,9 +9,11 @@ from tiercel.broker.api import pages
 from tiercel.broker.api.auth import tenant_of
 from tiercel.broker.api.endpoints import endpoint_to_proto
 from tiercel.broker.api.errors import translated_errors
+from tiercel.broker.api.projects import check_project
 from tiercel.broker.api.translation import job_to_proto, node_to_proto, spec_from_proto
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.events import StateChanged, subject_of_endpoint
+from tiercel.core.validation import validate_spec
 from tiercel.core.wire import to_proto
 from tiercel.v1 import jobs_pb2, jobs_pb2_grpc
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.service import BrokerService
     from tiercel.broker.store.contract import Store
     from tiercel.broker.store.logs import RunLogs
+    from tiercel.broker.store.projects import ProjectStore
     from tiercel.broker.tenancy import Tenancy
     from tiercel.core.endpoints import Endpoint
     from tiercel.core.nodes import Node
@@ -48,14 +51,24 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         store: Events and decisions.
         logs: Output of runs.
         tenancy: Who may call.
+        projects: What jobs run from.
     """
 
-    def __init__(self, service: BrokerService, journal: Journal, store: Store, logs: RunLogs, tenancy: Tenancy) -> None:
+    def __init__(
+        self,
+        service: BrokerService,
+        journal: Journal,
+        store: Store,
+        logs: RunLogs,
+        tenancy: Tenancy,
+        projects: ProjectStore,
+    ) -> None:
         self._service = service
         self._journal = journal
         self._store = store
         self._logs = logs
         self._tenancy = tenancy
+        self._projects = projects
 
     async def SubmitJob(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.SubmitJobRequest, context: Context
@@ -68,7 +81,10 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
                     f"idempotency_key: is longer than {MAX_KEY_CHARACTERS} characters; shorten it",
                     field="idempotency_key",
                 )
-            job = await self._service.submit(tenant, spec_from_proto(request.spec), request.idempotency_key)
+            spec = spec_from_proto(request.spec)
+            validate_spec(spec)
+            await check_project(self._projects, tenant.name, spec)
+            job = await self._service.submit(tenant, spec, request.idempotency_key)
             return jobs_pb2.SubmitJobResponse(job=job_to_proto(job))
 
     async def GetJob(  # noqa: N802 - the contract's name

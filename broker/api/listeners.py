@@ -13,15 +13,26 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from tiercel.core.errors import UnavailableError
-from tiercel.v1 import jobs_pb2, jobs_pb2_grpc, nodes_pb2, secrets_pb2, secrets_pb2_grpc
+from tiercel.v1 import (
+    jobs_pb2,
+    jobs_pb2_grpc,
+    nodes_pb2,
+    projects_pb2,
+    projects_pb2_grpc,
+    secrets_pb2,
+    secrets_pb2_grpc,
+)
 
 if TYPE_CHECKING:
     from tiercel.broker.api.jobs import JobsService
+    from tiercel.broker.api.projects import ProjectsService
     from tiercel.broker.api.secrets import SecretsService
 
 MIB = 1024 * 1024
-_JOBS = jobs_pb2.DESCRIPTOR.services_by_name["JobsService"].full_name
-_SECRETS = secrets_pb2.DESCRIPTOR.services_by_name["SecretsService"].full_name
+_TENANTS_SERVICES = tuple(
+    module.DESCRIPTOR.services_by_name[name].full_name
+    for module, name in ((jobs_pb2, "JobsService"), (projects_pb2, "ProjectsService"), (secrets_pb2, "SecretsService"))
+)
 _NODES = nodes_pb2.DESCRIPTOR.services_by_name["NodesService"].full_name
 # A connection on which nobody says HTTP/2, one on which nobody has a call, and headers: all before authentication.
 _HANDSHAKE_MILLISECONDS = 5_000
@@ -95,12 +106,15 @@ def bind(server: grpc.aio.Server, host: str, port: int, flag: str) -> str:
         ) from error
 
 
-async def add_tenants_services(server: grpc.aio.Server, jobs: JobsService, secrets: SecretsService) -> None:
-    """What answers on the tenants' listener: jobs, secrets, health and reflection."""
+async def add_tenants_services(
+    server: grpc.aio.Server, jobs: JobsService, projects: ProjectsService, secrets: SecretsService
+) -> None:
+    """What answers on the tenants' listener; health and reflection do too."""
     jobs_pb2_grpc.add_JobsServiceServicer_to_server(jobs, server)
+    projects_pb2_grpc.add_ProjectsServiceServicer_to_server(projects, server)
     secrets_pb2_grpc.add_SecretsServiceServicer_to_server(secrets, server)
     checks = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
-    reflection.enable_server_reflection((_JOBS, _SECRETS, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
-    for service in ("", _JOBS, _SECRETS, _NODES):
+    reflection.enable_server_reflection((*_TENANTS_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+    for service in ("", *_TENANTS_SERVICES, _NODES):
         await checks.set(service, health_pb2.HealthCheckResponse.SERVING)

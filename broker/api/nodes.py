@@ -13,6 +13,7 @@ from tiercel.broker.api import accelerators, checkpoints, node_data
 from tiercel.broker.api.auth import require_node
 from tiercel.broker.api.errors import translated_errors
 from tiercel.broker.api.node_stream import NodeStream
+from tiercel.broker.api.projects import give_out
 from tiercel.broker.api.wanted import fence_to_proto
 from tiercel.core.errors import InvalidSpecError, LeaseLostError, ProtocolError
 from tiercel.core.nodes import Node
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from tiercel.broker.settings import BrokerSettings
     from tiercel.broker.store.checkpoints import CheckpointStore
     from tiercel.broker.store.logs import RunLogs
+    from tiercel.broker.store.projects import ProjectStore
     from tiercel.broker.tenancy import Tenancy
 
     Context = grpc.aio.ServicerContext[Any, Any]
@@ -48,6 +50,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         settings: Leases and heartbeats.
         carried: Checkpoints of jobs that are moved.
         secrets: Secrets of tenants.
+        projects: What jobs run from.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         settings: BrokerSettings,
         carried: CheckpointStore,
         secrets: SecretService,
+        projects: ProjectStore,
     ) -> None:
         self._agents = agents
         self._logs = logs
@@ -65,6 +69,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         self._settings = settings
         self._carried = carried
         self._secrets = secrets
+        self._projects = projects
 
     # A coroutine that writes, not a generator that yields: when the client vanishes the call's task is cancelled where
     # it waits, whereas a generator would be closed later and elsewhere, with its two directions still running.
@@ -157,6 +162,17 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
             self._agents.check_agent(request.node_id, request.instance)
             tenant, names = self._agents.secrets_of(request.node_id, request.run_id)
             return nodes_pb2.FetchSecretsResponse(values=await self._secrets.values(tenant, names))
+
+    async def FetchObjects(  # type: ignore[override]  # noqa: N802 - see Connect; the contract's name
+        self, request: nodes_pb2.FetchObjectsRequest, context: Context
+    ) -> None:
+        """Give an agent objects of the project of a run that it is about to start."""
+        async with translated_errors(context):
+            require_node(context, self._tenancy)
+            self._agents.check_agent(request.node_id, request.instance)
+            tenant = self._agents.project_owner(request.node_id, request.run_id)
+            async for response in give_out(self._projects, tenant, request.sha256):
+                await context.write(response)
 
 
 async def _read_hello(requests: AsyncIterator[nodes_pb2.ConnectRequest]) -> nodes_pb2.NodeHello:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import uuid
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -20,11 +22,14 @@ from tiercel.broker.client.conversion import (
 )
 from tiercel.broker.client.handle import JobHandle
 from tiercel.broker.client.options import ClientOptions
+from tiercel.broker.client.projects.packing import PackedProject, pack
+from tiercel.broker.client.projects.sending import project_limit, send_project
 from tiercel.broker.client.secrets import Secrets
+from tiercel.broker.client.spec_file import load_spec
 from tiercel.broker.client.state_dir import read_broker_address, read_token
 from tiercel.core.errors import InvalidSpecError, TiercelError, UnavailableError
 from tiercel.core.jobs import JobSpec
-from tiercel.core.validation import validate_max_epochs
+from tiercel.core.validation import validate_max_epochs, validate_spec
 from tiercel.core.views import EndpointExplanation, EndpointInfo, Explanation, JobEvent, JobInfo, NodeInfo
 from tiercel.core.wire import from_proto
 from tiercel.v1 import jobs_pb2
@@ -100,24 +105,59 @@ class Client:
         """Keeps values that jobs find in their environment and that nobody is told."""
         return Secrets(self._connection)
 
-    async def submit(self, spec: JobSpec, *, idempotency_key: str = "") -> JobHandle:
-        """Create a job.
+    async def submit(
+        self,
+        spec: JobSpec | str | Path,
+        *,
+        idempotency_key: str = "",
+        progress: Callable[[int, int], None] | None = None,
+    ) -> JobHandle:
+        """Create a job, and send the folder that it runs from as far as the broker lacks it.
 
         Args:
-            spec: What to train.
+            spec: What to train; or where that is written: a file, or a folder with a ``tiercel.yaml``.
             idempotency_key: Submitting again with the same key returns the same job; a fresh one when left out, so
                 that a retry after a lost answer creates nothing twice.
+            progress: Called with the bytes of the project that were sent, and those that are to be sent.
 
         Raises:
             InvalidSpecError: A field is wrong; names it.
             EndpointBusyError: Somebody else feeds the endpoint.
             QuotaExceededError: The tenant has as many active jobs as it may.
         """
+        if not isinstance(spec, JobSpec):
+            spec = await asyncio.to_thread(load_spec, spec)
+        packed = await self.pack(spec)
+        if packed is not None:
+            await send_project(self._connection, packed, progress=progress)
+            spec = replace(spec, project=packed.project)
         request = jobs_pb2.SubmitJobRequest(
             spec=spec_to_proto(spec), idempotency_key=idempotency_key or uuid.uuid4().hex
         )
-        response = await self._connection.call(self._connection.stub.SubmitJob, request)
+        try:
+            response = await self._connection.call(self._connection.stub.SubmitJob, request)
+        except InvalidSpecError as error:
+            if packed is None or error.field != "project":
+                raise
+            # The root was there, and something that it leads to was not: all of it is asked for, once.
+            await send_project(self._connection, packed, whole=True, progress=progress)
+            response = await self._connection.call(self._connection.stub.SubmitJob, request)
         return self.job(response.job.id)
+
+    async def pack(self, spec: JobSpec) -> PackedProject | None:
+        """Read the folder that a job is to run from, and send nothing; None if it has none on this machine.
+
+        Args:
+            spec: The job's.
+
+        Raises:
+            InvalidSpecError: A field is wrong, or the folder cannot be sent; says what to do.
+        """
+        validate_spec(spec)
+        if spec.project is None or not spec.project.folder:
+            return None
+        limit_bytes = await project_limit(self._connection)
+        return await asyncio.to_thread(pack, spec.project, limit_bytes)
 
     def job(self, job_id: str) -> JobHandle:
         """A handle on a job, without asking the broker about it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -15,6 +16,7 @@ from tiercel.broker.client.options import ClientOptions, channel_options
 from tiercel.core.errors import OverloadedError, TiercelError, UnavailableError
 from tiercel.v1 import PROTOCOL, PROTOCOL_KEY
 from tiercel.v1.jobs_pb2_grpc import JobsServiceStub
+from tiercel.v1.projects_pb2_grpc import ProjectsServiceStub
 
 Request = TypeVar("Request", contravariant=True)
 Response = TypeVar("Response")
@@ -53,6 +55,7 @@ class Connection:
         # Loopback needs no encryption; a broker further away is reached through a tunnel.
         self.channel = grpc.aio.insecure_channel(address, options=channel_options(options))
         self.stub = JobsServiceStub(self.channel)
+        self.projects = ProjectsServiceStub(self.channel)
 
     async def close(self) -> None:
         """End it; calls under way fail."""
@@ -68,6 +71,31 @@ class Connection:
             return await method(request, timeout=self._options.deadline_seconds, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
             raise from_rpc_error(error, self.address) from error
+
+    async def send(self, method: Any, requests: AsyncGenerator[Request], *, seconds: float) -> None:
+        """Call a method that takes a stream and has one answer.
+
+        Args:
+            method: A method of a stub.
+            requests: What is sent.
+            seconds: How long the call may take.
+
+        Raises:
+            TiercelError: What the broker answered, or that it does not answer.
+        """
+        call = method(timeout=seconds, metadata=self._metadata)
+        try:
+            # Written here, not by gRPC: what goes wrong in the iterator is then raised as what it is.
+            async with aclosing(requests):
+                with contextlib.suppress(asyncio.InvalidStateError):  # the broker has ended the call, and says why
+                    async for request in requests:
+                        await call.write(request)
+                    await call.done_writing()
+            await call
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc_error(error, self.address) from error
+        finally:
+            call.cancel()
 
     async def stream(self, method: StreamMethod[Request, Response], request: Request) -> AsyncGenerator[Response]:
         """The answers of one call of a streaming method.

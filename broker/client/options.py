@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tiercel.core.backoff import Backoff
 
 _SERVICE = "tiercel.v1.JobsService"
+_PROJECTS = "tiercel.v1.ProjectsService"
 # Doing one of these twice is doing it once; SubmitJob because the client sends a key with it.
 _IDEMPOTENT = ("SubmitJob", "GetJob", "ListJobs", "CancelJob", "ResumeJob", "ExplainJob", "ListNodes", "ListEndpoints")
 
@@ -52,7 +53,10 @@ def channel_options(options: ClientOptions) -> list[tuple[str, str | int]]:
     """The same in gRPC's words."""
     retry = options.retry
     method_config = {
-        "name": [{"service": _SERVICE, "method": method} for method in _IDEMPOTENT],
+        "name": [
+            *({"service": _SERVICE, "method": method} for method in _IDEMPOTENT),
+            {"service": _PROJECTS, "method": "FindMissingObjects"},
+        ],
         "retryPolicy": {
             "maxAttempts": retry.attempts,
             "initialBackoff": f"{retry.first_pause_seconds}s",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import shlex
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +19,12 @@ from tiercel.core.data_sets import DataSet
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.jobs import Direction, JobSpec, Resources, Script, Shipping, Tier
 from tiercel.core.metric_names import usual_direction
+from tiercel.core.projects import Project
 from tiercel.core.validation import MAX_SCRIPT_BYTES
+
+SPEC_FILES = ("tiercel.yaml", "tiercel.yml", "tiercel.toml")
+_PROGRAMS = ("script", "module", "command")
+_SHELL = frozenset({"&&", "||", ";", "|", "&", ">", ">>", "<", "2>&1"})
 
 
 class _Strict(BaseModel):
@@ -62,6 +68,8 @@ _SpecForm = _form(
     JobSpec,
     name=(str, ""),
     script=(str, ""),
+    project=(str, ""),
+    command=(str | list[str], []),
     direction=(Direction | None, None),
     # A form is made, which a type checker cannot know for a type.
     tiers=(Annotated[list[Annotated[_TierForm, BeforeValidator(_tier)]], Field(min_length=1)], ...),  # type: ignore[valid-type]
@@ -81,7 +89,8 @@ def load_spec(path: str | Path, changes: Mapping[str, Any] | None = None) -> Job
     """A job's spec from a file.
 
     Args:
-        path: YAML, or TOML if its name ends in ``.toml``. A script in it is relative to its folder.
+        path: YAML, or TOML if its name ends in ``.toml``; or a folder that has a ``tiercel.yaml`` and is the job's
+            project. A script in it is relative to its folder, or to the project's.
         changes: Fields that replace those of the file, e.g. the command line's flags; a script in them is relative to
             the working directory.
 
@@ -89,9 +98,18 @@ def load_spec(path: str | Path, changes: Mapping[str, Any] | None = None) -> Job
         InvalidSpecError: The file or a field of it is wrong; names it.
     """
     file = Path(path)
-    values = _read(file)
-    if script := values.get("script"):
-        values["script"] = str(file.parent / str(script))
+    values: dict[str, Any] = {}
+    if file.is_dir():
+        folder, found = file, next((file / name for name in SPEC_FILES if (file / name).exists()), None)
+        if found is None and not changes:
+            message = f"{file} has no {SPEC_FILES[0]} that says what to train; write one, or give the fields as flags."
+            raise InvalidSpecError(message, field="file")
+        values = {"project": "."} | (_read(found) if found is not None else {})
+    else:
+        folder, values = file.parent, _read(file)
+    for name in ("project", *(() if values.get("project") else ("script",))):
+        if isinstance(given := values.get(name), str) and given:
+            values[name] = str(folder / given)
     return parse_spec(_merged(values, changes or {}))
 
 
@@ -106,6 +124,8 @@ def parse_spec(values: Mapping[str, Any]) -> JobSpec:
     except ValidationError as error:
         raise _invalid(error) from None
     written = dict(form)
+    if written["project"]:
+        written = _with_command(written)
     return JobSpec(
         **{
             **written,
@@ -114,12 +134,37 @@ def parse_spec(values: Mapping[str, Any]) -> JobSpec:
             "tiers": tuple(Tier(**dict(tier)) for tier in written["tiers"]),
             "arguments": tuple(written["arguments"]),
             "script": _read_script(Path(written["script"])) if written["script"] else None,
+            "project": Project(folder=str(Path(written["project"]).absolute())) if written["project"] else None,
+            "command": _words(written["command"]),
             "resources": Resources(**dict(written["resources"])),
             "secrets": tuple(written["secrets"]),
             "data": tuple(DataSet(**dict(each)) for each in written["data"]),
             "ship": Shipping(**dict(written["ship"])),
         }
     )
+
+
+def _with_command(written: dict[str, Any]) -> dict[str, Any]:
+    """A script of a project is a file of it, which Python runs."""
+    if not written["script"]:
+        return written
+    if written["command"]:
+        raise InvalidSpecError("script: is given beside a command; give one of the two", field="script")
+    return {**written, "script": "", "command": ["python", written["script"]]}
+
+
+def _words(command: str | list[str]) -> tuple[str, ...]:
+    """The words of a command line, as a shell would split them."""
+    if not isinstance(command, str):
+        return tuple(command)
+    try:
+        words = tuple(shlex.split(command))
+    except ValueError as error:
+        raise InvalidSpecError(f"command: cannot be split into words ({error})", field="command") from None
+    if of_a_shell := next((word for word in words if word in _SHELL), ""):
+        message = f"command: no shell reads it, so that {of_a_shell!r} has no meaning; write: bash -c '...'"
+        raise InvalidSpecError(message, field="command")
+    return words
 
 
 def _usual_direction(metric: str) -> Direction:
@@ -151,9 +196,10 @@ def _read(path: Path) -> dict[str, Any]:
 def _merged(values: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(values)
     # One program takes the other's place.
-    for given, replaced in (("script", "module"), ("module", "script")):
+    for given in _PROGRAMS:
         if given in changes:
-            merged.pop(replaced, None)
+            for replaced in _PROGRAMS:
+                merged.pop(replaced, None)
     for name, value in changes.items():
         before = merged.get(name)
         merged[name] = {**before, **value} if isinstance(before, dict) and isinstance(value, Mapping) else value
@@ -168,7 +214,7 @@ def _read_script(path: Path) -> Script:
         raise InvalidSpecError(message, field="script") from None
     if len(content) > MAX_SCRIPT_BYTES:
         message = (
-            f"script: {path} has {len(content)} bytes, more than 1 MiB; put what is large into an image or module."
+            f"script: {path} has {len(content)} bytes, more than 1 MiB; submit a folder, or use an image or module."
         )
         raise InvalidSpecError(message, field="script")
     return Script(path.name, content)

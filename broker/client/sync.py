@@ -82,9 +82,16 @@ class SyncClient:
     async def _secrets(self, action: Callable[[Secrets], Awaitable[T]]) -> T:
         return await action(self._client.secrets)
 
-    def submit(self, spec: JobSpec, *, idempotency_key: str = "") -> SyncJobHandle:
+    def submit(
+        self,
+        spec: JobSpec | str | Path,
+        *,
+        idempotency_key: str = "",
+        progress: Callable[[int, int], None] | None = None,
+    ) -> SyncJobHandle:
         """See :meth:`Client.submit`."""
-        return self.job(self._run(self._client.submit(spec, idempotency_key=idempotency_key)).id)
+        submitted = self._client.submit(spec, idempotency_key=idempotency_key, progress=progress)
+        return self.job(self._run(submitted).id)
 
     def job(self, job_id: str) -> SyncJobHandle:
         """See :meth:`Client.job`."""

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tiercel.core.projects import Entry, Kind
 from tiercel.trainer_agent.disk.files import (
     UntrustedFileError,
     copy_new,
@@ -29,10 +31,11 @@ SOCKET: Final = "agent.sock"
 TOKEN: Final = "token"  # noqa: S105 - a file's name
 EXPORTS: Final = "exports"
 PROGRAM: Final = "program"
+WORK: Final = "work"
 
 CHECKPOINTS: Final = "checkpoints"
 
-_WRITABLE: Final = (EXPORTS, CHECKPOINTS, "work")
+_WRITABLE: Final = (EXPORTS, CHECKPOINTS, WORK)
 # Of a checkpoint that goes to another node.
 _MAX_FILES: Final = 16
 
@@ -100,6 +103,40 @@ class JobFolder:
                 _write_program(script, folder)
         except OSError as error:
             raise RunFailedError(f"The folder of the job cannot be prepared: {error}.") from error
+
+    def put_project(
+        self,
+        entries: Sequence[tuple[str, Entry]],
+        content: Callable[[Entry], Path],
+        owner: tuple[int, int] | None,
+    ) -> None:
+        """Put a copy of a project of its own in place of the program; blocks while the disk works.
+
+        The run may change it, and the next run begins with a fresh one.
+
+        Args:
+            entries: What is in it by path, folders before what lies in them; paths and links stay inside.
+            content: Where the content of a file lies.
+            owner: User and group id that the run has, or None if they are the agent's.
+
+        Raises:
+            RunFailedError: It cannot be put there.
+        """
+        if owner == (os.getuid(), os.getgid()):
+            owner = None
+        try:
+            with open_folder(self.path) as folder:
+                remove_anything(PROGRAM, folder)
+                os.mkdir(PROGRAM, 0o700, dir_fd=folder)  # nobody else looks in while it is filled
+            program = self.path / PROGRAM
+            for path, entry in entries:
+                _put(program / path, entry, content)
+            if owner is not None:
+                for path, _ in entries:
+                    os.chown(program / path, *owner, follow_symlinks=False)
+                os.chown(program, *owner)
+        except OSError as error:
+            raise RunFailedError(f"The project cannot be put into the folder of the job: {error}.") from error
 
     def remove_socket(self) -> None:
         """Make room for the agent's socket, where an earlier life of the agent has left one."""
@@ -215,3 +252,15 @@ def _write_program(script: ScriptFile | None, folder: int) -> None:
         os.fchmod(inner, 0o755)
         if script is not None:
             write_new(script.name, script.content, inside=inner, mode=0o644, owner=None)
+
+
+def _put(path: Path, entry: Entry, content: Callable[[Entry], Path]) -> None:
+    """Make one entry of a project; nobody else can reach the folder yet."""
+    if entry.kind is Kind.FOLDER:
+        path.mkdir(mode=0o755)
+    elif entry.kind is Kind.LINK:
+        path.symlink_to(entry.content)
+    else:
+        # A copy, never another name of the same file: what a run writes into it must not reach other jobs.
+        shutil.copyfile(content(entry), path)
+        path.chmod(0o755 if entry.kind is Kind.PROGRAM else 0o644)

@@ -8,6 +8,8 @@ from typing import Any, Self
 
 from google.protobuf import json_format
 
+from tiercel.core.commands import python_program
+from tiercel.trainer_agent.disk.job_folder import PROGRAM, WORK
 from tiercel.trainer_agent.limits.contract import AcceleratorShare, CpuShare, Share
 from tiercel.trainer_agent.reports.sieve import Goal
 from tiercel.trainer_agent.runtimes.contract import Launch, Program
@@ -74,6 +76,11 @@ class RunOrder:
         except (KeyError, TypeError, AttributeError, json_format.ParseError) as error:
             raise ValueError(f"this is no order of a run: {error!r}") from error
 
+    @property
+    def project_sha256(self) -> str:
+        """Of the project that it runs from, hexadecimal; empty where it has none."""
+        return self.spec.project.sha256 if self.spec.HasField("project") else ""
+
     def launch(self, job_folder: Path) -> Launch:
         """What a runtime has to know of it.
 
@@ -85,6 +92,7 @@ class RunOrder:
             run_id=self.run_id,
             job_folder=job_folder,
             program=self.program(),
+            working_folder=PROGRAM if self.project_sha256 else WORK,
             image=self.spec.image,
             cpu_cores=resources.cpu_cores,
             memory_bytes=resources.memory_bytes,
@@ -95,8 +103,15 @@ class RunOrder:
 
     def program(self) -> Program:
         """What to run."""
-        script = self.spec.script.name if self.spec.HasField("script") else ""
-        return Program(script=script, module=self.spec.module, arguments=tuple(self.spec.arguments))
+        spec = self.spec
+        arguments = tuple(spec.arguments)
+        if not spec.command:
+            script = spec.script.name if spec.HasField("script") else ""
+            return Program(script=script, module=spec.module, arguments=arguments)
+        found = python_program(spec.command) if self.project_sha256 else None
+        if found is None:
+            return Program(command_line=tuple(spec.command), arguments=arguments)
+        return Program(script=found.script, module=found.module, arguments=found.arguments + arguments)
 
     def goal(self) -> Goal:
         """What its reports are about."""

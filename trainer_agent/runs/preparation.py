@@ -1,4 +1,4 @@
-"""Fills the folder of a job with what its next run needs needs, and says what to start."""
+"""Fills the folder of a job with what its next run needs: script or project, secret, the checkpoint of another node."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tiercel.trainer_agent.data.offered import OfferedData
 from tiercel.trainer_agent.disk.job_folder import JobFolder, ScriptFile
 from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointTransfer
 from tiercel.trainer_agent.runs.order import RunOrder
+from tiercel.trainer_agent.runs.projects import ProjectFetcher
 from tiercel.trainer_agent.runs.scripts import ScriptFetcher
 from tiercel.trainer_agent.runs.secrets import SecretFetcher
 from tiercel.trainer_agent.runtimes.contract import Launch
@@ -17,17 +18,19 @@ from tiercel.trainer_agent.runtimes.contract import Launch
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """Makes what a run is given.
+    """Makes folders of jobs ready for their runs.
 
     Attributes:
         scripts: Fetches scripts.
         secrets: Fetches secrets.
-        transfer: Fetches checkpoints.
+        projects: Fetches projects.
+        transfer: Transfers checkpoints.
         data: Knows where data sets are.
     """
 
     scripts: ScriptFetcher
     secrets: SecretFetcher
+    projects: ProjectFetcher
     transfer: CheckpointTransfer
     data: OfferedData
 
@@ -43,7 +46,7 @@ class Preparation:
         """Make a job's folder ready for a run; returns what to start.
 
         Args:
-            order: What was ordered.
+            order: What is to start.
             folder: The job's.
             token: The run's secret.
             owner: User and group id that the run has, or None if they are the agent's.
@@ -56,9 +59,14 @@ class Preparation:
         data = await self.data.mounts([each.name for each in order.spec.data])
         script = None
         if order.script_sha256:
-            script = ScriptFile(order.spec.script.name, await self.scripts.fetch(order.run_id, order.script_sha256))
+            content = await self.scripts.fetch(order.run_id, order.script_sha256)
+            script = ScriptFile(order.spec.script.name, content)
         check()
         await asyncio.to_thread(folder.prepare, token=token, script=script, owner=owner)
+        if order.project_sha256:
+            async with self.projects.fetched(order.run_id, order.project_sha256) as project:
+                check()
+                await asyncio.to_thread(folder.put_project, project.entries, project.path, owner)
         if order.transferred:
             await self.transfer.fetch(order.run_id, folder, owner)
             check()

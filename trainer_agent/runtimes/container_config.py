@@ -50,7 +50,7 @@ def container_config(launch: Launch, defaults: ContainerDefaults) -> dict[str, A
     config: dict[str, Any] = {
         "Image": launch.image or defaults.image,
         "User": f"{defaults.user[0]}:{defaults.user[1]}",
-        "WorkingDir": f"{JOB_FOLDER}/work",
+        "WorkingDir": f"{JOB_FOLDER}/{launch.working_folder}",
         "Env": [f"{name}={value}" for name, value in _environment(launch).items()],
         "Labels": {
             LABEL_NODE: defaults.node_id,
@@ -60,7 +60,7 @@ def container_config(launch: Launch, defaults: ContainerDefaults) -> dict[str, A
         "NetworkDisabled": True,
         "HostConfig": _host_config(launch, defaults),
     }
-    if program.script or program.module:
+    if not program.is_images:
         config["Entrypoint"], *config["Cmd"] = program.command("python", JOB_FOLDER)
     elif program.arguments:
         config["Cmd"] = list(program.arguments)

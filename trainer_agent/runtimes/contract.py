@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from tiercel.core.commands import is_python
 from tiercel.trainer_agent.data.mounts import DataMount
+from tiercel.trainer_agent.disk.job_folder import WORK
 from tiercel.trainer_agent.limits.contract import AcceleratorShare, CpuShare, Usage
 
 READ_BYTES = 1 << 16
@@ -16,20 +18,27 @@ READ_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What to run: a script of the job, or a module installed where it runs, or neither.
+    """What to run: a script of the job, a module, another program, or nothing: then it is an image's own command.
 
     Attributes:
-        script: File name in the job's folder ``program/``, or empty.
+        script: Path of a file in the job's folder ``program/``, or empty.
         module: Dotted name, or empty.
         arguments: Command-line arguments.
+        command_line: What another program is started by, or empty.
     """
 
     script: str = ""
     module: str = ""
     arguments: tuple[str, ...] = ()
+    command_line: tuple[str, ...] = ()
+
+    @property
+    def is_images(self) -> bool:
+        """Whether it is an image's own command."""
+        return not (self.script or self.module or self.command_line)
 
     def command(self, python: str, job_folder: str) -> list[str]:
-        """The command line, or only the arguments when neither script nor module is given.
+        """The command line, or only the arguments of an image's own command.
 
         Args:
             python: The interpreter's command.
@@ -39,7 +48,9 @@ class Program:
             return [python, f"{job_folder}/program/{self.script}", *self.arguments]
         if self.module:
             return [python, "-m", self.module, *self.arguments]
-        return list(self.arguments)
+        if self.command_line and is_python(self.command_line[0]):
+            return [python, *self.command_line[1:], *self.arguments]
+        return [*self.command_line, *self.arguments]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +61,7 @@ class Launch:
         run_id: Unique name; letters, digits, ``-``, ``_`` and ``.``.
         job_folder: The job's folder, prepared; all that the run is given.
         program: What to run.
+        working_folder: In which folder of the job's it begins.
         image: Container image, or empty for the runtime's default.
         cpu_cores: Cores it can use at the same time; sets thread counts.
         memory_bytes: Memory limit, 0 for none.
@@ -64,6 +76,7 @@ class Launch:
     run_id: str
     job_folder: Path
     program: Program
+    working_folder: str = WORK
     image: str = ""
     cpu_cores: float = 1.0
     memory_bytes: int = 0
@@ -90,7 +103,7 @@ class Launch:
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
             # Empty, not absent: what is absent would let a program see all that there are.
             "CUDA_VISIBLE_DEVICES": ",".join(share.id for share in self.accelerators),
-            "HOME": f"{job_folder}/work",
+            "HOME": f"{job_folder}/{WORK}",
             "MKL_NUM_THREADS": threads,
             "OMP_NUM_THREADS": threads,
             "ORT_DISABLE_TELEMETRY": "1",  # else importing ONNX Runtime before our library would report to its makers

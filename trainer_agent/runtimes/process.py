@@ -53,9 +53,9 @@ class ProcessRuntime:
 
     async def start(self, launch: Launch) -> ProcessRun:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.Runtime`."""
-        if not (launch.program.script or launch.program.module):
+        if launch.program.is_images:
             raise RunFailedError(
-                "The process runtime has no image whose command it could run: give the job a script or a module, "
+                "The process runtime has no image whose command it could run: give the job a script or a command, "
                 "or ask for the docker runtime."
             )
         limits = self._open_limits(launch)
@@ -127,10 +127,12 @@ class ProcessRuntime:
         if launch.python:  # first, so that what it starts by name is of the same environment
             own = str(Path(launch.python).parent)
             inherited["PATH"] = os.pathsep.join(filter(None, (own, inherited.get("PATH", ""))))
+        if launch.program.command_line and not program[0].startswith("/"):
+            program = ["/usr/bin/env", *program]  # finds it by PATH, or from the working directory
         return await Minded.start(
             self._folder / launch.run_id,
             entering(limits.entry_files, program, ended_first=ENDED_FIRST),
-            launch.job_folder / "work",
+            launch.job_folder / launch.working_folder,
             inherited | launch.environment(folder) | variables(launch.data, in_container=False) | through_mps,
         )
 

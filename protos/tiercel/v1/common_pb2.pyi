@@ -287,6 +287,8 @@ class JobSpec(_message.Message):
     RETRY_BACK_OFF_SECONDS_FIELD_NUMBER: _builtins.int
     RETRY_EXIT_CODES_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
+    PROJECT_FIELD_NUMBER: _builtins.int
+    COMMAND_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A label for people; need not be unique."""
     endpoint: _builtins.str
@@ -358,6 +360,16 @@ class JobSpec(_message.Message):
     def data(self) -> _containers.RepeatedCompositeFieldContainer[Global___DataSet]:
         """Data sets that the script reads, read-only; it runs only where they are. At most 16, with different names."""
 
+    @_builtins.property
+    def project(self) -> Global___Project:
+        """The folder that it runs from, sent before (projects.proto); absent: none."""
+
+    @_builtins.property
+    def command(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """A command line instead of a script or module, begun in the project's folder, or in the image: "python", "train.py", "--lr", "0.1".
+        No shell reads it.
+        """
+
     def __init__(
         self,
         *,
@@ -387,10 +399,12 @@ class JobSpec(_message.Message):
         retry_back_off_seconds: _builtins.float | None = ...,
         retry_exit_codes: _abc.Iterable[_builtins.int] | None = ...,
         data: _abc.Iterable[Global___DataSet] | None = ...,
+        project: Global___Project | None = ...,
+        command: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "endpoint_objective_seconds", b"endpoint_objective_seconds", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "module", b"module", "program", b"program", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "retry_back_off_seconds", b"retry_back_off_seconds", "script", b"script", "ship", b"ship"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "endpoint_objective_seconds", b"endpoint_objective_seconds", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "module", b"module", "program", b"program", "project", b"project", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "retry_back_off_seconds", b"retry_back_off_seconds", "script", b"script", "ship", b"ship"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "arguments", b"arguments", "continue_after_last_tier", b"continue_after_last_tier", "data", b"data", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "env", b"env", "image", b"image", "labels", b"labels", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "program", b"program", "replace", b"replace", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "retries", b"retries", "retry_back_off_seconds", b"retry_back_off_seconds", "retry_exit_codes", b"retry_exit_codes", "runtime", b"runtime", "script", b"script", "secrets", b"secrets", "ship", b"ship", "tiers", b"tiers", "variant", b"variant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "arguments", b"arguments", "command", b"command", "continue_after_last_tier", b"continue_after_last_tier", "data", b"data", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "env", b"env", "image", b"image", "labels", b"labels", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "program", b"program", "project", b"project", "replace", b"replace", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "retries", b"retries", "retry_back_off_seconds", b"retry_back_off_seconds", "retry_exit_codes", b"retry_exit_codes", "runtime", b"runtime", "script", b"script", "secrets", b"secrets", "ship", b"ship", "tiers", b"tiers", "variant", b"variant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__endpoint_objective_seconds: _TypeAlias = _typing.Literal["endpoint_objective_seconds"]  # noqa: Y015
     _WhichOneofArgType__endpoint_objective_seconds: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds"]  # noqa: Y015
@@ -467,6 +481,35 @@ class NodeData(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__size_bytes) -> _WhichOneofReturnType__size_bytes | None: ...
 
 Global___NodeData: _TypeAlias = NodeData  # noqa: Y015
+
+@_typing.final
+class Project(_message.Message):
+    """A folder by content."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SHA256_FIELD_NUMBER: _builtins.int
+    COMMIT_FIELD_NUMBER: _builtins.int
+    DIRTY_FIELD_NUMBER: _builtins.int
+    sha256: _builtins.str
+    """Of its root folder's listing, hexadecimal."""
+    commit: _builtins.str
+    """The git commit that was checked out, and whether files differed from it; empty where there is none."""
+    dirty: _builtins.bool
+    def __init__(
+        self,
+        *,
+        sha256: _builtins.str = ...,
+        commit: _builtins.str = ...,
+        dirty: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit", b"commit", "dirty", b"dirty", "sha256", b"sha256"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Project: _TypeAlias = Project  # noqa: Y015
 
 @_typing.final
 class Shipping(_message.Message):

@@ -13,6 +13,7 @@ from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from tiercel.v1 import common_pb2 as _common_pb2
+from tiercel.v1 import projects_pb2 as _projects_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -1494,6 +1495,61 @@ class FetchSecretsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___FetchSecretsResponse: _TypeAlias = FetchSecretsResponse  # noqa: Y015
+
+@_typing.final
+class FetchObjectsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    INSTANCE_FIELD_NUMBER: _builtins.int
+    SHA256_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.str
+    run_id: _builtins.str
+    """The run that is about to start."""
+    instance: _builtins.str
+    """Of the hello."""
+    @_builtins.property
+    def sha256(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """At most 20,000."""
+
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        instance: _builtins.str = ...,
+        sha256: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["instance", b"instance", "node_id", b"node_id", "run_id", b"run_id", "sha256", b"sha256"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FetchObjectsRequest: _TypeAlias = FetchObjectsRequest  # noqa: Y015
+
+@_typing.final
+class FetchObjectsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PIECES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def pieces(self) -> _containers.RepeatedCompositeFieldContainer[_projects_pb2.ObjectPiece]:
+        """At most 1 MiB of content together; the objects come in the order in which they were asked for, each whole."""
+
+    def __init__(
+        self,
+        *,
+        pieces: _abc.Iterable[_projects_pb2.ObjectPiece] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pieces", b"pieces"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FetchObjectsResponse: _TypeAlias = FetchObjectsResponse  # noqa: Y015
 
 @_typing.final
 class CheckpointFile(_message.Message):

@@ -59,6 +59,11 @@ class NodesServiceStub(object):
                 request_serializer=tiercel_dot_v1_dot_nodes__pb2.FetchSecretsRequest.SerializeToString,
                 response_deserializer=tiercel_dot_v1_dot_nodes__pb2.FetchSecretsResponse.FromString,
                 _registered_method=True)
+        self.FetchObjects = channel.unary_stream(
+                '/tiercel.v1.NodesService/FetchObjects',
+                request_serializer=tiercel_dot_v1_dot_nodes__pb2.FetchObjectsRequest.SerializeToString,
+                response_deserializer=tiercel_dot_v1_dot_nodes__pb2.FetchObjectsResponse.FromString,
+                _registered_method=True)
 
 
 class NodesServiceServicer(object):
@@ -101,6 +106,13 @@ class NodesServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FetchObjects(self, request, context):
+        """Objects of the project of a run (JobSpec.project), fetched before the run is started.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_NodesServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -128,6 +140,11 @@ def add_NodesServiceServicer_to_server(servicer, server):
                     servicer.FetchSecrets,
                     request_deserializer=tiercel_dot_v1_dot_nodes__pb2.FetchSecretsRequest.FromString,
                     response_serializer=tiercel_dot_v1_dot_nodes__pb2.FetchSecretsResponse.SerializeToString,
+            ),
+            'FetchObjects': grpc.unary_stream_rpc_method_handler(
+                    servicer.FetchObjects,
+                    request_deserializer=tiercel_dot_v1_dot_nodes__pb2.FetchObjectsRequest.FromString,
+                    response_serializer=tiercel_dot_v1_dot_nodes__pb2.FetchObjectsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -265,6 +282,33 @@ class NodesService(object):
             '/tiercel.v1.NodesService/FetchSecrets',
             tiercel_dot_v1_dot_nodes__pb2.FetchSecretsRequest.SerializeToString,
             tiercel_dot_v1_dot_nodes__pb2.FetchSecretsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FetchObjects(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/tiercel.v1.NodesService/FetchObjects',
+            tiercel_dot_v1_dot_nodes__pb2.FetchObjectsRequest.SerializeToString,
+            tiercel_dot_v1_dot_nodes__pb2.FetchObjectsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -48,6 +48,8 @@ class NodesServiceStub:
     """The script of a run (WantedRun.script_sha256), fetched before the run is started."""
     FetchSecrets: _grpc.UnaryUnaryMultiCallable[_nodes_pb2.FetchSecretsRequest, _nodes_pb2.FetchSecretsResponse]
     """The secrets of a run (JobSpec.secrets), fetched as it is started and kept nowhere. INVALID_ARGUMENT: one is not there."""
+    FetchObjects: _grpc.UnaryStreamMultiCallable[_nodes_pb2.FetchObjectsRequest, _nodes_pb2.FetchObjectsResponse]
+    """Objects of the project of a run (JobSpec.project), fetched before the run is started."""
 
 @_typing.type_check_only
 class NodesServiceAsyncStub(NodesServiceStub):
@@ -66,6 +68,8 @@ class NodesServiceAsyncStub(NodesServiceStub):
     """The script of a run (WantedRun.script_sha256), fetched before the run is started."""
     FetchSecrets: _aio.UnaryUnaryMultiCallable[_nodes_pb2.FetchSecretsRequest, _nodes_pb2.FetchSecretsResponse]  # type: ignore[assignment]
     """The secrets of a run (JobSpec.secrets), fetched as it is started and kept nowhere. INVALID_ARGUMENT: one is not there."""
+    FetchObjects: _aio.UnaryStreamMultiCallable[_nodes_pb2.FetchObjectsRequest, _nodes_pb2.FetchObjectsResponse]  # type: ignore[assignment]
+    """Objects of the project of a run (JobSpec.project), fetched before the run is started."""
 
 class NodesServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -111,5 +115,13 @@ class NodesServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_nodes_pb2.FetchSecretsResponse, _abc.Awaitable[_nodes_pb2.FetchSecretsResponse]]:
         """The secrets of a run (JobSpec.secrets), fetched as it is started and kept nowhere. INVALID_ARGUMENT: one is not there."""
+
+    @_abc_1.abstractmethod
+    def FetchObjects(
+        self,
+        request: _nodes_pb2.FetchObjectsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_nodes_pb2.FetchObjectsResponse], _abc.AsyncIterator[_nodes_pb2.FetchObjectsResponse]]:
+        """Objects of the project of a run (JobSpec.project), fetched before the run is started."""
 
 def add_NodesServiceServicer_to_server(servicer: NodesServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

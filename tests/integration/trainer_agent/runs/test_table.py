@@ -24,6 +24,7 @@ from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointTransfer
 from tiercel.trainer_agent.runs.files import RunPlaces
 from tiercel.trainer_agent.runs.order import RunOrder
 from tiercel.trainer_agent.runs.preparation import Preparation
+from tiercel.trainer_agent.runs.projects import ProjectFetcher
 from tiercel.trainer_agent.runs.reconciler import ActualRun, Phase
 from tiercel.trainer_agent.runs.scripts import ScriptFetcher
 from tiercel.trainer_agent.runs.secrets import SecretFetcher
@@ -120,6 +121,7 @@ def table_in(folder: Path, runtime: FakeRuntime, tasks: Supervisor) -> RunTable:
         Preparation(
             ScriptFetcher(calls),
             SecretFetcher(calls),
+            ProjectFetcher(calls, folder / "projects"),
             CheckpointTransfer(calls, folder / "carried"),
             OfferedData(folder),
         ),

@@ -1,0 +1,130 @@
+"""The service for tenants' projects; see ``protos/tiercel/v1/projects.proto``."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tiercel.broker.api.auth import tenant_of
+from tiercel.broker.api.errors import translated_errors
+from tiercel.core.commands import check_command
+from tiercel.core.errors import InvalidSpecError, OverloadedError, UnavailableError
+from tiercel.core.projects import OBJECTS_AT_A_TIME, PIECE_BYTES
+from tiercel.v1 import nodes_pb2, projects_pb2, projects_pb2_grpc
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Sequence
+    from typing import Any
+
+    import grpc
+
+    from tiercel.broker.store.projects import ProjectStore
+    from tiercel.broker.tenancy import Tenancy
+    from tiercel.core.jobs import JobSpec
+
+    Context = grpc.aio.ServicerContext[Any, Any]
+
+# Of a client that sends nothing more; it asks what is missing and goes on.
+SILENCE_SECONDS = 30.0
+# Each may hold 128 open files.
+UPLOADS_AT_A_TIME = 8
+
+
+class ProjectsService(projects_pb2_grpc.ProjectsServiceServicer):
+    """Takes in projects.
+
+    Args:
+        projects: Where they are kept.
+        tenancy: Who may call.
+    """
+
+    def __init__(self, projects: ProjectStore, tenancy: Tenancy) -> None:
+        self._projects = projects
+        self._tenancy = tenancy
+        self._uploads = 0
+
+    async def FindMissingObjects(  # noqa: N802 - the contract's name
+        self, request: projects_pb2.FindMissingObjectsRequest, context: Context
+    ) -> projects_pb2.FindMissingObjectsResponse:
+        """Say what the tenant has not sent yet."""
+        async with translated_errors(context):
+            tenant = tenant_of(context, self._tenancy)
+            _check_number(request.sha256)
+            missing = await asyncio.to_thread(self._projects.missing, tenant.name, request.sha256)
+            return projects_pb2.FindMissingObjectsResponse(
+                sha256=missing, project_limit_bytes=self._projects.project_bytes
+            )
+
+    async def SendObjects(  # noqa: N802 - the contract's name
+        self, request_iterator: AsyncIterator[projects_pb2.SendObjectsRequest], context: Context
+    ) -> projects_pb2.SendObjectsResponse:
+        """Take in objects."""
+        async with translated_errors(context):
+            tenant = tenant_of(context, self._tenancy)
+            if self._uploads >= UPLOADS_AT_A_TIME:
+                raise OverloadedError(f"{UPLOADS_AT_A_TIME} projects are being sent at the moment; try again")
+            self._uploads += 1
+            try:
+                await self._receive(tenant.name, request_iterator)
+            finally:
+                self._uploads -= 1
+            return projects_pb2.SendObjectsResponse()
+
+    async def _receive(self, tenant: str, requests: AsyncIterator[projects_pb2.SendObjectsRequest]) -> None:
+        with await asyncio.to_thread(self._projects.receive, tenant) as receiver:
+            while (request := await _next(requests)) is not None:
+                if sum(len(piece.data) for piece in request.pieces) > PIECE_BYTES:
+                    raise InvalidSpecError(f"pieces: have more than {PIECE_BYTES} bytes together", field="pieces")
+                for piece in request.pieces:
+                    await asyncio.to_thread(receiver.write, piece.sha256, piece.size_bytes, piece.data)
+            await asyncio.to_thread(receiver.finish)
+
+
+async def check_project(projects: ProjectStore, tenant: str, spec: JobSpec) -> None:
+    """Check that the project of a job is here, and that its command starts something in it.
+
+    Raises:
+        InvalidSpecError: Either does not hold.
+    """
+    if spec.project is not None:
+        found = await asyncio.to_thread(projects.check, tenant, spec.project.sha256)
+        check_command(spec.command, found)
+
+
+async def give_out(
+    projects: ProjectStore, tenant: str, names: Sequence[str]
+) -> AsyncIterator[nodes_pb2.FetchObjectsResponse]:
+    """Objects of a tenant as an agent is sent them, small ones together.
+
+    Raises:
+        NotFoundError: One of them is not here.
+        InvalidSpecError: There are too many.
+    """
+    _check_number(names)
+    messages = _packed(projects.pieces(tenant, names))
+    while (message := await asyncio.to_thread(next, messages, None)) is not None:
+        yield message
+
+
+def _packed(pieces: Iterator[tuple[str, int, bytes]]) -> Iterator[nodes_pb2.FetchObjectsResponse]:
+    message, room = nodes_pb2.FetchObjectsResponse(), PIECE_BYTES
+    for name, size, data in pieces:
+        if len(data) > room:
+            yield message
+            message, room = nodes_pb2.FetchObjectsResponse(), PIECE_BYTES
+        message.pieces.add(sha256=name, size_bytes=size, data=data)
+        room -= len(data)
+    yield message
+
+
+def _check_number(names: Sequence[str]) -> None:
+    if len(names) > OBJECTS_AT_A_TIME:
+        raise InvalidSpecError(f"sha256: are {len(names)}; ask for {OBJECTS_AT_A_TIME} at a time", field="sha256")
+
+
+async def _next(requests: AsyncIterator[projects_pb2.SendObjectsRequest]) -> projects_pb2.SendObjectsRequest | None:
+    try:
+        async with asyncio.timeout(SILENCE_SECONDS):
+            return await anext(aiter(requests), None)
+    except TimeoutError:
+        raise UnavailableError(f"nothing came for {SILENCE_SECONDS:g} s; ask what is missing and send that") from None

@@ -1,0 +1,191 @@
+"""Projects as tenants have sent them: objects by content, each tenant's apart from the others'.
+
+What one tenant has sent is not there for another, so that nobody learns of others' files by asking for them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Self
+
+from tiercel.broker.store.errors import no_space
+from tiercel.core.blobs import BlobError, BlobFolder, is_sha256
+from tiercel.core.errors import InvalidSpecError, NotFoundError, QuotaExceededError
+from tiercel.core.projects import (
+    DEFAULT_PROJECT_BYTES,
+    MAX_FOLDER_BYTES,
+    PIECE_BYTES,
+    Entry,
+    Kind,
+    refuse_project,
+    walk,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tiercel.core.blobs import BlobReceiver
+
+DEFAULT_TENANT_BYTES = 16 * 1024**3
+# What nobody refers to may belong to a job that is just being submitted.
+UNUSED_SECONDS = 3600.0
+
+
+class ProjectStore:
+    """Keeps projects of tenants in a folder. Tenants' names are plain: the broker's own settings made them.
+
+    Args:
+        folder: Where the objects are; made when missing.
+        project_bytes: What the files of one project may have together.
+        tenant_bytes: What all of a tenant's may have.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        project_bytes: int = DEFAULT_PROJECT_BYTES,
+        tenant_bytes: int = DEFAULT_TENANT_BYTES,
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for each in folder.iterdir():
+            BlobFolder(each).remove_unfinished()
+        self.project_bytes = project_bytes
+        self._folder = folder
+        self._tenant_bytes = tenant_bytes
+
+    def missing(self, tenant: str, names: Sequence[str]) -> list[str]:
+        """Those of the objects that the tenant has not sent.
+
+        Raises:
+            InvalidSpecError: One of them is no SHA-256.
+        """
+        for name in names:
+            if not is_sha256(name):
+                raise _refuse(f"{name[:80]!r} is not a SHA-256 in hexadecimal")
+        return self._blobs(tenant).missing(names)
+
+    def receive(self, tenant: str) -> ProjectReceiver:
+        """Begin to take in objects of a tenant."""
+        blobs = self._blobs(tenant)
+        return ProjectReceiver(str(self._folder), blobs.receive(), self._tenant_bytes - blobs.used_bytes(), tenant)
+
+    def check(self, tenant: str, root: str) -> dict[str, Entry]:
+        """Check that a project is here as a whole; returns what is in it, by path.
+
+        Raises:
+            InvalidSpecError: It is not here, is no project, or is larger than a project may be.
+        """
+        blobs = self._blobs(tenant)
+
+        def read(name: str) -> bytes:
+            try:
+                return blobs.read(name, MAX_FOLDER_BYTES + 1)
+            except FileNotFoundError:
+                raise refuse_project(f"the object {name} of it is not here; submit the folder again") from None
+
+        found = dict(walk(root, read, limit_bytes=self.project_bytes))
+        for path, entry in found.items():
+            if entry.kind is not Kind.LINK and blobs.size(entry.content) != entry.size_bytes:
+                raise refuse_project(f"{path!r} of it was not sent as it is listed; submit the folder again")
+        return found
+
+    def pieces(self, tenant: str, names: Iterable[str]) -> Iterator[tuple[str, int, bytes]]:
+        """Objects in pieces of up to 1 MiB: name, size of the whole, and what comes next.
+
+        Raises:
+            NotFoundError: One of them is not here.
+        """
+        blobs = self._blobs(tenant)
+        for name in names:
+            size = blobs.size(name) if is_sha256(name) else None
+            if size is None:
+                raise NotFoundError(
+                    f"sha256: there is no object {name[:80]!r}; submit the project again", field="sha256"
+                )
+            with blobs.path(name).open("rb") as file:
+                yield name, size, file.read(PIECE_BYTES)
+                while piece := file.read(PIECE_BYTES):
+                    yield name, size, piece
+
+    def remove_unused(self, tenant: str, roots: Iterable[str], unused_seconds: float = UNUSED_SECONDS) -> int:
+        """Remove the objects of a tenant that no project needs; returns their bytes.
+
+        Args:
+            tenant: Whose.
+            roots: The projects that are needed.
+            unused_seconds: How long an object must have been here at least.
+        """
+        kept: set[str] = set()
+        for root in roots:
+            with contextlib.suppress(InvalidSpecError):  # one that is not whole keeps nothing
+                kept |= {entry.content for entry in self.check(tenant, root).values()} | {root}
+        return self._blobs(tenant).remove_others(kept, unused_seconds)
+
+    def used_bytes(self, tenant: str) -> int:
+        """What a tenant's objects have together."""
+        return self._blobs(tenant).used_bytes()
+
+    def _blobs(self, tenant: str) -> BlobFolder:
+        return BlobFolder(self._folder / tenant)
+
+
+class ProjectReceiver:
+    """Takes in objects of one tenant; a context manager.
+
+    Args:
+        place: Where they go, for the sentence about a full disk.
+        receiver: Takes them.
+        room_bytes: What the tenant may still have.
+        tenant: Whose.
+    """
+
+    def __init__(self, place: str, receiver: BlobReceiver, room_bytes: int, tenant: str) -> None:
+        self._place = place
+        self._receiver = receiver
+        self._room = room_bytes
+        self._tenant = tenant
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._receiver.__exit__()
+
+    def write(self, name: str, size_bytes: int, data: bytes) -> None:
+        """Take in the next piece of an object; blocks while the disk works.
+
+        Raises:
+            InvalidSpecError: It is not what was announced.
+            QuotaExceededError: The tenant has no more room.
+            CannotWriteError: The disk is full.
+        """
+        if self._receiver.is_between_files:
+            self._room -= size_bytes
+        if self._room < 0:
+            raise QuotaExceededError(
+                f"tenant {self._tenant} has no more room for projects; ask the broker's operator to remove old ones"
+            )
+        with self._translated():
+            self._receiver.write(name, size_bytes, data)
+
+    def finish(self) -> None:
+        """Keep for good what has arrived; raises as :meth:`write` does."""
+        with self._translated():
+            self._receiver.finish()
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except BlobError as error:
+            raise _refuse(str(error)) from error
+        except OSError as error:
+            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                raise no_space(self._place) from error
+            raise
+
+
+def _refuse(message: str) -> InvalidSpecError:
+    return InvalidSpecError(f"objects: {message}", field="objects")
