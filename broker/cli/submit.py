@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tiercel.broker.cli.output import print_json
+from tiercel.broker.cli.sending import SendingProgress, show_project
 from tiercel.broker.cli.session import (
     USAGE,
     AsJson,
@@ -23,12 +24,20 @@ from tiercel.broker.cli.watch import follow_job
 from tiercel.core.errors import TiercelError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tiercel.broker.client import Client, JobInfo
+    from tiercel.broker.client.projects.packing import PackedProject
     from tiercel.core.jobs import JobSpec
 
 
 def submit(
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="The job's spec, YAML or TOML.")] = None,
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[DIR|FILE]", help="A project's folder with a tiercel.yaml, or a spec alone, YAML or TOML."
+        ),
+    ] = None,
     *,
     script: Annotated[Path | None, typer.Option(help="Training script to send.")] = None,
     module: Annotated[str, typer.Option(help="Python module to run instead of a script.")] = "",
@@ -62,6 +71,12 @@ def submit(
         float | None, typer.Option(help="Milliseconds that an answer of the endpoint may take.")
     ] = None,
     name: Annotated[str, typer.Option(help="A label for people.")] = "",
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="FIELD=VALUE", help="Any field of the spec, such as resources.memory=4GiB; once for each."
+        ),
+    ] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Let its models answer even where they are worse or take something else.")
     ] = False,
@@ -73,7 +88,7 @@ def submit(
     broker: BrokerAddress = "",
     tenant: TenantName = "default",
 ) -> None:
-    """Create a training job from a file, from flags, or from a file with flags that replace its fields."""
+    """Create a training job from a project's folder, a file or flags; flags replace fields of the file."""
     resources = {
         "cpu_cores": cpu_cores,
         "memory": memory,
@@ -98,7 +113,7 @@ def submit(
         "replace": True if replace else None,
         "resources": _given(resources),
     }
-    spec = _spec(file, _given(flags))
+    spec = _spec(file, _changed(_given(flags), changes or ()))
     _submit(Target(state_dir, broker, tenant), spec, wait=wait, as_json=as_json)
 
 
@@ -108,7 +123,8 @@ def _given(flags: dict[str, Any]) -> dict[str, Any]:
 
 def _submit(target: Target, spec: JobSpec, *, wait: bool, as_json: bool) -> None:
     async def create(client: Client) -> JobInfo:
-        handle = await client.submit(spec)
+        with SendingProgress(shown=not as_json) as progress:
+            handle = await client.submit(spec, packed=await _packed(client, spec, quiet=as_json), progress=progress)
         if not as_json:
             typer.echo(f"Submitted {handle.id}; follow it with 'tiercel watch {handle.id}'.")
         if wait:
@@ -122,12 +138,43 @@ def _submit(target: Target, spec: JobSpec, *, wait: bool, as_json: bool) -> None
         exit_by([job])
 
 
+async def _packed(client: Client, spec: JobSpec, *, quiet: bool) -> PackedProject | None:
+    """The project of a job, and what people are told of it."""
+    packed = await client.pack(spec)
+    if packed is not None and not quiet:
+        show_project(packed)
+    return packed
+
+
+def _changed(flags: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
+    """The flags, and what ``--set`` says."""
+    import yaml
+
+    for change in changes:
+        field, is_given, value = change.partition("=")
+        *above, last = field.split(".")
+        if not (is_given and last):
+            fail(f"--set {change!r}: write FIELD=VALUE, such as --set resources.memory=4GiB.", USAGE)
+        place = flags
+        for name in above:
+            place = place.setdefault(name, {})
+            if not isinstance(place, dict):
+                fail(f"--set {change!r}: {name} has no fields.", USAGE)
+        try:
+            place[last] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            place[last] = value
+    return flags
+
+
 def _spec(file: Path | None, flags: dict[str, Any]) -> JobSpec:
     # pydantic and gRPC are imported for those who submit, not for 'tiercel --help'.
     from tiercel.broker.client.spec_file import load_spec, parse_spec
 
     if file is None and not flags:
-        fail("Give a spec's file, or flags such as --script, --endpoint, --metric and --tier.", USAGE)
+        fail(
+            "Give a project's folder, a spec's file, or flags such as --script, --endpoint, --metric and --tier.", USAGE
+        )
     try:
         return load_spec(file, flags) if file is not None else parse_spec(flags)
     except TiercelError as error:

@@ -110,6 +110,7 @@ class Client:
         spec: JobSpec | str | Path,
         *,
         idempotency_key: str = "",
+        packed: PackedProject | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> JobHandle:
         """Create a job, and send the folder that it runs from as far as the broker lacks it.
@@ -118,6 +119,7 @@ class Client:
             spec: What to train; or where that is written: a file, or a folder with a ``tiercel.yaml``.
             idempotency_key: Submitting again with the same key returns the same job; a fresh one when left out, so
                 that a retry after a lost answer creates nothing twice.
+            packed: The folder that it runs from, where :meth:`pack` has read it already.
             progress: Called with the bytes of the project that were sent, and those that are to be sent.
 
         Raises:
@@ -127,7 +129,7 @@ class Client:
         """
         if not isinstance(spec, JobSpec):
             spec = await asyncio.to_thread(load_spec, spec)
-        packed = await self.pack(spec)
+        packed = packed or await self.pack(spec)
         if packed is not None:
             await send_project(self._connection, packed, progress=progress)
             spec = replace(spec, project=packed.project)
