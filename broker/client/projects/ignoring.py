@@ -23,13 +23,7 @@ _AnyRules = TypeVar("_AnyRules", bound="IgnoreRules")
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """The rules of one file.
-
-    Attributes:
-        source: What is said of whatever it leaves out.
-        folder: Path of the folder that it lies in, from the outermost one; empty or with a slash at its end.
-        spec: The rules.
-    """
+    """The rules of one file: what is said of what it leaves out, its folder from the outermost one, and the rules."""
 
     source: str
     folder: str
