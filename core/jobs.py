@@ -125,6 +125,7 @@ class JobSpec:
         retry_back_off_seconds: Pause before the first of its retries, which doubles with each up to an hour; None: 1 s,
             up to a minute.
         retry_exit_codes: Exit codes after which it is retried, 128 + N for signal N; empty for every one.
+        queue: Wait while another job feeds its endpoint, instead of being refused.
         max_duration_seconds: For how long its runs may exist, added up, before its training ends; None for no limit.
         data: Data sets that its script reads; it runs only where they are.
         project: The folder that it runs from, by content, or None.
@@ -160,6 +161,7 @@ class JobSpec:
     data: tuple[DataSet, ...] = ()
     project: Project | None = None
     command: tuple[str, ...] = ()
+    queue: bool = False
 
 
 def without_script_text(spec: JobSpec) -> JobSpec:
@@ -288,6 +290,7 @@ class Job:
         retries: How many of the spec's retries it has used, since it was resumed if it was.
         retry_at: When its pause before the next try is over, by the clock of the broker's life; None while it has
             none. Not stored.
+        queued: Its number in the queue of jobs that wait until the ones that feed its endpoint are over; 0 for none.
         carried_run: Run whose checkpoint the broker holds for the present run, or for the next one; else empty.
         checkpoint_node: While it waits: node that has its newest checkpoint, or empty.
         epoch: Latest epoch reported.
@@ -316,6 +319,7 @@ class Job:
     log_tail: str = ""
     retries: int = 0
     retry_at: float | None = field(default=None, metadata=NOT_STORED)
+    queued: int = 0
     carried_run: str = ""
     checkpoint_node: str = ""
     epoch: int = 0
@@ -370,8 +374,8 @@ class Job:
     @property
     def concerns_scheduler(self) -> bool:
         """Whether it holds a place on a node or waits for one."""
-        waits = self.state is JobState.PENDING and self.stop_outcome is None and self.retry_at is None
-        return self.run_active or waits
+        waits = self.state is JobState.PENDING and self.stop_outcome is None
+        return self.run_active or (waits and self.retry_at is None and not self.queued)
 
     @property
     def moving_to(self) -> Move | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tiercel.broker.actors.endpoint_queues import MAX_QUEUED, QueuePlace, last_place
 from tiercel.broker.scheduling.feasible import Need, first_unmet
 from tiercel.broker.scheduling.interface import JobView
 from tiercel.broker.scheduling.views import needed_data, node_view
@@ -63,7 +64,9 @@ def check_unfed(endpoint: Endpoint, jobs: Iterable[Job]) -> None:
             )
 
 
-def check_endpoint(tenant: Tenant, spec: JobSpec, endpoint: Endpoint | None, jobs: Iterable[Job]) -> None:
+def check_endpoint(
+    tenant: Tenant, spec: JobSpec, endpoint: Endpoint | None, jobs: Iterable[Job], *, may_queue: bool = False
+) -> QueuePlace | None:
     """Check that a new job of the tenant may feed the endpoint that its spec names, or the variant of it.
 
     Args:
@@ -71,33 +74,50 @@ def check_endpoint(tenant: Tenant, spec: JobSpec, endpoint: Endpoint | None, job
         spec: The new job's.
         endpoint: The endpoint, if there is one already.
         jobs: The jobs of all tenants that are not over.
+        may_queue: Whether it may wait while another job feeds it.
+
+    Returns:
+        Its place in the queue for it; None if it may feed it now.
 
     Raises:
         EndpointBusyError: It is somebody else's, another unfinished job feeds the same, or it has variants and the job
-            names none, or the other way round.
+            names none, or the other way round; too many wait for it.
     """
     name = spec.endpoint
     if endpoint is not None and endpoint.tenant != tenant.name:
         raise EndpointBusyError(f"endpoint: {name!r} belongs to another tenant; choose another name", field="endpoint")
     feeding = [job for job in jobs if job.spec.endpoint == name and not job.state.is_final]
-    for job in feeding:
-        if job.spec.variant == spec.variant:
-            raise _fed(job)
+    same = [job for job in feeding if job.spec.variant == spec.variant]
+    present = next((job for job in same if not job.queued), same[0] if same else None)
+    if present is not None and not may_queue:
+        raise _fed(present)
     versions = endpoint.versions if endpoint is not None else ()
     known = {version.variant for version in versions} | {job.spec.variant for job in feeding}
     _check_variants(spec, known)
+    return None if present is None else _check_queue(present, [job for job in same if job.queued])
+
+
+def _check_queue(present: Job, queued: Sequence[Job]) -> QueuePlace:
+    if len(queued) >= MAX_QUEUED:
+        raise EndpointBusyError(
+            f"queue: {len(queued)} jobs wait for endpoint {present.spec.endpoint!r} already, and more are not taken; "
+            "wait for one of them, or choose another endpoint",
+            field="queue",
+        )
+    return last_place(present, queued)
 
 
 def _fed(job: Job) -> EndpointBusyError:
     spec = job.spec
     if not spec.variant:
         return EndpointBusyError(
-            f"endpoint: {spec.endpoint!r} is being fed by job {job.id}; wait for it, cancel it, or choose another name",
+            f"endpoint: {spec.endpoint!r} is being fed by job {job.id}; wait for it (queue: true), cancel it, or "
+            "choose another name",
             field="endpoint",
         )
     return EndpointBusyError(
-        f"variant: {spec.variant!r} of endpoint {spec.endpoint!r} is being fed by job {job.id}; wait for it, "
-        "cancel it, or choose another variant",
+        f"variant: {spec.variant!r} of endpoint {spec.endpoint!r} is being fed by job {job.id}; wait for it "
+        "(queue: true), cancel it, or choose another variant",
         field="variant",
     )
 

@@ -96,4 +96,5 @@ class BrokerLife:
                 send_latest(job, Ticked(), Ticked())
             for node in self._registry.nodes.values():
                 send_latest(node, NodeTicked(), NodeTicked())
+            self._registry.let_queues_move()
             send_latest(self._registry.scheduler, SchedulerTicked(), SchedulerTicked())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tiercel.broker.actors.endpoint import DeliverTier, DeliveryAbandoned, EndpointActor
+from tiercel.broker.actors.endpoint import DeliverTier, DeliveryAbandoned, EndpointActor, ObjectiveSet
+from tiercel.broker.actors.endpoint_queues import queue_steps
 from tiercel.broker.actors.endpoint_states import EndpointObserved
 from tiercel.broker.actors.job import JobActor
 from tiercel.broker.actors.mailbox import Actor, ActorFailedError, MessageT
@@ -23,6 +24,7 @@ from tiercel.broker.actors.scheduler import (
     SchedulerActor,
     SomethingHappened,
 )
+from tiercel.broker.lifecycle.job_events import Deferred, TurnCame
 from tiercel.broker.lifecycle.node import fence_of
 from tiercel.broker.scheduling.interface import Trigger
 from tiercel.core.endpoints import delivery_id
@@ -135,6 +137,17 @@ class ActorRegistry:
     def fence(self) -> Fence | None:
         """What agents are told about how long they may go without us."""
         return fence_of(self._leases, len(self.nodes))
+
+    def let_queues_move(self) -> None:
+        """Tell the jobs that are queued for endpoints whose turn it is, and what the others wait for."""
+        steps = queue_steps([actor.job for actor in self.jobs.values()])
+        for job in steps.turns:
+            if job.spec.endpoint_objective_seconds is not None:
+                send(self.endpoints[job.spec.endpoint], ObjectiveSet(job.spec.endpoint_objective_seconds))
+            send_latest(self.jobs[job.id], TurnCame(), TurnCame())
+        for job_id, words in steps.waiting.items():
+            if self.jobs[job_id].job.reason != words:
+                send_latest(self.jobs[job_id], Deferred, Deferred(words))
 
     # --- Peers --------------------------------------------------------------------------------------------------------
 

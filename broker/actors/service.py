@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tiercel.broker.actors.clock import Clock
+    from tiercel.broker.actors.endpoint_queues import QueuePlace
     from tiercel.broker.actors.job import JobActor
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.node import AcceleratorStatus, ServedStatus
@@ -99,9 +100,15 @@ class BrokerService:
                 known = await self._store.find_job(tenant.name, idempotency_key)
                 if known is not None:
                     return await self.find_job(tenant.name, known.id)
-            opened = await self._check_room(tenant, spec)
+            opened, place = await self._check_room(tenant, spec, may_queue=spec.queue)
             job, effects = job_machine.create(
-                secrets.token_hex(4), tenant.name, spec, self._clock.now(), idempotency_key
+                secrets.token_hex(4),
+                tenant.name,
+                spec,
+                self._clock.now(),
+                idempotency_key,
+                queued=place.number if place is not None else 0,
+                reason=place.words if place is not None else "",
             )
             return await self._begin(self._registry.make_job(job), job, effects, opened)
 
@@ -187,7 +194,7 @@ class BrokerService:
                     "job with further tiers",
                     field="job_id",
                 )
-            opened = await self._check_room(tenant, job.spec)
+            opened, _ = await self._check_room(tenant, job.spec)
             actor = self._registry.jobs.get(job_id)
             if actor is not None:  # its last delivery is still under way
                 await actor.call(message)
@@ -203,18 +210,22 @@ class BrokerService:
         self._registry.start_job(actor)
         return actor.job
 
-    async def _check_room(self, tenant: Tenant, spec: JobSpec) -> Endpoint | None:
-        """Check that one more job may go on; returns the endpoint that is to be made for it, or None."""
+    async def _check_room(
+        self, tenant: Tenant, spec: JobSpec, *, may_queue: bool = False
+    ) -> tuple[Endpoint | None, QueuePlace | None]:
+        """Check that one more job may go on; returns the endpoint to be made for it, and its place in a queue."""
         jobs = self._open_jobs()
         actor = self._taken_endpoint(spec.endpoint)
         endpoint = actor.endpoint if actor is not None else None
         check_quota(tenant, jobs)
-        check_endpoint(tenant, spec, endpoint, jobs)
+        place = check_endpoint(tenant, spec, endpoint, jobs, may_queue=may_queue)
         await check_secrets(self._store, tenant.name, spec.secrets)
         home = home_of(spec, endpoint, jobs)
         check_feasible(spec, [node for node in self.nodes() if home in {"", node.id}])
         self._journal.check_writable()
-        return await self._open_endpoint(spec, tenant, actor)
+        if place is not None:  # what it wants of the endpoint counts from its turn on
+            return None, place
+        return await self._open_endpoint(spec, tenant, actor), None
 
     def nodes(self) -> Sequence[Node]:
         """Every node that has ever connected, by id."""

@@ -36,14 +36,30 @@ BACKOFF = Backoff(first_seconds=1.0, longest_seconds=60.0)
 LONGEST_BACK_OFF_SECONDS = 3600.0
 
 
-def create(job_id: str, tenant: str, spec: JobSpec, now: float, idempotency_key: str = "") -> Step:
-    """A job that was just accepted. ``now``: seconds since the Unix epoch."""
+_WAITS_FOR_THE_SCHEDULER = "waiting for the scheduler"
+
+
+def create(
+    job_id: str, tenant: str, spec: JobSpec, now: float, idempotency_key: str = "", *, queued: int = 0, reason: str = ""
+) -> Step:
+    """A job that was just accepted.
+
+    Args:
+        job_id: Its id.
+        tenant: Its owner.
+        spec: What is asked for.
+        now: Seconds since the Unix epoch.
+        idempotency_key: The client's key, or empty.
+        queued: Its number in the queue for its endpoint, or 0.
+        reason: What it waits for there.
+    """
     job = Job(
         id=job_id,
         tenant=tenant,
         spec=spec,
         submitted_at=now,
-        reason="waiting for the scheduler",
+        reason=reason or _WAITS_FOR_THE_SCHEDULER,
+        queued=queued,
         tiers=tuple(TierStatus(number, tier) for number, tier in enumerate(spec.tiers, start=1)),
         idempotency_key=idempotency_key,
     )
@@ -61,7 +77,7 @@ def assigned(job: Job, event: Assigned) -> Step:
         raise IllegalTransitionError(f"job {job.id}", job.state.value, event)
     words = f"starting on node {event.node_id}{_from_what(job, event.node_id)}"
     run = Run(job.id, event.attempt, event.node_id, event.share)
-    job, effects = enter(replace(job, run=run, checkpoint_node=""), JobState.STARTING, words)
+    job, effects = enter(replace(job, run=run, checkpoint_node="", queued=0), JobState.STARTING, words)
     share = Announce(ShareChanged(event.node_id, event.share))
     # What an earlier run reached and could not hand over is delivered from this one.
     return job, (*effects, share, DeclareRun(), *request_deliveries(job))
@@ -78,8 +94,16 @@ def _from_what(job: Job, node_id: str) -> str:
     return ""
 
 
+def turn_came(job: Job) -> Step:
+    """Nobody feeds the endpoint any more that it is queued for."""
+    if not job.queued or job.state is not JobState.PENDING:
+        return job, ()
+    job, effects = enter(replace(job, queued=0), JobState.PENDING, _WAITS_FOR_THE_SCHEDULER)
+    return job, (*effects, Reschedule("arrival"))
+
+
 def deferred(job: Job, reason: str) -> Step:
-    """The scheduler could not place it."""
+    """The scheduler could not place it, or it is not its turn yet."""
     return enter(job, JobState.PENDING, reason) if job.state is JobState.PENDING else (job, ())
 
 
@@ -155,6 +179,7 @@ def resume_requested(job: Job, max_epochs: int) -> Step:
         finished_at=None,
         log_tail="",
         retries=0,
+        queued=0,
         # What the broker held of it went when it ended.
         carried_run="",
     )

@@ -22,6 +22,11 @@ class Assigned:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnCame:
+    """Nobody feeds the endpoint any more that the job is queued for."""
+
+
+@dataclass(frozen=True, slots=True)
 class MoveOrdered:
     """The scheduler sends a job that runs to another node; ``attempt`` is the number of the run that begins there."""
 
@@ -40,7 +45,7 @@ class ShareUpdated:
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """The scheduler could not place the job."""
+    """The scheduler could not place the job, or it is not its turn yet."""
 
     reason: str
 
@@ -175,6 +180,7 @@ class Ticked:
 
 JobInput = (
     Assigned
+    | TurnCame
     | MoveOrdered
     | ShareUpdated
     | Deferred

@@ -33,6 +33,7 @@ from tiercel.broker.lifecycle.job_events import (
     ShareUpdated,
     Ticked,
     TierFeasibilityChanged,
+    TurnCame,
     UsageMeasured,
 )
 from tiercel.broker.lifecycle.steps import Step, request_deliveries
@@ -64,6 +65,8 @@ def handle(job: Job, event: JobInput, now: Moment) -> Step:  # noqa: C901 - one 
             return job_machine.assigned(job, event)
         case Deferred(reason):
             return job_machine.deferred(job, reason)
+        case TurnCame():
+            return job_machine.turn_came(job)
         case CancelRequested():
             return job_machine.cancel_requested(job, now)
         case ResumeRequested(max_epochs):

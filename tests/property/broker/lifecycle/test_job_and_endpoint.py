@@ -37,6 +37,7 @@ from tiercel.broker.lifecycle.job_events import (
     ShareUpdated,
     Ticked,
     TierFeasibilityChanged,
+    TurnCame,
     UsageMeasured,
 )
 from tiercel.broker.lifecycle.run import MAX_LOST_RUNS
@@ -70,7 +71,7 @@ class JobAndEndpoint(RuleBasedStateMachine):
             continue_after_last_tier=continue_after, report_timeout_seconds=50.0, retries=retries, ship=ship
         )
         self.now = AT
-        self.job: Job = machine.create("j1", "alice", spec, AT)[0]
+        self.job: Job = machine.create("j1", "alice", spec, AT, queued=1, reason="waits")[0]
         self.endpoint = Endpoint("digits", "alice")
         self.deliveries: dict[str, Delivery] = {}
         self.sequence = 0
@@ -97,6 +98,7 @@ class JobAndEndpoint(RuleBasedStateMachine):
     @rule(words=st.sampled_from(["", "no room", "too far"]))
     def judge(self, words: str) -> None:
         self.tell(Deferred(words))
+        self.tell(TurnCame())
         self.tell(TierFeasibilityChanged(words))
 
     @rule()

@@ -23,6 +23,7 @@ def test_the_example_is_a_spec(tmp_path: Path) -> None:
     spec = load_spec(tmp_path / "job.yaml")
     validate_spec(spec)
     assert spec.max_duration_seconds == 7200
+    assert spec.queue
     assert (spec.retries, spec.retry_back_off_seconds, spec.retry_exit_codes) == (3, 30, (75, 137))
 
 
