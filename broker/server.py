@@ -17,6 +17,7 @@ from tiercel.broker.actors.secrets import SecretService
 from tiercel.broker.actors.service import BrokerService
 from tiercel.broker.actors.supervisor import Supervisor
 from tiercel.broker.api import listeners
+from tiercel.broker.api.files import FilesService
 from tiercel.broker.api.gate import NodesGate, TenantsGate
 from tiercel.broker.api.jobs import JobsService
 from tiercel.broker.api.nodes import NodesService
@@ -29,6 +30,8 @@ from tiercel.broker.scheduling.registry import create_policy
 from tiercel.broker.state_folder import prepare_state_dir
 from tiercel.broker.state_lock import broker_lock
 from tiercel.broker.store.checkpoints import CheckpointStore
+from tiercel.broker.store.contents import ContentStore
+from tiercel.broker.store.kept_files import KeptFiles
 from tiercel.broker.store.logs import RunLogs
 from tiercel.broker.store.projects import ProjectStore
 from tiercel.broker.store.sealing import Sealer
@@ -138,10 +141,17 @@ class Broker:
         await BrokerLife(store, journal, registry, supervisor, self._clock, carried).start()
         secrets = SecretService(store, sealer, self._clock)
         jobs_service = JobsService(service, journal, store, logs, tenancy, projects)
-        projects_service, secrets_service = ProjectsService(projects, tenancy), SecretsService(secrets, tenancy)
-        await listeners.add_tenants_services(tenants, jobs_service, projects_service, secrets_service)
+        files = KeptFiles(store, ContentStore(settings.state_dir / "files"), settings.file_limits)
+        await files.start()
+        await listeners.add_tenants_services(
+            tenants,
+            jobs_service,
+            FilesService(service, files, tenancy),
+            ProjectsService(projects, tenancy),
+            SecretsService(secrets, tenancy),
+        )
         agents = AgentService(journal, registry, self._clock)
-        nodes_service = NodesService(agents, logs, tenancy, settings, carried, secrets, projects)
+        nodes_service = NodesService(agents, logs, tenancy, settings, carried, files, secrets, projects)
         nodes_pb2_grpc.add_NodesServiceServicer_to_server(nodes_service, nodes)
         for server in servers:
             # On the way out streams end first, before what they stand on.

@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tiercel.broker.lifecycle.node import LeaseSettings
 from tiercel.broker.store.projects import DEFAULT_TENANT_BYTES
+from tiercel.core.files import FileLimits
 from tiercel.core.projects import DEFAULT_PROJECT_BYTES
 
 
@@ -35,6 +36,8 @@ class BrokerSettings(BaseSettings):
         heartbeat_seconds: How often agents report usage.
         project_bytes: What the files of one project may have together, in bytes.
         tenant_projects_bytes: What the projects of one tenant may have together at the broker, in bytes.
+        job_files_bytes: What the files that are kept of a job may have together.
+        tenant_files_bytes: What the files that are kept of all jobs of a tenant may have together.
     """
 
     model_config = SettingsConfigDict(env_prefix="TIERCEL_", extra="ignore")
@@ -56,6 +59,8 @@ class BrokerSettings(BaseSettings):
     heartbeat_seconds: float = Field(default=2.0, gt=0, allow_inf_nan=False)
     project_bytes: int = Field(default=DEFAULT_PROJECT_BYTES, gt=0)
     tenant_projects_bytes: int = Field(default=DEFAULT_TENANT_BYTES, gt=0)
+    job_files_bytes: int = Field(default=FileLimits().job_bytes, ge=0)
+    tenant_files_bytes: int = Field(default=FileLimits().tenant_bytes, ge=0)
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:
@@ -64,6 +69,11 @@ class BrokerSettings(BaseSettings):
         if self.gone_after_seconds is not None and not self.lease_seconds <= self.gone_after_seconds:
             raise ValueError("gone_after_seconds must not be shorter than lease_seconds")
         return self
+
+    @property
+    def file_limits(self) -> FileLimits:
+        """What is kept of the files that jobs leave behind."""
+        return FileLimits(job_bytes=self.job_files_bytes, tenant_bytes=self.tenant_files_bytes)
 
     @property
     def leases(self) -> LeaseSettings:

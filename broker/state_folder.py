@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 # Folders in it that are the broker's own.
-_FOLDERS = ("logs", "checkpoints", "projects")
+_FOLDERS = ("logs", "checkpoints", "projects", "files")
 
 
 def prepare_state_dir(path: Path) -> None:

@@ -131,6 +131,7 @@ class JobSpec:
         project: The folder that it runs from, by content, or None.
         command: A command line instead of a script or module, begun in the project's folder or in the image; read by no
             shell.
+        outputs: Which files that it leaves in its working directory are kept, as patterns such as ``reports/*.html``.
     """
 
     name: str
@@ -162,6 +163,7 @@ class JobSpec:
     project: Project | None = None
     command: tuple[str, ...] = ()
     queue: bool = False
+    outputs: tuple[str, ...] = ()
 
 
 def without_script_text(spec: JobSpec) -> JobSpec:

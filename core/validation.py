@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tiercel.core.data_validation import validate_data
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.jobs import Direction
+from tiercel.core.path_patterns import validate_outputs
 from tiercel.core.projects import validate_project
 from tiercel.core.secrets import validate_secrets
 from tiercel.core.validation_over_time import validate_over_time
@@ -59,6 +60,7 @@ def validate_spec(spec: JobSpec) -> None:
     validate_secrets(spec.secrets, spec.env)
     validate_over_time(spec)
     validate_data(spec.data)
+    validate_outputs(spec.outputs)
 
 
 def _refuse(field: str, message: str) -> InvalidSpecError:

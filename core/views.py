@@ -22,7 +22,9 @@ from tiercel.core.shares import Share
 Json = dict[str, Any]
 
 
-class _Jsonable:
+class Jsonable:
+    """What can be turned into JSON."""
+
     __slots__ = ()
 
     def to_json(self) -> Json:
@@ -32,7 +34,7 @@ class _Jsonable:
 
 
 @dataclass(frozen=True, slots=True)
-class JobInfo(_Jsonable):
+class JobInfo(Jsonable):
     """A job at the moment it was asked for.
 
     Attributes:
@@ -79,7 +81,7 @@ class JobInfo(_Jsonable):
 
 
 @dataclass(frozen=True, slots=True)
-class _JobEvent(_Jsonable):
+class _JobEvent(Jsonable):
     kind: ClassVar[str]
     sequence: int
     job_id: str
@@ -134,7 +136,7 @@ JobEvent = StateEvent | ProgressEvent | TierEvent | ShareEvent
 
 
 @dataclass(frozen=True, slots=True)
-class DecisionInfo(_Jsonable):
+class DecisionInfo(Jsonable):
     """A change of a job's or endpoint's share as the scheduler decided it, with the reason in ``share.reason``.
 
     Attributes:
@@ -153,7 +155,7 @@ class DecisionInfo(_Jsonable):
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation(_Jsonable):
+class Explanation(Jsonable):
     """Why a job has its share, and what was decided before, newest first."""
 
     job: JobInfo
@@ -161,7 +163,7 @@ class Explanation(_Jsonable):
 
 
 @dataclass(frozen=True, slots=True)
-class AcceleratorInfo(_Jsonable):
+class AcceleratorInfo(Jsonable):
     """A device of a node that trains or serves faster than the CPU.
 
     Attributes:
@@ -186,7 +188,7 @@ class AcceleratorInfo(_Jsonable):
 
 
 @dataclass(frozen=True, slots=True)
-class NodeInfo(_Jsonable):
+class NodeInfo(Jsonable):
     """A machine with an agent.
 
     Attributes:
@@ -221,7 +223,7 @@ class NodeInfo(_Jsonable):
 
 
 @dataclass(frozen=True, slots=True)
-class VersionInfo(_Jsonable):
+class VersionInfo(Jsonable):
     """One delivered version of an endpoint.
 
     Attributes:
@@ -252,7 +254,7 @@ class VersionInfo(_Jsonable):
 
 
 @dataclass(frozen=True, slots=True)
-class VariantInfo(_Jsonable):
+class VariantInfo(Jsonable):
     """One of several models that answer for an endpoint.
 
     Attributes:
@@ -275,7 +277,7 @@ class VariantInfo(_Jsonable):
 
 
 @dataclass(frozen=True, slots=True)
-class EndpointInfo(_Jsonable):
+class EndpointInfo(Jsonable):
     """The name that applications call.
 
     Attributes:
@@ -324,7 +326,7 @@ class EndpointInfo(_Jsonable):
 
 
 @dataclass(frozen=True, slots=True)
-class EndpointExplanation(_Jsonable):
+class EndpointExplanation(Jsonable):
     """Why an endpoint has its share, and what was decided before, newest first."""
 
     endpoint: EndpointInfo

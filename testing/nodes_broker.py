@@ -19,6 +19,7 @@ from typing import Any
 import grpc
 from grpc import aio
 
+from testing.taken_files import TakesFiles
 from testing.until import until
 from tiercel.trainer_agent.runtimes.minding import end_leftovers
 from tiercel.v1 import common_pb2, nodes_pb2, nodes_pb2_grpc, projects_pb2
@@ -79,10 +80,11 @@ class Heard:
         return next((serving for serving in reversed(said) if serving.http), None)
 
 
-class ScriptedBroker(nodes_pb2_grpc.NodesServiceServicer):
+class ScriptedBroker(TakesFiles):
     """Declares what a test tells it to, and keeps what it hears."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.heard = Heard()
         self.tokens: list[str] = []
         self.objects: dict[str, bytes] = {}

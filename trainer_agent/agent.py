@@ -32,6 +32,7 @@ from tiercel.trainer_agent.deliveries.reconciler import (
 )
 from tiercel.trainer_agent.disk.job_retention import EndedJobs, Retention
 from tiercel.trainer_agent.disk.names import is_plain
+from tiercel.trainer_agent.disk.outputs import OutputLimits
 from tiercel.trainer_agent.disk.watch import DiskLimits, DiskWatch
 from tiercel.trainer_agent.fence import keeper as fence_keeper
 from tiercel.trainer_agent.fence.fence import FENCE_FILE, Fence
@@ -44,7 +45,9 @@ from tiercel.trainer_agent.limits.cpu import Capacity
 from tiercel.trainer_agent.models.repository import ModelRepository
 from tiercel.trainer_agent.models.served import ServedModels
 from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointTransfer
+from tiercel.trainer_agent.runs.file_transfer import FileTransfer
 from tiercel.trainer_agent.runs.files import RunPlaces
+from tiercel.trainer_agent.runs.hand_over import HandOver
 from tiercel.trainer_agent.runs.preparation import Preparation
 from tiercel.trainer_agent.runs.projects import DEFAULT_CACHE_BYTES, ProjectFetcher
 from tiercel.trainer_agent.runs.reconciler import (
@@ -93,6 +96,7 @@ class AgentParts:
         export_seconds: How long a script may take to hand over its model.
         retention: How long folders of jobs that are over are kept.
         disk: What jobs may do to the disk.
+        outputs: What is taken of the files that runs leave behind.
         accelerators: Sees them, and has looked once.
         serving_reserve: What of them is the inference server's.
         project_cache_bytes: What the projects of jobs that are kept for their next runs may have.
@@ -111,6 +115,7 @@ class AgentParts:
     export_seconds: float = EXPORT_SECONDS
     retention: Retention = field(default_factory=Retention)
     disk: DiskLimits = field(default_factory=DiskLimits)
+    outputs: OutputLimits = field(default_factory=OutputLimits)
     accelerators: AcceleratorWatch = field(default_factory=AcceleratorWatch)
     serving_reserve: ServingReserve = field(default_factory=ServingReserve)
     project_cache_bytes: int = DEFAULT_CACHE_BYTES
@@ -155,6 +160,7 @@ class Agent:
             tasks,
             parts.patience,
             preparation,
+            HandOver(transfer, FileTransfer(calls, parts.state_dir / "outgoing", parts.outputs)),
             self._ended_jobs,
         )
         serving_places = ServingPlaces(parts.state_dir)

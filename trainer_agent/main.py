@@ -24,6 +24,7 @@ from tiercel.trainer_agent.accelerators.watch import AcceleratorWatch
 from tiercel.trainer_agent.agent import Agent, AgentParts
 from tiercel.trainer_agent.connection.address import LocalBroker, token_from_file
 from tiercel.trainer_agent.disk.job_retention import Retention
+from tiercel.trainer_agent.disk.outputs import OutputLimits
 from tiercel.trainer_agent.disk.watch import DiskLimits
 from tiercel.trainer_agent.errors import SetupError
 from tiercel.trainer_agent.fence.keeper import AGENT_LOCK
@@ -62,6 +63,8 @@ _FLAGS = {
     "keep-ended-jobs": "folders of jobs that are over to keep at most (default 20)",
     "job-disk-bytes": "bytes that the folder of a job may have on the disk (default 20 GiB)",
     "disk-reserve-bytes": "bytes that the disk has to have left; with less, a job that fills it ends (default 512 MiB)",
+    "output-file-bytes": "the largest file that is kept of what a run leaves behind (default 256 MiB)",
+    "output-bytes": "bytes that those files of a run may have together (default 1 GiB)",
     "keep-ended-seconds": "how long to keep each of them at most (default a week)",
     "time-slice-seconds": "how long training computes before the kernel looks who is next, 0 to leave it to the kernel",
 }
@@ -146,6 +149,7 @@ async def run_agent(settings: AgentSettings) -> None:
             retention=Retention(settings.keep_ended_jobs, settings.keep_ended_seconds),
             disk=DiskLimits(settings.job_disk_bytes, settings.disk_reserve_bytes),
             project_cache_bytes=settings.project_cache_bytes,
+            outputs=OutputLimits(file_bytes=settings.output_file_bytes, total_bytes=settings.output_bytes),
             accelerators=watch,
             serving_reserve=reserve(
                 watch.listed, settings.serving_accelerator_memory, can_serve=can_serve_on_accelerators()

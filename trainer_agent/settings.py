@@ -50,6 +50,8 @@ class AgentSettings(BaseSettings):
         project_cache_bytes: What projects of jobs that are kept for their next runs may have on the disk, in bytes.
         job_disk_bytes: What the folder of a job may have on the disk, in bytes.
         disk_reserve_bytes: What the disk has to have left, in bytes; with less, the job that grows and has most ends.
+        output_file_bytes: The largest file that is kept of what a run leaves behind, in bytes.
+        output_bytes: What those files of a run may have together, in bytes.
         keep_ended_jobs: Folders of jobs that are over, at most, and never those of others.
         keep_ended_seconds: How long each of them is kept at most.
     """
@@ -77,6 +79,8 @@ class AgentSettings(BaseSettings):
     project_cache_bytes: int = Field(default=DEFAULT_CACHE_BYTES, ge=0)
     job_disk_bytes: int = Field(default=20 * 1024**3, gt=0)
     disk_reserve_bytes: int = Field(default=512 * 1024**2, ge=0)
+    output_file_bytes: int = Field(default=256 * 1024**2, gt=0)
+    output_bytes: int = Field(default=1024**3, gt=0)
     keep_ended_jobs: int = Field(default=20, ge=0)
     keep_ended_seconds: float = Field(default=7 * 86400.0, ge=0, allow_inf_nan=False)
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.registry import ActorRegistry
     from tiercel.broker.lifecycle.node import Fence
     from tiercel.core.endpoints import EndpointUsage
+    from tiercel.core.jobs import Job
 
 
 class AgentService:
@@ -192,6 +193,21 @@ class AgentService:
         if actor is None or not actor.job.run_active or actor.job.stop_outcome is not None:
             raise NotFoundError(f"run_id: no run {run_id!r} is to start on this node", field="run_id")
         return actor.job.tenant, actor.job.spec.secrets
+
+    def now(self) -> float:
+        """Seconds since the Unix epoch."""
+        return self._clock.now()
+
+    def job_of(self, node_id: str, run_id: str) -> Job:
+        """The job whose present run this is.
+
+        Raises:
+            NotFoundError: The run is not the node's.
+        """
+        actor = self._job_on(node_id, run_id)
+        if actor is None:
+            raise NotFoundError(f"run_id: run {run_id!r} is not of this node", field="run_id")
+        return actor.job
 
     def script_of(self, node_id: str, run_id: str) -> bytes:
         """The content of the script of a run that the node shall have.

@@ -14,6 +14,8 @@ from grpc_reflection.v1alpha import reflection
 
 from tiercel.core.errors import UnavailableError
 from tiercel.v1 import (
+    files_pb2,
+    files_pb2_grpc,
     jobs_pb2,
     jobs_pb2_grpc,
     nodes_pb2,
@@ -24,6 +26,7 @@ from tiercel.v1 import (
 )
 
 if TYPE_CHECKING:
+    from tiercel.broker.api.files import FilesService
     from tiercel.broker.api.jobs import JobsService
     from tiercel.broker.api.projects import ProjectsService
     from tiercel.broker.api.secrets import SecretsService
@@ -31,7 +34,12 @@ if TYPE_CHECKING:
 MIB = 1024 * 1024
 _TENANTS_SERVICES = tuple(
     module.DESCRIPTOR.services_by_name[name].full_name
-    for module, name in ((jobs_pb2, "JobsService"), (projects_pb2, "ProjectsService"), (secrets_pb2, "SecretsService"))
+    for module, name in (
+        (files_pb2, "FilesService"),
+        (jobs_pb2, "JobsService"),
+        (projects_pb2, "ProjectsService"),
+        (secrets_pb2, "SecretsService"),
+    )
 )
 _NODES = nodes_pb2.DESCRIPTOR.services_by_name["NodesService"].full_name
 # A connection on which nobody says HTTP/2, one on which nobody has a call, and headers: all before authentication.
@@ -107,10 +115,15 @@ def bind(server: grpc.aio.Server, host: str, port: int, flag: str) -> str:
 
 
 async def add_tenants_services(
-    server: grpc.aio.Server, jobs: JobsService, projects: ProjectsService, secrets: SecretsService
+    server: grpc.aio.Server,
+    jobs: JobsService,
+    files: FilesService,
+    projects: ProjectsService,
+    secrets: SecretsService,
 ) -> None:
     """What answers on the tenants' listener; health and reflection do too."""
     jobs_pb2_grpc.add_JobsServiceServicer_to_server(jobs, server)
+    files_pb2_grpc.add_FilesServiceServicer_to_server(files, server)
     projects_pb2_grpc.add_ProjectsServiceServicer_to_server(projects, server)
     secrets_pb2_grpc.add_SecretsServiceServicer_to_server(secrets, server)
     checks = health.aio.HealthServicer()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from tiercel.broker.api import accelerators, checkpoints, node_data
+from tiercel.broker.api import accelerators, checkpoints, incoming_files, node_data
 from tiercel.broker.api.auth import require_node
 from tiercel.broker.api.errors import translated_errors
 from tiercel.broker.api.node_stream import NodeStream
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.secrets import SecretService
     from tiercel.broker.settings import BrokerSettings
     from tiercel.broker.store.checkpoints import CheckpointStore
+    from tiercel.broker.store.kept_files import KeptFiles
     from tiercel.broker.store.logs import RunLogs
     from tiercel.broker.store.projects import ProjectStore
     from tiercel.broker.tenancy import Tenancy
@@ -49,6 +50,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         tenancy: Who may call.
         settings: Leases and heartbeats.
         carried: Checkpoints of jobs that are moved.
+        files: What jobs left behind.
         secrets: Secrets of tenants.
         projects: What jobs run from.
     """
@@ -60,6 +62,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         tenancy: Tenancy,
         settings: BrokerSettings,
         carried: CheckpointStore,
+        files: KeptFiles,
         secrets: SecretService,
         projects: ProjectStore,
     ) -> None:
@@ -68,6 +71,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         self._tenancy = tenancy
         self._settings = settings
         self._carried = carried
+        self._files = files
         self._secrets = secrets
         self._projects = projects
 
@@ -173,6 +177,18 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
             tenant = self._agents.project_owner(request.node_id, request.run_id)
             async for response in give_out(self._projects, tenant, request.sha256):
                 await context.write(response)
+
+    async def SendFiles(  # type: ignore[override]  # noqa: N802 - see Connect; the contract's name
+        self, request_iterator: AsyncIterator[nodes_pb2.SendFilesRequest], context: Context
+    ) -> None:
+        """Take in what a run that is over has left behind."""
+        del request_iterator  # as of SendCheckpoint
+        async with translated_errors(context):
+            header = await incoming_files.read_header(context.read)
+            require_node(context, self._tenancy)
+            self._agents.check_agent(header.node_id, header.instance)
+            await incoming_files.ingest(header, context.read, context.write, self._agents, self._files)
+            await context.write(nodes_pb2.SendFilesResponse())
 
 
 async def _read_hello(requests: AsyncIterator[nodes_pb2.ConnectRequest]) -> nodes_pb2.NodeHello:

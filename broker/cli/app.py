@@ -9,6 +9,7 @@ import typer
 
 from tiercel.broker.cli.cluster import infer, nodes, print_version, version
 from tiercel.broker.cli.endpoints import endpoints
+from tiercel.broker.cli.files import files
 from tiercel.broker.cli.jobs import cancel, explain, logs, ls, resume, show
 from tiercel.broker.cli.local import down, up
 from tiercel.broker.cli.node_data import node
@@ -32,6 +33,7 @@ for command in (
     show,
     watch,
     logs,
+    files,
     cancel,
     resume,
     explain,

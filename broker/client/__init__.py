@@ -9,6 +9,7 @@ from tiercel.broker.client.options import ClientOptions, RetryPolicy
 from tiercel.broker.client.spec_file import load_spec, parse_spec
 from tiercel.broker.client.sync import SyncClient, SyncJobHandle
 from tiercel.core.errors import TierMissedError
+from tiercel.core.file_views import FileInfo
 from tiercel.core.jobs import TierStatus
 from tiercel.core.views import (
     AcceleratorInfo,
@@ -35,6 +36,7 @@ __all__ = [
     "EndpointExplanation",
     "EndpointInfo",
     "Explanation",
+    "FileInfo",
     "JobEvent",
     "JobHandle",
     "JobInfo",

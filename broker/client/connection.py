@@ -15,6 +15,7 @@ from tiercel.broker.client.errors import from_rpc_error
 from tiercel.broker.client.options import ClientOptions, channel_options
 from tiercel.core.errors import OverloadedError, TiercelError, UnavailableError
 from tiercel.v1 import PROTOCOL, PROTOCOL_KEY
+from tiercel.v1.files_pb2_grpc import FilesServiceStub
 from tiercel.v1.jobs_pb2_grpc import JobsServiceStub
 from tiercel.v1.projects_pb2_grpc import ProjectsServiceStub
 
@@ -56,6 +57,7 @@ class Connection:
         self.channel = grpc.aio.insecure_channel(address, options=channel_options(options))
         self.stub = JobsServiceStub(self.channel)
         self.projects = ProjectsServiceStub(self.channel)
+        self.files = FilesServiceStub(self.channel)
 
     async def close(self) -> None:
         """End it; calls under way fail."""

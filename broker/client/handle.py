@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from pathlib import Path
 from typing import Protocol
 
+from tiercel.broker.client.downloads import Progress
 from tiercel.core.errors import NotFoundError, TierMissedError
+from tiercel.core.file_views import FileInfo
 from tiercel.core.jobs import TierState, TierStatus
 from tiercel.core.views import Explanation, JobEvent, JobInfo, TierEvent
 
@@ -19,6 +22,10 @@ class _Client(Protocol):
     async def explain_job(self, job_id: str) -> Explanation: ...
     def events(self, *, job_id: str = "", after: int = 0) -> AsyncGenerator[JobEvent]: ...
     def logs(self, job_id: str, *, follow: bool = False, offset: int = 0) -> AsyncGenerator[bytes]: ...
+    async def files(self, job_id: str) -> tuple[FileInfo, ...]: ...
+    async def download(
+        self, job_id: str, to: str | Path, pattern: str = "**", *, progress: Progress | None = None
+    ) -> tuple[Path, ...]: ...
 
 
 class JobHandle:
@@ -99,6 +106,16 @@ class JobHandle:
             offset: Byte to begin with.
         """
         return self._client.logs(self.id, follow=follow, offset=offset)
+
+    async def files(self) -> tuple[FileInfo, ...]:
+        """What is kept of the files that it left behind, by path; see the spec's ``outputs``."""
+        return await self._client.files(self.id)
+
+    async def download(
+        self, to: str | Path, pattern: str = "**", *, progress: Progress | None = None
+    ) -> tuple[Path, ...]:
+        """Fetch files that it left behind into a folder; see :meth:`.Client.download`."""
+        return await self._client.download(self.id, to, pattern, progress=progress)
 
     async def cancel(self) -> JobInfo:
         """Stop the job; versions that it delivered keep serving. Cancelling a finished job changes nothing."""

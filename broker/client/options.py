@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tiercel.core.backoff import Backoff
 
 _SERVICE = "tiercel.v1.JobsService"
+_FILES = "tiercel.v1.FilesService"
 _PROJECTS = "tiercel.v1.ProjectsService"
 # Doing one of these twice is doing it once; SubmitJob because the client sends a key with it.
 _IDEMPOTENT = ("SubmitJob", "GetJob", "ListJobs", "CancelJob", "ResumeJob", "ExplainJob", "ListNodes", "ListEndpoints")
@@ -56,6 +57,7 @@ def channel_options(options: ClientOptions) -> list[tuple[str, str | int]]:
         "name": [
             *({"service": _SERVICE, "method": method} for method in _IDEMPOTENT),
             {"service": _PROJECTS, "method": "FindMissingObjects"},
+            {"service": _FILES, "method": "ListFiles"},
         ],
         "retryPolicy": {
             "maxAttempts": retry.attempts,

@@ -10,9 +10,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from tiercel.broker.client.client import Client
+from tiercel.broker.client.downloads import Progress
 from tiercel.broker.client.options import ClientOptions
 from tiercel.broker.client.secrets import Secrets
 from tiercel.core.errors import TiercelError
+from tiercel.core.file_views import FileInfo
 from tiercel.core.jobs import JobSpec, TierStatus
 from tiercel.core.secrets import Secret
 from tiercel.core.views import (
@@ -149,6 +151,16 @@ class SyncClient:
         """See :meth:`Client.logs`."""
         return self._iterate(self._client.logs(job_id, follow=follow, offset=offset))
 
+    def files(self, job_id: str) -> tuple[FileInfo, ...]:
+        """See :meth:`Client.files`."""
+        return self._run(self._client.files(job_id))
+
+    def download(
+        self, job_id: str, to: str | Path, pattern: str = "**", *, progress: Progress | None = None
+    ) -> tuple[Path, ...]:
+        """See :meth:`Client.download`; ``progress`` is called on another thread."""
+        return self._run(self._client.download(job_id, to, pattern, progress=progress))
+
     def infer(
         self, endpoint: str, inputs: Mapping[str, ArrayLike], minimum_accuracy: float | None = None
     ) -> InferenceResult:
@@ -202,6 +214,14 @@ class SyncJobHandle:
     def logs(self, *, follow: bool = False, offset: int = 0) -> Generator[bytes]:
         """See :meth:`JobHandle.logs`."""
         return self._facade.logs(self.id, follow=follow, offset=offset)
+
+    def files(self) -> tuple[FileInfo, ...]:
+        """See :meth:`JobHandle.files`."""
+        return self._facade.files(self.id)
+
+    def download(self, to: str | Path, pattern: str = "**", *, progress: Progress | None = None) -> tuple[Path, ...]:
+        """See :meth:`JobHandle.download`."""
+        return self._facade.download(self.id, to, pattern, progress=progress)
 
     def cancel(self) -> JobInfo:
         """See :meth:`JobHandle.cancel`."""

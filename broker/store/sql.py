@@ -130,13 +130,13 @@ class SqlStore(Store):
         """Save everything given in one transaction."""
         new_scripts = [row for row in map(rows.script_row, jobs) if row and row["job_id"] not in self._scripts_kept]
         try:
-            async with self._writing, self._transaction() as connection:
-                await _put(connection, tables.scripts, new_scripts)
-                await _put(connection, tables.jobs, list(map(rows.job_row, jobs)))
-                await _put(connection, tables.deliveries, list(map(rows.delivery_row, deliveries)))
-                await _put(connection, tables.endpoints, list(map(rows.endpoint_row, endpoints)))
-                await _put(connection, tables.events, list(map(rows.event_row, events)))
-                await _put(connection, tables.run_records, list(map(rows.run_record_row, run_records)))
+            async with self.writing() as connection:
+                await put(connection, tables.scripts, new_scripts)
+                await put(connection, tables.jobs, list(map(rows.job_row, jobs)))
+                await put(connection, tables.deliveries, list(map(rows.delivery_row, deliveries)))
+                await put(connection, tables.endpoints, list(map(rows.endpoint_row, endpoints)))
+                await put(connection, tables.events, list(map(rows.event_row, events)))
+                await put(connection, tables.run_records, list(map(rows.run_record_row, run_records)))
                 if decisions:
                     await connection.execute(tables.decisions.insert(), list(map(rows.decision_row, decisions)))
         except (IntegrityError, DataError) as error:
@@ -230,7 +230,7 @@ class SqlStore(Store):
         """Save a secret, in place of an earlier one."""
         try:
             async with self._writing, self._transaction() as connection:
-                await _put(connection, tables.secrets, [asdict(secret)])
+                await put(connection, tables.secrets, [asdict(secret)])
         except (IntegrityError, DataError) as error:
             raise errors.refused(self._where, cause_of(error)) from None
 
@@ -304,8 +304,20 @@ class SqlStore(Store):
         return errors.unreadable(self._where, kind.__name__, str(error), backups_of(self._file) if self._file else ())
 
     async def _delete(self, statement: Delete) -> int:
-        async with self._writing, self._transaction() as connection:
+        async with self.writing() as connection:
             return (await connection.execute(statement)).rowcount
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[AsyncConnection]:
+        """A connection for whoever keeps something else in the same database."""
+        async with self._transaction() as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[AsyncConnection]:
+        """The same to write with, one at a time; what was written is there for good once this was left."""
+        async with self._writing, self._transaction() as connection:
+            yield connection
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[AsyncConnection]:
@@ -328,7 +340,7 @@ _JOBS = select(tables.jobs.c.content, tables.scripts.c.content).outerjoin_from(
 )
 
 
-async def _put(connection: AsyncConnection, table: Table, new: list[dict[str, Any]]) -> None:
+async def put(connection: AsyncConnection, table: Table, new: list[dict[str, Any]]) -> None:
     """Insert rows, or replace those with the same primary key."""
     if not new:
         return

@@ -106,3 +106,18 @@ decisions = Table(
     Column("content", Text, nullable=False),
     Index("decisions_by_job", "job_id", "id"),
 )
+
+# Files that jobs left behind; their contents lie beside the database, each once (broker/store/contents.py).
+files = Table(
+    "files",
+    metadata,
+    Column("job_id", Text, primary_key=True),
+    Column("path", Text, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("sha256", Text, nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("run_id", Text, nullable=False),
+    Column("kept_at", Double, nullable=False),
+    Index("files_by_tenant", "tenant"),
+    Index("files_by_content", "sha256"),
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -19,7 +19,7 @@ from tiercel.v1 import nodes_pb2_grpc
 _log = logging.getLogger(__name__)
 
 # What may be otherwise in a moment: the broker is starting, or a connection broke.
-_MAY_PASS: Final = frozenset(
+MAY_PASS: Final = frozenset(
     {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL}
 )
 _OPTIONS: Final = (("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1))
@@ -49,13 +49,20 @@ class BrokerCalls:
         """What every call carries."""
         return (("authorization", f"Bearer {self.token()}"),)
 
-    async def retried(self, call: Callable[[Stub], Awaitable[_T]], patience_seconds: float, what: str) -> _T:
+    async def retried(
+        self,
+        call: Callable[[Stub], Awaitable[_T]],
+        patience_seconds: float,
+        what: str,
+        may_pass: Collection[grpc.StatusCode] = MAY_PASS,
+    ) -> _T:
         """Call the broker until it answers, within bounds: it may be starting again.
 
         Args:
             call: The call, and what is done with its answer.
             patience_seconds: How long it is tried, and how long one try may take.
             what: What is taken or given, for the error.
+            may_pass: Which refusals may be otherwise in a moment.
 
         Raises:
             TransferError: The broker refuses, or does not answer in time.
@@ -68,7 +75,7 @@ class BrokerCalls:
                         async with aio.insecure_channel(self.address(), options=_OPTIONS) as channel:
                             return await call(nodes_pb2_grpc.NodesServiceStub(channel))
                     except aio.AioRpcError as error:
-                        if error.code() not in _MAY_PASS:
+                        if error.code() not in may_pass:
                             raise RefusedError(error.code(), error.details() or "") from error
                     except (DialError, asyncio.InvalidStateError) as error:  # not yet there, or just gone
                         _log.debug("%s has to wait: %s", what, error)

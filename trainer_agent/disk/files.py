@@ -124,7 +124,7 @@ def _open_regular(name: str, inside: int) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
-def copy_untrusted(name: str, *, inside: int, target: Path, limit_bytes: int) -> str:
+def copy_untrusted(name: str, *, inside: int, target: Path, limit_bytes: int, durable: bool = True) -> str:
     """Copy a file that somebody hostile may have made, and hash what was copied.
 
     Blocks for as long as copying takes: call it on a thread.
@@ -134,6 +134,7 @@ def copy_untrusted(name: str, *, inside: int, target: Path, limit_bytes: int) ->
         inside: Descriptor of its folder.
         target: Where the copy goes; must not exist.
         limit_bytes: The largest size that is accepted.
+        durable: Whether the copy has to survive a crash.
 
     Returns:
         SHA-256 of the copy, hexadecimal.
@@ -152,5 +153,6 @@ def copy_untrusted(name: str, *, inside: int, target: Path, limit_bytes: int) ->
                 digest.update(chunk)
                 writer.write(chunk)
             writer.flush()
-            os.fsync(writer.fileno())
+            if durable:
+                os.fsync(writer.fileno())
     return digest.hexdigest()

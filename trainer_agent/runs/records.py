@@ -34,6 +34,7 @@ class RunRecord:
         moved: Whether it was stopped so that its job goes on elsewhere.
         carried: Whether the broker has its checkpoint.
         carry_error: Plain words when it should have that and has not.
+        files_pending: Whether the broker is still to be sent the files that it left behind.
     """
 
     run_id: str
@@ -51,6 +52,7 @@ class RunRecord:
     carried: bool = False
     carry_error: str = ""
     accelerator_seconds: float = 0.0
+    files_pending: bool = False
 
     def status(self) -> nodes_pb2.RunStatus:
         """What the broker is told of a run that has ended."""

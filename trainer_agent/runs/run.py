@@ -16,12 +16,13 @@ from tiercel.core.exit_codes import is_retried
 from tiercel.trainer_agent.accelerators.contract import AcceleratorReading
 from tiercel.trainer_agent.disk.job_folder import JobFolder
 from tiercel.trainer_agent.disk.names import check_run
-from tiercel.trainer_agent.errors import AgentError, RunFailedError, TransferError
+from tiercel.trainer_agent.errors import RunFailedError, TransferError
 from tiercel.trainer_agent.limits.contract import Share
 from tiercel.trainer_agent.reports.run_log import RunLog
 from tiercel.trainer_agent.reports.token_bucket import TokenBucket
 from tiercel.trainer_agent.runs.earlier_life import EarlierLife
 from tiercel.trainer_agent.runs.events import RunEvents
+from tiercel.trainer_agent.runs.hand_over import HandOver
 from tiercel.trainer_agent.runs.order import RunOrder
 from tiercel.trainer_agent.runs.output_mark import OutputMark
 from tiercel.trainer_agent.runs.preparation import Preparation
@@ -58,8 +59,10 @@ class Run:
         runtime: What it is started with.
         events: Whom to tell.
         patience: How long stopping may take.
-        preparation: Makes what it is given, and transfers checkpoints from and to other nodes.
+        preparation: Makes what it is given.
+        hand_over: Gives the broker what is left of it.
         earlier: What there is of it already, or None for one to be started.
+        over: How it ended in an earlier life of the agent, which had not sent all of its files; else None.
     """
 
     def __init__(
@@ -74,7 +77,9 @@ class Run:
         events: RunEvents,
         patience: StopPatience,
         preparation: Preparation,
+        hand_over: HandOver,
         earlier: EarlierLife | None = None,
+        over: RunRecord | None = None,
     ) -> None:
         self.order = order
         self.share = order.share
@@ -87,6 +92,8 @@ class Run:
         self._runtime = runtime
         self._events = events
         self._preparation = preparation
+        self._hand_over = hand_over
+        self._over = over
         self._token = secrets.token_urlsafe(32) if earlier is None else earlier.token
         self.gateway = TrainerGateway(
             order.welcome(),
@@ -107,7 +114,7 @@ class Run:
         self._expects_trainer = last is not None
         self._share_changed = asyncio.Event()
         self._stop = Stop(patience)
-        self._record = RunRecord(order.run_id, order.job_id, runtime.name, order.to_json(), self._token)
+        self._record = over or RunRecord(order.run_id, order.job_id, runtime.name, order.to_json(), self._token)
 
     @property
     def run_id(self) -> str:
@@ -196,6 +203,18 @@ class Run:
 
         Cancelling this lets go of it: it goes on, and the agent's next life takes it over.
         """
+        if self._over is not None:
+            await self._let_go()
+            record = await self._hand_over.of_files(self._over, self.order, self._folder, self._write_line)
+        else:
+            ended = await self._see_to_its_end()
+            record = await self._hand_over.of_run(ended, self.order, self._folder, self._remember, self._write_line)
+        _log.info("run %s ended: code %s%s", self.run_id, record.exit_code, f", {record.reason}" * bool(record.reason))
+        self.usage.log_accelerators()
+        self._remember(record)
+        return record
+
+    async def _see_to_its_end(self) -> RunRecord:
         try:
             record = await self._run()
         except asyncio.CancelledError:
@@ -212,13 +231,6 @@ class Run:
             reason = f"The agent failed to look after it: {error!r}. Please report this as a defect of Tiercel."
             record = replace(self._record, ended=True, reason=reason, log_tail=self.log.tail())
         await self._let_go()
-        if record.moved:
-            interrupted = "its agent was restarted while it sent the checkpoint"
-            self._remember(replace(record, carry_error=interrupted))
-            record = await self._send_checkpoint(record)
-        _log.info("run %s ended: code %s%s", self.run_id, record.exit_code, f", {record.reason}" * bool(record.reason))
-        self.usage.log_accelerators()
-        self._remember(record)
         return record
 
     def _remember(self, record: RunRecord) -> None:
@@ -276,14 +288,6 @@ class Run:
             self._folder.give_socket(self._runtime.owner)
         except (OSError, RuntimeError) as error:
             raise RunFailedError(f"The socket for the run cannot be made: {error}.") from error
-
-    async def _send_checkpoint(self, record: RunRecord) -> RunRecord:
-        """Send its checkpoint to the broker, now that nothing writes to it any more."""
-        try:
-            await self._preparation.transfer.send(self.run_id, self._folder)
-        except AgentError as error:
-            return replace(record, carry_error=error.message)
-        return replace(record, carried=True)
 
     async def _wait_end(self, handle: RunHandle) -> Exit:
         async with Supervisor() as tasks:

@@ -21,6 +21,7 @@ from tiercel.trainer_agent.reports.sieve import Goal
 from tiercel.trainer_agent.runs.earlier_life import EarlierLife
 from tiercel.trainer_agent.runs.events import RunEvents
 from tiercel.trainer_agent.runs.files import RunFiles, RunPlaces
+from tiercel.trainer_agent.runs.hand_over import HandOver
 from tiercel.trainer_agent.runs.order import RunOrder
 from tiercel.trainer_agent.runs.preparation import Preparation
 from tiercel.trainer_agent.runs.reconciler import ActualRun, Phase
@@ -62,7 +63,8 @@ class RunTable:
         reporter: Who brings news to the broker.
         tasks: Owner of the tasks that see to runs.
         patience: How long stopping a run may take.
-        preparation: Makes what runs are given, and transfers checkpoints.
+        preparation: Makes what runs are given.
+        hand_over: Gives the broker what is left of runs.
         ended_jobs: Is told which jobs are over for good.
 
     Attributes:
@@ -78,6 +80,7 @@ class RunTable:
         tasks: Supervisor,
         patience: StopPatience,
         preparation: Preparation,
+        hand_over: HandOver,
         ended_jobs: EndedJobs,
     ) -> None:
         self._places = places
@@ -87,6 +90,7 @@ class RunTable:
         self._tasks = tasks
         self._patience = patience
         self._preparation = preparation
+        self._hand_over = hand_over
         self._records = RunRecords(places.records)
         self._live: dict[str, Run] = {}
         self._ended: dict[str, RunRecord] = {}
@@ -114,12 +118,12 @@ class RunTable:
         Raises:
             SetupError: Something that nobody goes on with cannot be ended.
         """
-        self._preparation.transfer.clear()
+        self._hand_over.clear()
         shutil.rmtree(self._places.sockets, ignore_errors=True)
         for record in self._records.load():
             order = _order_of(record)
             self._files.open(record.run_id, order.goal() if order is not None else _NO_GOAL)
-            run = None if record.ended or order is None else await self._adopt(record, order)
+            run = None if order is None else await self._taken_over(record, order)
             if run is not None:
                 self._live[record.run_id] = run
                 continue
@@ -135,11 +139,13 @@ class RunTable:
         for run in self._live.values():
             self._tasks.start(f"run {run.run_id}", self._supervise(run))
 
-    async def _adopt(self, record: RunRecord, order: RunOrder) -> Run | None:
-        """A run that an earlier life of the agent started, if it can be found."""
+    async def _taken_over(self, record: RunRecord, order: RunOrder) -> Run | None:
+        """A run that an earlier life of the agent was not done with, as far as something can be done."""
         runtime = self._runtimes.get(record.runtime)
         if runtime is None:
             return None
+        if record.ended:
+            return self._run(order, runtime, over=record) if record.files_pending else None
         try:
             handle = await runtime.adopt(order.launch(self._places.job(record.job_id)))
         except (RunFailedError, ValueError) as error:
@@ -150,7 +156,9 @@ class RunTable:
         reports = list(self._files.reports(record.run_id) or ())
         return self._run(order, runtime, EarlierLife(record.token, handle, reports[-1] if reports else None))
 
-    def _run(self, order: RunOrder, runtime: Runtime, earlier: EarlierLife | None = None) -> Run:
+    def _run(
+        self, order: RunOrder, runtime: Runtime, earlier: EarlierLife | None = None, over: RunRecord | None = None
+    ) -> Run:
         log, mark = self._files.open_output(order.run_id)
         return Run(
             order,
@@ -162,7 +170,9 @@ class RunTable:
             events=self._events,
             patience=self._patience,
             preparation=self._preparation,
+            hand_over=self._hand_over,
             earlier=earlier,
+            over=over,
         )
 
     def actual(self) -> dict[str, ActualRun]:

@@ -64,6 +64,11 @@ class NodesServiceStub(object):
                 request_serializer=tiercel_dot_v1_dot_nodes__pb2.FetchObjectsRequest.SerializeToString,
                 response_deserializer=tiercel_dot_v1_dot_nodes__pb2.FetchObjectsResponse.FromString,
                 _registered_method=True)
+        self.SendFiles = channel.stream_stream(
+                '/tiercel.v1.NodesService/SendFiles',
+                request_serializer=tiercel_dot_v1_dot_nodes__pb2.SendFilesRequest.SerializeToString,
+                response_deserializer=tiercel_dot_v1_dot_nodes__pb2.SendFilesResponse.FromString,
+                _registered_method=True)
 
 
 class NodesServiceServicer(object):
@@ -113,6 +118,14 @@ class NodesServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SendFiles(self, request_iterator, context):
+        """The files that a run leaves behind (JobSpec.outputs), sent once it is over and before its exit is reported. Answered twice:
+        after the header, with what is wanted, and once the broker has all of it for good. NOT_FOUND: the run is not the node's.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_NodesServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -145,6 +158,11 @@ def add_NodesServiceServicer_to_server(servicer, server):
                     servicer.FetchObjects,
                     request_deserializer=tiercel_dot_v1_dot_nodes__pb2.FetchObjectsRequest.FromString,
                     response_serializer=tiercel_dot_v1_dot_nodes__pb2.FetchObjectsResponse.SerializeToString,
+            ),
+            'SendFiles': grpc.stream_stream_rpc_method_handler(
+                    servicer.SendFiles,
+                    request_deserializer=tiercel_dot_v1_dot_nodes__pb2.SendFilesRequest.FromString,
+                    response_serializer=tiercel_dot_v1_dot_nodes__pb2.SendFilesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -309,6 +327,33 @@ class NodesService(object):
             '/tiercel.v1.NodesService/FetchObjects',
             tiercel_dot_v1_dot_nodes__pb2.FetchObjectsRequest.SerializeToString,
             tiercel_dot_v1_dot_nodes__pb2.FetchObjectsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SendFiles(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/tiercel.v1.NodesService/SendFiles',
+            tiercel_dot_v1_dot_nodes__pb2.SendFilesRequest.SerializeToString,
+            tiercel_dot_v1_dot_nodes__pb2.SendFilesResponse.FromString,
             options,
             channel_credentials,
             insecure,

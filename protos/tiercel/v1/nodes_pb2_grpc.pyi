@@ -50,6 +50,10 @@ class NodesServiceStub:
     """The secrets of a run (JobSpec.secrets), fetched as it is started and kept nowhere. INVALID_ARGUMENT: one is not there."""
     FetchObjects: _grpc.UnaryStreamMultiCallable[_nodes_pb2.FetchObjectsRequest, _nodes_pb2.FetchObjectsResponse]
     """Objects of the project of a run (JobSpec.project), fetched before the run is started."""
+    SendFiles: _grpc.StreamStreamMultiCallable[_nodes_pb2.SendFilesRequest, _nodes_pb2.SendFilesResponse]
+    """The files that a run leaves behind (JobSpec.outputs), sent once it is over and before its exit is reported. Answered twice:
+    after the header, with what is wanted, and once the broker has all of it for good. NOT_FOUND: the run is not the node's.
+    """
 
 @_typing.type_check_only
 class NodesServiceAsyncStub(NodesServiceStub):
@@ -70,6 +74,10 @@ class NodesServiceAsyncStub(NodesServiceStub):
     """The secrets of a run (JobSpec.secrets), fetched as it is started and kept nowhere. INVALID_ARGUMENT: one is not there."""
     FetchObjects: _aio.UnaryStreamMultiCallable[_nodes_pb2.FetchObjectsRequest, _nodes_pb2.FetchObjectsResponse]  # type: ignore[assignment]
     """Objects of the project of a run (JobSpec.project), fetched before the run is started."""
+    SendFiles: _aio.StreamStreamMultiCallable[_nodes_pb2.SendFilesRequest, _nodes_pb2.SendFilesResponse]  # type: ignore[assignment]
+    """The files that a run leaves behind (JobSpec.outputs), sent once it is over and before its exit is reported. Answered twice:
+    after the header, with what is wanted, and once the broker has all of it for good. NOT_FOUND: the run is not the node's.
+    """
 
 class NodesServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -123,5 +131,15 @@ class NodesServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_nodes_pb2.FetchObjectsResponse], _abc.AsyncIterator[_nodes_pb2.FetchObjectsResponse]]:
         """Objects of the project of a run (JobSpec.project), fetched before the run is started."""
+
+    @_abc_1.abstractmethod
+    def SendFiles(
+        self,
+        request_iterator: _MaybeAsyncIterator[_nodes_pb2.SendFilesRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_nodes_pb2.SendFilesResponse], _abc.AsyncIterator[_nodes_pb2.SendFilesResponse]]:
+        """The files that a run leaves behind (JobSpec.outputs), sent once it is over and before its exit is reported. Answered twice:
+        after the header, with what is wanted, and once the broker has all of it for good. NOT_FOUND: the run is not the node's.
+        """
 
 def add_NodesServiceServicer_to_server(servicer: NodesServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

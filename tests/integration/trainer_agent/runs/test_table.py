@@ -21,7 +21,9 @@ from tiercel.trainer_agent.limits.contract import CpuShare, Limits, Share, Usage
 from tiercel.trainer_agent.reports.journal import ReportJournal
 from tiercel.trainer_agent.runs import records as run_records
 from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointTransfer
+from tiercel.trainer_agent.runs.file_transfer import FileTransfer
 from tiercel.trainer_agent.runs.files import RunPlaces
+from tiercel.trainer_agent.runs.hand_over import HandOver
 from tiercel.trainer_agent.runs.order import RunOrder
 from tiercel.trainer_agent.runs.preparation import Preparation
 from tiercel.trainer_agent.runs.projects import ProjectFetcher
@@ -125,6 +127,7 @@ def table_in(folder: Path, runtime: FakeRuntime, tasks: Supervisor) -> RunTable:
             CheckpointTransfer(calls, folder / "carried"),
             OfferedData(folder),
         ),
+        HandOver(CheckpointTransfer(calls, folder / "carried"), FileTransfer(calls, folder / "outgoing")),
         EndedJobs(places.jobs, folder / "ended-jobs", Retention()),
     )
 

@@ -55,6 +55,7 @@ from tiercel.v1 import common_pb2, jobs_pb2, nodes_pb2
             ship=Shipping(every=0.01, best_every_seconds=60.0),
             labels={"sweep": "7", "team/owner": "vision"},
             data=(DataSet("imagenet"), DataSet("digits")),
+            outputs=("reports/*.html", "tokenizer/"),
             env={"SEED": "7"},
             secrets=("WANDB_KEY",),
             max_duration_seconds=7200.0,

@@ -38,6 +38,7 @@ replace: true
 ship: {every: 0.01, best_every: 60}
 labels: {sweep: "7"}
 data: [imagenet, {name: digits}]
+outputs: ["reports/*.html"]
 env: {SEED: 7, RATE: 0.5, NAME: x}
 endpoint_objective_seconds: 0.05
 """
@@ -55,6 +56,7 @@ max_epochs = 30
 endpoint_objective_seconds = 0.05
 labels = {sweep = "7"}
 data = ["imagenet", {name = "digits"}]
+outputs = ["reports/*.html"]
 env = {SEED = 7, RATE = 0.5, NAME = "x"}
 replace = true
 ship = {every = 0.01, best_every = 60}
@@ -80,6 +82,7 @@ SPEC = JobSpec(
     replace=True,
     labels={"sweep": "7"},
     data=(DataSet("imagenet"), DataSet("digits")),
+    outputs=("reports/*.html",),
     env={"SEED": "7", "RATE": "0.5", "NAME": "x"},
     ship=Shipping(every=0.01, best_every_seconds=60.0),
 )

@@ -1,0 +1,84 @@
+"""The command about files that jobs left behind."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tiercel.broker.cli.jobs import JobId
+from tiercel.broker.cli.output import age, clean, print_json, print_table
+from tiercel.broker.cli.session import AsJson, BrokerAddress, StateDir, Target, TenantName, fail, run
+
+if TYPE_CHECKING:
+    from tiercel.broker.client import Client, FileInfo
+
+_COLUMNS = ("PATH", "SIZE", "AGE", "RUN")
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def files(
+    job_id: JobId,
+    *,
+    get: Annotated[
+        list[str] | None,
+        typer.Option("--get", metavar="PATTERN", help="Fetch those that match, such as 'reports/*.html'; repeatable."),
+    ] = None,
+    to: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where to put them.", show_default="a folder named like the job")
+    ] = None,
+    as_json: AsJson = False,
+    state_dir: StateDir = None,
+    broker: BrokerAddress = "",
+    tenant: TenantName = "default",
+) -> None:
+    """List the files that a job left behind (its spec's outputs), or fetch them."""
+    target = Target(state_dir, broker, tenant)
+    if to is not None and not get:
+        fail("--to says where files go: say which with --get PATTERN; '**' is all of them.")
+    if get:
+        _fetch(target, job_id, get, to or Path(job_id), as_json=as_json)
+        return
+    found = run(target, lambda client: client.files(job_id))
+    if as_json:
+        print_json([file.to_json() for file in found])
+    elif found:
+        print_table(
+            _COLUMNS, [(clean(file.path), size(file.size_bytes), age(file.kept_at), file.run_id) for file in found]
+        )
+    else:
+        typer.echo(
+            "No files are kept of this job; the outputs of its spec name what is kept when a run ends.", err=True
+        )
+
+
+def _fetch(target: Target, job_id: str, patterns: list[str], to: Path, *, as_json: bool) -> None:
+    watched = sys.stderr.isatty()
+
+    def show(file: FileInfo, received: int) -> None:
+        line = f"{clean(file.path)}  {size(received)} of {size(file.size_bytes)}"
+        if watched:
+            typer.echo(f"\r\x1b[K{line}", nl=received >= file.size_bytes, err=True)
+
+    async def fetch(client: Client) -> list[Path]:
+        places: dict[Path, None] = {}
+        for pattern in patterns:
+            places |= dict.fromkeys(await client.download(job_id, to, pattern, progress=show))
+        return list(places)
+
+    places = run(target, fetch)
+    if as_json:
+        print_json([str(place) for place in places])
+    else:
+        for place in places:
+            typer.echo(clean(str(place)))
+
+
+def size(size_bytes: int) -> str:
+    """A number of bytes for people."""
+    amount, unit = float(size_bytes), 0
+    while amount >= 1024 and unit < len(_UNITS) - 1:
+        amount, unit = amount / 1024, unit + 1
+    return f"{size_bytes} B" if not unit else f"{amount:.1f} {_UNITS[unit]}"
