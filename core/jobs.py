@@ -69,12 +69,14 @@ class Resources:
         accelerators: Devices that its program uses at the same time; 0: it cannot use any, and gets none.
         accelerator_memory_bytes: Memory that it needs on each of them; 0: all there is, so that it shares the device
             with nobody.
+        scratch_bytes: What its scratch folder may have on the disk; 0: it has none.
     """
 
     cpu_cores: float = 1.0
     memory_bytes: int = 2 * 1024**3
     accelerators: int = 0
     accelerator_memory_bytes: int = 0
+    scratch_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

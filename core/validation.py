@@ -25,6 +25,7 @@ MAX_SCRIPT_BYTES = 1024 * 1024
 MIN_MEMORY_BYTES = 64 * 1024**2
 # What a database's integers hold.
 MAX_MEMORY_BYTES = 2**62
+MIN_SCRATCH_BYTES = 1024**2
 MAX_ACCELERATORS = 64
 MAX_OBJECTIVE_SECONDS = 3600.0
 MIN_BEST_EVERY_SECONDS = 1.0
@@ -221,6 +222,12 @@ def _validate_limits(spec: JobSpec) -> None:
     if memory > MAX_MEMORY_BYTES:
         raise _refuse("resources.memory_bytes", f"{memory} bytes are more than any machine has")
     _validate_accelerators(spec.resources)
+    if not (spec.resources.scratch_bytes == 0 or MIN_SCRATCH_BYTES <= spec.resources.scratch_bytes <= MAX_MEMORY_BYTES):
+        raise _refuse(
+            "resources.scratch_bytes",
+            f"{spec.resources.scratch_bytes} bytes are no room to work in; give {MIN_SCRATCH_BYTES} or more, "
+            "or leave it out",
+        )
     validate_max_epochs(spec.max_epochs)
     if not (math.isfinite(spec.report_timeout_seconds) and spec.report_timeout_seconds > 0):
         raise _refuse("report_timeout_seconds", f"{spec.report_timeout_seconds} is not a positive number of seconds")

@@ -33,6 +33,7 @@ from tiercel.trainer_agent.deliveries.reconciler import (
 from tiercel.trainer_agent.disk.job_retention import EndedJobs, Retention
 from tiercel.trainer_agent.disk.names import is_plain
 from tiercel.trainer_agent.disk.outputs import OutputLimits
+from tiercel.trainer_agent.disk.scratch import ScratchFolders
 from tiercel.trainer_agent.disk.watch import DiskLimits, DiskWatch
 from tiercel.trainer_agent.fence import keeper as fence_keeper
 from tiercel.trainer_agent.fence.fence import FENCE_FILE, Fence
@@ -150,7 +151,8 @@ class Agent:
         transfer = CheckpointTransfer(calls, parts.state_dir / "carried")
         projects = ProjectFetcher(calls, parts.state_dir / "projects", parts.project_cache_bytes)
         self._data = OfferedData(parts.state_dir)
-        preparation = Preparation(ScriptFetcher(calls), SecretFetcher(calls), projects, transfer, self._data)
+        scratch = ScratchFolders(parts.state_dir / "scratch")
+        preparation = Preparation(ScriptFetcher(calls), SecretFetcher(calls), projects, transfer, self._data, scratch)
         self._ended_jobs = EndedJobs(places.jobs, parts.state_dir / "ended-jobs", parts.retention)
         self._runs = RunTable(
             places,

@@ -61,6 +61,7 @@ _ResourcesForm = _form(
     Resources,
     memory_bytes=_written("memory", ByteSize, _DEFAULTS.memory_bytes),
     accelerator_memory_bytes=_written("accelerator_memory", ByteSize, _DEFAULTS.accelerator_memory_bytes),
+    scratch_bytes=_written("scratch", ByteSize, _DEFAULTS.scratch_bytes),
 )
 _ShippingForm = _form(Shipping, best_every_seconds=_written("best_every", float | None, None))
 _DataSetForm = _form(DataSet)

@@ -57,6 +57,44 @@ class FolderUse:
     problem: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class JobFolders:
+    """Where a job writes.
+
+    Attributes:
+        folder: The job's folder.
+        scratch: The scratch folder of its run, be it there or not.
+        scratch_bytes: What that may have on the disk.
+    """
+
+    folder: Path
+    scratch: Path
+    scratch_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobUse:
+    """What a job has on the disk.
+
+    Attributes:
+        folder: Its folder.
+        scratch: Its scratch folder.
+        scratch_bytes: What that may have.
+    """
+
+    folder: FolderUse
+    scratch: FolderUse
+    scratch_bytes: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """All of it."""
+        return self.folder.size_bytes + self.scratch.size_bytes
+
+
+_NOTHING: Final = FolderUse(0)
+
+
 def measure(folder: Path, max_entries: int = MAX_ENTRIES) -> FolderUse:
     """Look at a folder that somebody else writes to; follows no link, and blocks while the disk works."""
     size = entries = 0
@@ -90,8 +128,14 @@ def _entries(folder: str) -> Iterator[tuple[str, os.stat_result]]:
                 yield entry.path, entry.stat(follow_symlinks=False)
 
 
+def use_of(folders: JobFolders) -> JobUse:
+    """Look at all that a job writes to; see :func:`measure`."""
+    scratch = measure(folders.scratch) if folders.scratch_bytes else _NOTHING
+    return JobUse(measure(folders.folder), scratch, folders.scratch_bytes)
+
+
 def to_end(
-    uses: Mapping[str, FolderUse], before: Mapping[str, FolderUse], free_bytes: int, limits: DiskLimits
+    uses: Mapping[str, JobUse], before: Mapping[str, JobUse], free_bytes: int, limits: DiskLimits
 ) -> dict[str, str]:
     """The jobs that have to end, each with the reason in plain words.
 
@@ -104,7 +148,7 @@ def to_end(
     reasons = {job_id: reason for job_id, use in uses.items() if (reason := _over(use, limits))}
     if free_bytes >= limits.reserve_bytes or reasons:
         return reasons
-    nothing = FolderUse(0)
+    nothing = JobUse(_NOTHING, _NOTHING)
     growing = {
         job_id: use.size_bytes
         for job_id, use in uses.items()
@@ -120,13 +164,22 @@ def to_end(
     }
 
 
-def _over(use: FolderUse, limits: DiskLimits) -> str:
-    if use.size_bytes > limits.job_bytes:
+def _over(use: JobUse, limits: DiskLimits) -> str:
+    folder, scratch = use.folder, use.scratch
+    if folder.size_bytes > limits.job_bytes:
         return (
-            f"its folder has {_size(use.size_bytes)} on the disk, and {_size(limits.job_bytes)} are allowed: "
+            f"its folder has {_size(folder.size_bytes)} on the disk, and {_size(limits.job_bytes)} are allowed: "
             "write less, or have the node's operator raise --job-disk-bytes"
         )
-    return f"its folder {use.problem}: what a job writes has to be seen" if use.problem else ""
+    if scratch.size_bytes > use.scratch_bytes:
+        return (
+            f"its scratch folder has {_size(scratch.size_bytes)} on the disk, and {_size(use.scratch_bytes)} were "
+            "asked for: write less, or ask for more (resources.scratch)"
+        )
+    for name, each in (("folder", folder), ("scratch folder", scratch)):
+        if each.problem:
+            return f"its {name} {each.problem}: what a job writes has to be seen"
+    return ""
 
 
 def _size(size_bytes: int) -> str:
@@ -148,7 +201,7 @@ class DiskWatch:
         self,
         place: Path,
         limits: DiskLimits,
-        folders: Callable[[], Mapping[str, Path]],
+        folders: Callable[[], Mapping[str, JobFolders]],
         end: Callable[[str, str], None],
         make_room: Callable[[], None],
     ) -> None:
@@ -157,7 +210,7 @@ class DiskWatch:
         self._folders = folders
         self._end = end
         self._make_room = make_room
-        self._uses: dict[str, FolderUse] = {}
+        self._uses: dict[str, JobUse] = {}
         self._next_look = 0.0
 
     async def run(self) -> None:
@@ -176,7 +229,7 @@ class DiskWatch:
             return
         if is_low:
             await asyncio.to_thread(self._make_room)
-        uses = {job_id: await asyncio.to_thread(measure, path) for job_id, path in self._folders().items()}
+        uses = {job_id: await asyncio.to_thread(use_of, each) for job_id, each in self._folders().items()}
         for job_id, reason in to_end(uses, self._uses, self._free_bytes(), self._limits).items():
             self._end(job_id, reason)
         self._uses = uses

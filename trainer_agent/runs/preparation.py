@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from tiercel.trainer_agent.data.offered import OfferedData
 from tiercel.trainer_agent.disk.job_folder import JobFolder, ScriptFile
+from tiercel.trainer_agent.disk.scratch import ScratchFolders
 from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointTransfer
 from tiercel.trainer_agent.runs.order import RunOrder
 from tiercel.trainer_agent.runs.projects import ProjectFetcher
@@ -26,6 +27,7 @@ class Preparation:
         projects: Fetches projects.
         transfer: Transfers checkpoints.
         data: Knows where data sets are.
+        scratch: Makes scratch folders.
     """
 
     scripts: ScriptFetcher
@@ -33,6 +35,7 @@ class Preparation:
     projects: ProjectFetcher
     transfer: CheckpointTransfer
     data: OfferedData
+    scratch: ScratchFolders
 
     async def prepare(
         self,
@@ -70,7 +73,10 @@ class Preparation:
         if order.transferred:
             await self.transfer.fetch(order.run_id, folder, owner)
             check()
-        launch = replace(order.launch(folder.path), data=data)
+        scratch = None
+        if order.spec.resources.scratch_bytes:
+            scratch = await asyncio.to_thread(self.scratch.make, order.run_id, owner)
+        launch = replace(order.launch(folder.path), data=data, scratch=scratch)
         if order.spec.secrets:  # last, so that they are here no longer than they have to be
             launch = replace(launch, secrets=await self.secrets.fetch(order.run_id))
             check()

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Final, Protocol
 
 from tiercel.trainer_agent.accelerators.contract import AcceleratorReading
 from tiercel.trainer_agent.disk.job_retention import EndedJobs
+from tiercel.trainer_agent.disk.watch import JobFolders
 from tiercel.trainer_agent.errors import RunFailedError
 from tiercel.trainer_agent.limits.accelerator_paces import AcceleratorPaces
 from tiercel.trainer_agent.limits.contract import Limits, Share
@@ -136,6 +137,7 @@ class RunTable:
             self._note_successor(ended.job_id, expected=ended.lost or ended.moved)
         for runtime in self._runtimes.values():
             await runtime.remove_leftovers(self._live.keys())
+        await asyncio.to_thread(self._preparation.scratch.remove_others, self._live.keys())
         for run in self._live.values():
             self._tasks.start(f"run {run.run_id}", self._supervise(run))
 
@@ -217,9 +219,15 @@ class RunTable:
         """The run of a job that has not ended, the oldest of several, or None."""
         return next((run for run in self._live.values() if run.order.job_id == job_id), None)
 
-    def folders(self) -> dict[str, Path]:
+    def folders(self) -> dict[str, JobFolders]:
         """The folders of the jobs that have a run, by job."""
-        return {run.order.job_id: run.folder.path for run in self._live.values()}
+        scratch = self._preparation.scratch
+        return {
+            run.order.job_id: JobFolders(
+                run.folder.path, scratch.path(run.run_id), run.order.spec.resources.scratch_bytes
+            )
+            for run in self._live.values()
+        }
 
     def end_job(self, job_id: str, reason: str) -> None:
         """End the run of a job because of what it does."""
@@ -310,6 +318,7 @@ class RunTable:
     async def _supervise(self, run: Run) -> None:
         await self._wait_turn(run)
         record = await run.supervise()
+        await asyncio.to_thread(self._preparation.scratch.remove, run.run_id)
         del self._live[run.run_id]
         self._note_successor(record.job_id, expected=run.has_successor)
         if not (record.lost or record.moved or run.run_id in self._may_go_on):

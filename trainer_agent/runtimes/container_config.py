@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tiercel.trainer_agent.data.mounts import DataMount, variables
+from tiercel.trainer_agent.data.mounts import DataMount
 from tiercel.trainer_agent.limits import mapping
 from tiercel.trainer_agent.limits.contract import CpuShare
 from tiercel.trainer_agent.limits.entering import ENDED_FIRST
-from tiercel.trainer_agent.runtimes.contract import Launch
+from tiercel.trainer_agent.runtimes.contract import CONTAINER_SCRATCH, Launch
 
 JOB_FOLDER: Final = "/tiercel"
 LABEL_INSTANCE: Final = "tiercel.instance"
@@ -97,7 +97,7 @@ def _data_mount(mount: DataMount) -> dict[str, Any]:
 
 
 def _environment(launch: Launch) -> dict[str, str]:
-    environment = launch.environment(JOB_FOLDER) | variables(launch.data, in_container=True)
+    environment = launch.environment(JOB_FOLDER) | launch.places(in_container=True)
     if launch.accelerators:  # the engine says which by its own request
         return environment
     # Where NVIDIA's runtime is the engine's default one, an image may ask for all devices; this takes that back.
@@ -117,6 +117,7 @@ def _host_config(launch: Launch, defaults: ContainerDefaults) -> dict[str, Any]:
         "Mounts": [
             {"Type": "bind", "Source": str(launch.job_folder), "Target": JOB_FOLDER},
             *map(_data_mount, launch.data),
+            *([{"Type": "bind", "Source": str(launch.scratch), "Target": CONTAINER_SCRATCH}] if launch.scratch else []),
         ],
         "LogConfig": {"Type": "local", "Config": {"max-size": str(_LOG_FILE_BYTES), "max-file": "2"}},
         "Ulimits": [{"Name": "nofile", "Soft": _OPEN_FILES, "Hard": _OPEN_FILES}],

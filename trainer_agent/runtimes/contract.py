@@ -6,14 +6,17 @@ import math
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from tiercel.core.commands import is_python
-from tiercel.trainer_agent.data.mounts import DataMount
+from tiercel.trainer_agent.data.mounts import DataMount, variables
 from tiercel.trainer_agent.disk.job_folder import WORK
 from tiercel.trainer_agent.limits.contract import AcceleratorShare, CpuShare, Usage
 
 READ_BYTES = 1 << 16
+
+CONTAINER_SCRATCH: Final = "/tiercel-scratch"
+"""Where the scratch folder is in containers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,7 @@ class Launch:
         secrets: The same, which are kept nowhere and shown to nobody.
         python: The interpreter of its environment, by path; empty for the runtime's own.
         data: Its data sets, which it may read.
+        scratch: Its scratch folder, or None.
     """
 
     run_id: str
@@ -86,6 +90,7 @@ class Launch:
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     python: str = ""
     data: tuple[DataMount, ...] = ()
+    scratch: Path | None = None
 
     def environment(self, job_folder: str) -> dict[str, str]:
         """The variables that every run gets, whatever runs it; nothing of the agent's own.
@@ -109,6 +114,13 @@ class Launch:
             "ORT_DISABLE_TELEMETRY": "1",  # else importing ONNX Runtime before our library would report to its makers
             "TIERCEL_RUN_DIR": job_folder,
         }
+
+    def places(self, *, in_container: bool) -> dict[str, str]:
+        """The variables that say where its data sets and its scratch folder are."""
+        found = variables(self.data, in_container=in_container)
+        if self.scratch is not None:
+            found["TIERCEL_SCRATCH"] = CONTAINER_SCRATCH if in_container else str(self.scratch)
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from pathlib import Path
 from typing import Final
 
-from tiercel.trainer_agent.data.mounts import variables
 from tiercel.trainer_agent.errors import RunFailedError, SetupError
 from tiercel.trainer_agent.limits.contract import CpuShare, Limits, RunLimits, Usage
 from tiercel.trainer_agent.limits.cpu_priority import KERNEL_DEFAULT, CpuPriority, RunPriority
@@ -133,7 +132,7 @@ class ProcessRuntime:
             self._folder / launch.run_id,
             entering(limits.entry_files, program, ended_first=ENDED_FIRST),
             launch.job_folder / launch.working_folder,
-            inherited | launch.environment(folder) | variables(launch.data, in_container=False) | through_mps,
+            inherited | launch.environment(folder) | launch.places(in_container=False) | through_mps,
         )
 
 

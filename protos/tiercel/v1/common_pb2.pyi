@@ -110,6 +110,7 @@ class Resources(_message.Message):
     MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     ACCELERATORS_FIELD_NUMBER: _builtins.int
     ACCELERATOR_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    SCRATCH_BYTES_FIELD_NUMBER: _builtins.int
     cpu_cores: _builtins.float
     """Cores the training process can use at the same time, its thread count; absent: 1."""
     memory_bytes: _builtins.int
@@ -118,6 +119,8 @@ class Resources(_message.Message):
     """Accelerators that the program uses at the same time; 0: it cannot use any, and gets none."""
     accelerator_memory_bytes: _builtins.int
     """Memory in bytes that it needs on each of them; 0: all there is, so that it shares the device with nobody."""
+    scratch_bytes: _builtins.int
+    """What its scratch folder may have on the disk of its node, in bytes; 0: it has none."""
     def __init__(
         self,
         *,
@@ -125,10 +128,11 @@ class Resources(_message.Message):
         memory_bytes: _builtins.int | None = ...,
         accelerators: _builtins.int = ...,
         accelerator_memory_bytes: _builtins.int = ...,
+        scratch_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cpu_cores", b"_cpu_cores", "_memory_bytes", b"_memory_bytes", "cpu_cores", b"cpu_cores", "memory_bytes", b"memory_bytes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cpu_cores", b"_cpu_cores", "_memory_bytes", b"_memory_bytes", "accelerator_memory_bytes", b"accelerator_memory_bytes", "accelerators", b"accelerators", "cpu_cores", b"cpu_cores", "memory_bytes", b"memory_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cpu_cores", b"_cpu_cores", "_memory_bytes", b"_memory_bytes", "accelerator_memory_bytes", b"accelerator_memory_bytes", "accelerators", b"accelerators", "cpu_cores", b"cpu_cores", "memory_bytes", b"memory_bytes", "scratch_bytes", b"scratch_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cpu_cores: _TypeAlias = _typing.Literal["cpu_cores"]  # noqa: Y015
     _WhichOneofArgType__cpu_cores: _TypeAlias = _typing.Literal["_cpu_cores", b"_cpu_cores"]  # noqa: Y015

@@ -24,6 +24,7 @@ from tiercel.core.validation import (
     MAX_SCRIPT_BYTES,
     MAX_TIERS,
     MIN_MEMORY_BYTES,
+    MIN_SCRATCH_BYTES,
     validate_spec,
 )
 from tiercel.core.variables import MAX_ENV_BYTES, MAX_VARIABLES
@@ -59,6 +60,7 @@ def refusal_of(spec: JobSpec) -> InvalidSpecError | None:
         {"outputs": ("reports/*.html", "tokenizer/", "**")},
         {"env": {"PYTHONPATH": "lib", "_x1": "", "LANG": "de_DE.UTF-8"}},
         {"data": (DataSet("imagenet"), DataSet("imagenet-1k"))},
+        {"resources": Resources(scratch_bytes=MIN_SCRATCH_BYTES)},
         {"endpoint": "a"},
         {"endpoint": "a" * 63},
         {"variant": "small"},
@@ -81,6 +83,8 @@ def test_accepts_what_makes_sense(changes: dict[str, Any]) -> None:
         ({"data": (DataSet("a"), DataSet("a"))}, "data[1].name"),
         ({"data": (DataSet("a_b"),)}, "data[0].name"),
         ({"data": tuple(DataSet(f"d{number}") for number in range(MAX_OF_A_JOB + 1))}, "data"),
+        ({"resources": Resources(scratch_bytes=MIN_SCRATCH_BYTES - 1)}, "resources.scratch_bytes"),
+        ({"resources": Resources(scratch_bytes=2**63)}, "resources.scratch_bytes"),
         ({"endpoint": ""}, "endpoint"),
         ({"endpoint": "../etc"}, "endpoint"),
         ({"endpoint": "Digits"}, "endpoint"),

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tiercel.trainer_agent.data.mounts import DataMount
+from tiercel.trainer_agent.disk.scratch import ScratchFolders
 from tiercel.trainer_agent.runtimes.contract import RunHandle, Runtime
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]  # the first session makes the image
@@ -82,3 +83,15 @@ async def test_a_container_cannot_change_them(start: Start, data: tuple[DataMoun
     assert set(await says(await start(WRITE, data=data))) <= {"Read-only file system", "Permission denied"}
     assert (tmp_path / "table.csv").read_text() == "1,2"
     assert [file.name for file in (tmp_path / "letters").iterdir()] == ["a"]
+
+
+async def test_a_scratch_folder_is_there_to_be_written_to(runtime: Runtime, start: Start, tmp_path: Path) -> None:
+    folder = ScratchFolders(tmp_path / "scratch").make("job-1", runtime.owner)
+    script = (
+        "import json, os\n"
+        "open(os.environ['TIERCEL_SCRATCH'] + '/x', 'w').write('x')\n"
+        "print(json.dumps(os.environ['TIERCEL_SCRATCH']))\n"
+    )
+    place = await says(await start(script, scratch=folder))
+    assert place == {"process": str(folder), "docker": "/tiercel-scratch"}[runtime.name]
+    assert (folder / "x").read_text() == "x"

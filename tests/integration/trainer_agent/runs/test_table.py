@@ -17,6 +17,8 @@ from tiercel.trainer_agent.connection.outbox import Reporter
 from tiercel.trainer_agent.data.offered import OfferedData
 from tiercel.trainer_agent.disk.files import write_atomically
 from tiercel.trainer_agent.disk.job_retention import EndedJobs, Retention
+from tiercel.trainer_agent.disk.scratch import ScratchFolders
+from tiercel.trainer_agent.disk.watch import JobFolders
 from tiercel.trainer_agent.limits.contract import CpuShare, Limits, Share, Usage
 from tiercel.trainer_agent.reports.journal import ReportJournal
 from tiercel.trainer_agent.runs import records as run_records
@@ -126,6 +128,7 @@ def table_in(folder: Path, runtime: FakeRuntime, tasks: Supervisor) -> RunTable:
             ProjectFetcher(calls, folder / "projects"),
             CheckpointTransfer(calls, folder / "carried"),
             OfferedData(folder),
+            ScratchFolders(folder / "scratch"),
         ),
         HandOver(CheckpointTransfer(calls, folder / "carried"), FileTransfer(calls, folder / "outgoing")),
         EndedJobs(places.jobs, folder / "ended-jobs", Retention()),
@@ -162,6 +165,23 @@ async def test_a_run_waits_until_its_jobs_earlier_run_is_gone_since_they_share_a
         await until(lambda: "job-2" in runtime.runs)
         assert phase(table, "job-1") is Phase.ENDED
         assert phase(table, "job-2") is Phase.ALIVE
+        tasks.cancel_all()
+
+
+async def test_its_folders_are_watched_with_their_limits(tmp_path: Path) -> None:
+    runtime = FakeRuntime()
+    wanted = order("job-1")
+    wanted.spec.resources.scratch_bytes = 1 << 20
+    async with Supervisor() as tasks:
+        table = table_in(tmp_path, runtime, tasks)
+        table.start(wanted)
+        await until(lambda: "job-1" in runtime.runs)
+        scratch = tmp_path / "scratch" / "job-1"
+        assert table.folders() == {"job": JobFolders(tmp_path / "jobs" / "job", scratch, 1 << 20)}
+        assert scratch.is_dir()
+        runtime.runs["job-1"].over.set()
+        await until(lambda: phase(table, "job-1") is Phase.ENDED)
+        assert not scratch.exists()
         tasks.cancel_all()
 
 

@@ -44,7 +44,7 @@ from tiercel.v1 import common_pb2, jobs_pb2, nodes_pb2
             direction=Direction.MIN,
             tiers=(Tier(2.0, 3.0, 60.0), Tier(-1.0)),
             arguments=("--fast", ""),
-            resources=Resources(2.5, 2**40, accelerators=2, accelerator_memory_bytes=2**35),
+            resources=Resources(2.5, 2**40, accelerators=2, accelerator_memory_bytes=2**35, scratch_bytes=2**33),
             runtime="process",
             max_epochs=7,
             report_timeout_seconds=12.5,

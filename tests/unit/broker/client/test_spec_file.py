@@ -31,7 +31,7 @@ arguments: ["--seed", "1"]
 metric: accuracy
 direction: max
 tiers: [{target: 0.90}, {target: 0.97, value: 2, deadline_seconds: 600}]
-resources: {cpu_cores: 1.5, memory: 2GiB, accelerators: 1, accelerator_memory: 8GiB}
+resources: {cpu_cores: 1.5, memory: 2GiB, accelerators: 1, accelerator_memory: 8GiB, scratch: 10GiB}
 runtime: process
 max_epochs: 30
 replace: true
@@ -65,6 +65,7 @@ cpu_cores = 1.5
 memory = "2GiB"
 accelerators = 1
 accelerator_memory = "8GiB"
+scratch = "10GiB"
 """
 SPEC = JobSpec(
     name="digits",
@@ -74,7 +75,9 @@ SPEC = JobSpec(
     tiers=(Tier(0.9), Tier(0.97, value=2.0, deadline_seconds=600.0)),
     script=Script("train.py", b"print(1)"),
     arguments=("--seed", "1"),
-    resources=Resources(cpu_cores=1.5, memory_bytes=2 << 30, accelerators=1, accelerator_memory_bytes=8 << 30),
+    resources=Resources(
+        cpu_cores=1.5, memory_bytes=2 << 30, accelerators=1, accelerator_memory_bytes=8 << 30, scratch_bytes=10 << 30
+    ),
     runtime="process",
     max_epochs=30,
     endpoint_objective_seconds=0.05,

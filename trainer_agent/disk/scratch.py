@@ -1,0 +1,86 @@
+"""Scratch folders: room on the disk that a run asked for, and that is empty again when it has ended."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+from tiercel.trainer_agent.disk.files import open_folder
+from tiercel.trainer_agent.disk.names import is_plain
+from tiercel.trainer_agent.errors import RunFailedError
+
+_log = logging.getLogger(__name__)
+
+
+class ScratchFolders:
+    """The scratch folders of a node's runs. All of it blocks while the disk works.
+
+    Args:
+        root: Where they are; the agent's own.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def path(self, run_id: str) -> Path:
+        """The scratch folder of a run, be it there or not."""
+        return self._root / run_id
+
+    def make(self, run_id: str, owner: tuple[int, int] | None) -> Path:
+        """Make the scratch folder of a run, empty.
+
+        Args:
+            run_id: The run.
+            owner: User and group id that the run has, or None if they are the agent's.
+
+        Raises:
+            RunFailedError: It cannot be made.
+        """
+        try:
+            self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with open_folder(self._root) as root:
+                if os.path.lexists(self.path(run_id)):
+                    _remove(run_id, root)
+                os.mkdir(run_id, 0o700, dir_fd=root)
+                if owner is not None and owner != (os.getuid(), os.getgid()):
+                    os.chown(run_id, *owner, dir_fd=root, follow_symlinks=False)
+        except OSError as error:
+            raise RunFailedError(f"The scratch folder of the run cannot be made: {error}.") from error
+        return self.path(run_id)
+
+    def remove(self, run_id: str) -> None:
+        """Remove what a run that has ended left behind; what cannot be goes when the agent starts the next time."""
+        if not is_plain(run_id) or not os.path.lexists(self.path(run_id)):
+            return
+        try:
+            with open_folder(self._root) as root:
+                _remove(run_id, root)
+        except OSError as error:
+            _log.warning("the scratch folder of run %s, which has ended, cannot be removed: %s", run_id, error)
+
+    def remove_others(self, kept: Collection[str]) -> None:
+        """Remove those of all runs but these, as an earlier life of the agent may have left some."""
+        if self._root.is_dir():
+            for path in list(self._root.iterdir()):
+                if path.name not in kept:
+                    self.remove(path.name)
+
+
+def _remove(run_id: str, root: int) -> None:
+    """Remove a folder however deep it is, and whatever in it was closed to the very user that has to remove it."""
+    # Folders in it are moved up before they are looked into, so that no path gets long and nothing calls itself.
+    left, count = [run_id], 0
+    while left:
+        name = left.pop()
+        with open_folder(name, root) as folder, os.scandir(folder) as entries:
+            for entry in entries:
+                if not entry.is_dir(follow_symlinks=False):
+                    os.unlink(entry.name, dir_fd=folder)
+                    continue
+                count += 1
+                os.chmod(entry.name, 0o700, dir_fd=folder)
+                os.rename(entry.name, f"{run_id}.{count}", src_dir_fd=folder, dst_dir_fd=root)
+                left.append(f"{run_id}.{count}")
+        os.rmdir(name, dir_fd=root)
