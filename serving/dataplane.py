@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from tiercel import __version__
 from tiercel.serving.accounting.accounts import ModelShare
 from tiercel.serving.accounting.loop_lag import LoopLag
-from tiercel.serving.dispatch.batcher import Executor
-from tiercel.serving.dispatch.call import Call, QueuedCall
+from tiercel.serving.dispatch.call import Call, Outcome, RequestCall
 from tiercel.serving.dispatch.checks import checked
 from tiercel.serving.dispatch.classified_answers import as_classes
+from tiercel.serving.dispatch.dispatcher import Dispatcher
 from tiercel.serving.errors import InvalidRequestError, OverloadedError, ServingError
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.registry import Registry
@@ -39,42 +39,12 @@ EXTENSIONS = (
 )  # fmt: skip
 
 
-Outcome = list[Array] | ServingError
-
-
-class _TransportCall(QueuedCall):
-    """A call that came from a transport."""
-
-    __slots__ = ("arrived", "on_answer")
-
-    arrived: float
-    on_answer: Callable[[Outcome], None]
-
-    def answer(self, outputs: list[Array], now: float) -> None:
-        self.on_answer(outputs)
-        now = time.perf_counter()
-        self.loaded.account.delays.answered(now - self.arrived, now)
-
-    def fail(self, error: ServingError, now: float) -> None:
-        loaded = self.loaded
-        loaded.statistics.failed(error, now, now - self.begin)
-        loaded.account.delays.failed(now)
-        self.on_answer(error)
-
-    def cancel(self) -> None:
-        if not self.ended:
-            now = time.perf_counter()
-            self.loaded.statistics.canceled(now, now - self.begin)
-            self.loaded.account.delays.failed(now)
-        super().cancel()
-
-
 class DataPlane:
     """Answers requests with what is live.
 
     Args:
         registry: What is live.
-        executor: Runs models.
+        dispatcher: Runs models.
         timeout: Seconds in which a request is answered at the latest.
         endpoints: Names that stand for several variants, if there are any.
 
@@ -83,11 +53,11 @@ class DataPlane:
     """
 
     def __init__(
-        self, registry: Registry, executor: Executor, timeout: float, endpoints: Endpoints | None = None
+        self, registry: Registry, dispatcher: Dispatcher, timeout: float, endpoints: Endpoints | None = None
     ) -> None:
         self._registry = registry
         self._endpoints = endpoints
-        self._executor = executor
+        self._dispatcher = dispatcher
         self._timeout = timeout
         self._began = time.perf_counter()
         self.loop_lag = LoopLag(self._began)
@@ -123,7 +93,7 @@ class DataPlane:
                 loaded.checked.clear()
             loaded.checked[request.template] = known
         begin = time.perf_counter()
-        call = _TransportCall(
+        call = RequestCall(
             loaded, session, feeds, known.outputs, known.key, session.batch_rows, known.rows, known.elements,
             known.size, begin, begin + self._allowed(session, request.timeout), request.priority,
         )  # fmt: skip
@@ -155,7 +125,7 @@ class DataPlane:
             return None
         allowed = self._allowed(loaded.session, template.timeout)
         in_vain = waiting and template.priority != 1 and account.would_wait_in_vain(allowed)
-        if self._executor.has_room(account) and not in_vain:
+        if self._dispatcher.has_room(account) and not in_vain:
             return None
         _count_refusal(loaded, _REFUSAL)
         return _REFUSAL
@@ -180,18 +150,18 @@ class DataPlane:
         loaded, known = found
         begin = time.perf_counter()
         session = loaded.session
-        call = _TransportCall(
+        call = RequestCall(
             loaded, session, feeds, known.outputs, known.key, session.batch_rows, known.rows, known.elements,
             known.size, begin, begin + self._allowed(session, template.timeout), template.priority,
         )  # fmt: skip
         call.on_answer = on_answer
         return self._submitted(call, arrived or begin)
 
-    def _submitted(self, call: _TransportCall, arrived: float) -> Call | None:
+    def _submitted(self, call: RequestCall, arrived: float) -> Call | None:
         call.loaded.account.requests += 1
         call.arrived = arrived
         try:
-            self._executor.submit(call)
+            self._dispatcher.submit(call)
         except ServingError as error:
             call.ended = True
             call.fail(error, call.begin)
@@ -224,7 +194,7 @@ class DataPlane:
         if record.live.session.inline_elements >= 0 and not record.account.waiting:
             return  # it hardly ever takes room, and what others wait for is not its fault
         try:
-            self._executor.check_room(record.account)
+            self._dispatcher.check_room(record.account)
         except OverloadedError as error:
             _count_refusal(record.live, error)
             raise
@@ -269,7 +239,7 @@ class DataPlane:
     def declare_shares(self, shares: dict[str, ModelShare]) -> None:
         """Models may use this much from now on; those not named are not limited."""
         self._registry.declare_shares(shares)
-        self._executor.shares_changed(limited=any(share.is_limited for share in shares.values()))
+        self._dispatcher.look_again()
 
     def is_ready(self) -> bool:
         """Whether all models that were on disk at the start have been tried."""

@@ -18,7 +18,7 @@ from tiercel.serving.canary_plan import CanaryPlan
 from tiercel.serving.connections.listening import open_listener, port_of
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.descriptions import Descriptions
-from tiercel.serving.dispatch.batcher import Batcher
+from tiercel.serving.dispatch.dispatcher import Dispatcher
 from tiercel.serving.dispatch.variants.endpoints import Endpoints
 from tiercel.serving.errors import StartupError
 from tiercel.serving.grpc.adapter import GrpcServer, InferenceServicer, grpc_limits
@@ -96,31 +96,31 @@ class Server:
             )
         )
         workers = Workers(settings.workers)
-        executor = Batcher(workers, settings.max_pending, settings.max_pending_bytes, settings.max_queue_delay)
+        dispatcher = Dispatcher(workers, settings.max_pending, settings.max_pending_bytes, settings.max_queue_delay)
         try:
             async with asyncio.TaskGroup() as group:
-                await self._serve(TaskOwner(group), verifier, executor, workers)
+                await self._serve(TaskOwner(group), verifier, dispatcher, workers)
         except BaseExceptionGroup as group:
             startup = group.subgroup(StartupError)
             if startup is not None:
                 raise startup.exceptions[0] from None
             raise
         finally:
-            executor.close()
+            dispatcher.close()
             workers.close()
             await verifier.stop()
 
-    async def _serve(self, tasks: TaskOwner, verifier: Verifier, executor: Batcher, workers: Workers) -> None:
+    async def _serve(self, tasks: TaskOwner, verifier: Verifier, dispatcher: Dispatcher, workers: Workers) -> None:
         settings = self._settings
         registry = Registry()
         if self._predecessor is None:
             suspects.accuse(settings.repository, left_behind(settings.state_file), time.time())
         marks = RunningMarks(settings.state_file)
         loader = Loader(verifier, _build_options(settings), _placement(settings), marks)
-        endpoints = Endpoints(settings.repository, registry, workers, settings.max_pending, settings.request_timeout)
+        endpoints = Endpoints(settings.repository, registry, dispatcher, workers, settings.request_timeout)
         canary = CanaryPlan(settings.canary_fraction, settings.canary_seconds)
         lifecycle = Lifecycle(settings.repository, registry, loader, tasks.start, endpoints=endpoints, canary=canary)
-        plane = DataPlane(registry, executor, settings.request_timeout, endpoints)
+        plane = DataPlane(registry, dispatcher, settings.request_timeout, endpoints)
         budget = ByteBudget(settings.max_buffered_bytes)
         inflater = Inflater(settings.max_body_bytes, budget)
         operators = read_operators(settings.operator_token_file)
@@ -161,7 +161,7 @@ class Server:
             lifecycle.leave()
             await self._drain(http, grpc, renewal)
             endpoints.close()
-            executor.close()
+            dispatcher.close()
             tasks.cancel_all()
             loader.close()
             marks.close()

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from testing import onnx_models
-from tiercel.serving.dispatch.call import QueuedCall
+from tiercel.serving.dispatch.call import Call
 from tiercel.serving.errors import ServingError
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.runtime.engine import Session
 from tiercel.serving.tensors import Array
 
 
-class NoteCall(QueuedCall):
+class NoteCall(Call):
     """Notes what becomes of it."""
 
     outcome: list[Array] | ServingError | None = None

@@ -6,7 +6,7 @@ Everything here is used on the event loop only. CPU is that of running models, n
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,7 +61,8 @@ class Account:
         cpu_seconds: CPU that running the model took.
         accelerator_seconds: Seconds that an accelerator was kept for running it, copies to and from it included.
         share: What it may use.
-        waiting: Calls that wait for their turn.
+        waiting: Calls of the model that wait for their turn.
+        endpoint: Calls that wait of the endpoint with variants that has this name.
         running: Rows that run on workers.
         drain: How fast they get it.
         tag: Virtual time at which its next call's turn is; see :class:`~tiercel.serving.dispatch.fair_queue.FairQueue`.
@@ -78,6 +79,7 @@ class Account:
     accelerator_seconds: float = 0.0
     share: ModelShare = UNLIMITED
     waiting: WaitingCalls[Any] = field(default_factory=WaitingCalls)
+    endpoint: Sized = ()
     running: int = 0
     drain: DrainRate = field(default_factory=DrainRate)
     tag: float = 0.0
@@ -171,7 +173,7 @@ class Account:
             "delay_seconds": delays.seconds,
             "cpu_seconds": self.cpu_seconds,
             "accelerator_seconds": self.accelerator_seconds,
-            "waiting": len(self.waiting),
+            "waiting": len(self.waiting) + len(self.endpoint),
             "cpu_weight": self.share.cpu_weight,
             "cpu_cap_cores": self.share.cpu_cap_cores,
             "objective_seconds": self.share.objective_seconds,

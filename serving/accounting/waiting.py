@@ -3,15 +3,81 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
+
+    from tiercel.serving.accounting.room import Room
+
+# Batches that take at most so many seconds are handed over before a worker is free. For longer ones a turn of the event
+# loop is nothing, and what they were made of could not be changed any more.
+_RUN_AHEAD_SECONDS = 0.005
+
+
+class Source(Protocol):
+    """What waits for one model, or for an endpoint with variants: it says which calls run next, and on what.
+
+    Whoever dispatches asks it when it is its turn and a worker is free, or about to be.
+    """
+
+    @property
+    def rows(self) -> int:
+        """Rows of all calls that wait."""
+
+    @property
+    def room(self) -> Room | None:
+        """What its calls take room of; None for the room that models share."""
+
+    def __len__(self) -> int: ...
+
+    def add(self, call: Any) -> None:
+        """Let a call wait."""
+
+    def discard(self, call: Any) -> None:
+        """A call waits no more, if it did."""
+
+    def next(self, now: float, queue_delay: float) -> Any | None:
+        """The call that is next; None while none is to run.
+
+        Args:
+            now: Seconds of the clock of the calls.
+            queue_delay: Seconds that a call may wait for company, where nothing is set for its model.
+        """
+
+    def seconds_to_next(self, now: float, queue_delay: float) -> float:
+        """In how many seconds :meth:`next`, which said None, is to be asked again if nothing happens; 0 for never."""
+
+    def may_run_ahead(self, first: Any, workers: int) -> bool:
+        """Whether the batch of the next call may be handed over before one of the workers is free."""
+
+    def take(self, first: Any, now: float, workers: int) -> list[Any]:
+        """The next call and those that run with it on one version; they wait no more. None where it is to wait.
+
+        Args:
+            first: What :meth:`next` said.
+            now: The clock of the calls.
+            workers: How many run batches at the same time.
+        """
+
+    def began(self, run: Any, now: float) -> None:
+        """What was taken runs."""
+
+    def ended(self, run: Any, now: float) -> None:
+        """It does no more."""
+
+
+class _Settings(Protocol):
+    @property
+    def max_queue_delay(self) -> float | None: ...
 
 
 class _Session(Protocol):
     @property
     def queue_rows(self) -> Sequence[int]: ...
+    @property
+    def settings(self) -> _Settings: ...
+    def estimate(self, rows: int) -> float: ...
 
 
 class _Waiter(Protocol):
@@ -26,6 +92,8 @@ class _Waiter(Protocol):
     @property
     def behind(self) -> float: ...
     @property
+    def begin(self) -> float: ...
+    @property
     def rank(self) -> float: ...
     @property
     def rows(self) -> int: ...
@@ -39,7 +107,7 @@ CallT = TypeVar("CallT", bound=_Waiter)
 
 
 class WaitingCalls(Generic[CallT]):
-    """Calls by what they may run together with, in order of rank within it.
+    """The :class:`Source` of a model: calls by what they may run together with, in order of rank within it.
 
     A group is one version and one key: the same inputs, the same shapes behind the first axis, the same outputs wanted.
     Within a group each priority has a line of its own, so that a line is in order as calls come.
@@ -49,6 +117,8 @@ class WaitingCalls(Generic[CallT]):
     """
 
     __slots__ = ("_calls", "_groups", "rows")
+
+    room: ClassVar[Room | None] = None
 
     def __init__(self) -> None:
         self._groups: dict[tuple[int, Any], dict[float, OrderedDict[CallT, None]]] = {}
@@ -83,6 +153,20 @@ class WaitingCalls(Generic[CallT]):
         heads = [next(iter(line)) for lines in self._groups.values() for line in lines.values()]
         return min(heads, key=_rank) if heads else None
 
+    def next(self, now: float, queue_delay: float) -> CallT | None:
+        """See :meth:`Source.next`."""
+        first = self.first()
+        return first if first is not None and self._unripe(first, now, queue_delay) <= 0 else None
+
+    def seconds_to_next(self, now: float, queue_delay: float) -> float:
+        """See :meth:`Source.seconds_to_next`."""
+        first = self.first()
+        return 0.0 if first is None else max(0.0, self._unripe(first, now, queue_delay))
+
+    def may_run_ahead(self, first: CallT, workers: int) -> bool:
+        """See :meth:`Source.may_run_ahead`: if it is full, and ends so soon that the way over the event loop counts."""
+        return self.is_full(first) and first.session.estimate(self.most_rows(first, workers)) <= _RUN_AHEAD_SECONDS
+
     def most_rows(self, first: CallT, workers: int = 1) -> int:
         """Rows of the next batch with ``first`` at most: more of them where each worker would find as many to run."""
         most = first.max_rows
@@ -96,16 +180,12 @@ class WaitingCalls(Generic[CallT]):
         """Whether as many rows wait as a batch with ``first`` usually has, so that there is no more to wait for."""
         return first.key is None or self.rows >= first.max_rows
 
-    def take(self, first: CallT, now: float, estimate: Callable[[int], float], workers: int = 1) -> list[CallT]:
-        """The call that is next and those that run with it, in order of rank; they wait no more.
+    def take(self, first: CallT, now: float, workers: int = 1) -> list[CallT]:
+        """See :meth:`Source.take`; in order of rank.
 
-        Args:
-            first: What :meth:`first` said.
-            now: The clock of the calls' deadlines.
-            estimate: Seconds that a batch of so many rows takes. The batch ends where one more call would make it miss
-                the deadline of one that is in it.
-            workers: How many run batches at the same time.
+        The batch ends where one more call would make it miss the deadline of one that is in it.
         """
+        estimate = first.session.estimate
         key = (id(first.loaded), first.key)
         lines = self._groups[key]
         batch: list[CallT] = []
@@ -125,6 +205,21 @@ class WaitingCalls(Generic[CallT]):
                 return batch
             if min(tightest, call.deadline) < relaxed and min(tightest, call.deadline) < now + estimate(together):
                 return batch
+
+    def began(self, run: Any, now: float) -> None:
+        """See :meth:`Source.began`."""
+
+    def ended(self, run: Any, now: float) -> None:
+        """See :meth:`Source.ended`."""
+
+    def _unripe(self, first: CallT, now: float, queue_delay: float) -> float:
+        """Seconds for which this call waits for company."""
+        delay = first.session.settings.max_queue_delay
+        if delay is None:
+            delay = queue_delay
+        if not delay or self.is_full(first):
+            return 0.0
+        return first.begin + delay - now
 
     def _left(self, key: tuple[int, Any], lines: dict[float, OrderedDict[CallT, None]], call: CallT) -> None:
         self._calls -= 1

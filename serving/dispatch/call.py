@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import onnxruntime as ort
 
+from tiercel.serving.errors import ServingError
+from tiercel.serving.tensors import Array
+
 if TYPE_CHECKING:
+    from tiercel.serving.accounting.accounts import Account
     from tiercel.serving.accounting.room import Room
-    from tiercel.serving.errors import ServingError
+    from tiercel.serving.accounting.waiting import Source
     from tiercel.serving.models.loaded_version import LoadedVersion
     from tiercel.serving.runtime.engine import Session
-    from tiercel.serving.tensors import Array
+
+Outcome = list[Array] | ServingError
+"""The outputs in the order in which they were wanted, or why there are none."""
 
 # A call goes ahead of those of the next priority that came up to this many seconds earlier, and no more: so priorities
 # decide while calls wait for a moment, and nobody starves.
@@ -26,12 +33,12 @@ _LEAST_URGENT = 10
 class Owner(Protocol):
     """Whoever runs a call that was queued."""
 
-    def cancelled(self, call: QueuedCall) -> None:
+    def cancelled(self, call: Call) -> None:
         """A call that waits or runs was cancelled."""
 
 
 class Call(abc.ABC):
-    """What is to be run.
+    """What is to be run; whoever submits one says in a subclass what becomes of its answer.
 
     Args:
         loaded: The version to run.
@@ -48,6 +55,7 @@ class Call(abc.ABC):
         priority: 1 is first; 0 is 2, which is what callers get who say nothing.
 
     Attributes:
+        account: Whom its run is charged to.
         behind: Seconds by which it stands behind calls of the default priority that come with it.
         rank: The call of the lowest rank runs first.
         ended: Whether it was answered, or nobody wants its answer any more.
@@ -57,8 +65,8 @@ class Call(abc.ABC):
     """
 
     __slots__ = (
-        "begin", "behind", "deadline", "elements", "ended", "feeds", "key", "loaded", "max_rows", "outputs", "owner",
-        "rank", "room", "rows", "run", "session", "size",
+        "account", "begin", "behind", "deadline", "elements", "ended", "feeds", "key", "loaded", "max_rows", "outputs",
+        "owner", "rank", "room", "rows", "run", "session", "size",
     )  # fmt: skip
 
     def __init__(
@@ -76,6 +84,7 @@ class Call(abc.ABC):
         deadline: float,
         priority: int = 0,
     ) -> None:
+        self.account: Account = loaded.account
         self.loaded = loaded
         self.session = session
         self.feeds = feeds
@@ -94,22 +103,21 @@ class Call(abc.ABC):
         self.run: Run | None = None
         self.owner: Owner | None = None
 
-    @abc.abstractmethod
+    @property
+    def source(self) -> Source:
+        """Where it waits, if it does."""
+        return self.account.waiting
+
     def cancel(self) -> None:
         """Nobody wants the answer any more; called on the event loop. Neither answer nor failure will come."""
-
-
-class QueuedCall(Call):
-    """A call for a batcher; whoever submits one says in a subclass what becomes of its answer."""
-
-    __slots__ = ()
-
-    def cancel(self) -> None:
-        """See :meth:`Call.cancel`."""
         if not self.ended:
             self.ended = True
             if self.owner is not None:
                 self.owner.cancelled(self)
+
+    def let_go(self) -> None:
+        """It was not run, and will not be: whatever it would have run on is free to go."""
+        self.loaded.release()
 
     @abc.abstractmethod
     def answer(self, outputs: list[Array], now: float) -> None:
@@ -125,12 +133,58 @@ class QueuedCall(Call):
         """It will not be answered; called at most once, on the event loop, and never after :meth:`answer`."""
 
 
+class RequestCall(Call):
+    """A call that is a caller's request.
+
+    Attributes:
+        arrived: When its first byte was read.
+        on_answer: Called once with what came of it.
+    """
+
+    __slots__ = ("arrived", "on_answer")
+
+    arrived: float
+    on_answer: Callable[[Any], None]
+
+    def answer(self, outputs: list[Array], now: float) -> None:
+        """See :meth:`Call.answer`."""
+        self.on_answer(outputs)
+        now = time.perf_counter()
+        self.account.delays.answered(now - self.arrived, now)
+
+    def fail(self, error: ServingError, now: float) -> None:
+        """See :meth:`Call.fail`."""
+        self.loaded.statistics.failed(error, now, now - self.begin)
+        self.account.delays.failed(now)
+        self.on_answer(error)
+
+    def cancel(self) -> None:
+        """See :meth:`Call.cancel`."""
+        if not self.ended:
+            now = time.perf_counter()
+            self.loaded.statistics.canceled(now, now - self.begin)
+            self.account.delays.failed(now)
+        super().cancel()
+
+
 class Run:
-    """Calls that run together on a worker."""
+    """Calls that run together on a worker.
 
-    __slots__ = ("calls", "expected", "live", "options", "rows")
+    Args:
+        source: Where they waited.
+        calls: At least one, all of one version.
+        expected: CPU seconds that it is expected to take.
+        rows: Rows of all calls.
 
-    def __init__(self, calls: Sequence[QueuedCall], expected: float, rows: int) -> None:
+    Attributes:
+        live: How many of the calls are wanted still.
+        options: ``ort.RunOptions``, by which it can be broken off.
+    """
+
+    __slots__ = ("calls", "expected", "live", "options", "rows", "source")
+
+    def __init__(self, source: Source, calls: Sequence[Any], expected: float, rows: int) -> None:
+        self.source = source
         self.calls = calls
         self.expected = expected
         self.rows = rows

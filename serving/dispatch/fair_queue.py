@@ -1,8 +1,9 @@
-"""Whose turn it is: a fair order, by weight, among the models whose calls wait for a thread.
+"""Whose turn it is: a fair order, by weight, among the models and endpoints whose calls wait for a thread.
 
-Start-time fair queueing: each model has a virtual time that runs on by a call's CPU seconds over the model's weight,
-and the model that is furthest behind comes first. One that had nothing to do starts where the others are, so that it
-cannot save up turns. A model over its CPU cap is passed over until it has earned enough; nobody waits for it.
+Start-time fair queueing: each account has a virtual time that runs on by a run's CPU seconds over the account's weight,
+and the account that is furthest behind comes first. One that had nothing to do starts where the others are, so that it
+cannot save up turns. One over its CPU cap is passed over until it has earned enough, and one whose calls wait for
+company, or because its scheduler says so, until they do not; nobody waits for them.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tiercel.serving.accounting.accounts import Account
-    from tiercel.serving.dispatch.call import QueuedCall
+    from tiercel.serving.accounting.waiting import Source
+    from tiercel.serving.dispatch.call import Call
 
 
 class FairQueue:
-    """The calls that wait, by account; used on the event loop only.
+    """The sources that have calls that wait, and whose they are; used on the event loop only.
 
     Args:
         queue_delay: Seconds that a call may wait for others to fill its batch while a thread is free, where nothing
@@ -24,7 +26,7 @@ class FairQueue:
 
     def __init__(self, queue_delay: float = 0.0) -> None:
         self._queue_delay = queue_delay
-        self._backlogged: dict[Account, None] = {}
+        self._backlogged: dict[Source, Account] = {}
         self._virtual = 0.0
 
     @property
@@ -32,35 +34,36 @@ class FairQueue:
         """Whether nobody waits."""
         return not self._backlogged
 
-    def add(self, call: QueuedCall, account: Account) -> None:
+    def add(self, call: Call) -> None:
         """Let a call wait."""
-        if not account.waiting:
+        source, account = call.source, call.account
+        if not source:
             account.tag = max(account.tag, self._virtual)
-            self._backlogged[account] = None
-        account.waiting.add(call)
+            self._backlogged[source] = account
+        source.add(call)
 
-    def discard(self, call: QueuedCall, account: Account) -> None:
+    def discard(self, call: Call) -> None:
         """A call does not wait any more."""
-        account.waiting.discard(call)
-        self.taken(account)
+        call.source.discard(call)
+        self.taken(call.source)
 
-    def taken(self, account: Account) -> None:
-        """Calls of this account do not wait any more."""
-        if not account.waiting:
-            self._backlogged.pop(account, None)
+    def taken(self, source: Source) -> None:
+        """Calls of this source do not wait any more."""
+        if not source:
+            self._backlogged.pop(source, None)
 
-    def choose(self, now: float) -> tuple[Account, QueuedCall] | None:
-        """Whose turn it is, and its next call; None where nobody may run.
+    def choose(self, now: float) -> Call | None:
+        """The next call of the source whose turn it is; None where nobody may run.
 
         Args:
             now: Seconds of the clock of the calls.
         """
-        able = [account for account in self._backlogged if account.may_run(now)]
+        able = [(account.tag, source) for source, account in self._backlogged.items() if account.may_run(now)]
         able.sort(key=_tag)
-        for account in able:
-            first = account.waiting.first()
-            if first is not None and self._unripe(account, first, now) <= 0:
-                return account, first
+        for _, source in able:
+            first: Call | None = source.next(now, self._queue_delay)
+            if first is not None:
+                return first
         return None
 
     def begin(self, account: Account, rows: int) -> float:
@@ -77,22 +80,12 @@ class FairQueue:
 
     def seconds_to_next(self, now: float) -> float | None:
         """How long until one may run that may not yet: over its cap, or waiting for company. None for no such."""
-        waits: list[float] = []
-        for account in self._backlogged:
-            first = account.waiting.first()
-            wait = account.seconds_until_it_may()
-            waits.append(wait if first is None else max(wait, self._unripe(account, first, now)))
+        waits = [
+            max(account.seconds_until_it_may(), source.seconds_to_next(now, self._queue_delay))
+            for source, account in self._backlogged.items()
+        ]
         return min((wait for wait in waits if wait > 0), default=None)
 
-    def _unripe(self, account: Account, first: QueuedCall, now: float) -> float:
-        """Seconds for which this call waits for company."""
-        delay = first.session.settings.max_queue_delay
-        if delay is None:
-            delay = self._queue_delay
-        if not delay or account.waiting.is_full(first):
-            return 0.0
-        return first.begin + delay - now
 
-
-def _tag(account: Account) -> float:
-    return account.tag
+def _tag(able: tuple[float, Source]) -> float:
+    return able[0]

@@ -11,14 +11,12 @@ from typing import Any
 import numpy as np
 
 from tiercel.serving.accounting.model_statistics import ModelStatistics
-from tiercel.serving.dispatch.call import Call
+from tiercel.serving.dispatch.call import Call, Outcome
 from tiercel.serving.errors import InferenceFailedError, ServingError, TooLargeError
 from tiercel.serving.runtime.engine import Session
 from tiercel.serving.tensors import Array
 
 _logger = logging.getLogger(__name__)
-
-Outcome = list[Array] | ServingError
 
 
 @dataclass(slots=True)

@@ -155,6 +155,8 @@ class Lifecycle:
             old = record.flip(None)
             if old is not None:
                 self.release(old, record, "unloaded")
+        if self._endpoints is not None:
+            self._endpoints.tell_of_unloaded()
 
     def trial(self, name: str) -> dict[str, Any]:
         """The trial of a model that runs, or the last one, as JSON.

@@ -1,7 +1,7 @@
-"""The threads that run models, one batch at a time each, and whoever wants them: the batcher, the variant scheduler.
+"""The threads that run models, one batch at a time each.
 
-There is no queue here. Who has work asks :attr:`Workers.idle`; where nobody is, it says so in its
-:class:`WorkerUser` and is called when a worker is free. That way what runs next is decided as late as possible.
+There is no queue here. Who has work asks :attr:`Workers.idle`; where nobody is, it has work of its own to come back,
+and asks again then. That way what runs next is decided as late as possible.
 
 Finished work comes back to the event loop with one wake-up for all that finished since the loop last looked; measured,
 that costs as little as an event file descriptor of our own: 6 µs of CPU there and back, 14 µs when both threads sleep
@@ -24,23 +24,6 @@ Result = TypeVar("Result")
 _Job = tuple[Callable[[], Any], Callable[[Any], None]]
 
 
-class WorkerUser:
-    """One who shares the workers.
-
-    Args:
-        on_idle: Called on the event loop when a worker is idle while this user waits for one.
-
-    Attributes:
-        waiting: Whether it wants to be called; it sets this itself, and it stays as it is until it sets it again.
-    """
-
-    __slots__ = ("on_idle", "waiting")
-
-    def __init__(self, on_idle: Callable[[], None]) -> None:
-        self.on_idle = on_idle
-        self.waiting = False
-
-
 class Workers:
     """A few threads; everything but the work itself happens on the event loop's thread.
 
@@ -56,7 +39,6 @@ class Workers:
         self._woken = False
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._users: list[WorkerUser] = []
         self._threads: list[threading.Thread] = []
 
     @property
@@ -64,31 +46,14 @@ class Workers:
         """How many workers have nothing to do."""
         return max(0, self.count - self._busy)
 
-    def join(self, on_idle: Callable[[], None]) -> WorkerUser:
-        """Become a user; ``on_idle`` is called when work ended and the user says that it waits.
-
-        A worker is idle then, or at least :meth:`may_run_ahead` holds. Users that wait come first in turns, so that
-        none keeps the workers to itself.
-        """
-        user = WorkerUser(on_idle)
-        self._users.append(user)
-        return user
-
-    def leave(self, user: WorkerUser) -> None:
-        """Be called no more; doing it twice is doing it once."""
-        user.waiting = False
-        if user in self._users:
-            self._users.remove(user)
-
-    def may_run_ahead(self, user: WorkerUser) -> bool:
-        """Whether ``user`` may hand over one piece of work more than there are workers.
+    @property
+    def may_run_ahead(self) -> bool:
+        """Whether one piece of work more than there are workers may be handed over.
 
         A worker then begins it without the event loop in between, which is worth it only for work that would not
-        become better by waiting, such as a batch that is full. Never while another user waits.
+        become better by waiting, such as a batch that is full.
         """
-        if self._busy > self.count:
-            return False
-        return not any(other.waiting for other in self._users if other is not user)
+        return self._busy <= self.count
 
     def run(self, work: Callable[[], Result], on_done: Callable[[Result | Exception], None]) -> None:
         """Run ``work`` on a worker at once; called on the event loop.
@@ -98,7 +63,7 @@ class Workers:
             on_done: Called once, on the event loop, with what ``work`` returned or raised. Not after :meth:`close`.
 
         Raises:
-            RuntimeError: No worker is idle; see :attr:`idle` and :meth:`may_run_ahead`.
+            RuntimeError: No worker is idle; see :attr:`idle` and :attr:`may_run_ahead`.
         """
         if self._busy > self.count or self._closed:
             raise RuntimeError("no worker is idle")
@@ -150,18 +115,5 @@ class Workers:
             self._busy -= 1
             try:
                 on_done(result)
-            except Exception:  # the border: one user's defect must not stop the others' work
+            except Exception:  # the border: one defect must not stop the other work
                 _logger.exception("What followed a piece of work failed")
-        self._offer()
-
-    def _offer(self) -> None:
-        """Call those that wait, each first in its turn, as long as there is something to have."""
-        if self._closed:
-            return
-        for user in tuple(self._users):
-            if user.waiting and (self._busy < self.count or self.may_run_ahead(user)):
-                busy = self._busy
-                user.on_idle()
-                if self._busy > busy and user in self._users:  # it had its turn
-                    self._users.remove(user)
-                    self._users.append(user)

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-import itertools
-import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
-from functools import partial
-from typing import TYPE_CHECKING, Any
-
-import onnxruntime as ort
+from typing import Any
 
 from tiercel.serving.accounting.accounts import Account
-from tiercel.serving.dispatch.call import Call
+from tiercel.serving.dispatch.call import Run
 from tiercel.serving.dispatch.checks import checked_feeds, checked_outputs
-from tiercel.serving.dispatch.rows import Ran, ran_or_failed, run_calls_measured
+from tiercel.serving.dispatch.dispatcher import Dispatcher
+from tiercel.serving.dispatch.variants.call import VariantCall
 from tiercel.serving.dispatch.variants.configuration import Configuration
 from tiercel.serving.dispatch.variants.live import Candidate, LiveVariants
-from tiercel.serving.errors import (
-    DeadlineExceededError,
-    InvalidRequestError,
-    NotReadyError,
-    OverloadedError,
-    ServingError,
-)
+from tiercel.serving.errors import DeadlineExceededError, InvalidRequestError, NotReadyError
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.registry import Registry
+from tiercel.serving.requests import Answered, InferRequest
 from tiercel.serving.runtime.engine import Session
 from tiercel.serving.runtime.workers import Workers
 from tiercel.serving.scheduling.interface import (
@@ -42,53 +32,23 @@ from tiercel.serving.scheduling.interface import (
 from tiercel.serving.scheduling.waiting import Waiting
 from tiercel.serving.tensors import Array
 
-if TYPE_CHECKING:
-    from tiercel.serving.requests import InferRequest
-
-_logger = logging.getLogger(__name__)
-
-Answer = tuple[Candidate, list[Array]]
-"""Who answered, and the outputs in the order wanted."""
-
-OnAnswer = Callable[["VariantCall", Answer | ServingError], None]
-
-
-class VariantCall(Call):
-    """A request of an endpoint: a call whose version is known when it runs.
-
-    Attributes:
-        since: When it came, earlier by as much as it is due earlier than the objective says.
-        useless_at: When an answer would be of no use any more.
-        minimum: The least accuracy that will do.
-        on_answer: Called once with the answer or the error.
-    """
-
-    __slots__ = ("endpoint", "minimum", "on_answer", "since", "useless_at")
-
-    since: float
-    useless_at: float
-    minimum: float
-    on_answer: OnAnswer
-    endpoint: Endpoint
-
-    def cancel(self) -> None:
-        """See :meth:`Call.cancel`."""
-        if not self.ended:
-            self.ended = True
-            self.endpoint.cancelled(self)
+# Like calls of this priority, those of endpoints do not stand behind all that wait: they are answered as they are due.
+_AS_DUE = 1
 
 
 class Endpoint:
-    """See the module. Everything but the runs themselves happens on the event loop.
+    """See the module: the source of its account's calls, which asks a scheduler which variant runs how many of them.
+
+    It has room of its own, since it keeps calls that are late for as long as they may be worth something.
 
     Args:
         name: Of the endpoint.
         configuration: Its variants and how they are chosen. An objective that was declared for the endpoint's account
             takes the place of the one in it.
         registry: What is live.
-        workers: Where batches run; shared with others.
+        dispatcher: Whose turn it is, and tells those who are given up.
+        workers: Where batches run.
         solver: Where a scheduler may work out what takes long.
-        max_pending: Requests that may wait.
         timeout: Seconds in which a request is answered at the latest.
     """
 
@@ -97,29 +57,27 @@ class Endpoint:
         name: str,
         configuration: Configuration,
         registry: Registry,
+        dispatcher: Dispatcher,
         workers: Workers,
         solver: Executor,
-        max_pending: int,
         timeout: float,
     ) -> None:
         self.name = name
         self.configuration = configuration
         self.account: Account = registry.record(name).account
         self.decisions = 0
+        self.room = dispatcher.new_room()
+        self._dispatcher = dispatcher
         self._workers = workers
         self._solver = solver
-        self._max_pending = max_pending
         self._timeout = timeout
-        self._user = workers.join(self._dispatch)
         self._scheduler = configuration.make_scheduler(solver)
         self._variants = LiveVariants(name, configuration.variants, registry)
         self._waiting: Waiting[VariantCall] = Waiting(configuration.objective)
         self._aim(self.objective_wanted)
-        self._runs: dict[int, float] = {}
-        self._numbers = itertools.count()
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
-        self._closed = False
+        self._runs: dict[Run, tuple[float, float]] = {}  # when it began, and when it should end
+        self._ask_at = 0.0
+        self.account.endpoint = self
 
     @property
     def objective_wanted(self) -> float:
@@ -133,52 +91,24 @@ class Endpoint:
         self.configuration = configuration
         self._variants.configure(configuration.variants)
         self._aim(self.objective_wanted)
-        self._dispatch()
+        self._ask_at = 0.0
+        self._dispatcher.look_again()
 
     def check_fits(self, model: str, session: Session) -> None:
         """See :meth:`LiveVariants.check_fits`."""
         self._variants.check_fits(model, session)
 
-    def submit(self, request: InferRequest, on_answer: OnAnswer, now: float) -> VariantCall:
-        """Let a request wait for its turn.
-
-        Args:
-            request: What is wanted.
-            on_answer: Called once, on the event loop, later.
-            now: Seconds of ``time.perf_counter``.
-
-        Raises:
-            InvalidRequestError: It does not fit the variants, or none is accurate enough.
-            NotReadyError: No variant is live.
-            OverloadedError: Too many requests wait.
-        """
-        if self.objective_wanted != self.objective:
-            self._aim(self.objective_wanted)
-        call = self._checked(request, now)
-        if len(self._waiting) >= self._max_pending or self._closed:
-            raise OverloadedError(f"{len(self._waiting)} requests are waiting already; try again in a moment")
-        call.on_answer = on_answer
-        self._rate.add(now, call.rows)
-        self._recent.add(now, call.rows)
-        self._waiting.add(call)
-        self._dispatch()
-        return call
-
     def close(self) -> None:
         """Fail what waits; no more requests are taken."""
-        self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-        self._workers.leave(self._user)
-        for call in self._waiting.clear():
-            self._end(call, NotReadyError(f"endpoint '{self.name}' was unloaded or changed; ask again"))
+        self.account.endpoint = ()
+        self._fail_all(f"endpoint '{self.name}' was unloaded or changed; ask again")
 
-    def cancelled(self, call: VariantCall) -> None:
-        """A caller went away; what runs already is not broken off, since others may be in the same batch."""
-        now = time.perf_counter()
-        call.loaded.statistics.canceled(now, now - call.begin)
-        self.account.delays.failed(now)
-        self._waiting.discard(call)
+    def has_variants(self) -> bool:
+        """Whether a variant is live; if not, those who wait are told."""
+        if self._variants.current():
+            return True
+        self._fail_all(self._nobody())
+        return False
 
     def described(self) -> list[dict[str, Any]]:
         """The live variants, the most accurate first, for metadata."""
@@ -199,9 +129,12 @@ class Endpoint:
         """The live variants, at least one."""
         candidates = self._variants.current()
         if not candidates:
-            models = ", ".join(variant.model for variant in self.configuration.variants)
-            raise NotReadyError(f"no variant of endpoint '{self.name}' is loaded; load one of {models}")
+            raise NotReadyError(self._nobody())
         return candidates
+
+    def _nobody(self) -> str:
+        models = ", ".join(variant.model for variant in self.configuration.variants)
+        return f"no variant of endpoint '{self.name}' is loaded; load one of {models}"
 
     def _aim(self, objective: float) -> None:
         """This is the objective from now on; requests that wait keep their order."""
@@ -210,7 +143,20 @@ class Endpoint:
         self._rate = ArrivalRate(RATE_OBJECTIVES * objective)
         self._recent = ArrivalRate(RECENT_OBJECTIVES * objective)
 
-    def _checked(self, request: InferRequest, now: float) -> VariantCall:
+    def checked(self, request: InferRequest, on_answer: Answered, now: float) -> VariantCall:
+        """The call of a request.
+
+        Args:
+            request: What is wanted.
+            on_answer: Called once, on the event loop, later.
+            now: Seconds of ``time.perf_counter``.
+
+        Raises:
+            InvalidRequestError: It does not fit the variants, or none is accurate enough.
+            NotReadyError: No variant is live.
+        """
+        if self.objective_wanted != self.objective:
+            self._aim(self.objective_wanted)
         first = self._candidates()[0]
         loaded, best = first.loaded, first.accuracy
         minimum = request.minimum_accuracy or 0.0
@@ -225,72 +171,78 @@ class Endpoint:
         size = sum([feed.nbytes for feed in feeds.values()])
         arrived = request.arrived or now
         allowed = self._timeout if request.timeout is None else min(self._timeout, request.timeout)
-        call = VariantCall(
-            loaded, session, feeds, outputs, key, 1, rows, 0, size, now, arrived + allowed, request.priority
-        )  # fmt: skip
-        objective = self.objective
-        call.since = arrived - max(0.0, objective - allowed)
-        call.useless_at = arrived + min(allowed, self.configuration.utility.useless_after(best, objective))
+        useless_after = self.configuration.utility.useless_after(best, self.objective)
+        useless_at = arrived + min(allowed, useless_after)
+        call = VariantCall(loaded, session, feeds, outputs, key, 1, rows, 0, size, now, useless_at, _AS_DUE)
+        call.account = self.account
+        call.request = request
+        call.source = self
+        call.arrived = arrived
+        call.since = arrived - max(0.0, self.objective - allowed)
+        call.useless_at = useless_at
+        call.expires = arrived + allowed
         call.minimum = minimum
-        call.endpoint = self
+        call.chosen = None
+        call.on_answer = on_answer
         return call
 
     def _key(self, feeds: dict[str, Array], outputs: tuple[str, ...]) -> tuple[Any, int]:
-        if any(each.loaded.session.batching.profile is None for each in self._variants.current()):
+        if any(each.loaded.session.batching.profile is None for each in self._variants.candidates):
             return None, 1
         shapes = [feed.shape for feed in feeds.values()]
-        if len({shape[0] for shape in shapes}) != 1:
+        if len({shape[:1] for shape in shapes}) != 1 or not shapes[0]:
             return None, 1
         return (outputs, tuple(sorted((name, feed.shape[1:]) for name, feed in feeds.items()))), shapes[0][0] or 1
 
-    def _dispatch(self) -> None:
-        """Start runs while a worker is idle, something waits, and the scheduler does not choose to wait."""
-        waiting, workers = self._waiting, self._workers
-        self._user.waiting = False
-        while waiting:
-            now = time.perf_counter()
-            candidates = self._variants.current()
-            if not self._give_up(now, candidates):
-                break
-            if not workers.idle:
-                self._user.waiting = True
-                break
-            if not self.account.may_run(now):
-                # Earlier for the sake of those whose time is up by then.
-                self._wake_at(now + min(self.account.seconds_until_it_may(), self.objective))
-                return
-            if not self._start(now, candidates):
-                self._wake_at(now + PATIENCE * self.objective)
-                return
-        if waiting:
-            # Workers may be busy for long; whose time is up is told nevertheless.
-            self._wake_at(time.perf_counter() + self.objective)
+    @property
+    def rows(self) -> int:
+        """See :class:`~tiercel.serving.accounting.waiting.Source`, of this and of what follows."""
+        return self._waiting.rows
 
-    def _give_up(self, now: float, candidates: Sequence[Candidate]) -> bool:
-        """Tell those whom no answer helps any more; returns whether others wait and somebody can answer them."""
-        if not candidates:
-            for call in self._waiting.clear():
-                self._end(call, NotReadyError(f"no variant of endpoint '{self.name}' is loaded any more"))
-            return False
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, call: VariantCall) -> None:
+        """Let a call wait."""
+        self._rate.add(call.begin, call.rows)
+        self._recent.add(call.begin, call.rows)
+        self._waiting.add(call)
+        self._ask_at = 0.0
+
+    def discard(self, call: VariantCall) -> None:
+        """A call waits no more, if it did."""
+        self._waiting.discard(call)
+
+    def next(self, now: float, queue_delay: float) -> VariantCall | None:
+        """The call that is next, unless the scheduler waits; those whom no answer helps any more are told."""
+        if not self.has_variants():
+            return None
         self._variants.renew(now)
         quickest = min(profile.seconds[0] for profile in self._variants.prefixes[-1])
         for call in self._waiting.sweep(now, quickest):
-            self._end(call, DeadlineExceededError(
+            self._dispatcher.give_up(call, DeadlineExceededError(
                 f"endpoint '{self.name}' is busy: the answer would be of no use {now + quickest - call.begin:.3g} s "
                 "after the request; ask less often, or allow more time"
-            ))  # fmt: skip
-        return bool(self._waiting)
+            ), now)  # fmt: skip
+        return self._waiting.first() if now >= self._ask_at else None
 
-    def _start(self, now: float, candidates: Sequence[Candidate]) -> bool:
-        """Start one run; returns False when the scheduler waits."""
-        first = self._waiting.first()
-        assert first is not None  # noqa: S101 - for the type checker; the caller looked
+    def seconds_to_next(self, now: float, queue_delay: float) -> float:
+        """How long the scheduler waits, if no request comes before."""
+        return max(0.0, self._ask_at - now)
+
+    def may_run_ahead(self, first: VariantCall, workers: int) -> bool:
+        """Never: what runs is decided when a worker is free."""
+        return False
+
+    def take(self, first: VariantCall, now: float, workers: int) -> list[VariantCall]:
+        """What the scheduler has run, and on which variant; nothing where it waits."""
+        candidates = self._variants.candidates
         suited = sum(1 for each in candidates if each.accuracy >= first.minimum)
         profiles = self._variants.prefixes[max(1, suited)]
-        self.decisions += 1
         decision = self._scheduler.decide(self._view(now, profiles))
         if decision is None:
-            return False
+            self._ask_at = now + PATIENCE * self.objective
+            return []
         chosen = candidates[decision.variant]
         calls = self._waiting.take(
             now,
@@ -299,23 +251,33 @@ class Endpoint:
             lambda call: call.minimum <= chosen.accuracy,
             _together,
         )
-        rows = sum([call.rows for call in calls])
-        number = next(self._numbers)
-        loaded = chosen.loaded
         for call in calls:
-            call.loaded, call.session = loaded, loaded.session
-        self._runs[number] = now + chosen.profile.current.seconds_for(rows)
-        loaded.acquire()
-        options = ort.RunOptions()
-        options.log_severity_level = 4
-        work = partial(run_calls_measured, loaded.session, calls, options)
-        self._workers.run(work, partial(self._ran, number, chosen, calls, rows, now))
-        return True
+            call.choose(chosen)
+        return calls
+
+    def began(self, run: Run, now: float) -> None:
+        """A run of what was taken begins."""
+        chosen: Candidate = run.calls[0].chosen
+        self._runs[run] = now, now + chosen.profile.current.seconds_for(run.rows)
+
+    def ended(self, run: Run, now: float) -> None:
+        """It ended; one that nobody waited for any more was broken off, and says nothing of how long runs take."""
+        began, _ = self._runs.pop(run)
+        chosen: Candidate = run.calls[0].chosen
+        if run.live:
+            chosen.profile.ran(run.rows, now - began)
+        self._scheduler.ended(Ended(chosen.name, run.rows, now - min([call.since for call in run.calls])))
+        self._ask_at = 0.0
+
+    def _fail_all(self, why: str) -> None:
+        now = time.perf_counter()
+        for call in self._waiting.clear():
+            self._dispatcher.give_up(call, NotReadyError(why), now)
 
     def _view(self, now: float, profiles: tuple[Profile, ...]) -> View:
         rows, oldest, p90, median = self._waiting.ages(now)
         idle = self._workers.idle
-        busy = [max(1e-6, end - now) for end in self._runs.values()]
+        busy = [max(1e-6, end - now) for _, end in self._runs.values()]
         others = self._workers.count - idle - len(busy)
         busy += [profiles[-1].seconds[0]] * others
         return View(
@@ -330,54 +292,6 @@ class Endpoint:
             rate=self._rate.at(now),
             recent_rate=self._recent.at(now),
         )
-
-    def _ran(
-        self, number: int, chosen: Candidate, calls: list[VariantCall], rows: int, began: float, ran: Ran | Exception
-    ) -> None:
-        now = time.perf_counter()
-        del self._runs[number]
-        loaded = chosen.loaded
-        loaded.release()
-        chosen.profile.ran(rows, now - began)
-        ran = ran_or_failed(ran, calls, rows)
-        self.account.charge(ran.cpu, rows)
-        self.account.accelerator_seconds += ran.accelerator
-        self._scheduler.ended(Ended(chosen.name, rows, now - min([call.since for call in calls])))
-        self._user.waiting = bool(self._waiting)
-        outcomes = list(zip(calls, ran.outcomes, strict=True))
-        answered = [call for call, outcome in outcomes if not call.ended and isinstance(outcome, list)]
-        delays = sum([now - call.begin for call in answered])
-        ran.count(loaded.statistics, len(answered), sum([call.rows for call in answered]), delays, now)
-        for call, outcome in outcomes:
-            if call.ended:
-                continue
-            if isinstance(outcome, list):
-                self.account.answered_by[chosen.name] += 1
-                self._end(call, (chosen, outcome))
-            else:
-                self._end(call, outcome)
-
-    def _end(self, call: VariantCall, answer: Answer | ServingError) -> None:
-        if call.ended:
-            return
-        call.ended = True
-        try:
-            call.on_answer(call, answer)
-        except Exception:  # the border: one caller's defect must not take the answers from the others
-            _logger.exception("An answer could not be handed over")
-
-    def _wake_at(self, at: float) -> None:
-        if self._timer is not None:
-            if self._timer_at <= at:
-                return
-            self._timer.cancel()
-        loop = asyncio.get_running_loop()
-        self._timer_at = at
-        self._timer = loop.call_later(max(0.0, at - time.perf_counter()), self._woken)
-
-    def _woken(self) -> None:
-        self._timer = None
-        self._dispatch()
 
 
 def _together(one: VariantCall, other: VariantCall) -> bool:

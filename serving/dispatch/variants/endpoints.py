@@ -8,17 +8,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tiercel.serving.dispatch.call import seconds_behind
-from tiercel.serving.dispatch.classified_answers import as_classes
+from tiercel.serving.dispatch.call import Call, seconds_behind
+from tiercel.serving.dispatch.dispatcher import Dispatcher
 from tiercel.serving.dispatch.variants import configuration
 from tiercel.serving.dispatch.variants.configuration import ENDPOINT_VERSION, Configuration
-from tiercel.serving.dispatch.variants.endpoint import Answer, Endpoint, VariantCall
-from tiercel.serving.errors import InvalidRequestError, NotFoundError, OverloadedError, ServingError
+from tiercel.serving.dispatch.variants.endpoint import Endpoint
+from tiercel.serving.errors import InvalidRequestError, NotFoundError, ServingError
 from tiercel.serving.models import repository
 from tiercel.serving.models.configuration import ENDPOINT_PLATFORM
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.registry import Registry, VersionState
-from tiercel.serving.requests import Answered, InferRequest, InferResult, OutputTensor, ParameterValue
+from tiercel.serving.requests import Answered, InferRequest
 from tiercel.serving.runtime.engine import Session
 from tiercel.serving.runtime.workers import Workers
 from tiercel.serving.tensors import described
@@ -30,18 +30,20 @@ class Endpoints:
     Args:
         root: The repository's folder.
         registry: What is live.
+        dispatcher: Whose turn it is.
         workers: Where batches run.
-        max_pending: Requests of one endpoint that may wait.
         timeout: Seconds in which a request is answered at the latest.
     """
 
-    def __init__(self, root: Path, registry: Registry, workers: Workers, max_pending: int, timeout: float) -> None:
+    def __init__(
+        self, root: Path, registry: Registry, dispatcher: Dispatcher, workers: Workers, timeout: float
+    ) -> None:
         self._root = root
         self._registry = registry
+        self._dispatcher = dispatcher
         self._workers = workers
         # A table takes a second to solve; a thread for that is there once an endpoint wants one.
         self._solver = ThreadPoolExecutor(1, "solver")
-        self._max_pending = max_pending
         self._timeout = timeout
         self._endpoints: dict[str, Endpoint] = {}
 
@@ -84,7 +86,7 @@ class Endpoints:
             endpoint.configure(chosen)
             return
         self._endpoints[name] = Endpoint(
-            name, chosen, self._registry, self._workers, self._solver, self._max_pending, self._timeout
+            name, chosen, self._registry, self._dispatcher, self._workers, self._solver, self._timeout
         )
         self._registry.record(name).set_status(ENDPOINT_VERSION, VersionState.READY)
 
@@ -97,40 +99,32 @@ class Endpoints:
         endpoint.close()
         return True
 
+    def tell_of_unloaded(self) -> None:
+        """Models were unloaded: who waits for an endpoint that has no variant left hears of it."""
+        for endpoint in self._endpoints.values():
+            endpoint.has_variants()
+
     def knows(self, name: str) -> bool:
         """Whether there is an endpoint of this name."""
         return name in self._endpoints
 
-    def submit(self, request: InferRequest, on_answer: Answered) -> VariantCall | None:
+    def submit(self, request: InferRequest, on_answer: Answered) -> Call | None:
         """Answer a request of an endpoint that there is; see :meth:`DataPlane.submit`."""
         endpoint = self._endpoints[request.model]
-        begin = time.perf_counter()
-        arrived = request.arrived or begin
-        account = endpoint.account
-
-        def answered(call: VariantCall, answer: Answer | ServingError) -> None:
-            now = time.perf_counter()
-            if isinstance(answer, ServingError):
-                call.loaded.statistics.failed(answer, now, now - begin)
-                account.delays.failed(now)
-                on_answer(answer)
-                return
-            send = as_classes(on_answer, request.classes, answer[0].loaded) if request.classes else on_answer
-            send(_result(request.model, call, answer))
-            now = time.perf_counter()
-            account.delays.answered(now - arrived, now)
-
         try:
             _check_version(request.model, request.version)
             _check_priority(request)
-            call = endpoint.submit(request, answered, begin)
+            call = endpoint.checked(request, on_answer, time.perf_counter())
         except ServingError as error:
-            if isinstance(error, OverloadedError):  # others made no sense, or came before anything could answer
-                account.requests += 1
-                account.delays.failed(begin)
             on_answer(error)
             return None
-        account.requests += 1
+        endpoint.account.requests += 1
+        try:
+            self._dispatcher.queue(call)
+        except ServingError as error:
+            call.ended = True
+            call.fail(error, call.begin)
+            return None
         return call
 
     def metadata(self, name: str, version: str = "") -> dict[str, Any]:
@@ -196,15 +190,3 @@ def _check_priority(request: InferRequest) -> None:
             f"priority is {request.priority}, but '{request.model}' answers requests in the order in which they are "
             "due; leave it out, and give a timeout to be due earlier"
         )
-
-
-def _result(model: str, call: VariantCall, answer: Answer) -> InferResult:
-    chosen, arrays = answer
-    loaded = chosen.loaded
-    tensors = [OutputTensor(loaded.outputs[name], array) for name, array in zip(call.outputs, arrays, strict=True)]
-    parameters: dict[str, ParameterValue] = {
-        "variant": chosen.name,
-        "version": loaded.version_text,
-        "accuracy": chosen.accuracy,
-    }
-    return InferResult(model, loaded.version_text, tensors, parameters)

@@ -42,7 +42,8 @@ class LiveVariants:
         registry: What is live.
 
     Attributes:
-        prefixes: By length: the profiles of so many of :meth:`current`, the most accurate first.
+        candidates: What :meth:`current` said last.
+        prefixes: By length: the profiles of so many of them, the most accurate first.
     """
 
     def __init__(self, endpoint: str, variants: tuple[Variant, ...], registry: Registry) -> None:
@@ -50,7 +51,7 @@ class LiveVariants:
         self._variants = variants
         self._registry = registry
         self._live: tuple[LoadedVersion | None, ...] = ()
-        self._candidates: list[Candidate] = []
+        self.candidates: list[Candidate] = []
         self._renewed = 0.0
         self.prefixes: list[tuple[Profile, ...]] = []
 
@@ -65,7 +66,7 @@ class LiveVariants:
         records = [self._registry.known(variant.model) for variant in self._variants]
         live = tuple(record.live if record is not None else None for record in records)
         if live != self._live:
-            known = {(each.name, each.loaded): each for each in self._candidates}
+            known = {(each.name, each.loaded): each for each in self.candidates}
             found = [
                 known.get((variant.name, loaded)) or self._candidate(variant, loaded)
                 for variant, loaded in zip(self._variants, live, strict=True)
@@ -73,10 +74,10 @@ class LiveVariants:
             ]
             usable = [each for each in found if each is not None]
             agreed = [each for each in usable if _agrees(each, usable[0])]
-            self._candidates = sorted(agreed, key=lambda each: -each.accuracy)
+            self.candidates = sorted(agreed, key=lambda each: -each.accuracy)
             self._live = live
             self._renew(time.perf_counter())
-        return self._candidates
+        return self.candidates
 
     def renew(self, now: float) -> None:
         """Let schedulers see what runs took meanwhile, if that is due."""
@@ -110,7 +111,7 @@ class LiveVariants:
         return Candidate(variant.name, loaded, accuracy)
 
     def _renew(self, now: float) -> None:
-        profiles = tuple(each.profile.renew() for each in self._candidates)
+        profiles = tuple(each.profile.renew() for each in self.candidates)
         self.prefixes = [profiles[:length] for length in range(len(profiles) + 1)]
         self._renewed = now
 

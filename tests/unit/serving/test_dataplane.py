@@ -13,7 +13,7 @@ from tiercel.serving.accounting.accounts import ModelShare
 from tiercel.serving.canary_plan import CanaryPlan
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.descriptions import Descriptions
-from tiercel.serving.dispatch.batcher import Batcher
+from tiercel.serving.dispatch.dispatcher import Dispatcher
 from tiercel.serving.errors import (
     DeadlineExceededError,
     InferenceFailedError,
@@ -47,7 +47,7 @@ class Plane:
             record = self.registry.record(name)
             record.flip(LoadedVersion(name, 3, Session(content), record.account))
         self.workers = Workers(1)
-        self.executor = Batcher(self.workers, 2, 1024)
+        self.executor = Dispatcher(self.workers, 2, 1024)
         self.plane = DataPlane(self.registry, self.executor, 0.5)
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from testing.calls import NoteCall, call_of, session
 from tiercel.serving.accounting.waiting import WaitingCalls
-from tiercel.serving.dispatch.call import QueuedCall
+from tiercel.serving.dispatch.call import Call
 from tiercel.serving.dispatch.rows import run_calls
 
 MAX_ROWS = 6
@@ -27,7 +27,7 @@ def added(step: tuple[object, ...], number: int) -> NoteCall:
 
 @given(st.lists(st.one_of(additions, others), max_size=60))
 def test_every_call_is_taken_once_in_order_and_with_its_like(steps: list[tuple[object, ...]]) -> None:
-    waiting: WaitingCalls[QueuedCall] = WaitingCalls()
+    waiting: WaitingCalls[Call] = WaitingCalls()
     expected: list[NoteCall] = []
     taken: list[NoteCall] = []
 
@@ -37,7 +37,7 @@ def test_every_call_is_taken_once_in_order_and_with_its_like(steps: list[tuple[o
             assert not expected
             return
         assert first.rank == min(call.rank for call in expected)
-        batch = [call for call in waiting.take(first, 0.0, lambda _: 0.0) if isinstance(call, NoteCall)]
+        batch = [call for call in waiting.take(first, 0.0) if isinstance(call, NoteCall)]
         like = [call for call in expected if (call.loaded, call.key) == (first.loaded, first.key)]
         assert batch[0] is first
         assert [call.rank for call in batch] == sorted(call.rank for call in like)[: len(batch)]

@@ -14,7 +14,7 @@ from testing import onnx_models
 from testing.http_transport import Transport
 from tiercel.serving.connections.listening import Connections
 from tiercel.serving.dataplane import DataPlane
-from tiercel.serving.dispatch.batcher import Batcher
+from tiercel.serving.dispatch.dispatcher import Dispatcher
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.registry import Registry
 from tiercel.serving.operators import Operators
@@ -90,7 +90,7 @@ async def answers(stream: list[bytes], accuracy: float | None, anew: bool = Fals
     registry.ready = True
     record = registry.record("m")
     record.flip(LoadedVersion("m", 1, session, record.account, record.statistics_of(1)))
-    plane = DataPlane(registry, Batcher(Workers(1), 10, 10**6), 30.0)
+    plane = DataPlane(registry, Dispatcher(Workers(1), 10, 10**6), 30.0)
     nothing = cast("Any", None)
     site = Routes(plane, nothing, lambda *_: None, 10**5, nothing, Operators())
     connections: Connections[HttpConnection] = Connections()

@@ -6,25 +6,27 @@ import pytest
 
 from testing.calls import NoteCall, call_of
 from tiercel.serving.accounting.waiting import WaitingCalls
-from tiercel.serving.dispatch.batcher import batches_of
-from tiercel.serving.dispatch.call import QueuedCall
+from tiercel.serving.dispatch.call import Call
+from tiercel.serving.dispatch.dispatcher import batches_of
 
 
-def taken(waiting: WaitingCalls[QueuedCall], now: float = 0.0, per_row: float = 0.0) -> list[NoteCall]:
+def taken(waiting: WaitingCalls[Call], now: float = 0.0, per_row: float = 0.0) -> list[NoteCall]:
     first = waiting.first()
     assert first is not None
-    return [call for call in waiting.take(first, now, lambda rows: per_row * rows) if isinstance(call, NoteCall)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(first.session), "estimate", lambda _, rows: per_row * rows)
+        return [call for call in waiting.take(first, now) if isinstance(call, NoteCall)]
 
 
-def filled(*calls: NoteCall) -> WaitingCalls[QueuedCall]:
-    waiting: WaitingCalls[QueuedCall] = WaitingCalls()
+def filled(*calls: NoteCall) -> WaitingCalls[Call]:
+    waiting: WaitingCalls[Call] = WaitingCalls()
     for call in calls:
         waiting.add(call)
     return waiting
 
 
 def test_nothing_waits_at_first() -> None:
-    waiting: WaitingCalls[QueuedCall] = WaitingCalls()
+    waiting: WaitingCalls[Call] = WaitingCalls()
     assert waiting.first() is None
     assert not waiting
 
@@ -64,7 +66,7 @@ def test_a_larger_batch_has_to_leave_as_much_to_the_other_workers(monkeypatch: p
     waiting = filled(*calls)
     first = calls[0]
     assert [waiting.most_rows(first, workers) for workers in (1, 2, 3, 4)] == [8, 4, 4, 2]
-    assert waiting.take(first, 0.0, float, workers=2) == calls[:4]
+    assert waiting.take(first, 0.0, workers=2) == calls[:4]
 
 
 def test_only_calls_of_one_version_and_one_key_run_together() -> None:

@@ -16,7 +16,7 @@ from testing.until import until
 from tiercel.serving.canary_plan import plan_from
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.descriptions import Descriptions
-from tiercel.serving.dispatch.batcher import Batcher
+from tiercel.serving.dispatch.dispatcher import Dispatcher
 from tiercel.serving.errors import (
     ArtefactRefusedError,
     InferenceFailedError,
@@ -71,7 +71,7 @@ class Bench:
         self.registry = Registry()
         self.verifier = SameProcessVerifier()
         self.workers = Workers(1)
-        self.executor = Batcher(self.workers, 10, MEGABYTE)
+        self.executor = Dispatcher(self.workers, 10, MEGABYTE)
         options = BuildOptions(threads=1, inline_budget=0.0, max_model_bytes=MEGABYTE)
         self.loader = Loader(self.verifier, options)
         self.lifecycle = Lifecycle(root, self.registry, self.loader, self.start, look_seconds=0.0)

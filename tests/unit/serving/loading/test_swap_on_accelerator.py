@@ -15,7 +15,7 @@ from testing.stand_in_accelerator import StandInDevices
 from testing.until import until
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.descriptions import Descriptions
-from tiercel.serving.dispatch.batcher import Batcher
+from tiercel.serving.dispatch.dispatcher import Dispatcher
 from tiercel.serving.errors import ArtefactRefusedError, NotReadyError
 from tiercel.serving.loading import relocation
 from tiercel.serving.loading.lifecycle import Lifecycle
@@ -79,7 +79,7 @@ class Bench:
         self.loader = Loader(self.verifier, BuildOptions(1, 10.0, MIB, 8), placement)
         self.lifecycle = Lifecycle(root, self.registry, self.loader, start, look_seconds=0.0)
         self.workers = Workers(1)
-        self.executor = Batcher(self.workers, 10, MIB)
+        self.executor = Dispatcher(self.workers, 10, MIB)
         self.plane = DataPlane(self.registry, self.executor, 30.0)
 
     def close(self) -> None:

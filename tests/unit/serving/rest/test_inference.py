@@ -12,7 +12,7 @@ from testing.http_transport import Transport
 from tiercel.serving.accounting.accounts import ModelShare
 from tiercel.serving.connections.listening import Connections
 from tiercel.serving.dataplane import DataPlane
-from tiercel.serving.dispatch.batcher import Batcher
+from tiercel.serving.dispatch.dispatcher import Dispatcher
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.registry import ModelRecord, Registry
 from tiercel.serving.operators import Operators
@@ -47,7 +47,7 @@ class Site:
         registry.ready = True
         self.record: ModelRecord = registry.record("m")
         self.live(1)
-        self.executor = Batcher(Workers(1), 4, 10**6)
+        self.executor = Dispatcher(Workers(1), 4, 10**6)
         plane = DataPlane(registry, self.executor, 30.0)
         nothing = cast("Any", None)
         routes = Routes(plane, nothing, lambda *_: None, 1000, nothing, Operators())

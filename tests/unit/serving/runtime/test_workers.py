@@ -3,11 +3,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator
-from functools import partial
 
 import pytest
 
-from testing.until import until
 from tiercel.serving.runtime.workers import Workers
 
 
@@ -44,44 +42,20 @@ async def test_what_work_raises_is_its_result(workers: Workers) -> None:
 
 async def test_a_busy_worker_is_not_idle_and_work_beyond_them_is_refused(workers: Workers) -> None:
     go = threading.Event()
-    user = workers.join(lambda: None)
     ended: asyncio.Queue[object] = asyncio.Queue()
     assert workers.idle == 2
     for left in (1, 0):
         workers.run(go.wait, ended.put_nowait)
         assert workers.idle == left
-    assert workers.may_run_ahead(user)
+    before = workers.may_run_ahead
     workers.run(go.wait, ended.put_nowait)  # one ahead
-    assert not workers.may_run_ahead(user)
+    assert (before, workers.may_run_ahead) == (True, False)
     with pytest.raises(RuntimeError, match="idle"):
         workers.run(go.wait, ended.put_nowait)
     go.set()
     for _ in range(3):
         assert await asyncio.wait_for(ended.get(), 30) is True
     assert workers.idle == 2
-
-
-async def test_those_that_wait_are_called_in_turns_when_a_worker_is_free() -> None:
-    workers = Workers(1)
-    order: list[str] = []
-    end = asyncio.Event()
-
-    def wants(name: str) -> None:
-        if workers.idle:
-            order.append(name)
-            if len(order) == 6:
-                end.set()
-            workers.run(lambda: None, lambda _: None)
-
-    first, second, third = (workers.join(partial(wants, name)) for name in ("a", "b", "c"))
-    first.waiting = second.waiting = True
-    assert not workers.may_run_ahead(first)
-    wants("a")
-    await asyncio.wait_for(end.wait(), 30)
-    workers.close()
-    assert "c" not in order
-    assert order[1:6] in (["a", "b", "a", "b", "a"], ["b", "a", "b", "a", "b"])
-    assert not third.waiting
 
 
 async def test_a_failing_follow_up_does_not_stop_the_others(workers: Workers, caplog: pytest.LogCaptureFixture) -> None:
@@ -113,15 +87,3 @@ async def test_nothing_comes_back_after_closing() -> None:
     assert results == []
     with pytest.raises(RuntimeError):
         workers.run(work, results.append)
-
-
-async def test_who_left_is_called_no_more(workers: Workers) -> None:
-    called: list[str] = []
-    stays, leaves = workers.join(lambda: called.append("stays")), workers.join(lambda: called.append("left"))
-    stays.waiting = leaves.waiting = True
-    workers.leave(leaves)
-    assert workers.may_run_ahead(stays)
-    await outcome(workers, lambda: None)
-    await until(lambda: bool(called))
-    assert called == ["stays"]
-    workers.leave(leaves)  # once more is once

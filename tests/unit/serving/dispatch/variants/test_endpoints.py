@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,9 +10,10 @@ import pytest
 from testing import onnx_models
 from testing.until import until
 from tiercel.inference import open_inference_grpc_pb2 as pb
-from tiercel.serving.accounting.accounts import Account, ModelShare
+from tiercel.serving.accounting.accounts import Account
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.descriptions import Descriptions
+from tiercel.serving.dispatch.dispatcher import Dispatcher
 from tiercel.serving.dispatch.variants.endpoints import Endpoints
 from tiercel.serving.errors import (
     InferenceFailedError,
@@ -31,25 +30,16 @@ from tiercel.serving.requests import InferRequest, InferResult, InputTensor
 from tiercel.serving.runtime.engine import Session
 from tiercel.serving.runtime.measure import Batching
 from tiercel.serving.runtime.profile import LatencyProfile
-from tiercel.serving.runtime.workers import Workers, WorkerUser
+from tiercel.serving.runtime.workers import Workers
 from tiercel.serving.tensors import BY_NAME
 
 
 class BusyWorkers:
-    """Workers that have other things to do, and know who uses them."""
+    """Workers that have other things to do."""
 
     count = 1
     idle = 0
-
-    def __init__(self) -> None:
-        self.users: list[WorkerUser] = []
-
-    def join(self, on_idle: Callable[[], None]) -> WorkerUser:
-        self.users.append(WorkerUser(on_idle))
-        return self.users[-1]
-
-    def leave(self, user: WorkerUser) -> None:
-        self.users.remove(user)
+    may_run_ahead = False
 
 
 class Site:
@@ -60,8 +50,9 @@ class Site:
         self.registry.ready = True
         self.variant = LoadedVersion("small", 1, Session(onnx_models.plus(1.0)))
         self.registry.record("small").flip(self.variant)
-        self.workers = BusyWorkers()
-        self.endpoints = Endpoints(root, self.registry, cast("Any", self.workers), 1, 30.0)
+        workers = cast("Workers", BusyWorkers())
+        self.dispatcher = Dispatcher(workers, 1, 10**6)
+        self.endpoints = Endpoints(root, self.registry, self.dispatcher, workers, 30.0)
         self.answers: list[InferResult | ServingError] = []
         (root / "e").mkdir()
         (root / "e" / "variants.json").write_text(
@@ -113,7 +104,7 @@ async def test_a_request_that_fails_is_counted_as_failed_and_nothing_else(site: 
     variant = LoadedVersion("small", 2, Failing(onnx_models.plus(1.0)))
     site.registry.record("small").flip(variant)
     workers = Workers(1)
-    endpoints = Endpoints(tmp_path, site.registry, workers, 1, 30.0)
+    endpoints = Endpoints(tmp_path, site.registry, Dispatcher(workers, 1, 10**6), workers, 30.0)
     assert await endpoints.load("e")
     tensor = InputTensor("x", BY_NAME["FP32"], np.zeros((1, 4), np.float32))
     endpoints.submit(InferRequest("e", "", [tensor]), site.answers.append)
@@ -198,19 +189,9 @@ async def test_one_for_whom_there_is_no_room_does(site: Site) -> None:
     assert (site.account.requests, site.account.delays.failures) == (2, 1)
 
 
-async def test_an_endpoint_that_is_gone_leaves_the_workers_and_fails_what_waits(site: Site) -> None:
+async def test_an_endpoint_that_is_gone_fails_what_waits(site: Site) -> None:
     site.ask()
-    assert len(site.workers.users) == 1
+    assert site.account.as_json(0.0)["waiting"] == 1
     assert site.endpoints.unload("e")
-    assert site.workers.users == []
     assert isinstance(site.answers.pop(), NotReadyError)
-
-
-async def test_whoever_waits_for_a_cap_is_looked_after_meanwhile(site: Site) -> None:
-    site.workers.idle = 1
-    site.account.declare(ModelShare(cpu_cap_cores=0.001), time.perf_counter())
-    site.account.charge(1.0)  # enough for a quarter of an hour
-    site.ask()
-    timer = site.endpoints._endpoints["e"]._timer
-    assert timer is not None
-    assert timer.when() - asyncio.get_running_loop().time() < 21
+    assert site.account.as_json(0.0)["waiting"] == 0

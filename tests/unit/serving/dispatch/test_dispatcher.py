@@ -11,8 +11,8 @@ import pytest
 
 from testing import onnx_models
 from tiercel.serving.accounting.accounts import Account, ModelShare
-from tiercel.serving.dispatch.batcher import Batcher
-from tiercel.serving.dispatch.call import QueuedCall
+from tiercel.serving.dispatch.call import Call
+from tiercel.serving.dispatch.dispatcher import Dispatcher
 from tiercel.serving.errors import DeadlineExceededError, InvalidRequestError, OverloadedError, ServingError
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.runtime.engine import Session
@@ -25,7 +25,7 @@ from tiercel.serving.tensors import Array
 LONG = 500_000_000  # steps of a loop: minutes, so it only ends when it is broken off
 
 
-class Outcome(QueuedCall):
+class Outcome(Call):
     """A call that remembers what became of it."""
 
     result: asyncio.Future[list[Array] | ServingError]
@@ -50,17 +50,17 @@ class Outcome(QueuedCall):
 
 
 class Stage:
-    """A batcher with workers of its own, which end with the test."""
+    """A dispatcher with workers of its own, which end with the test."""
 
     opened: ClassVar[list[Stage]] = []
 
     def __init__(self, max_pending: int = 10, max_bytes: int = 1000, delay: float = 0.0, threads: int = 1) -> None:
         self.workers = Workers(threads)
-        self.batcher = Batcher(self.workers, max_pending, max_bytes, delay)
+        self.dispatcher = Dispatcher(self.workers, max_pending, max_bytes, delay)
         self.opened.append(self)
 
     def close(self) -> None:
-        self.batcher.close()
+        self.dispatcher.close()
         self.workers.close()
 
     def submit(
@@ -79,7 +79,7 @@ class Stage:
 
     def put(self, call: Outcome) -> Outcome:
         call.result = asyncio.get_running_loop().create_future()
-        self.batcher.submit(call)
+        self.dispatcher.submit(call)
         return call
 
 
@@ -154,7 +154,7 @@ async def test_closing_answers_and_ends_everything(session: Session) -> None:
     stage = Stage(10, 1000)
     outcomes = [stage.submit(session, LONG) for _ in range(3)]
     await asyncio.sleep(0)
-    stage.batcher.close()
+    stage.dispatcher.close()
     for outcome in outcomes:
         assert isinstance(await outcome.wait(), DeadlineExceededError)
         await outcome.wait_ended()
@@ -171,7 +171,7 @@ STEPS = 2_000  # a call of a millisecond or so
 
 async def test_models_share_the_threads_by_weight(session: Session) -> None:
     stage = Stage(1000, 100_000)
-    stage.batcher.shares_changed(limited=True)
+    stage.dispatcher.look_again()
     large, small = limited("large", weight=0.75), limited("small", weight=0.25)
     order: list[str] = []
     outcomes = []
@@ -192,7 +192,7 @@ async def test_models_share_the_threads_by_weight(session: Session) -> None:
 
 async def test_a_model_over_its_cap_waits_and_the_others_do_not(session: Session) -> None:
     stage = Stage(1000, 100_000)
-    stage.batcher.shares_changed(limited=True)
+    stage.dispatcher.look_again()
     capped, free = limited("capped", cap=1e-3), limited("free")
     first = stage.submit(session, 50 * STEPS, account=capped)
     assert isinstance(
@@ -212,14 +212,14 @@ async def test_a_model_over_its_cap_waits_and_the_others_do_not(session: Session
 @pytest.mark.parametrize("inline", [1, -1])
 async def test_those_who_wait_go_on_once_the_cap_is_lifted(session: Session, inline: int) -> None:
     stage = Stage(1000, 100_000)
-    stage.batcher.shares_changed(limited=True)
+    stage.dispatcher.look_again()
     account = limited("m", cap=1e-3)
     account.charge(10.0)
     session.inline_elements = inline
     outcomes = [stage.submit(session, steps, account=account) for steps in range(4)]
     assert not any(outcome.result.done() for outcome in outcomes)
     account.declare(ModelShare(), time.perf_counter())
-    stage.batcher.shares_changed(limited=False)
+    stage.dispatcher.look_again()
     for steps, outcome in enumerate(outcomes):
         result = await outcome.wait()
         assert isinstance(result, list)
@@ -229,7 +229,7 @@ async def test_those_who_wait_go_on_once_the_cap_is_lifted(session: Session, inl
 
 async def test_those_who_wait_go_on_once_enough_is_earned(session: Session) -> None:
     stage = Stage(1000, 100_000)
-    stage.batcher.shares_changed(limited=True)
+    stage.dispatcher.look_again()
     account = limited("m", cap=1.0)
     account.charge(0.15)  # 0.1 s were saved up, so it is in debt for 50 ms
     outcome = stage.submit(session, 3, account=account)
@@ -239,7 +239,7 @@ async def test_those_who_wait_go_on_once_enough_is_earned(session: Session) -> N
 
 async def test_a_model_with_a_cap_takes_no_room_from_others(session: Session) -> None:
     stage = Stage(8, 100_000)
-    stage.batcher.shares_changed(limited=True)
+    stage.dispatcher.look_again()
     capped = limited("capped", cap=1e-3)
     capped.charge(10.0)
     waiting = [stage.submit(session, 1, account=capped) for _ in range(2)]
@@ -248,7 +248,7 @@ async def test_a_model_with_a_cap_takes_no_room_from_others(session: Session) ->
     free = [stage.submit(session, 1, account=limited("free")) for _ in range(8)]
     for outcome in free:
         assert isinstance(await outcome.wait(), list)
-    stage.batcher.close()
+    stage.dispatcher.close()
     for outcome in waiting:
         assert isinstance(await outcome.wait(), DeadlineExceededError)
         await outcome.wait_ended()
@@ -461,10 +461,10 @@ async def test_a_cancelled_call_is_neither_run_nor_answered_and_gives_its_room_b
     await asyncio.sleep(0)
     waiting = plus.ask(1)
     with pytest.raises(OverloadedError):
-        stage.batcher.check_room(plus.loaded.account)
+        stage.dispatcher.check_room(plus.loaded.account)
     waiting.cancel()
     waiting.cancel()
-    stage.batcher.check_room(plus.loaded.account)
+    stage.dispatcher.check_room(plus.loaded.account)
     assert plus.loaded.in_flight == 0
     busy.cancel()  # breaks the run off
     ahead.cancel()

@@ -1,8 +1,9 @@
 """Runs calls: small ones on the event loop, others on workers, and together whatever came together.
 
 There is no window: a batch is what arrived in one turn of the event loop, or what waited while the workers were busy.
-Which model runs next is decided here when a worker is free, by weight among those that wait, and one that is over its
-CPU cap holds nobody up. A call ends once, whichever comes first: its outputs, its deadline, or its caller leaves.
+Whose turn it is, of the models and of the endpoints with variants, is decided here when a worker is free, by weight
+among those that wait, and one that is over its CPU cap holds nobody up; which of its calls run, and on which version,
+its source says then. A call ends once, whichever comes first: its outputs, its deadline, or its caller leaves.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from itertools import groupby
-from typing import Protocol
 
 from tiercel.serving.accounting.accounts import Account
 from tiercel.serving.accounting.room import Room
-from tiercel.serving.dispatch.call import QueuedCall, Run
+from tiercel.serving.accounting.waiting import Source
+from tiercel.serving.dispatch.call import Call, Run
 from tiercel.serving.dispatch.fair_queue import FairQueue
 from tiercel.serving.dispatch.rows import Ran, ran_or_failed, run_calls, run_calls_measured
 from tiercel.serving.errors import DeadlineExceededError, ServingError
@@ -32,42 +33,17 @@ _OWN_ROOM = 4
 # others lose, who wait about as long for the turn's reading and writing anyway.
 # 64 of LeNet's take 1.1 ms on a slow core.
 _SHORT_SECONDS = 2e-3
-# Batches that take at most so many seconds are handed over before a worker is free. For longer ones a turn of the event
-# loop is nothing, and what they were made of could not be changed any more.
-_RUN_AHEAD_SECONDS = 0.005
+# Deadlines are looked at again after so many seconds at the earliest, since each look is at all calls.
+_SWEEP_SECONDS = 0.002
 
 
-class Executor(Protocol):
-    """Runs calls."""
-
-    def submit(self, call: QueuedCall) -> None:
-        """Run it soon; called on the event loop.
-
-        Raises:
-            OverloadedError: Too much is waiting, or so much that its deadline would pass; the call will neither be
-                answered nor fail.
-        """
-
-    def check_room(self, account: Account) -> None:
-        """Say early that a call of this model would be refused, before anything is spent on reading it.
-
-        Raises:
-            OverloadedError: Too much is waiting.
-        """
-
-    def has_room(self, account: Account) -> bool:
-        """Whether :meth:`check_room` would let a call of this model in."""
-
-    def shares_changed(self, *, limited: bool) -> None:
-        """Accounts may use something else than before; called on the event loop."""
-
-
-class Batcher:
+class Dispatcher:
     """See the module. Everything but the runs themselves happens on the event loop.
 
     Args:
-        workers: Where batches run; may be shared with others.
-        max_pending: Calls that may wait or run on workers; a quarter of it for each model with a cap.
+        workers: Where batches run.
+        max_pending: Calls of models that may wait or run on workers; a quarter of it for each model with a cap, and as
+            many for each endpoint with variants.
         max_pending_bytes: Input bytes of those calls together; one call is always let in.
         max_queue_delay: Seconds that a call may wait for others while a worker is idle; 0, unless somebody wants
             larger batches at any price.
@@ -77,13 +53,12 @@ class Batcher:
         self, workers: Workers, max_pending: int, max_pending_bytes: int, max_queue_delay: float = 0.0
     ) -> None:
         self._workers = workers
-        self._user = workers.join(self._dispatch)
         self._room = Room(max_pending, max_pending_bytes)
         self._queue = FairQueue(max_queue_delay)
         self._waits_for_company = max_queue_delay > 0
-        self._arrived: list[QueuedCall] = []
+        self._arrived: list[Call] = []
         self._flushing = False
-        self._pending: set[QueuedCall] = set()
+        self._pending: set[Call] = set()
         self._sweep_at = math.inf
         self._sweeper: asyncio.TimerHandle | None = None
         self._wake: asyncio.TimerHandle | None = None
@@ -93,39 +68,77 @@ class Batcher:
         now = time.perf_counter()
         arrived, self._arrived = self._arrived, []
         for call in (*arrived, *self._pending):
-            self._give_up(call, DeadlineExceededError("the server is leaving; ask the one that follows it"), now)
+            self.give_up(call, DeadlineExceededError("the server is leaving; ask the one that follows it"), now)
         for call in arrived:
-            call.loaded.release()
+            call.let_go()
         for timer in (self._sweeper, self._wake):
             if timer is not None:
                 timer.cancel()
 
-    def submit(self, call: QueuedCall) -> None:
-        """See :meth:`Executor.submit`."""
+    def submit(self, call: Call) -> None:
+        """Run a call of a version soon; called on the event loop.
+
+        Raises:
+            OverloadedError: Too much is waiting, or so much that its deadline would pass; the call will neither be
+                answered nor fail.
+        """
         if call.elements <= call.session.inline_elements and not self._waits_for_company:
             self._arrived.append(call)
         else:
             self._enqueue(call)
         call.loaded.acquire()
         if not self._flushing:
-            self._flushing = True
-            asyncio.get_running_loop().call_soon(self._flush)
+            self._flush_soon()
+
+    def queue(self, call: Call) -> None:
+        """As :meth:`submit`, for a call whose source says when its turn comes which version runs it.
+
+        Raises:
+            OverloadedError: Too much is waiting.
+        """
+        self._enqueue(call)
+        if not self._flushing:
+            self._flush_soon()
+
+    def new_room(self) -> Room:
+        """As much room as there is for all models together."""
+        return Room(self._room.max_calls, self._room.max_bytes)
 
     def check_room(self, account: Account) -> None:
-        """See :meth:`Executor.check_room`."""
+        """Say early that a call of this model would be refused, before anything is spent on reading it.
+
+        Raises:
+            OverloadedError: Too much is waiting.
+        """
         self._room_of(account).check()
 
     def has_room(self, account: Account) -> bool:
-        """See :meth:`Executor.has_room`."""
+        """Whether :meth:`check_room` would let a call of this model in."""
         return self._room_of(account).has_room()
 
-    def shares_changed(self, *, limited: bool) -> None:
-        """See :meth:`Executor.shares_changed`."""
+    def look_again(self) -> None:
+        """Accounts may use something else than before, or sources choose otherwise; called on the event loop."""
         self._dispatch()
 
-    def cancelled(self, call: QueuedCall) -> None:
+    def cancelled(self, call: Call) -> None:
         """A call that waits or runs was cancelled."""
         self._leave(call)
+
+    def give_up(self, call: Call, error: ServingError, now: float) -> None:
+        """Answer with an error instead."""
+        if call.ended:
+            return
+        call.ended = True
+        if call.owner is not None:
+            self._leave(call)
+        try:
+            call.fail(error, now)
+        except Exception:  # the border: one caller's defect must not take the answers from the others
+            _logger.exception("An error could not be handed over")
+
+    def _flush_soon(self) -> None:
+        self._flushing = True
+        asyncio.get_running_loop().call_soon(self._flush)
 
     def _room_of(self, account: Account) -> Room:
         if account.share.cpu_cap_cores is None:
@@ -134,17 +147,17 @@ class Batcher:
             account.room = Room(max(1, self._room.max_calls // _OWN_ROOM), self._room.max_bytes // _OWN_ROOM)
         return account.room
 
-    def _enqueue(self, call: QueuedCall) -> None:
-        account = call.loaded.account
+    def _enqueue(self, call: Call) -> None:
+        account = call.account
         if call.behind >= 0:  # others are not behind all that wait
             account.check_wait(call.deadline - call.begin, call.rows)
-        room = self._room_of(account)
+        room = call.source.room or self._room_of(account)
         room.take(call.size)
         call.room, call.owner = room, self
         self._pending.add(call)
         if call.deadline < self._sweep_at:
             self._sweep_later(call.deadline)
-        self._queue.add(call, account)
+        self._queue.add(call)
 
     def _flush(self) -> None:
         """Run what arrived in this turn of the event loop."""
@@ -162,7 +175,7 @@ class Batcher:
         if not self._queue.is_idle:
             self._dispatch()
 
-    def _run_arrived(self, calls: list[QueuedCall]) -> None:
+    def _run_arrived(self, calls: list[Call]) -> None:
         """Run calls of one version here if all of them together are small, else let them wait for a worker."""
         loaded = calls[0].loaded
         account = loaded.account
@@ -176,7 +189,7 @@ class Batcher:
                 self._run_inline(batch)
 
     @staticmethod
-    def _is_short(calls: list[QueuedCall]) -> bool:
+    def _is_short(calls: list[Call]) -> bool:
         """Whether all of them, each small by itself, hold the event loop up no longer than their bytes do."""
         session = calls[0].session
         if sum([call.elements for call in calls]) <= session.inline_elements:
@@ -187,19 +200,19 @@ class Batcher:
         seconds = full * session.estimate(most) + (session.estimate(rest) if rest else 0.0)
         return 0.0 < seconds <= _SHORT_SECONDS  # 0 is unknown
 
-    def _enqueue_all(self, calls: list[QueuedCall]) -> None:
+    def _enqueue_all(self, calls: list[Call]) -> None:
         for call in calls:
             if call.ended:
-                call.loaded.release()
+                call.let_go()
                 continue
             try:
                 self._enqueue(call)
             except ServingError as error:
-                call.loaded.release()
+                call.let_go()
                 call.ended = True
                 call.fail(error, time.perf_counter())
 
-    def _run_inline(self, calls: list[QueuedCall]) -> None:
+    def _run_inline(self, calls: list[Call]) -> None:
         loaded = calls[0].loaded
         account = loaded.account
         if account.is_sampled():
@@ -219,46 +232,47 @@ class Batcher:
             self._wake.cancel()
             self._wake = None
         workers, queue = self._workers, self._queue
+        now = time.perf_counter()  # one for all turns, so that whoever says that it waits is asked once
         while not queue.is_idle:
             idle = workers.idle > 0
-            if not idle and not workers.may_run_ahead(self._user):
+            if not idle and not workers.may_run_ahead:
                 break
-            now = time.perf_counter()
-            chosen = queue.choose(now)
-            if chosen is None:
+            first = queue.choose(now)
+            if first is None:
                 wait = queue.seconds_to_next(now)
                 if wait is not None:
                     self._wake = asyncio.get_running_loop().call_later(wait, self._dispatch)
                 break
-            account, first = chosen
-            waiting = account.waiting
-            most = waiting.most_rows(first, workers.count)
-            if not idle and not (waiting.is_full(first) and _is_short(first, most)):
+            source = first.source
+            if not idle and not source.may_run_ahead(first, workers.count):
                 break
-            calls = waiting.take(first, now, first.session.estimate, workers.count)
-            queue.taken(account)
+            calls = source.take(first, now, workers.count)
+            queue.taken(source)
             calls = self._without_late(calls, now)
             if calls:
-                self._start(account, calls)
-        self._user.waiting = not queue.is_idle
+                self._start(source, calls, now)
 
-    def _without_late(self, calls: list[QueuedCall], now: float) -> list[QueuedCall]:
+    def _without_late(self, calls: list[Call], now: float) -> list[Call]:
         """The calls that can still be answered in time; the others are told."""
+        if not calls:
+            return calls
         session = calls[0].session
         shortest = session.estimate(1)
         if all(call.deadline >= now + shortest for call in calls):
             return calls
-        in_time: list[QueuedCall] = []
+        in_time: list[Call] = []
         for call in calls:
             if call.deadline >= now + session.estimate(call.rows):
                 in_time.append(call)
             else:
-                self._give_up(call, _too_late(call), now)
+                self.give_up(call, _too_late(call), now)
         return in_time
 
-    def _start(self, account: Account, calls: list[QueuedCall]) -> None:
+    def _start(self, source: Source, calls: list[Call], now: float) -> None:
+        account = calls[0].account
         rows = sum([call.rows for call in calls])
-        run = Run(calls, self._queue.begin(account, rows), rows)
+        run = Run(source, calls, self._queue.begin(account, rows), rows)
+        source.began(run, now)
         account.running += rows
         for call in calls:
             call.run = run
@@ -266,42 +280,36 @@ class Batcher:
         self._workers.run(partial(run_calls_measured, session, calls, run.options), partial(self._ran, run))
 
     def _ran(self, run: Run, result: Ran | Exception) -> None:
+        now = time.perf_counter()
         calls = run.calls
-        loaded = calls[0].loaded
-        account = loaded.account
+        loaded, account = calls[0].loaded, calls[0].account
         result = ran_or_failed(result, calls, run.rows)
         self._queue.end(account, run.expected, result.cpu, run.rows)
         account.accelerator_seconds += result.accelerator
         account.running -= run.rows
         seconds = result.compute_input + result.compute_infer + result.compute_output
-        account.drain.drained(run.rows, time.perf_counter(), bool(account.waiting), seconds or math.inf)
+        account.drain.drained(run.rows, now, bool(run.source), seconds or math.inf)
+        run.source.ended(run, now)
         for call in calls:
             self._pending.discard(call)
+            call.run = call.owner = None  # or calls and run would keep each other, and all inputs, for a while
             if call.room is not None:
                 call.room.give_back(call.size)
         loaded.release(len(calls))
-        if not self._queue.is_idle and self._workers.may_run_ahead(self._user):
+        if not self._queue.is_idle:
             self._dispatch()  # first, so that the worker has something to do while answers are written
         _answer(calls, result)
 
-    def _give_up(self, call: QueuedCall, error: ServingError, now: float) -> None:
-        """Answer with an error instead."""
-        if not call.ended:
-            call.ended = True
-            if call.owner is not None:
-                self._leave(call)
-            call.fail(error, now)
-
-    def _leave(self, call: QueuedCall) -> None:
+    def _leave(self, call: Call) -> None:
         """A call does not wait any more, and nobody waits for its run."""
         self._pending.discard(call)
         if call.run is not None:
             call.run.lose()
             return
-        self._queue.discard(call, call.loaded.account)
+        self._queue.discard(call)
         if call.room is not None:
             call.room.give_back(call.size)
-        call.loaded.release()
+        call.let_go()
 
     def _sweep_later(self, at: float) -> None:
         """Look at deadlines at this time; one timer for all calls, since hardly any call meets its deadline."""
@@ -314,15 +322,15 @@ class Batcher:
         self._sweeper, self._sweep_at = None, math.inf
         now = time.perf_counter()
         for call in [call for call in self._pending if call.deadline <= now]:
-            self._give_up(call, _too_late(call), now)
+            self.give_up(call, _too_late(call), now)
         if self._pending:
-            self._sweep_later(min(call.deadline for call in self._pending))
+            self._sweep_later(max(min([call.deadline for call in self._pending]), now + _SWEEP_SECONDS))
 
 
-def batches_of(calls: Sequence[QueuedCall]) -> list[list[QueuedCall]]:
+def batches_of(calls: Sequence[Call]) -> list[list[Call]]:
     """Calls of one version in batches: of one key, none over the most rows, in order."""
-    batches: list[list[QueuedCall]] = []
-    open_ones: dict[object, tuple[list[QueuedCall], int]] = {}
+    batches: list[list[Call]] = []
+    open_ones: dict[object, tuple[list[Call], int]] = {}
     for call in calls:
         batch, rows = open_ones.get(call.key, (None, 0))
         if batch is None or call.key is None or rows + call.rows > call.max_rows:
@@ -333,20 +341,15 @@ def batches_of(calls: Sequence[QueuedCall]) -> list[list[QueuedCall]]:
     return batches
 
 
-def _is_short(first: QueuedCall, rows: int) -> bool:
-    """Whether a batch of so many ends so soon that the way over the event loop counts, so that it should be there."""
-    return first.session.estimate(rows) <= _RUN_AHEAD_SECONDS
-
-
-def _by_version(call: QueuedCall) -> int:
+def _by_version(call: Call) -> int:
     return id(call.loaded)
 
 
-def _too_late(call: QueuedCall) -> DeadlineExceededError:
+def _too_late(call: Call) -> DeadlineExceededError:
     return DeadlineExceededError(f"the model did not answer within {call.deadline - call.begin:.6g} seconds")
 
 
-def _answer(calls: Sequence[QueuedCall], ran: Ran) -> None:
+def _answer(calls: Sequence[Call], ran: Ran) -> None:
     """Answer those that were not answered meanwhile, and count the run."""
     now = time.perf_counter()
     answered = rows = 0

@@ -1,0 +1,406 @@
+"""What holds for every call that waits, for a model or for an endpoint with variants: one queue, one dispatcher."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from testing import onnx_models
+from testing.until import until
+from tiercel.serving.accounting.accounts import Account, ModelShare
+from tiercel.serving.dataplane import DataPlane
+from tiercel.serving.dispatch.call import Call
+from tiercel.serving.dispatch.dispatcher import Dispatcher
+from tiercel.serving.dispatch.variants.endpoints import Endpoints
+from tiercel.serving.errors import DeadlineExceededError, NotReadyError, OverloadedError, ServingError
+from tiercel.serving.models.loaded_version import LoadedVersion
+from tiercel.serving.models.registry import Registry
+from tiercel.serving.requests import InferRequest, InferResult, InputTensor
+from tiercel.serving.runtime.engine import Session
+from tiercel.serving.runtime.measure import Batching
+from tiercel.serving.runtime.profile import LatencyProfile
+from tiercel.serving.runtime.workers import Workers
+from tiercel.serving.tensors import BY_NAME
+
+MODEL, ENDPOINT = "model", "endpoint"
+LONG = 500_000_000  # steps of a loop: minutes, so it only ends when it is broken off
+STEPS = 2_000  # a millisecond or so
+MOST = 6
+MOST_BYTES = 1000
+
+
+class Asked:
+    """A request and what came of it."""
+
+    def __init__(self) -> None:
+        self.call: Call | None = None
+        self.answers: list[InferResult | ServingError] = []
+
+    async def answer(self) -> InferResult | ServingError:
+        await until(lambda: self.answers)
+        (answer,) = self.answers
+        return answer
+
+    async def variant(self) -> object:
+        """Who answered."""
+        answer = await self.answer()
+        assert isinstance(answer, InferResult), answer
+        assert answer.parameters is not None
+        return answer.parameters["variant"]
+
+    def cancel(self) -> None:
+        assert self.call is not None
+        self.call.cancel()
+
+
+async def expect(kind: type[InferResult | ServingError], asked: Iterable[Asked]) -> None:
+    """All of them are answered so."""
+    for each in asked:
+        answer = await each.answer()
+        assert isinstance(answer, kind), answer
+
+
+class House:
+    """A model, and an endpoint with variants ``small`` and ``large``; all of them count as far as they are asked to."""
+
+    def __init__(self, root: Path, threads: int = 1) -> None:
+        self.root = root
+        self.registry = Registry()
+        self.registry.ready = True
+        self.workers = Workers(threads)
+        self.dispatcher = Dispatcher(self.workers, MOST, MOST_BYTES)
+        self.endpoints = Endpoints(root, self.registry, self.dispatcher, self.workers, 30.0)
+        self.plane = DataPlane(self.registry, self.dispatcher, 30.0, self.endpoints)
+        for name in (MODEL, "other", "small", "large"):
+            self.put(name, onnx_models.counting_loop())
+
+    def put(self, name: str, content: bytes, version: int = 1) -> LoadedVersion:
+        record = self.registry.record(name)
+        loaded = LoadedVersion(name, version, Session(content), record.account, record.statistics_of(version))
+        record.flip(loaded)
+        return loaded
+
+    async def configure(self, objective: float = 60.0, scheduler: str = "heuristic") -> None:
+        variants = [{"name": "small", "accuracy": 0.8}, {"name": "large", "accuracy": 0.9}]
+        content = {"variants": variants, "objective_seconds": objective, "scheduler": scheduler}
+        (self.root / ENDPOINT).mkdir(exist_ok=True)
+        (self.root / ENDPOINT / "variants.json").write_text(json.dumps(content))
+        assert await self.endpoints.load(ENDPOINT)
+
+    def account(self, name: str) -> Account:
+        return self.registry.record(name).account
+
+    def waiting(self, name: str) -> int:
+        count = self.account(name).as_json(time.perf_counter())["waiting"]
+        assert isinstance(count, int)
+        return count
+
+    def ask(self, name: str, steps: int = 1, timeout: float | None = None, minimum: float | None = None) -> Asked:
+        tensor = InputTensor("k", BY_NAME["INT64"], np.array(steps))
+        return self.send(InferRequest(name, "", [tensor], timeout=timeout, minimum_accuracy=minimum))
+
+    def send(self, request: InferRequest) -> Asked:
+        asked = Asked()
+        asked.call = self.plane.submit(request, asked.answers.append)
+        return asked
+
+    async def keep_busy(self) -> Callable[[], None]:
+        """Somebody else has the only worker, and is the next to have it, until what is returned is called."""
+        busy = [self.ask("other", LONG) for _ in range(2)]
+        await until(lambda: not self.workers.may_run_ahead)
+
+        def leave() -> None:
+            for each in busy:
+                each.cancel()
+
+        return leave
+
+    def is_empty(self) -> bool:
+        """Whether nothing waits, runs, or is in use."""
+        names = (MODEL, "other", "small", "large")
+        lives = [record.live for record in map(self.registry.record, names)]
+        return (
+            self.workers.idle == self.workers.count
+            and not self.dispatcher._pending
+            and all(live.in_flight == 0 for live in lives if live is not None)
+            and all(self.waiting(name) == 0 for name in (*names, ENDPOINT))
+        )
+
+    async def wait_empty(self) -> None:
+        await until(self.is_empty)
+        for record in self.registry.records():
+            delays = record.account.delays
+            assert record.account.requests == delays.answers + delays.failures, record.name
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    house = House(tmp_path)
+    await house.configure()
+    yield house
+    house.endpoints.close()
+    house.dispatcher.close()
+    house.workers.close()
+
+
+both = pytest.mark.parametrize("name", [MODEL, ENDPOINT])
+
+
+@both
+async def test_a_request_is_answered_and_nothing_is_kept(house: House, name: str) -> None:
+    answers = [await asked.answer() for asked in [house.ask(name, 3) for _ in range(MOST)]]
+    assert [int(answer.outputs[0].array) for answer in answers if isinstance(answer, InferResult)] == [3] * MOST
+    await house.wait_empty()
+    assert house.account(name).delays.answers == MOST
+    assert house.account(name).cpu_seconds > 0
+
+
+@both
+async def test_a_deadline_that_passes_in_the_queue_is_told_then(house: House, name: str) -> None:
+    leave = await house.keep_busy()
+    late = house.ask(name, timeout=0.05)
+    assert house.waiting(name) == 1
+    assert isinstance(await late.answer(), DeadlineExceededError)
+    assert (house.waiting(name), house.workers.idle) == (0, 0), "no worker had to come back for that"
+    leave()
+    await house.wait_empty()
+    assert house.account(name).delays.failures == 1
+
+
+@both
+async def test_a_deadline_that_passes_during_a_run_is_told_then_and_the_run_is_broken_off(
+    house: House, name: str
+) -> None:
+    late = house.ask(name, LONG, timeout=0.2)
+    await until(lambda: not house.workers.idle)
+    assert isinstance(await late.answer(), DeadlineExceededError)
+    await house.wait_empty()
+
+
+@both
+async def test_a_caller_who_leaves_the_queue_is_not_run_and_gives_room_back(house: House, name: str) -> None:
+    leave = await house.keep_busy()
+    asked = [house.ask(name) for _ in range(3)]
+    assert house.waiting(name) == 3
+    for each in asked:
+        each.cancel()
+        each.cancel()
+    assert house.waiting(name) == 0
+    stays = house.ask(name, 5)
+    leave()
+    assert isinstance(await stays.answer(), InferResult)
+    await house.wait_empty()
+    assert [each.answers for each in asked] == [[]] * 3
+    assert house.account(name).delays.failures == 3
+
+
+@both
+async def test_a_run_that_nobody_waits_for_is_broken_off(house: House, name: str) -> None:
+    left = house.ask(name, LONG)
+    await until(lambda: not house.workers.idle)
+    left.cancel()
+    await house.wait_empty()
+    assert left.answers == []
+
+
+@both
+async def test_more_than_may_wait_are_refused_and_room_comes_back(house: House, name: str) -> None:
+    first = house.ask(name, LONG)
+    await until(lambda: not house.workers.idle)
+    rest = [house.ask(name) for _ in range(MOST - 1)]
+    refused = house.ask(name)
+    assert isinstance(await refused.answer(), OverloadedError)
+    first.cancel()
+    await expect(InferResult, rest)
+    await house.wait_empty()
+    assert isinstance(await house.ask(name).answer(), InferResult)
+
+
+@both
+async def test_more_bytes_than_may_wait_are_refused_and_one_request_always_fits(house: House, name: str) -> None:
+    for each in (MODEL, "small", "large"):
+        house.put(each, onnx_models.plus(1.0), 2)
+    leave = await house.keep_busy()
+
+    def ask(rows: int) -> Asked:
+        tensor = InputTensor("x", BY_NAME["FP32"], np.zeros((rows, 4), np.float32))
+        return house.send(InferRequest(name, "", [tensor]))
+
+    fits = ask(MOST_BYTES // 16 - 2)
+    assert isinstance(await ask(10).answer(), OverloadedError)
+    fits.cancel()
+    if name == ENDPOINT:  # whose room is its own
+        alone = ask(MOST_BYTES)
+        leave()
+        assert isinstance(await alone.answer(), InferResult)
+    leave()
+    await house.wait_empty()
+
+
+@both
+async def test_who_is_over_its_cap_waits_and_holds_nobody_up(house: House, name: str) -> None:
+    account = house.account(name)
+    account.declare(ModelShare(cpu_cap_cores=0.001), time.perf_counter())
+    account.charge(1.0)  # enough for a quarter of an hour
+    waits, late = house.ask(name), None
+    if name == ENDPOINT:  # a model with a cap has a quarter of the room, which is one request here
+        late = house.ask(name, timeout=0.05)
+    others = [house.ask("other") for _ in range(3)]
+    await expect(InferResult, others)
+    assert waits.answers == []
+    assert late is None or isinstance(await late.answer(), DeadlineExceededError)
+    account.declare(ModelShare(), time.perf_counter())
+    house.plane.declare_shares({})
+    assert isinstance(await waits.answer(), InferResult)
+    await house.wait_empty()
+
+
+@both
+async def test_a_server_that_leaves_tells_those_who_wait_and_those_who_run(house: House, name: str) -> None:
+    asked = [house.ask(name, LONG) for _ in range(2)]
+    await until(lambda: not house.workers.idle)
+    house.dispatcher.close()
+    await expect(DeadlineExceededError, asked)
+
+
+@both
+async def test_what_came_in_one_turn_of_the_loop_runs_together(house: House, name: str) -> None:
+    loaded = [house.put(each, onnx_models.plus(1.0), 2) for each in (MODEL, "small", "large")]
+    for each in loaded:
+        each.session.batch_rows = 8
+        each.session.batching = Batching(LatencyProfile((1, 2, 4, 8), (0.001,) * 4), "", 8)
+    tensor = InputTensor("x", BY_NAME["FP32"], np.zeros((1, 4), np.float32))
+    asked = [house.send(InferRequest(name, "", [tensor])) for _ in range(MOST)]
+    await expect(InferResult, asked)
+    assert sum(each.statistics.executions for each in loaded) == 1
+    await house.wait_empty()
+
+
+@pytest.mark.parametrize(("large", "small"), [(MODEL, ENDPOINT), (ENDPOINT, MODEL)])
+async def test_a_model_and_an_endpoint_share_the_threads_by_weight(tmp_path: Path, large: str, small: str) -> None:
+    house = House(tmp_path)
+    house.dispatcher = Dispatcher(house.workers, 1000, 10**6)
+    house.endpoints = Endpoints(tmp_path, house.registry, house.dispatcher, house.workers, 30.0)
+    house.plane = DataPlane(house.registry, house.dispatcher, 30.0, house.endpoints)
+    await house.configure(scheduler="static")
+    house.plane.declare_shares({large: ModelShare(0.75), small: ModelShare(0.25)})
+    order: list[str] = []
+    leave = await house.keep_busy()
+    tensor = InputTensor("k", BY_NAME["INT64"], np.array(STEPS))
+    for name in (small, large):  # the order in which they come gives the small one no more
+        for _ in range(40):
+            house.plane.submit(InferRequest(name, "", [tensor]), partial(_note, order, name))
+    leave()
+    await until(lambda: len(order) == 80)
+    # While both wait; fair order is by CPU, which varies from call to call.
+    assert 22 <= order[:40].count(large) <= 37
+    await house.wait_empty()
+    house.endpoints.close()
+    house.workers.close()
+
+
+def _note(order: list[str], name: str, _: object) -> None:
+    order.append(name)
+
+
+@pytest.mark.parametrize(("crowded", "other"), [(MODEL, ENDPOINT), (ENDPOINT, MODEL)])
+async def test_one_who_is_asked_too_much_takes_no_room_from_the_other(house: House, crowded: str, other: str) -> None:
+    first = house.ask(crowded, LONG)
+    await until(lambda: not house.workers.idle)
+    rest = [house.ask(crowded) for _ in range(2 * MOST)]
+    fine = [house.ask(other) for _ in range(MOST)]
+    first.cancel()
+    await expect(InferResult, fine)
+    refused = [each for each in rest if isinstance(await each.answer(), OverloadedError)]
+    assert len(refused) == MOST + 1
+    await house.wait_empty()
+
+
+async def test_while_a_slow_variant_runs_the_quick_one_answers_the_others(tmp_path: Path) -> None:
+    house = House(tmp_path, threads=2)
+    await house.configure(objective=20.0)
+    for name, seconds in (("small", 0.001), ("large", 25.0)):
+        live = house.registry.record(name).live
+        assert live is not None
+        live.session.batching = Batching(LatencyProfile((1,), (seconds,)))
+    slow = house.ask(ENDPOINT, LONG, minimum=0.85)  # which only the slow one has
+    await until(lambda: house.workers.idle == 1)
+    for _ in range(5):
+        asked = [house.ask(ENDPOINT) for _ in range(MOST - 1)]
+        assert [await each.variant() for each in asked] == ["small"] * (MOST - 1)
+    assert isinstance(await house.ask(MODEL).answer(), InferResult)
+    assert slow.answers == []
+    slow.cancel()
+    await house.wait_empty()
+    house.endpoints.close()
+    house.workers.close()
+
+
+async def test_in_overload_what_is_too_much_is_told_and_the_rest_is_answered(house: House) -> None:
+    await house.configure(objective=0.02)
+    answers: list[InferResult | ServingError] = []
+    for _ in range(30):
+        for _ in range(3):
+            answers += (asked := house.ask(ENDPOINT, STEPS)).answers
+            if not asked.answers:
+                asked.answers = answers  # whatever comes later
+        await asyncio.sleep(0.001)
+    await until(house.is_empty)
+    told = {type(answer) for answer in answers}
+    assert told <= {InferResult, OverloadedError, DeadlineExceededError}
+    assert isinstance(await house.ask(ENDPOINT).answer(), InferResult), "it is over"
+    await house.wait_empty()
+
+
+async def test_what_waits_for_a_variant_that_goes_is_answered_by_the_other(house: House) -> None:
+    leave = await house.keep_busy()
+    asked = [house.ask(ENDPOINT) for _ in range(2)]
+    gone = house.registry.record("large").flip(None)
+    assert gone is not None
+    await asyncio.wait_for(gone.wait_drained(), 30)  # what waits keeps no version
+    leave()
+    assert [await each.variant() for each in asked] == ["small"] * 2
+    await house.wait_empty()
+
+
+async def test_what_waits_hears_of_it_when_no_variant_is_left(house: House) -> None:
+    leave = await house.keep_busy()
+    asked = [house.ask(ENDPOINT) for _ in range(2)]
+    await asyncio.sleep(0)
+    for name in ("small", "large"):
+        house.registry.record(name).flip(None)
+    house.endpoints.tell_of_unloaded()
+    await expect(NotReadyError, asked)
+    leave()
+    await house.wait_empty()
+
+
+async def test_what_waits_for_an_endpoint_that_goes_is_told_and_what_runs_is_answered(house: House) -> None:
+    await house.configure(scheduler="static")
+    runs = house.ask(ENDPOINT, 50 * STEPS)
+    await until(lambda: not house.workers.idle)
+    waits = house.ask(ENDPOINT)
+    assert house.endpoints.unload(ENDPOINT)
+    assert isinstance(await waits.answer(), NotReadyError)
+    assert await runs.variant() == "large"
+    await house.wait_empty()
+
+
+async def test_a_model_may_have_the_name_of_an_endpoint_that_waits(house: House) -> None:
+    leave = await house.keep_busy()
+    before = house.ask(ENDPOINT)
+    house.put(ENDPOINT, onnx_models.counting_loop())
+    after = house.ask(ENDPOINT)
+    leave()
+    assert await before.variant() == "large"
+    answer = await after.answer()
+    assert isinstance(answer, InferResult)
+    assert answer.parameters is None
+    await house.wait_empty()
