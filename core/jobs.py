@@ -7,10 +7,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tiercel.core.data_sets import DataSet
-from tiercel.core.fields import NOT_STORED, NOT_TOLD
+from tiercel.core.fields import NOT_STORED
 from tiercel.core.projects import Project
 from tiercel.core.runs import EarlierRuns, Move, Run, run_id_of
 from tiercel.core.shares import Share
+from tiercel.core.tiers import Tier, TierState, TierStatus
+
+__all__ = [
+    "DEFAULT_MAX_EPOCHS",
+    "DEFAULT_REPORT_TIMEOUT_SECONDS",
+    "Direction",
+    "Job",
+    "JobSpec",
+    "JobState",
+    "Observation",
+    "Resources",
+    "Script",
+    "Shipping",
+    "Tier",
+    "TierState",
+    "TierStatus",
+    "without_script_text",
+]
 
 DEFAULT_MAX_EPOCHS = 100
 DEFAULT_REPORT_TIMEOUT_SECONDS = 300.0
@@ -29,21 +47,6 @@ class Direction(enum.Enum):
     def better(self, first: float, second: float) -> float:
         """The better one of two values."""
         return max(first, second) if self is Direction.MAX else min(first, second)
-
-
-@dataclass(frozen=True, slots=True)
-class Tier:
-    """One target on the metric.
-
-    Attributes:
-        target: Metric value that reaches this tier.
-        value: What reaching it is worth, relative to other tiers.
-        deadline_seconds: Seconds after submission by which the tenant wants it, or None.
-    """
-
-    target: float
-    value: float = 1.0
-    deadline_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +130,7 @@ class JobSpec:
         retry_back_off_seconds: Pause before the first of its retries, which doubles with each up to an hour; None: 1 s,
             up to a minute.
         retry_exit_codes: Exit codes after which it is retried, 128 + N for signal N; empty for every one.
+        warm_start: Job of the same tenant, which is over, with whose weights it begins; or empty.
         queue: Wait while another job feeds its endpoint, instead of being refused.
         max_duration_seconds: For how long its runs may exist, added up, before its training ends; None for no limit.
         data: Data sets that its script reads; it runs only where they are.
@@ -164,6 +168,7 @@ class JobSpec:
     data: tuple[DataSet, ...] = ()
     project: Project | None = None
     command: tuple[str, ...] = ()
+    warm_start: str = ""
     queue: bool = False
     outputs: tuple[str, ...] = ()
 
@@ -197,60 +202,6 @@ class JobState(enum.Enum):
 
 
 _FINAL_STATES = frozenset({JobState.COMPLETED, JobState.MISSED, JobState.FAILED, JobState.CANCELLED})
-
-
-class TierState(enum.Enum):
-    """Where a tier of a job is."""
-
-    PENDING = "pending"
-    UNREACHABLE = "unreachable"
-    REACHED = "reached"
-    DELIVERED = "delivered"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class TierStatus:
-    """A tier and what became of it.
-
-    Attributes:
-        number: 1 for the first tier.
-        tier: The target.
-        state: Where it is.
-        reached_value: Metric that the script reported when the tier was reached, or None.
-        delivered_value: Metric re-measured on the exported model, or None.
-        reached_seconds: Seconds from submission to the report that reached it, or None.
-        delivered_seconds: Seconds from submission to the first moment the version answered, or None.
-        version: Version of the endpoint that the tier became, or None.
-        reason: Plain words when it failed or cannot be reached, or when its version was delivered and does not answer.
-        failed_deliveries: How often its model could not be delivered before the job was resumed.
-    """
-
-    number: int
-    tier: Tier
-    state: TierState = TierState.PENDING
-    reached_value: float | None = None
-    delivered_value: float | None = None
-    reached_seconds: float | None = None
-    delivered_seconds: float | None = None
-    version: int | None = None
-    reason: str = ""
-    failed_deliveries: int = field(default=0, metadata=NOT_TOLD)
-
-    @property
-    def target(self) -> float:
-        """Metric value that reaches it."""
-        return self.tier.target
-
-    @property
-    def value(self) -> float:
-        """What reaching it is worth, relative to other tiers."""
-        return self.tier.value
-
-    @property
-    def deadline_seconds(self) -> float | None:
-        """Seconds after submission by which the tenant wants it, or None."""
-        return self.tier.deadline_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +246,7 @@ class Job:
         retry_at: When its pause before the next try is over, by the clock of the broker's life; None while it has
             none. Not stored.
         queued: Its number in the queue of jobs that wait until the ones that feed its endpoint are over; 0 for none.
+        warm_node: Node that has the checkpoint of ``spec.warm_start``, or empty.
         carried_run: Run whose checkpoint the broker holds for the present run, or for the next one; else empty.
         checkpoint_node: While it waits: node that has its newest checkpoint, or empty.
         epoch: Latest epoch reported.
@@ -324,6 +276,7 @@ class Job:
     retries: int = 0
     retry_at: float | None = field(default=None, metadata=NOT_STORED)
     queued: int = 0
+    warm_node: str = ""
     carried_run: str = ""
     checkpoint_node: str = ""
     epoch: int = 0
@@ -385,6 +338,11 @@ class Job:
     def moving_to(self) -> Move | None:
         """Where it goes once its present run, which is being stopped for that, is gone; or None."""
         return self.run.move if self.run is not None and self.run.active and self.stop_outcome is None else None
+
+    @property
+    def starts_warm(self) -> bool:
+        """Whether its next run begins with the checkpoint of another job: it has not got anywhere by itself yet."""
+        return bool(self.spec.warm_start) and self.best_value is None
 
     @property
     def is_moving(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING
 
 from tiercel.core.durations import in_words
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from tiercel.core.jobs import JobSpec
 
 MAX_RETRIES = 100
+_JOB_ID = re.compile(r"[0-9a-z]{1,32}")
 MIN_BACK_OFF_SECONDS = 1.0
 MAX_BACK_OFF_SECONDS = 86400.0
 MAX_EXIT_CODE = 255
@@ -26,6 +28,8 @@ def validate_over_time(spec: JobSpec) -> None:
         InvalidSpecError: A field is impossible; ``field`` names it.
     """
     _check_retries(spec)
+    if spec.warm_start and not _JOB_ID.fullmatch(spec.warm_start):
+        raise _refuse("warm_start", f"{spec.warm_start[:64]!r} is not the id of a job; 'tiercel ls' lists yours")
     if spec.max_duration_seconds is not None:
         _check_seconds("max_duration", spec.max_duration_seconds, MIN_DURATION_SECONDS, MAX_DURATION_SECONDS)
 

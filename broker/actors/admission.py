@@ -144,14 +144,52 @@ def _check_variants(spec: JobSpec, known: set[str]) -> None:
         )
 
 
-def home_of(spec: JobSpec, endpoint: Endpoint | None, jobs: Iterable[Job]) -> str:
-    """The only node that may run a new job, since the other variants of its endpoint answer there; empty for any.
+def warm_node_of(source: Job | None) -> str:
+    """The node that has the checkpoint of the job with whose weights a new one begins; empty where there is none.
+
+    Raises:
+        InvalidSpecError: The job is not over, or has never run.
+    """
+    if source is None:
+        return ""
+    if not source.state.is_final:
+        raise InvalidSpecError(
+            f"warm_start: job {source.id!r} is {source.state.value}, and its weights still change; wait for it or "
+            "cancel it first",
+            field="warm_start",
+        )
+    node_id = source.node_id or source.checkpoint_node
+    if not node_id:
+        raise InvalidSpecError(
+            f"warm_start: job {source.id!r} has no checkpoint, as it has never run; leave out warm_start",
+            field="warm_start",
+        )
+    return node_id
+
+
+def home_of(spec: JobSpec, endpoint: Endpoint | None, jobs: Iterable[Job], warm_node: str = "") -> str:
+    """The only node that may run a new job, since other variants of its endpoint or its weights are there; or empty.
 
     Args:
         spec: The new job's.
         endpoint: The endpoint, if there is one already.
         jobs: The jobs of all tenants that are not over.
+        warm_node: The node that has the weights with which it begins, or empty.
+
+    Raises:
+        InvalidSpecError: These are two nodes.
     """
+    home = _home_of_variant(spec, endpoint, jobs)
+    if home and warm_node and home != warm_node:
+        raise InvalidSpecError(
+            f"warm_start: the checkpoint of job {spec.warm_start!r} is on node {warm_node}, and the variants of "
+            f"endpoint {spec.endpoint!r} are on node {home}; leave out warm_start, or feed another endpoint",
+            field="warm_start",
+        )
+    return home or warm_node
+
+
+def _home_of_variant(spec: JobSpec, endpoint: Endpoint | None, jobs: Iterable[Job]) -> str:
     if not spec.variant:
         return ""
     if endpoint is not None and endpoint.node_id:

@@ -14,6 +14,7 @@ from tiercel.broker.actors.admission import (
     check_unfed,
     home_of,
     is_free,
+    warm_node_of,
 )
 from tiercel.broker.actors.clock import moment_of
 from tiercel.broker.actors.endpoint import (
@@ -100,7 +101,8 @@ class BrokerService:
                 known = await self._store.find_job(tenant.name, idempotency_key)
                 if known is not None:
                     return await self.find_job(tenant.name, known.id)
-            opened, place = await self._check_room(tenant, spec, may_queue=spec.queue)
+            warm_node = warm_node_of(await self._warm_source(tenant, spec))
+            opened, place = await self._check_room(tenant, spec, may_queue=spec.queue, warm_node=warm_node)
             job, effects = job_machine.create(
                 secrets.token_hex(4),
                 tenant.name,
@@ -109,8 +111,18 @@ class BrokerService:
                 idempotency_key,
                 queued=place.number if place is not None else 0,
                 reason=place.words if place is not None else "",
+                warm_node=warm_node,
             )
             return await self._begin(self._registry.make_job(job), job, effects, opened)
+
+    async def _warm_source(self, tenant: Tenant, spec: JobSpec) -> Job | None:
+        """The job with whose weights a new one begins, if any."""
+        if not spec.warm_start:
+            return None
+        try:
+            return await self.find_job(tenant.name, spec.warm_start)
+        except NotFoundError as error:
+            raise NotFoundError(error.message.replace("job_id", "warm_start", 1), field="warm_start") from None
 
     async def find_job(self, tenant: str, job_id: str) -> Job:
         """The tenant's job.
@@ -194,7 +206,7 @@ class BrokerService:
                     "job with further tiers",
                     field="job_id",
                 )
-            opened, _ = await self._check_room(tenant, job.spec)
+            opened, _ = await self._check_room(tenant, job.spec, warm_node=job.warm_node if job.starts_warm else "")
             actor = self._registry.jobs.get(job_id)
             if actor is not None:  # its last delivery is still under way
                 await actor.call(message)
@@ -211,7 +223,7 @@ class BrokerService:
         return actor.job
 
     async def _check_room(
-        self, tenant: Tenant, spec: JobSpec, *, may_queue: bool = False
+        self, tenant: Tenant, spec: JobSpec, *, may_queue: bool = False, warm_node: str = ""
     ) -> tuple[Endpoint | None, QueuePlace | None]:
         """Check that one more job may go on; returns the endpoint to be made for it, and its place in a queue."""
         jobs = self._open_jobs()
@@ -220,7 +232,7 @@ class BrokerService:
         check_quota(tenant, jobs)
         place = check_endpoint(tenant, spec, endpoint, jobs, may_queue=may_queue)
         await check_secrets(self._store, tenant.name, spec.secrets)
-        home = home_of(spec, endpoint, jobs)
+        home = home_of(spec, endpoint, jobs, warm_node)
         check_feasible(spec, [node for node in self.nodes() if home in {"", node.id}])
         self._journal.check_writable()
         if place is not None:  # what it wants of the endpoint counts from its turn on

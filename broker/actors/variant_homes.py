@@ -29,7 +29,12 @@ def with_homes(jobs: Iterable[JobView], node_of: Callable[[str], str]) -> tuple[
     held_back: dict[str, str] = {}
     for view in views:
         home, first = homes[view.endpoint] if view.variant else ("", view.id)
-        if home:
+        if home and view.home not in {"", home}:
+            held_back[view.id] = (
+                f"can never start: what it starts from is on node {view.home}, and the variants of endpoint "
+                f"{view.endpoint} are on node {home}; cancel it"
+            )
+        elif home:
             shown.append(replace(view, home=home))
         elif view.id == first:
             shown.append(view)

@@ -58,6 +58,7 @@ def _run_to_proto(run: WantedRun, logs: RunLogs) -> nodes_pb2.WantedRun:
         finish=run.finish,
         carry=job.is_moving,
         carried_run_id=job.carried_run,
+        warm_start_job_id=job.spec.warm_start if job.starts_warm else "",
         retried=job.retries < job.spec.retries,
         script_sha256=run.script_sha256,
         delivered_tiers=[tier.number for tier in job.tiers if tier.state is TierState.DELIVERED],

@@ -40,7 +40,15 @@ _WAITS_FOR_THE_SCHEDULER = "waiting for the scheduler"
 
 
 def create(
-    job_id: str, tenant: str, spec: JobSpec, now: float, idempotency_key: str = "", *, queued: int = 0, reason: str = ""
+    job_id: str,
+    tenant: str,
+    spec: JobSpec,
+    now: float,
+    idempotency_key: str = "",
+    *,
+    queued: int = 0,
+    reason: str = "",
+    warm_node: str = "",
 ) -> Step:
     """A job that was just accepted.
 
@@ -52,6 +60,7 @@ def create(
         idempotency_key: The client's key, or empty.
         queued: Its number in the queue for its endpoint, or 0.
         reason: What it waits for there.
+        warm_node: Node that has the checkpoint of the job that it starts from, or empty.
     """
     job = Job(
         id=job_id,
@@ -60,6 +69,7 @@ def create(
         submitted_at=now,
         reason=reason or _WAITS_FOR_THE_SCHEDULER,
         queued=queued,
+        warm_node=warm_node,
         tiers=tuple(TierStatus(number, tier) for number, tier in enumerate(spec.tiers, start=1)),
         idempotency_key=idempotency_key,
     )
@@ -87,6 +97,8 @@ def _from_what(job: Job, node_id: str) -> str:
     """What the next run begins with, where that is not plain."""
     if job.carried_run:
         return " from the checkpoint that the broker holds"
+    if job.starts_warm:
+        return f" with the weights of job {job.spec.warm_start}"
     if job.checkpoint_node and job.checkpoint_node != node_id:
         return f" from the beginning: its checkpoint is on node {job.checkpoint_node}"
     if job.attempts and not job.checkpoint_node:

@@ -91,7 +91,8 @@ def _unmet(job: JobView, need: Need, nodes: Sequence[NodeView]) -> str:
     wanted = job.resources
     match need:
         case Need.HOME:
-            return f"waits for node {job.home}, where the variants of endpoint {job.endpoint} are"
+            what = f"the variants of endpoint {job.endpoint} are" if job.variant else "what it starts from is"
+            return f"waits for node {job.home}, where {what}"
         case Need.RUNTIME:
             return f"waits for a node that can run jobs with {job.runtime or 'any runtime'}"
         case Need.IMAGE:

@@ -58,7 +58,8 @@ class JobView:
         migrations: How often it was sent to another node.
         migrated_at: When it last was, seconds since the Unix epoch, or None.
         variant: The variant of the endpoint that it trains, or empty.
-        home: The only node it may be placed on, or empty for any: all variants of an endpoint answer on one node.
+        home: The only node it may be placed on, or empty for any: all variants of an endpoint answer on one node, and
+            what a job starts from may be on one only.
         data: Names of the data sets that must be on its node.
     """
 

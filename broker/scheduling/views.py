@@ -64,6 +64,7 @@ def job_view(job: Job, facts: JobFacts) -> JobView:
         max_epochs=spec.max_epochs,
         endpoint=spec.endpoint,
         variant=spec.variant,
+        home=job.warm_node if job.starts_warm else "",
         continues=spec.continue_after_last_tier,
         # All variants of an endpoint answer on one node.
         migratable=facts.may_migrate and may_move(job) and not spec.variant,

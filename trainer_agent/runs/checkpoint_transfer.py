@@ -98,6 +98,38 @@ class CheckpointTransfer:
             await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
         _log.info("run %s goes on from a checkpoint of another node", run_id)
 
+    async def start_warm(self, run_id: str, job_folder: JobFolder, source: str, owner: tuple[int, int] | None) -> None:
+        """Put the checkpoint of another job of this node into the folder of a job that has none.
+
+        Args:
+            run_id: The run that is about to start.
+            job_folder: Its job's.
+            source: The other job.
+            owner: User and group id that the run has, or None if they are the agent's.
+
+        Raises:
+            RunFailedError: There is none, or it cannot be put there.
+        """
+        if not is_plain(source):
+            raise RunFailedError(f"The job id {source!r} is not a plain file name.")
+        place = self._place(run_id)
+        try:
+            if await asyncio.to_thread(job_folder.has_checkpoint):
+                return
+            await asyncio.to_thread(_make_empty, place)
+            other = JobFolder(job_folder.path.parent / source)
+            copies = await asyncio.to_thread(other.copy_checkpoint, place, self.limits.size_bytes)
+            await asyncio.to_thread(job_folder.put_checkpoint, [copy.path for copy in copies], owner)
+        except (OSError, CheckpointError) as error:
+            reason = error.message if isinstance(error, CheckpointError) else str(error)
+            raise RunFailedError(
+                f"warm_start: the checkpoint of job {source} cannot be had on this node: {reason.rstrip('.')}. Submit "
+                "the job without warm_start, or with that of another job."
+            ) from error
+        finally:
+            await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
+        _log.info("run %s begins with the checkpoint of job %s", run_id, source)
+
     def _place(self, run_id: str) -> Path:
         if not is_plain(run_id):
             raise RunFailedError(f"The run id {run_id!r} is not a plain file name.")

@@ -27,6 +27,7 @@ class RunOrder:
         share: Its first share.
         open_tiers: Tiers not delivered yet as far as this node knows, easiest first.
         transferred: Whether it goes on from a checkpoint that the broker holds.
+        warm_start: Job with whose checkpoint it begins where its own has none; or empty.
         retried: Whether another run goes on from its checkpoint if its script fails by itself.
         script_sha256: Of the content of its script, hexadecimal; empty where it has none.
     """
@@ -39,6 +40,7 @@ class RunOrder:
     transferred: bool = False
     retried: bool = False
     script_sha256: str = ""
+    warm_start: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """What a later life of the agent needs of it: everything but the script, which lies in the job's folder."""

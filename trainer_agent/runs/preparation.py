@@ -73,6 +73,9 @@ class Preparation:
         if order.transferred:
             await self.transfer.fetch(order.run_id, folder, owner)
             check()
+        elif order.warm_start:
+            await self.transfer.start_warm(order.run_id, folder, order.warm_start, owner)
+            check()
         scratch = None
         if order.spec.resources.scratch_bytes:
             scratch = await asyncio.to_thread(self.scratch.make, order.run_id, owner)

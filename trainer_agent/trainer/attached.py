@@ -98,7 +98,7 @@ class AttachedJob(Job):
         Raises:
             CheckpointError: If it does not fit the script.
         """
-        run = self._keeper.restore()
+        run = self._keeper.restore(self._run_id)
         if run is None:
             return
         self._finished_epochs = self._epoch = run.finished_epochs

@@ -95,17 +95,24 @@ class RunKeeper:
         state = {"model": self._model.state_dict(), **training, "random": random_state(), "run": _plain(run)}
         self._store.save(state)
 
-    def restore(self) -> RunState | None:
-        """Put everything back as the newest checkpoint has it.
+    def restore(self, run_id: str) -> RunState | None:
+        """Put everything back as the newest checkpoint has it; of another job's, the weights alone.
+
+        Args:
+            run_id: The run that begins.
 
         Returns:
-            Where the run was, or None if there is no checkpoint.
+            Where the run was, or None if there is no checkpoint, or it is another job's.
 
         Raises:
             CheckpointError: If the script's model or optimizer is not the one that was saved.
         """
         state = self._store.load()
         if state is None:
+            return None
+        source = str(state["run"]["run_id"]).rpartition("-")[0]
+        if source != run_id.rpartition("-")[0]:
+            self._start_warm(state, source)
             return None
         try:
             self._model.load_state_dict(state["model"])
@@ -119,6 +126,17 @@ class RunKeeper:
             raise CheckpointError(message) from error
         restore_random_state(state["random"])
         return _run_state(state["run"])
+
+    def _start_warm(self, state: dict[str, Any], source: str) -> None:
+        try:
+            self._model.load_state_dict(state["model"])
+        except (RuntimeError, KeyError, ValueError) as error:
+            message = (
+                f"warm_start: the weights of job {source} do not fit this script's model ({first_line(error)}); build "
+                "the same model, or leave out warm_start"
+            )
+            raise CheckpointError(message) from error
+        print(f"starting with the weights of job {source}", flush=True)
 
 
 def _plain(run: RunState) -> dict[str, Any]:

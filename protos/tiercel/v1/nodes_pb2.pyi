@@ -1121,6 +1121,7 @@ class WantedRun(_message.Message):
     RETRIED_FIELD_NUMBER: _builtins.int
     SCRIPT_SHA256_FIELD_NUMBER: _builtins.int
     FINISH_FIELD_NUMBER: _builtins.int
+    WARM_START_JOB_ID_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     job_id: _builtins.str
     tenant: _builtins.str
@@ -1140,6 +1141,8 @@ class WantedRun(_message.Message):
     """Of the content of its script, hexadecimal: fetch that (FetchScript), then start it. Empty for none."""
     finish: _builtins.bool
     """Its training shall end as it would after its last epoch: what was reached and the best model are handed over, then it exits."""
+    warm_start_job_id: _builtins.str
+    """Unless the job has a checkpoint here: it begins with the last one of this other job, which lies here. Empty for none."""
     @_builtins.property
     def spec(self) -> _common_pb2.JobSpec:
         """Without the content of its script."""
@@ -1166,10 +1169,11 @@ class WantedRun(_message.Message):
         retried: _builtins.bool = ...,
         script_sha256: _builtins.str = ...,
         finish: _builtins.bool = ...,
+        warm_start_job_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["share", b"share", "spec", b"spec"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["carried_run_id", b"carried_run_id", "carry", b"carry", "delivered_tiers", b"delivered_tiers", "finish", b"finish", "job_id", b"job_id", "log_offset_bytes", b"log_offset_bytes", "retried", b"retried", "run_id", b"run_id", "script_sha256", b"script_sha256", "share", b"share", "spec", b"spec", "stop", b"stop", "tenant", b"tenant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["carried_run_id", b"carried_run_id", "carry", b"carry", "delivered_tiers", b"delivered_tiers", "finish", b"finish", "job_id", b"job_id", "log_offset_bytes", b"log_offset_bytes", "retried", b"retried", "run_id", b"run_id", "script_sha256", b"script_sha256", "share", b"share", "spec", b"spec", "stop", b"stop", "tenant", b"tenant", "warm_start_job_id", b"warm_start_job_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -118,3 +118,32 @@ async def test_a_model_that_was_asked_for_when_the_run_had_to_leave_is_had_from_
     outcome = broker.heard.outcome("job-tier-1")
     assert outcome is not None
     assert outcome.stage == nodes_pb2.DELIVERY_STAGE_DELIVERED, outcome.reason
+
+
+@pytest.mark.usefixtures("agent")
+async def test_a_run_begins_with_the_weights_of_another_job_and_nothing_else_of_it(
+    broker: ScriptedBroker, linear: str
+) -> None:
+    await train_a_while(broker, trains("a-1", linear))
+    await broker.want(trains("a-1", linear, stop=True))
+    await exit_of(broker, "a-1")
+    await train_a_while(broker, trains("b-1", linear, job_id="b", warm_start_job_id="a"))
+    assert b"starting with the weights of job a" in broker.heard.output("b-1")
+    assert [(each.sequence, each.epoch) for each in broker.heard.progress("b-1")[:2]] == [(1, 1), (2, 2)]
+    # Its own checkpoint counts from now on.
+    await broker.want(trains("b-1", linear, job_id="b", stop=True))
+    await exit_of(broker, "b-1")
+    await broker.want(trains("b-2", linear, job_id="b", warm_start_job_id="a"))
+    await until(lambda: broker.heard.progress("b-2"), seconds=60.0)
+    assert b"going on after epoch" in broker.heard.output("b-2")
+
+
+@pytest.mark.usefixtures("agent")
+async def test_a_job_without_a_checkpoint_is_nothing_to_begin_with(broker: ScriptedBroker, linear: str) -> None:
+    await broker.want(trains("b-1", linear, job_id="b", warm_start_job_id="gone"))
+    status = await exit_of(broker, "b-1")
+    assert (status.lost, status.HasField("exit_code")) == (False, False)
+    assert status.reason.startswith("warm_start: the checkpoint of job gone cannot be had on this node:")
+    assert status.reason.endswith("Submit the job without warm_start, or with that of another job.")
+    await broker.want(trains("c-1", linear, job_id="c", warm_start_job_id="../../etc"))
+    assert "is not a plain file name" in (await exit_of(broker, "c-1")).reason

@@ -127,6 +127,29 @@ def test_a_checkpoint_of_another_model_is_refused_in_words(
     assert "CheckpointError: the checkpoint of an earlier run of this job does not fit the script" in finished.output
 
 
+def test_of_the_checkpoint_of_another_job_the_weights_alone_come_along(
+    run_directory: Path, start_server: StartServer, start_script: StartScript
+) -> None:
+    server = start_server(tiers=(0.5,), keep_from=0.5, run_id="source-1")
+    assert start_script("linear", "--epochs", "12").wait().returncode == 0
+    begun_at = server.recorded.reports[0].metrics["accuracy"]
+    server.stop()
+
+    second = start_server(tiers=(0.5,), keep_from=0.5, run_id="other-1", max_epochs=2)
+    finished = start_script("linear", "--epochs", "12").wait()
+    assert finished.returncode == 0, finished.output
+    assert "starting with the weights of job source" in finished.output
+    assert epochs_of(second)[:2] == [1, 2]
+    assert second.recorded.reports[0].metrics["accuracy"] > begun_at, "it knows what the other one has learnt"
+    assert [done.delivery_id for done in second.recorded.export_done][:1] == ["job-tier-1"], "its tiers begin anew"
+    second.stop()
+
+    start_server(run_id="third-1")
+    finished = start_script("faulty", "none").wait()
+    assert finished.returncode == 1
+    assert "CheckpointError: warm_start: the weights of job other do not fit this script's model" in finished.output
+
+
 def test_a_new_attempt_begins_by_saying_which_model_it_has(
     run_directory: Path, start_server: StartServer, start_script: StartScript
 ) -> None:

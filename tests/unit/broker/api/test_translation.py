@@ -60,6 +60,7 @@ from tiercel.v1 import common_pb2, jobs_pb2, nodes_pb2
             secrets=("WANDB_KEY",),
             max_duration_seconds=7200.0,
             queue=True,
+            warm_start="4f0c9a1e",
             retries=3,
             retry_back_off_seconds=30.0,
             retry_exit_codes=(75, 137),
