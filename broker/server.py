@@ -30,13 +30,13 @@ from tiercel.broker.scheduling.registry import create_policy
 from tiercel.broker.state_folder import prepare_state_dir
 from tiercel.broker.state_lock import broker_lock
 from tiercel.broker.store.checkpoints import CheckpointStore
-from tiercel.broker.store.contents import ContentStore
 from tiercel.broker.store.kept_files import KeptFiles
 from tiercel.broker.store.logs import RunLogs
 from tiercel.broker.store.projects import ProjectStore
 from tiercel.broker.store.sealing import Sealer
 from tiercel.broker.store.sql import SqlStore, sqlite_url
 from tiercel.broker.tenancy import open_tenancy
+from tiercel.core.blobs import BlobFolder
 from tiercel.core.errors import InvalidSpecError
 from tiercel.v1 import nodes_pb2_grpc
 
@@ -141,7 +141,7 @@ class Broker:
         await BrokerLife(store, journal, registry, supervisor, self._clock, carried).start()
         secrets = SecretService(store, sealer, self._clock)
         jobs_service = JobsService(service, journal, store, logs, tenancy, projects)
-        files = KeptFiles(store, ContentStore(settings.state_dir / "files"), settings.file_limits)
+        files = KeptFiles(store, BlobFolder(settings.state_dir / "files"), settings.file_limits)
         await files.start()
         await listeners.add_tenants_services(
             tenants,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from tiercel.broker.store.contents import is_sha256
+from tiercel.core.blobs import is_sha256
 from tiercel.core.errors import InvalidSpecError, UnavailableError
 from tiercel.core.files import KeptFile
 from tiercel.core.path_patterns import PathPatterns, path_problem

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import ExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Row, delete, func, select
 
 from tiercel.broker.store import tables
+from tiercel.broker.store.errors import no_space
 from tiercel.broker.store.sql import put
-from tiercel.core.errors import InvalidSpecError, UnavailableError
+from tiercel.core.blobs import BlobError
+from tiercel.core.errors import InvalidSpecError, NotFoundError, UnavailableError
 from tiercel.core.files import Admission, FileLimits, KeptFile, admit
 
 if TYPE_CHECKING:
-    from tiercel.broker.store.contents import ContentStore, ContentWriter
     from tiercel.broker.store.sql import SqlStore
+    from tiercel.core.blobs import BlobFolder, BlobReceiver
 
 _COLUMNS = tables.files.c
 
@@ -31,7 +34,7 @@ class KeptFiles:
         limits: What is kept.
     """
 
-    def __init__(self, store: SqlStore, contents: ContentStore, limits: FileLimits) -> None:
+    def __init__(self, store: SqlStore, contents: BlobFolder, limits: FileLimits) -> None:
         self._store = store
         self._contents = contents
         self.limits = limits
@@ -45,7 +48,8 @@ class KeptFiles:
         """Remove contents that nothing refers to: the broker ended while they came or went."""
         async with self._store.reading() as connection:
             known = (await connection.scalars(select(_COLUMNS.sha256).distinct())).all()
-        await asyncio.to_thread(self._contents.keep_only, frozenset(known))
+        await asyncio.to_thread(self._contents.remove_unfinished)
+        await asyncio.to_thread(self._contents.remove_others, frozenset(known), 0.0)
 
     async def of_job(self, job_id: str) -> list[KeptFile]:
         """What is kept of a job, by path."""
@@ -59,7 +63,11 @@ class KeptFiles:
         Raises:
             NotFoundError: It is not here any more.
         """
-        with self._contents.open(file.sha256) as reader:
+        try:
+            reader = self._contents.path(file.sha256).open("rb")
+        except FileNotFoundError:
+            raise NotFoundError(f"path: the content of {file.path!r} is gone", field="path") from None
+        with reader:
             reader.seek(offset)
             while piece := await asyncio.to_thread(reader.read, piece_bytes):
                 yield piece
@@ -84,7 +92,8 @@ class KeptFiles:
         self._coming += coming
         self._coming_bytes[tenant] += new_bytes
         try:
-            with Incoming(self._contents, admission, wanted) as incoming:
+            with self._contents.receive() as receiver:
+                incoming = Incoming(receiver, admission, wanted)
                 yield incoming
                 if incoming.is_whole:
                     await self._save(tenant, job_id, admission.kept)
@@ -96,9 +105,8 @@ class KeptFiles:
 
     async def _save(self, tenant: str, job_id: str, files: Sequence[KeptFile]) -> None:
         async with self._changing:
-            if not all(self._contents.has(file.sha256) for file in files):
+            if self._contents.missing(file.sha256 for file in files):
                 raise UnavailableError("some contents have gone meanwhile; send the files again")
-            await asyncio.to_thread(self._contents.sync)
             before = {file.path: file for file in await self.of_job(job_id)}
             async with self._store.writing() as connection:
                 await put(connection, tables.files, [_row_of(tenant, job_id, file) for file in files])
@@ -122,7 +130,7 @@ class KeptFiles:
             async with self._store.reading() as connection:
                 uses = await connection.scalar(query)
             if not uses and not self._coming[sha256]:
-                self._contents.remove(sha256)
+                self._contents.path(sha256).unlink(missing_ok=True)
 
     async def _bytes_of(self, tenant: str) -> int:
         query = select(func.coalesce(func.sum(_COLUMNS.size_bytes), 0)).where(_COLUMNS.tenant == tenant)
@@ -133,14 +141,14 @@ class KeptFiles:
         query = select(_COLUMNS.sha256).where(_COLUMNS.tenant == tenant, _COLUMNS.sha256.in_(contents))
         async with self._store.reading() as connection:
             found = set((await connection.scalars(query)).all())
-        return {sha256 for sha256 in found if self._contents.has(sha256)}
+        return found - set(self._contents.missing(found))
 
 
 class Incoming:
     """Files on their way in; see :meth:`KeptFiles.receiving`.
 
     Args:
-        contents: Where the contents go.
+        receiver: Takes the contents.
         admission: What is kept.
         wanted: The contents that are to come, in this order, each with its size in bytes.
 
@@ -150,20 +158,13 @@ class Incoming:
         is_whole: Whether all of it is there.
     """
 
-    def __init__(self, contents: ContentStore, admission: Admission, wanted: dict[str, int]) -> None:
+    def __init__(self, receiver: BlobReceiver, admission: Admission, wanted: Mapping[str, int]) -> None:
         self.admission = admission
         self.wanted = tuple(wanted)
         self.is_whole = False
-        self._contents = contents
+        self._receiver = receiver
         self._left = list(wanted.items())
-        self._stack = ExitStack()
-        self._writer: ContentWriter | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+        self._missing = self._left[0][1] if self._left else 0
 
     def write(self, data: bytes) -> None:
         """Take in what comes next; blocks while the disk works.
@@ -172,12 +173,16 @@ class Incoming:
             InvalidSpecError: It is not what was announced.
             CannotWriteError: The disk is full.
         """
-        while data:
-            writer = self._next_writer()
-            if writer is None:
-                raise InvalidSpecError("data: there is more of it than was announced", field="data")
-            part, data = data[: writer.missing_bytes], data[writer.missing_bytes :]
-            writer.write(part)
+        with _translated():
+            while data or (self._left and not self._missing):
+                if not self._left:
+                    raise BlobError("there is more of it than was announced")
+                part, data = data[: self._missing], data[self._missing :]
+                self._receiver.write(*self._left[0], part)
+                self._missing -= len(part)
+                if not self._missing:
+                    self._left.pop(0)
+                    self._missing = self._left[0][1] if self._left else 0
 
     def finish(self) -> None:
         """Say that this is all; blocks while the disk works.
@@ -186,21 +191,25 @@ class Incoming:
             InvalidSpecError: Something is missing, or is not what was announced.
             CannotWriteError: The disk is full.
         """
-        if self._next_writer() is not None:
-            raise InvalidSpecError("data: it ends too early", field="data")
+        self.write(b"")  # contents without a byte at the end
+        with _translated():
+            if self._left:
+                raise BlobError(f"it ends {self._missing} bytes too early")
+            self._receiver.finish()
         self.is_whole = True
 
-    def _next_writer(self) -> ContentWriter | None:
-        """Who takes what comes next; what is complete is put in place."""
-        while self._writer is None or not self._writer.missing_bytes:
-            if self._writer is not None:
-                self._writer.finish()
-                self._stack.close()
-                self._writer = None
-            if not self._left:
-                return None
-            self._writer = self._stack.enter_context(self._contents.begin(*self._left.pop(0)))
-        return self._writer
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """What is said of contents that are not what was announced, and of a disk that is full."""
+    try:
+        yield
+    except BlobError as error:
+        raise InvalidSpecError(f"data: {error}", field="data") from error
+    except OSError as error:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise no_space("the folder of files") from error
+        raise
 
 
 def _file_of(row: Row[Any]) -> KeptFile:

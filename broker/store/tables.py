@@ -107,7 +107,7 @@ decisions = Table(
     Index("decisions_by_job", "job_id", "id"),
 )
 
-# Files that jobs left behind; their contents lie beside the database, each once (broker/store/contents.py).
+# Files that jobs left behind; their contents lie beside the database, each once (core/blobs.py).
 files = Table(
     "files",
     metadata,
