@@ -20,6 +20,7 @@ from tiercel.broker.api import listeners
 from tiercel.broker.api.files import FilesService
 from tiercel.broker.api.gate import NodesGate, TenantsGate
 from tiercel.broker.api.jobs import JobsService
+from tiercel.broker.api.lineage import LineageService
 from tiercel.broker.api.nodes import NodesService
 from tiercel.broker.api.projects import ProjectsService
 from tiercel.broker.api.secrets import SecretsService
@@ -147,6 +148,7 @@ class Broker:
             tenants,
             jobs_service,
             FilesService(service, files, tenancy),
+            LineageService(service, store, tenancy),
             ProjectsService(projects, tenancy),
             SecretsService(secrets, tenancy),
         )

@@ -18,6 +18,8 @@ from tiercel.v1 import (
     files_pb2_grpc,
     jobs_pb2,
     jobs_pb2_grpc,
+    lineage_pb2,
+    lineage_pb2_grpc,
     nodes_pb2,
     projects_pb2,
     projects_pb2_grpc,
@@ -28,6 +30,7 @@ from tiercel.v1 import (
 if TYPE_CHECKING:
     from tiercel.broker.api.files import FilesService
     from tiercel.broker.api.jobs import JobsService
+    from tiercel.broker.api.lineage import LineageService
     from tiercel.broker.api.projects import ProjectsService
     from tiercel.broker.api.secrets import SecretsService
 
@@ -37,6 +40,7 @@ _TENANTS_SERVICES = tuple(
     for module, name in (
         (files_pb2, "FilesService"),
         (jobs_pb2, "JobsService"),
+        (lineage_pb2, "LineageService"),
         (projects_pb2, "ProjectsService"),
         (secrets_pb2, "SecretsService"),
     )
@@ -118,12 +122,14 @@ async def add_tenants_services(
     server: grpc.aio.Server,
     jobs: JobsService,
     files: FilesService,
+    lineage: LineageService,
     projects: ProjectsService,
     secrets: SecretsService,
 ) -> None:
     """What answers on the tenants' listener; health and reflection do too."""
     jobs_pb2_grpc.add_JobsServiceServicer_to_server(jobs, server)
     files_pb2_grpc.add_FilesServiceServicer_to_server(files, server)
+    lineage_pb2_grpc.add_LineageServiceServicer_to_server(lineage, server)
     projects_pb2_grpc.add_ProjectsServiceServicer_to_server(projects, server)
     secrets_pb2_grpc.add_SecretsServiceServicer_to_server(secrets, server)
     checks = health.aio.HealthServicer()

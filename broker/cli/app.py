@@ -11,6 +11,7 @@ from tiercel.broker.cli.cluster import infer, nodes, print_version, version
 from tiercel.broker.cli.endpoints import endpoints
 from tiercel.broker.cli.files import files
 from tiercel.broker.cli.jobs import cancel, explain, logs, ls, resume, show
+from tiercel.broker.cli.lineage import lineage
 from tiercel.broker.cli.local import down, up
 from tiercel.broker.cli.node_data import node
 from tiercel.broker.cli.secrets import secrets
@@ -40,6 +41,7 @@ for command in (
     nodes,
     promote,
     rollback,
+    lineage,
     infer,
     version,
 ):

@@ -11,6 +11,7 @@ from tiercel.broker.client.sync import SyncClient, SyncJobHandle
 from tiercel.core.errors import TierMissedError
 from tiercel.core.file_views import FileInfo
 from tiercel.core.jobs import TierStatus
+from tiercel.core.lineage import CurvePoint, Lineage
 from tiercel.core.views import (
     AcceleratorInfo,
     DecisionInfo,
@@ -32,6 +33,7 @@ __all__ = [
     "AcceleratorInfo",
     "Client",
     "ClientOptions",
+    "CurvePoint",
     "DecisionInfo",
     "EndpointExplanation",
     "EndpointInfo",
@@ -40,6 +42,7 @@ __all__ = [
     "JobEvent",
     "JobHandle",
     "JobInfo",
+    "Lineage",
     "NodeInfo",
     "ProgressEvent",
     "RetryPolicy",

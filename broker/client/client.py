@@ -20,8 +20,8 @@ from tiercel.broker.client.conversion import (
     node_from_proto,
     spec_to_proto,
 )
-from tiercel.broker.client.downloads import Progress, download_files, list_files
 from tiercel.broker.client.handle import JobHandle
+from tiercel.broker.client.keeping import Keeping
 from tiercel.broker.client.options import ClientOptions
 from tiercel.broker.client.projects.packing import PackedProject, pack
 from tiercel.broker.client.projects.sending import project_limit, send_project
@@ -29,7 +29,6 @@ from tiercel.broker.client.secrets import Secrets
 from tiercel.broker.client.spec_file import load_spec
 from tiercel.broker.client.state_dir import read_broker_address, read_token
 from tiercel.core.errors import InvalidSpecError, TiercelError, UnavailableError
-from tiercel.core.file_views import FileInfo
 from tiercel.core.jobs import JobSpec
 from tiercel.core.validation import validate_max_epochs, validate_spec
 from tiercel.core.views import EndpointExplanation, EndpointInfo, Explanation, JobEvent, JobInfo, NodeInfo
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 JOBS_AT_A_TIME = 500
 
 
-class Client:
+class Client(Keeping):
     """A tenant's connection to a broker; an async context manager.
 
     Every method raises :class:`~tiercel.core.errors.TiercelError` with a sentence for the user.
@@ -346,27 +345,6 @@ class Client:
         async with aclosing(self._connection.resumed(attempt)) as chunks:
             async for chunk in chunks:
                 yield chunk
-
-    async def files(self, job_id: str) -> tuple[FileInfo, ...]:
-        """What is kept of the files that a job left behind, by path; see the spec's ``outputs``."""
-        return await list_files(self._connection, job_id)
-
-    async def download(
-        self, job_id: str, to: str | Path, pattern: str = "**", *, progress: Progress | None = None
-    ) -> tuple[Path, ...]:
-        """Fetch files that a job left behind, each verified; nothing is written outside of the folder.
-
-        Args:
-            job_id: The job.
-            to: The folder; made when missing.
-            pattern: Which files, such as ``reports/*.html``; all when left out.
-            progress: Called with a file and how many bytes of it are there.
-
-        Raises:
-            NotFoundError: The job has no such file.
-            InvalidSpecError: That is no pattern, or the folder cannot be written to.
-        """
-        return await download_files(self._connection, job_id, Path(to), pattern, progress)
 
     async def infer(
         self, endpoint: str, inputs: Mapping[str, ArrayLike], minimum_accuracy: float | None = None

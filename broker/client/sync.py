@@ -16,6 +16,7 @@ from tiercel.broker.client.secrets import Secrets
 from tiercel.core.errors import TiercelError
 from tiercel.core.file_views import FileInfo
 from tiercel.core.jobs import JobSpec, TierStatus
+from tiercel.core.lineage import Lineage
 from tiercel.core.secrets import Secret
 from tiercel.core.views import (
     EndpointExplanation,
@@ -160,6 +161,10 @@ class SyncClient:
     ) -> tuple[Path, ...]:
         """See :meth:`Client.download`; ``progress`` is called on another thread."""
         return self._run(self._client.download(job_id, to, pattern, progress=progress))
+
+    def lineage(self, endpoint: str, version: int | None = None) -> tuple[Lineage, ...]:
+        """See :meth:`Client.lineage`."""
+        return self._run(self._client.lineage(endpoint, version))
 
     def infer(
         self, endpoint: str, inputs: Mapping[str, ArrayLike], minimum_accuracy: float | None = None

@@ -1,0 +1,63 @@
+"""Where versions come from, asked of a real broker after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from testing.brokers import node_token, running_broker, tenant_of, tenant_token
+from testing.scripted_agent import ScriptedAgent
+from tiercel import Client, NotFoundError
+from tiercel.broker.cli import app
+
+
+async def test_versions_say_where_they_come_from_to_their_tenant_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = tenant_token(tmp_path)
+    agent = ScriptedAgent(node_token(tmp_path))
+    async with (
+        running_broker(tmp_path) as broker,
+        tenant_of(broker.broker_address, token) as alice,
+        agent.connected(broker.nodes_address),
+    ):
+        job = await alice.submit(arguments=("--lr", "0.1"), labels={"sweep": "7"})
+        await agent.wait_run(f"{job.id}-1")
+        agent.report(f"{job.id}-1", 0.5, 0.85, 0.95)
+        await alice.wait_finished(job.id)
+    monkeypatch.setenv("TIERCEL_TOKEN", token)
+    async with running_broker(tmp_path) as broker, Client(broker.broker_address, token=token) as client:
+        second, first = await client.lineage("digits")
+        assert [(each.version, each.tier, each.live, each.curve) for each in (first, second)] == [
+            (1, 1, False, ()),
+            (2, 2, True, ()),
+        ]
+        (whole,) = await client.lineage("digits", 2)
+        assert (whole.job_id, whole.run_id, whole.arguments) == (job.id, f"{job.id}-1", ("--lr", "0.1"))
+        assert (whole.labels, whole.value) == ({"sweep": "7"}, second.value)
+        assert [point.value for point in whole.curve] == [0.5, 0.85, 0.95]
+        assert whole.metrics["accuracy"] == 0.95
+        with pytest.raises(NotFoundError, match=r"no version 7; there is 1, 2"):
+            await client.lineage("digits", 7)
+        async with Client(client.address, token=tenant_token(tmp_path, "bob")) as bob:
+            with pytest.raises(NotFoundError):
+                await bob.lineage("digits")
+
+        async def tiercel(*arguments: str) -> Result:
+            command = ["lineage", *arguments, "--broker", client.address]
+            return await asyncio.to_thread(CliRunner().invoke, app, command)
+
+        header, newest, _ = (await tiercel("digits")).stdout.splitlines()
+        assert header.split()[:3] == ["VERSION", "VALUE", "RUN"]
+        assert newest.split()[:1] == ["2"]
+        told = (await tiercel("digits:2")).stdout
+        assert f"run        {job.id}-1" in told
+        assert "arguments  --lr 0.1" in told
+        assert "curve      3 points, 0.5 to 0.95" in told
+        assert json.loads((await tiercel("digits:2", "--json")).stdout)["run_id"] == f"{job.id}-1"
+        assert len(json.loads((await tiercel("digits", "--json")).stdout)) == 2
+        assert "no version; give a number such as digits:2" in (await tiercel("digits:x")).stderr
