@@ -125,6 +125,7 @@ class JobSpec:
         retries: How often its script is started again, from its checkpoint, after it failed or was killed.
         ship: What it delivers beyond its tiers.
         labels: Words of the tenant's own by which programs find it again, such as ``{"sweep": "7"}``.
+        requirements: Packages that its program needs, as requirements.txt has them.
         env: Variables that its program finds in its environment.
         secrets: Names of the tenant's secrets that it finds there as well.
         retry_back_off_seconds: Pause before the first of its retries, which doubles with each up to an hour; None: 1 s,
@@ -160,6 +161,7 @@ class JobSpec:
     retries: int = 0
     ship: Shipping = Shipping()
     labels: Mapping[str, str] = field(default_factory=dict)
+    requirements: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
     retry_back_off_seconds: float | None = None

@@ -11,6 +11,7 @@ from tiercel.core.errors import InvalidSpecError
 from tiercel.core.jobs import Direction
 from tiercel.core.path_patterns import validate_outputs
 from tiercel.core.projects import validate_project
+from tiercel.core.requirements import validate_requirements
 from tiercel.core.secrets import validate_secrets
 from tiercel.core.validation_over_time import validate_over_time
 from tiercel.core.variables import validate_env
@@ -57,6 +58,7 @@ def validate_spec(spec: JobSpec) -> None:
     _validate_limits(spec)
     _validate_shipping(spec.ship)
     _validate_labels(spec.labels)
+    validate_requirements(spec)
     validate_env(spec.env)
     validate_secrets(spec.secrets, spec.env)
     validate_over_time(spec)

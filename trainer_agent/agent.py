@@ -35,6 +35,8 @@ from tiercel.trainer_agent.disk.names import is_plain
 from tiercel.trainer_agent.disk.outputs import OutputLimits
 from tiercel.trainer_agent.disk.scratch import ScratchFolders
 from tiercel.trainer_agent.disk.watch import DiskLimits, DiskWatch
+from tiercel.trainer_agent.environments.environments import EnvironmentLimits, Environments
+from tiercel.trainer_agent.environments.index import PackageIndex
 from tiercel.trainer_agent.fence import keeper as fence_keeper
 from tiercel.trainer_agent.fence.fence import FENCE_FILE, Fence
 from tiercel.trainer_agent.inference_server.client import ServingClient
@@ -102,6 +104,8 @@ class AgentParts:
         serving_reserve: What of them is the inference server's.
         project_cache_bytes: What the projects of jobs that are kept for their next runs may have.
         engine: Where the container engine listens, and what containers of this agent are labelled with; None without.
+        package_index: Where environments have packages from.
+        environments: What they may take.
     """
 
     node_id: str
@@ -121,6 +125,8 @@ class AgentParts:
     serving_reserve: ServingReserve = field(default_factory=ServingReserve)
     project_cache_bytes: int = DEFAULT_CACHE_BYTES
     engine: tuple[str, str] | None = None
+    package_index: PackageIndex = field(default_factory=PackageIndex)
+    environments: EnvironmentLimits = field(default_factory=EnvironmentLimits)
 
 
 class Agent:
@@ -151,8 +157,23 @@ class Agent:
         transfer = CheckpointTransfer(calls, parts.state_dir / "carried")
         projects = ProjectFetcher(calls, parts.state_dir / "projects", parts.project_cache_bytes)
         self._data = OfferedData(parts.state_dir)
+        self._environments = Environments(
+            parts.state_dir / "environments",
+            parts.package_index,
+            parts.environments,
+            tasks,
+            lambda run_id: self._runs.live(run_id) is not None,
+        )
         scratch = ScratchFolders(parts.state_dir / "scratch")
-        preparation = Preparation(ScriptFetcher(calls), SecretFetcher(calls), projects, transfer, self._data, scratch)
+        preparation = Preparation(
+            ScriptFetcher(calls),
+            SecretFetcher(calls),
+            self._environments,
+            projects,
+            transfer,
+            self._data,
+            scratch,
+        )
         self._ended_jobs = EndedJobs(places.jobs, parts.state_dir / "ended-jobs", parts.retention)
         self._runs = RunTable(
             places,
@@ -196,6 +217,7 @@ class Agent:
         Raises:
             SetupError: What an earlier life left behind cannot be cleared away.
         """
+        await asyncio.to_thread(self._environments.clear)
         await self._runs.take_over()
         await self._list_images()
         await self._data.look()

@@ -26,6 +26,8 @@ from tiercel.trainer_agent.connection.address import LocalBroker, token_from_fil
 from tiercel.trainer_agent.disk.job_retention import Retention
 from tiercel.trainer_agent.disk.outputs import OutputLimits
 from tiercel.trainer_agent.disk.watch import DiskLimits
+from tiercel.trainer_agent.environments.environments import EnvironmentLimits
+from tiercel.trainer_agent.environments.index import PackageIndex
 from tiercel.trainer_agent.errors import SetupError
 from tiercel.trainer_agent.fence.keeper import AGENT_LOCK
 from tiercel.trainer_agent.inference_server.server import ServingPorts
@@ -66,6 +68,12 @@ _FLAGS = {
     "output-file-bytes": "the largest file that is kept of what a run leaves behind (default 256 MiB)",
     "output-bytes": "bytes that those files of a run may have together (default 1 GiB)",
     "keep-ended-seconds": "how long to keep each of them at most (default a week)",
+    "package-index": "address of the index that environments have packages from (default: PyPI)",
+    "package-folder": "folder with packages that are taken as well",
+    "package-offline": "whether packages come from that folder alone: yes or no (default: no)",
+    "package-sdists": "whether packages to be built are taken, whose code then runs here: yes or no (default)",
+    "environments-bytes": "bytes that all environments may have on the disk together (default 20 GiB)",
+    "environment-seconds": "how long one may take to be built (default 600)",
     "time-slice-seconds": "how long training computes before the kernel looks who is next, 0 to leave it to the kernel",
 }
 
@@ -150,6 +158,13 @@ async def run_agent(settings: AgentSettings) -> None:
             disk=DiskLimits(settings.job_disk_bytes, settings.disk_reserve_bytes),
             project_cache_bytes=settings.project_cache_bytes,
             outputs=OutputLimits(file_bytes=settings.output_file_bytes, total_bytes=settings.output_bytes),
+            package_index=PackageIndex(
+                settings.package_index,
+                settings.package_folder,
+                offline=settings.package_offline,
+                sdists=settings.package_sdists,
+            ),
+            environments=EnvironmentLimits(settings.environments_bytes, settings.environment_seconds),
             accelerators=watch,
             serving_reserve=reserve(
                 watch.listed, settings.serving_accelerator_memory, can_serve=can_serve_on_accelerators()

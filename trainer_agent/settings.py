@@ -54,6 +54,12 @@ class AgentSettings(BaseSettings):
         output_bytes: What those files of a run may have together, in bytes.
         keep_ended_jobs: Folders of jobs that are over, at most, and never those of others.
         keep_ended_seconds: How long each of them is kept at most.
+        package_index: The address of the index that environments have packages from; empty for PyPI.
+        package_folder: A folder with packages that are taken as well, or None.
+        package_offline: Nothing is asked for over the network: packages come from the folder alone.
+        package_sdists: Packages that have to be built are taken too: their code then runs before any job does.
+        environments_bytes: What all environments may have on the disk together, in bytes.
+        environment_seconds: How long one may take to be built.
     """
 
     model_config = SettingsConfigDict(env_prefix="TIERCEL_AGENT_", frozen=True)
@@ -83,6 +89,12 @@ class AgentSettings(BaseSettings):
     output_bytes: int = Field(default=1024**3, gt=0)
     keep_ended_jobs: int = Field(default=20, ge=0)
     keep_ended_seconds: float = Field(default=7 * 86400.0, ge=0, allow_inf_nan=False)
+    package_index: str = ""
+    package_folder: Path | None = None
+    package_offline: bool = False
+    package_sdists: bool = False
+    environments_bytes: int = Field(default=20 * 1024**3, gt=0)
+    environment_seconds: float = Field(default=600.0, gt=0, allow_inf_nan=False)
 
     @field_validator("runtimes", mode="before")
     @classmethod

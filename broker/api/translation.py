@@ -33,8 +33,12 @@ def spec_from_proto(message: common_pb2.JobSpec) -> JobSpec:
             field="direction",
         )
     spec = from_proto(JobSpec, message)
-    # An image asks for the one runtime that can use it.
-    return replace(spec, name=spec.name or spec.endpoint, runtime=spec.runtime or ("docker" if spec.image else ""))
+    return replace(spec, name=spec.name or spec.endpoint, runtime=spec.runtime or _only_runtime(spec))
+
+
+def _only_runtime(spec: JobSpec) -> str:
+    """The one runtime that can do what the spec asks for; empty where any can."""
+    return "docker" if spec.image else "process" if spec.requirements else ""
 
 
 def job_to_proto(job: Job) -> jobs_pb2.Job:

@@ -14,6 +14,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, ValidationError, create_model
 
 from tiercel.broker.client.spec_environment import environment_of
+from tiercel.broker.client.spec_requirements import read_requirements
 from tiercel.broker.client.spec_times import Seconds, with_retries_spread
 from tiercel.core.data_sets import DataSet
 from tiercel.core.errors import InvalidSpecError
@@ -78,6 +79,7 @@ _SpecForm = _form(
     data=(list[Annotated[_DataSetForm, BeforeValidator(_data_set)]], []),  # type: ignore[valid-type]
     resources=(_ResourcesForm, _ResourcesForm()),
     ship=(_ShippingForm, _ShippingForm()),
+    requirements=(str | list[str], ""),
     secrets=(list[str], []),
     env=(Annotated[dict[str, str], BeforeValidator(environment_of)], {}),
     max_duration_seconds=_written("max_duration", Seconds | None, None),
@@ -108,7 +110,7 @@ def load_spec(path: str | Path, changes: Mapping[str, Any] | None = None) -> Job
         values = {"project": "."} | (_read(found) if found is not None else {})
     else:
         folder, values = file.parent, _read(file)
-    for name in ("project", *(() if values.get("project") else ("script",))):
+    for name in ("project", "requirements", *(() if values.get("project") else ("script",))):
         if isinstance(given := values.get(name), str) and given:
             values[name] = str(folder / given)
     return parse_spec(_merged(values, changes or {}))
@@ -138,6 +140,7 @@ def parse_spec(values: Mapping[str, Any]) -> JobSpec:
             "project": Project(folder=str(Path(written["project"]).absolute())) if written["project"] else None,
             "command": _words(written["command"]),
             "resources": Resources(**dict(written["resources"])),
+            "requirements": _requirements(written["requirements"]),
             "secrets": tuple(written["secrets"]),
             "data": tuple(DataSet(**dict(each)) for each in written["data"]),
             "ship": Shipping(**dict(written["ship"])),
@@ -166,6 +169,10 @@ def _words(command: str | list[str]) -> tuple[str, ...]:
         message = f"command: no shell reads it, so that {of_a_shell!r} has no meaning; write: bash -c '...'"
         raise InvalidSpecError(message, field="command")
     return words
+
+
+def _requirements(written: str | list[str]) -> tuple[str, ...]:
+    return tuple(written) if isinstance(written, list) else read_requirements(Path(written)) if written else ()
 
 
 def _usual_direction(metric: str) -> Direction:

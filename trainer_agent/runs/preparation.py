@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
+from typing import Any
 
+from tiercel.core.tasks import run_until_one_ends
 from tiercel.trainer_agent.data.offered import OfferedData
 from tiercel.trainer_agent.disk.job_folder import JobFolder, ScriptFile
 from tiercel.trainer_agent.disk.scratch import ScratchFolders
+from tiercel.trainer_agent.environments.environments import Environments
 from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointTransfer
 from tiercel.trainer_agent.runs.order import RunOrder
 from tiercel.trainer_agent.runs.projects import ProjectFetcher
@@ -24,6 +27,7 @@ class Preparation:
     Attributes:
         scripts: Fetches scripts.
         secrets: Fetches secrets.
+        environments: Builds environments.
         projects: Fetches projects.
         transfer: Transfers checkpoints.
         data: Knows where data sets are.
@@ -32,6 +36,7 @@ class Preparation:
 
     scripts: ScriptFetcher
     secrets: SecretFetcher
+    environments: Environments
     projects: ProjectFetcher
     transfer: CheckpointTransfer
     data: OfferedData
@@ -45,6 +50,8 @@ class Preparation:
         token: str,
         owner: tuple[int, int] | None,
         check: Callable[[], None],
+        stopped: Callable[[], Coroutine[Any, Any, None]],
+        say: Callable[[str], None],
     ) -> Launch:
         """Make a job's folder ready for a run; returns what to start.
 
@@ -54,6 +61,8 @@ class Preparation:
             token: The run's secret.
             owner: User and group id that the run has, or None if they are the agent's.
             check: Called after each fetch, which may have taken long; raises where the run is not to start any more.
+            stopped: Waits until that is so.
+            say: Given lines for its log.
 
         Raises:
             TransferError: Something did not come from the broker, or a data set is gone.
@@ -80,7 +89,22 @@ class Preparation:
         if order.spec.resources.scratch_bytes:
             scratch = await asyncio.to_thread(self.scratch.make, order.run_id, owner)
         launch = replace(order.launch(folder.path), data=data, scratch=scratch)
+        if order.spec.requirements:
+            launch = replace(launch, python=await self._interpreter(order, stopped, say))
+            check()
         if order.spec.secrets:  # last, so that they are here no longer than they have to be
             launch = replace(launch, secrets=await self.secrets.fetch(order.run_id))
             check()
         return launch
+
+    async def _interpreter(
+        self, order: RunOrder, stopped: Callable[[], Coroutine[Any, Any, None]], say: Callable[[str], None]
+    ) -> str:
+        """The interpreter of its environment; empty if it was stopped before there was one."""
+        found: list[str] = []
+
+        async def build() -> None:
+            found.append(await self.environments.ready(order.run_id, tuple(order.spec.requirements), say))
+
+        await run_until_one_ends(environment=build(), stop=stopped())
+        return found[0] if found else ""

@@ -270,7 +270,13 @@ class Run:
         owner = self._runtime.owner
         try:
             return await self._preparation.prepare(
-                self.order, self._folder, token=self._token, owner=owner, check=self._check_wanted
+                self.order,
+                self._folder,
+                token=self._token,
+                owner=owner,
+                check=self._check_wanted,
+                stopped=self._stop.wait_asked,
+                say=self._write_line,
             )
         except TransferError as error:
             self._record = replace(self._record, lost=True)  # through no fault of the job

@@ -285,6 +285,7 @@ class JobSpec(_message.Message):
     RETRIES_FIELD_NUMBER: _builtins.int
     SHIP_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
+    REQUIREMENTS_FIELD_NUMBER: _builtins.int
     ENV_FIELD_NUMBER: _builtins.int
     SECRETS_FIELD_NUMBER: _builtins.int
     MAX_DURATION_SECONDS_FIELD_NUMBER: _builtins.int
@@ -358,6 +359,10 @@ class JobSpec(_message.Message):
         """Words of the tenant's own by which programs find it again: at most 32, of at most 63 and 128 characters."""
 
     @_builtins.property
+    def requirements(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Packages that its program needs, as requirements.txt has them: names with versions, at most 1,000 and 64 KiB together."""
+
+    @_builtins.property
     def env(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Variables that its program finds in its environment: at most 64, of at most 128 and 32 Ki characters. Not for secrets."""
 
@@ -410,6 +415,7 @@ class JobSpec(_message.Message):
         retries: _builtins.int = ...,
         ship: Global___Shipping | None = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        requirements: _abc.Iterable[_builtins.str] | None = ...,
         env: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         secrets: _abc.Iterable[_builtins.str] | None = ...,
         max_duration_seconds: _builtins.float | None = ...,
@@ -424,7 +430,7 @@ class JobSpec(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "endpoint_objective_seconds", b"endpoint_objective_seconds", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "module", b"module", "program", b"program", "project", b"project", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "retry_back_off_seconds", b"retry_back_off_seconds", "script", b"script", "ship", b"ship"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "arguments", b"arguments", "command", b"command", "continue_after_last_tier", b"continue_after_last_tier", "data", b"data", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "env", b"env", "image", b"image", "labels", b"labels", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "outputs", b"outputs", "program", b"program", "project", b"project", "queue", b"queue", "replace", b"replace", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "retries", b"retries", "retry_back_off_seconds", b"retry_back_off_seconds", "retry_exit_codes", b"retry_exit_codes", "runtime", b"runtime", "script", b"script", "secrets", b"secrets", "ship", b"ship", "tiers", b"tiers", "variant", b"variant", "warm_start", b"warm_start"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "arguments", b"arguments", "command", b"command", "continue_after_last_tier", b"continue_after_last_tier", "data", b"data", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "env", b"env", "image", b"image", "labels", b"labels", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "outputs", b"outputs", "program", b"program", "project", b"project", "queue", b"queue", "replace", b"replace", "report_timeout_seconds", b"report_timeout_seconds", "requirements", b"requirements", "resources", b"resources", "retries", b"retries", "retry_back_off_seconds", b"retry_back_off_seconds", "retry_exit_codes", b"retry_exit_codes", "runtime", b"runtime", "script", b"script", "secrets", b"secrets", "ship", b"ship", "tiers", b"tiers", "variant", b"variant", "warm_start", b"warm_start"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__endpoint_objective_seconds: _TypeAlias = _typing.Literal["endpoint_objective_seconds"]  # noqa: Y015
     _WhichOneofArgType__endpoint_objective_seconds: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds"]  # noqa: Y015

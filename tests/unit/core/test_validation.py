@@ -14,6 +14,7 @@ from testing.jobs import make_spec
 from tiercel.core.data_sets import MAX_OF_A_JOB, DataSet
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.jobs import Direction, JobSpec, Resources, Script, Shipping, Tier
+from tiercel.core.requirements import MAX_REQUIREMENTS, MAX_REQUIREMENTS_BYTES
 from tiercel.core.secrets import MAX_SECRETS_OF_A_JOB
 from tiercel.core.validation import (
     MAX_ACCELERATORS,
@@ -57,6 +58,16 @@ def refusal_of(spec: JobSpec) -> InvalidSpecError | None:
         {"arguments": ("--epochs", "3", "")},
         {"labels": {"sweep": "7", "team/owner": ""}},
         {"secrets": ("WANDB_KEY",), "env": {"SEED": "1"}},
+        {
+            "requirements": (
+                "lightning",
+                "a.b_c[x, y]>=1.0,<2",
+                "d == 1.* ; python_version < '4'",
+                "e (>=1)",
+                "f!=1.0+cpu",
+            )
+        },
+        {"requirements": (f"a==1.0 --hash=sha256:{'0' * 64} --hash=sha256:{'1' * 64}",), "runtime": "process"},
         {"outputs": ("reports/*.html", "tokenizer/", "**")},
         {"env": {"PYTHONPATH": "lib", "_x1": "", "LANG": "de_DE.UTF-8"}},
         {"data": (DataSet("imagenet"), DataSet("imagenet-1k"))},
@@ -132,6 +143,18 @@ def test_accepts_what_makes_sense(changes: dict[str, Any]) -> None:
         ({"env": {"PATH": "/"}}, "env.PATH"),
         ({"secrets": tuple(f"N{number}" for number in range(MAX_SECRETS_OF_A_JOB + 1))}, "secrets"),
         ({"secrets": ("A", "A")}, "secrets"),
+        ({"requirements": ("a",) * (MAX_REQUIREMENTS + 1)}, "requirements"),
+        ({"requirements": ("a" * MAX_REQUIREMENTS_BYTES, "b")}, "requirements"),
+        ({"requirements": ("-e .",)}, "requirements"),
+        ({"requirements": ("--index-url http://nobody",)}, "requirements"),
+        ({"requirements": ("a==1 --index-url http://nobody",)}, "requirements"),
+        ({"requirements": ("a ; python_version<'4' --index-url=x",)}, "requirements"),
+        ({"requirements": ("a\n--index-url x",)}, "requirements"),
+        ({"requirements": ("a @ https://nobody/a.whl",)}, "requirements"),
+        ({"requirements": ("./a.whl",)}, "requirements"),
+        ({"requirements": ("",)}, "requirements"),
+        ({"requirements": ("a",), "runtime": "docker"}, "requirements"),
+        ({"requirements": ("a",), "image": "python:3.12"}, "requirements"),
         ({"secrets": ("A B",)}, "secrets"),
         ({"secrets": ("LD_PRELOAD",)}, "secrets.LD_PRELOAD"),
         ({"secrets": ("A",), "env": {"A": "1"}}, "secrets"),

@@ -19,6 +19,8 @@ from tiercel.trainer_agent.disk.files import write_atomically
 from tiercel.trainer_agent.disk.job_retention import EndedJobs, Retention
 from tiercel.trainer_agent.disk.scratch import ScratchFolders
 from tiercel.trainer_agent.disk.watch import JobFolders
+from tiercel.trainer_agent.environments.environments import EnvironmentLimits, Environments
+from tiercel.trainer_agent.environments.index import PackageIndex
 from tiercel.trainer_agent.limits.contract import CpuShare, Limits, Share, Usage
 from tiercel.trainer_agent.reports.journal import ReportJournal
 from tiercel.trainer_agent.runs import records as run_records
@@ -125,6 +127,7 @@ def table_in(folder: Path, runtime: FakeRuntime, tasks: Supervisor) -> RunTable:
         Preparation(
             ScriptFetcher(calls),
             SecretFetcher(calls),
+            Environments(folder / "environments", PackageIndex(), EnvironmentLimits(), tasks, lambda _: True),
             ProjectFetcher(calls, folder / "projects"),
             CheckpointTransfer(calls, folder / "carried"),
             OfferedData(folder),

@@ -58,6 +58,7 @@ from tiercel.v1 import common_pb2, jobs_pb2, nodes_pb2
             outputs=("reports/*.html", "tokenizer/"),
             env={"SEED": "7"},
             secrets=("WANDB_KEY",),
+            requirements=("lightning>=2.5",),
             max_duration_seconds=7200.0,
             queue=True,
             warm_start="4f0c9a1e",

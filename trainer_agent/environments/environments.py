@@ -1,0 +1,301 @@
+"""The environments of a node: each built once, used by many, and removed when there are too many of them."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tiercel.trainer_agent.environments import folders
+from tiercel.trainer_agent.environments.building import COMPLETE, Build, BuildFailedError, build, python_of
+from tiercel.trainer_agent.environments.commands import CommandLimits
+from tiercel.trainer_agent.environments.index import PackageIndex
+from tiercel.trainer_agent.environments.installers import find_installer
+from tiercel.trainer_agent.environments.node_layer import NodeLayer
+from tiercel.trainer_agent.errors import RunFailedError
+from tiercel.trainer_agent.supervision import Supervisor
+
+_log = logging.getLogger(__name__)
+
+# Counts how environments are built: those of another count are built anew.
+_BUILDER: Final = 1
+_FAILURES_KEPT: Final = 100
+_LINES_KEPT: Final = 1000
+_AT_ONCE: Final = 2
+_LOCK_SECONDS: Final = 0.2
+_OTHER_FOLDERS: Final = frozenset({"cache", "failed"})
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentLimits:
+    """What environments may take.
+
+    Attributes:
+        size_bytes: All of them together on the disk, and each alone.
+        build_seconds: How long one may take to be built.
+    """
+
+    size_bytes: int = 20 * 1024**3
+    build_seconds: float = 600.0
+
+
+@dataclass(slots=True)
+class _Building:
+    """A build that is under way, with whoever waits for it."""
+
+    task: asyncio.Task[None] | None = None
+    error: RunFailedError | None = None
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+    lines: list[str] = field(default_factory=list)
+    listeners: list[Callable[[str], None]] = field(default_factory=list)
+
+    def say(self, line: str) -> None:
+        """Tell all who wait, and those who come later."""
+        if len(self.lines) < _LINES_KEPT:
+            self.lines.append(line)
+        for listener in self.listeners:
+            listener(line)
+
+
+class Environments:
+    """Owns the environments of a node.
+
+    Args:
+        folder: Where they are; the agent's own.
+        index: Where packages come from.
+        limits: What they may take.
+        tasks: Owner of what builds.
+        is_live: Whether a run lives, by its id: what it uses stays.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        index: PackageIndex,
+        limits: EnvironmentLimits,
+        tasks: Supervisor,
+        is_live: Callable[[str], bool],
+    ) -> None:
+        self._folder = folder
+        self._index = index
+        self._limits = limits
+        self._tasks = tasks
+        self._is_live = is_live
+        self._building: dict[str, _Building] = {}
+        self._taking = threading.Lock()
+        self._room = asyncio.Semaphore(_AT_ONCE)
+
+    async def ready(self, run_id: str, requirements: Sequence[str], say: Callable[[str], None]) -> str:
+        """The interpreter of an environment that has what a run asks for; built if there is none.
+
+        Args:
+            run_id: The run; the environment stays for as long as it lives.
+            requirements: What it asks for.
+            say: Given each line that the build writes.
+
+        Raises:
+            RunFailedError: It cannot be built; says why.
+        """
+        try:
+            wanted = await asyncio.to_thread(self._wanted, requirements)
+            while not await asyncio.to_thread(self._take, wanted.folder, run_id):
+                await self._wait_built(wanted, say)
+        except OSError as error:
+            raise RunFailedError(f"Its environment cannot be made: {error}.") from error
+        return str(wanted.python)
+
+    def clear(self) -> None:
+        """Remove what an earlier life of the agent left unfinished."""
+        for folder in self._folder.glob("*"):
+            if folder.is_dir() and folder.name not in _OTHER_FOLDERS and not _is_complete(folder):
+                with _held(self._lock_of(folder)) as held:
+                    if held is not None:
+                        folders.remove(folder)
+
+    def _wanted(self, requirements: Sequence[str]) -> Build:
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        installer = find_installer(self._folder / "cache")
+        if installer is None:
+            raise RunFailedError(
+                "This node cannot build environments: it has neither uv nor pip. Install tiercel[envs] there."
+            )
+        layer = NodeLayer.read()
+        content = [
+            _BUILDER,
+            sorted(set(requirements)),
+            layer.python,
+            layer.abi,
+            layer.folders,
+            dict(layer.distributions),
+            self._index.identity(),
+            installer.identity,
+        ]
+        key = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:24]
+        return Build(self._folder / key, tuple(requirements), layer, self._index, installer)
+
+    async def _wait_built(self, wanted: Build, say: Callable[[str], None]) -> None:
+        failure = self._failure_of(wanted.folder)
+        if failure.exists():
+            raise RunFailedError(
+                f"Its environment cannot be built, as was found before: {failure.read_text()}. It is tried again once "
+                "its requirements, or where the node has packages from, are different."
+            )
+        building = self._building.get(wanted.folder.name)
+        if building is None:
+            building = self._building[wanted.folder.name] = _Building()
+            building.task = self._tasks.start(f"environment {wanted.folder.name}", self._build(wanted, building))
+        for line in building.lines:
+            say(line)
+        building.listeners.append(say)
+        try:
+            await building.done.wait()
+        finally:
+            building.listeners.remove(say)
+            if not building.listeners and not building.done.is_set() and building.task is not None:
+                self._building.pop(wanted.folder.name, None)
+                building.task.cancel()  # nobody waits for it any more
+        if building.error is not None:
+            raise RunFailedError(building.error.message)
+
+    async def _build(self, wanted: Build, building: _Building) -> None:
+        try:
+            async with self._room:
+                ends_at = asyncio.get_running_loop().time() + self._limits.build_seconds
+                building.say(
+                    f"environment: {wanted.installer.identity} builds it from {len(wanted.requirements)} lines"
+                )
+                with await self._lock(wanted.folder, ends_at) as held:
+                    limits = CommandLimits(ends_at, self._limits.size_bytes)
+                    await build(wanted, limits, lambda line: building.say(f"environment: {line}"), held)
+                building.say("environment: ready")
+                await asyncio.to_thread(self._make_room, wanted.folder)
+        except BuildFailedError as error:
+            building.error = RunFailedError(f"Its environment cannot be built: {error.message.rstrip('.')}.")
+            if error.for_good:
+                await asyncio.to_thread(self._remember_failure, wanted.folder, error.message.rstrip("."))
+        except OSError as error:
+            building.error = RunFailedError(f"Its environment cannot be built: {error}.")
+        except Exception as error:
+            # A defect in here must not take the agent along.
+            _log.exception("environment %s was given up", wanted.folder.name)
+            building.error = RunFailedError(f"Its environment cannot be built ({error!r}), a defect of Tiercel.")
+        finally:
+            building.done.set()
+            if self._building.get(wanted.folder.name) is building:
+                del self._building[wanted.folder.name]
+
+    async def _lock(self, folder: Path, ends_at: float) -> _Lock:
+        """A lock on an environment, which a builder that an earlier life of the agent started may hold still."""
+        while (lock := _Lock.take(self._lock_of(folder))) is None:
+            if asyncio.get_running_loop().time() > ends_at:
+                raise BuildFailedError("another process has been building it for too long", for_good=False)
+            await asyncio.sleep(_LOCK_SECONDS)
+        return lock
+
+    def _lock_of(self, folder: Path) -> Path:
+        return self._folder / f".lock-{folder.name[0]}"  # few files, shared by many that are seldom built at once
+
+    def _failure_of(self, folder: Path) -> Path:
+        return self._folder / "failed" / folder.name
+
+    def _remember_failure(self, folder: Path, message: str) -> None:
+        failure = self._failure_of(folder)
+        failure.parent.mkdir(exist_ok=True, mode=0o700)
+        failure.write_text(message)
+        known = sorted(failure.parent.iterdir(), key=lambda path: path.stat().st_mtime)
+        for old in known[:-_FAILURES_KEPT]:
+            old.unlink()
+        folders.remove(folder)
+
+    def _make_room(self, newest: Path) -> None:
+        """Remove what was not used for longest, until all is within its bound; never what a live run uses."""
+        complete = [each for each in self._folder.glob("[!.]*") if _is_complete(each)]
+        complete.sort(key=lambda each: (each / COMPLETE).stat().st_mtime)
+        cache = self._folder / "cache"
+        sizes = {each: int(json.loads((each / COMPLETE).read_bytes())["size_bytes"]) for each in complete}
+        sizes[cache] = folders.disk_bytes(cache) if cache.is_dir() else 0
+        for each in (cache, *complete):
+            if sum(sizes.values()) <= self._limits.size_bytes:
+                return
+            with _held(self._lock_of(each)) as held:
+                if each != newest and held is not None and self._give_up(each):
+                    _log.info("environment %s goes, since there is too much of them", each.name)
+                    folders.remove(each)
+                    del sizes[each]
+
+    def _take(self, folder: Path, run_id: str) -> bool:
+        """Note that a run uses an environment; False if there is none."""
+        with self._taking:
+            if not _is_complete(folder):
+                return False
+            os.utime(folder / COMPLETE)
+            users = folder / "users"
+            users.mkdir(exist_ok=True, mode=0o700)
+            self._is_used(folder)
+            (users / run_id).touch()
+            return True
+
+    def _give_up(self, folder: Path) -> bool:
+        """Let nobody take an environment any more; False if somebody uses it."""
+        with self._taking:
+            if self._is_used(folder):
+                return False
+            (folder / COMPLETE).unlink(missing_ok=True)
+            return True
+
+    def _is_used(self, folder: Path) -> bool:
+        """Whether a live run uses it; those that are over are forgotten."""
+        live = 0
+        for user in (folder / "users").glob("*"):
+            if self._is_live(user.name):
+                live += 1
+            else:
+                user.unlink(missing_ok=True)
+        return live > 0
+
+
+class _Lock:
+    """A lock that its holder's children hold as well; a context manager."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    @classmethod
+    def take(cls, path: Path) -> _Lock | None:
+        """Take it, or None if somebody else has it."""
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        return cls(descriptor)
+
+    def __enter__(self) -> int:
+        return self._descriptor
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[int | None]:
+    lock = _Lock.take(path)
+    if lock is None:
+        yield None
+        return
+    with lock as descriptor:
+        yield descriptor
+
+
+def _is_complete(folder: Path) -> bool:
+    return (folder / COMPLETE).is_file() and python_of(folder).exists()
