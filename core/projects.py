@@ -103,7 +103,7 @@ def encode_folder(entries: Iterable[Entry]) -> bytes:
     Raises:
         InvalidSpecError: An entry cannot be part of a project.
     """
-    ordered = sorted(entries, key=lambda entry: entry.name.encode())
+    ordered = sorted(entries, key=lambda entry: entry.name.encode(errors="surrogatepass"))
     _check_entries(ordered)
     listing = [[entry.name, entry.kind.value, entry.content, entry.size_bytes] for entry in ordered]
     return json.dumps(listing, ensure_ascii=False, separators=(",", ":")).encode()
@@ -202,9 +202,10 @@ def _check_entries(entries: Sequence[Entry]) -> None:
         name = entry.name
         if name in {"", ".", ".."} or "/" in name or not _is_text(name) or len(name.encode()) > 255:
             raise refuse_project(f"{name[:80]!r} cannot be the name of a file in a project; rename it")
-        other = folded.setdefault(name.casefold(), name)
-        if other is not name:
+        other = folded.get(name.casefold())
+        if other is not None:
             raise refuse_project(f"{other!r} and {name!r} differ in case only, which some systems mix up; rename one")
+        folded[name.casefold()] = name
         if entry.kind is Kind.LINK:
             if not _is_text(entry.content) or len(entry.content) > MAX_LINK_CHARACTERS or entry.size_bytes:
                 raise refuse_project(f"the link {name!r} does not lead to a path")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+import contextlib
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
+
+_T = TypeVar("_T")
 
 
 async def run_until_one_ends(**work: Coroutine[Any, Any, None]) -> None:
@@ -28,3 +31,20 @@ async def run_until_one_ends(**work: Coroutine[Any, Any, None]) -> None:
     for result in results:
         if isinstance(result, Exception):
             raise result
+
+
+async def run_in_thread(function: Callable[..., _T], *arguments: Any) -> _T:
+    """Call a function on a thread; whoever is cancelled meanwhile goes on only once it has returned.
+
+    For functions whose files or memory the caller gives back afterwards: a thread cannot be cancelled.
+    """
+    work = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        while not work.done():
+            with contextlib.suppress(asyncio.CancelledError):  # asked once more to end: the thread does not hear it
+                await asyncio.wait([work])
+        if not work.cancelled():
+            work.exception()  # nobody else asks for it
+        raise

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 from tiercel.broker.api.auth import tenant_of
 from tiercel.broker.api.errors import translated_errors
 from tiercel.core.commands import check_command
-from tiercel.core.errors import InvalidSpecError, OverloadedError, UnavailableError
+from tiercel.core.errors import InvalidSpecError, OverloadedError, TiercelError, UnavailableError
 from tiercel.core.projects import OBJECTS_AT_A_TIME, PIECE_BYTES
+from tiercel.core.tasks import run_in_thread
 from tiercel.v1 import nodes_pb2, projects_pb2, projects_pb2_grpc
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 # Of a client that sends nothing more; it asks what is missing and goes on.
 SILENCE_SECONDS = 30.0
+# For how long a client that was refused may go on sending, to be told why.
+DROP_SECONDS = 5.0
 # Each may hold 128 open files.
 UPLOADS_AT_A_TIME = 8
 
@@ -66,6 +70,9 @@ class ProjectsService(projects_pb2_grpc.ProjectsServiceServicer):
             self._uploads += 1
             try:
                 await self._receive(tenant.name, request_iterator)
+            except TiercelError:
+                await _drop(request_iterator)
+                raise
             finally:
                 self._uploads -= 1
             return projects_pb2.SendObjectsResponse()
@@ -76,8 +83,16 @@ class ProjectsService(projects_pb2_grpc.ProjectsServiceServicer):
                 if sum(len(piece.data) for piece in request.pieces) > PIECE_BYTES:
                     raise InvalidSpecError(f"pieces: have more than {PIECE_BYTES} bytes together", field="pieces")
                 for piece in request.pieces:
-                    await asyncio.to_thread(receiver.write, piece.sha256, piece.size_bytes, piece.data)
-            await asyncio.to_thread(receiver.finish)
+                    await run_in_thread(receiver.write, piece.sha256, piece.size_bytes, piece.data)
+            await run_in_thread(receiver.finish)
+
+
+async def _drop(requests: AsyncIterator[projects_pb2.SendObjectsRequest]) -> None:
+    """Read what a client has on its way: gRPC tells it no reason if the call ends while it writes."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(DROP_SECONDS):
+            async for _ in requests:
+                pass
 
 
 async def check_project(projects: ProjectStore, tenant: str, spec: JobSpec) -> None:

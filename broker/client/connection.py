@@ -19,6 +19,9 @@ from tiercel.v1.files_pb2_grpc import FilesServiceStub
 from tiercel.v1.jobs_pb2_grpc import JobsServiceStub
 from tiercel.v1.projects_pb2_grpc import ProjectsServiceStub
 
+# What gRPC says of a call that ended while something was written to it, whatever its status was.
+_CUT_OFF = "Internal error from Core"
+
 Request = TypeVar("Request", contravariant=True)
 Response = TypeVar("Response")
 Item = TypeVar("Item")
@@ -89,12 +92,15 @@ class Connection:
         try:
             # Written here, not by gRPC: what goes wrong in the iterator is then raised as what it is.
             async with aclosing(requests):
-                with contextlib.suppress(asyncio.InvalidStateError):  # the broker has ended the call, and says why
+                # The broker may end the call at any time; why is in the call's status.
+                with contextlib.suppress(asyncio.InvalidStateError, grpc.aio.AioRpcError):
                     async for request in requests:
                         await call.write(request)
                     await call.done_writing()
             await call
         except grpc.aio.AioRpcError as error:
+            if error.details() == _CUT_OFF:
+                raise UnavailableError(f"The call to the broker at {self.address} was cut off.") from error
             raise from_rpc_error(error, self.address) from error
         finally:
             call.cancel()

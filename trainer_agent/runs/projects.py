@@ -14,6 +14,7 @@ from typing import Final
 from tiercel.core.blobs import BlobError, BlobFolder, BlobReceiver
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.projects import MAX_ENTRIES, MAX_FOLDER_BYTES, OBJECTS_AT_A_TIME, Entry, Kind, decode_folder, walk
+from tiercel.core.tasks import run_in_thread
 from tiercel.trainer_agent.connection.calls import BrokerCalls, Stub
 from tiercel.trainer_agent.errors import RunFailedError, TransferError
 from tiercel.v1 import nodes_pb2
@@ -139,8 +140,8 @@ class ProjectFetcher:
         )
         with await asyncio.to_thread(self._objects.receive) as receiver:
             async for response in stub.FetchObjects(request, metadata=self._calls.metadata()):
-                await asyncio.to_thread(_write, receiver, response)
-            await asyncio.to_thread(receiver.finish)
+                await run_in_thread(_write, receiver, response)
+            await run_in_thread(receiver.finish)
 
 
 _WITH_CONTENT: Final = (Kind.FILE, Kind.PROGRAM)

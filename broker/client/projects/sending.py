@@ -68,6 +68,8 @@ async def send_project(
             if attempt == _ATTEMPTS:
                 raise
             await asyncio.sleep(_PAUSE_SECONDS * attempt)
+        except OSError as error:
+            raise refuse_project(f"{error.filename} cannot be read ({error.strerror}); submit again") from error
         except InvalidSpecError as error:
             raise refuse_project(f"a file changed while it was being sent ({error.message}); submit again") from error
     return sent

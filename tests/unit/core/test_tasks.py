@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
-from tiercel.core.tasks import run_until_one_ends
+from tiercel.core.tasks import run_in_thread, run_until_one_ends
 
 
 async def test_the_first_to_end_ends_the_others() -> None:
@@ -51,3 +52,25 @@ async def test_cancelling_ends_all_of_them() -> None:
     with pytest.raises(asyncio.CancelledError):
         await call
     assert sorted(cancelled) == [1, 2]
+
+
+async def test_whoever_is_cancelled_goes_on_once_the_thread_has_returned() -> None:
+    go, returned = threading.Event(), threading.Event()
+
+    def work() -> None:
+        go.wait(30)
+        returned.set()
+        raise ValueError("nobody hears of it")
+
+    task = asyncio.create_task(run_in_thread(work))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.sleep(0.01)
+    assert not task.done()
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert returned.is_set()
+    assert await run_in_thread(divmod, 7, 3) == (2, 1)
+    with pytest.raises(ZeroDivisionError):
+        await run_in_thread(divmod, 7, 0)

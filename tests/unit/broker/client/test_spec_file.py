@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tiercel import (
     DataSet,
@@ -229,3 +230,73 @@ def test_the_specs_of_the_document_about_data_can_be_submitted(tmp_path: Path) -
         read = load_spec(tmp_path / f"{number}.yaml")
         validate_spec(read)
         assert read.data
+
+
+PROJECT = {"endpoint": "digits", "metric": "accuracy", "tiers": [0.9]}
+
+
+@pytest.mark.parametrize("name", ["tiercel.yaml", "tiercel.yml", "tiercel.toml"])
+def test_a_folder_with_a_spec_is_the_jobs_project(tmp_path: Path, name: str) -> None:
+    text = 'endpoint = "digits"\nmetric = "accuracy"\ntiers = [0.9]\n'
+    text += 'script = "src/train.py"\narguments = ["--lr", "0.1"]\n'
+    (tmp_path / name).write_text(text if name.endswith("toml") else text.replace(" =", ":"))
+    spec = load_spec(tmp_path)
+    assert spec.project is not None
+    assert (spec.project.folder, spec.project.sha256) == (str(tmp_path), "")
+    assert (spec.command, spec.script, spec.arguments) == (("python", "src/train.py"), None, ("--lr", "0.1"))
+
+
+def test_a_specs_project_is_relative_to_its_file_and_a_changes_to_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "specs" / "job.yaml").write_text(yaml.safe_dump({**PROJECT, "project": "..", "command": "python x.py"}))
+    project = load_spec(tmp_path / "specs" / "job.yaml").project
+    assert project is not None
+    assert Path(project.folder).resolve() == tmp_path
+    monkeypatch.chdir(tmp_path)
+    project = load_spec(tmp_path / "specs" / "job.yaml", {"project": "other"}).project
+    assert project is not None
+    assert project.folder == str(tmp_path / "other")
+
+
+def test_a_folder_without_a_spec_is_a_project_where_flags_say_the_rest(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSpecError, match=r"has no tiercel\.yaml that says what to train"):
+        load_spec(tmp_path)
+    spec = load_spec(tmp_path, {**PROJECT, "command": "bash run.sh"})
+    assert spec.project is not None
+    assert spec.command == ("bash", "run.sh")
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("python train.py --name 'two words'", ("python", "train.py", "--name", "two words")),
+        (["python", "train.py", "a b"], ("python", "train.py", "a b")),
+        ("bash -c 'python a.py && python b.py'", ("bash", "-c", "python a.py && python b.py")),
+    ],
+)
+def test_a_command_is_split_as_a_shell_would(command: object, words: tuple[str, ...]) -> None:
+    assert parse_spec({**PROJECT, "project": ".", "command": command}).command == words
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"command": "python a.py && python b.py"}, "command: no shell reads it, so that '&&' has no meaning"),
+        ({"command": "python a.py > log"}, "command: no shell reads it, so that '>' has no meaning"),
+        ({"command": "python 'a.py"}, "command: cannot be split into words (No closing quotation)"),
+        ({"command": "python a.py", "script": "a.py"}, "script: is given beside a command"),
+    ],
+)
+def test_a_command_that_would_do_something_else_is_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidSpecError) as caught:
+        parse_spec({**PROJECT, "project": ".", **changes})
+    assert caught.value.message.startswith(message)
+    assert caught.value.field == message.partition(":")[0]
+
+
+def test_a_program_in_a_change_takes_the_place_of_the_files(tmp_path: Path) -> None:
+    (tmp_path / "tiercel.yaml").write_text(yaml.safe_dump({**PROJECT, "command": "python one.py"}))
+    assert load_spec(tmp_path, {"module": "package.two"}).command == ()
+    assert load_spec(tmp_path, {"script": "two.py"}).command == ("python", "two.py")

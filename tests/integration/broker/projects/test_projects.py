@@ -1,0 +1,356 @@
+"""Projects over real calls: what is sent, what is not, who sees it, and how nodes get it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from testing.brokers import node_token, running_broker, tenant_token
+from testing.jobs import make_spec
+from testing.scripted_agent import ScriptedAgent
+from testing.until import until
+from tiercel import Client, JobSpec
+from tiercel.broker.client.connection import Connection
+from tiercel.broker.client.options import ClientOptions
+from tiercel.broker.client.projects import sending
+from tiercel.broker.client.projects.packing import PackedProject, pack
+from tiercel.broker.server import Broker
+from tiercel.broker.store.projects import ProjectStore
+from tiercel.core.errors import InvalidSpecError, NotFoundError, QuotaExceededError, UnavailableError
+from tiercel.core.projects import Kind, Project, sha256_of
+from tiercel.trainer_agent.connection.calls import BrokerCalls
+from tiercel.trainer_agent.errors import TransferError
+from tiercel.trainer_agent.runs.projects import ProjectFetcher
+from tiercel.v1 import projects_pb2, projects_pb2_grpc
+
+LIMIT = 50 * 1024**2
+
+
+def make_project(folder: Path) -> Path:
+    """A folder with a few modules and some data."""
+    files = {"train.py": "print('train')", "pkg/__init__.py": "", "pkg/model.py": "WIDTH = 3", "config.json": "{}"}
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    (folder / "data.bin").write_bytes(os.urandom(3 * 1024**2))
+    (folder / "run.sh").write_text("#!/bin/sh\n")
+    (folder / "run.sh").chmod(0o755)
+    (folder / "settings").symlink_to("config.json")
+    return folder
+
+
+def spec_of(folder: Path, command: Sequence[str] = ("python", "train.py"), **changes: Any) -> JobSpec:
+    fields = {"script": None, "module": "", "command": tuple(command), "project": Project(folder=str(folder))}
+    return make_spec(**(fields | changes))
+
+
+class Bytes:
+    """What a client sends of its project, and how often it is told of it."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+
+    def __call__(self, sent: int, total: int) -> None:
+        assert sent <= total
+        self.sent = sent
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
+    async with running_broker(tmp_path / "broker") as broker:
+        yield broker
+
+
+def client_of(broker: Broker, tmp_path: Path, tenant: str = "alice") -> Client:
+    return Client(broker.broker_address, token=tenant_token(tmp_path / "broker", tenant))
+
+
+def connection_of(broker: Broker, tmp_path: Path, tenant: str = "alice") -> Connection:
+    return Connection(broker.broker_address, tenant_token(tmp_path / "broker", tenant), ClientOptions())
+
+
+async def test_an_unchanged_project_is_a_question_and_a_changed_file_is_that_file(
+    broker: Broker, tmp_path: Path
+) -> None:
+    folder = make_project(tmp_path / "project")
+    async with (
+        ScriptedAgent(node_token(tmp_path / "broker")).connected(broker.nodes_address),
+        client_of(broker, tmp_path) as client,
+    ):
+        first, second, third = Bytes(), Bytes(), Bytes()
+        job = await (await client.submit(spec_of(folder), progress=first)).refresh()
+        assert job.spec.project is not None
+        assert job.spec.project.sha256 == pack(Project(folder=str(folder)), LIMIT).project.sha256
+        await client.submit(spec_of(folder, endpoint="second"), progress=second)
+        (folder / "pkg" / "model.py").write_text("WIDTH = 4")
+        await client.submit(spec_of(folder, endpoint="third"), progress=third)
+    assert 3 * 1024**2 < first.sent < 3 * 1024**2 + 2_000
+    assert second.sent == 0
+    assert 9 < third.sent < 1_000  # the file, and the two folders that lead to it
+
+
+async def test_nobody_learns_what_another_tenant_has_sent(broker: Broker, tmp_path: Path) -> None:
+    packed = pack(Project(folder=str(make_project(tmp_path / "project"))), LIMIT)
+    alice, bob = (connection_of(broker, tmp_path, tenant) for tenant in ("alice", "bob"))
+    async with client_of(broker, tmp_path, "bob") as client:
+        try:
+            size = await sending.send_project(alice, packed)
+            root = packed.project.sha256
+            request = projects_pb2.FindMissingObjectsRequest(sha256=[root])
+            assert list((await alice.call(alice.projects.FindMissingObjects, request)).sha256) == []
+            assert list((await bob.call(bob.projects.FindMissingObjects, request)).sha256) == [root]
+            with pytest.raises(InvalidSpecError, match="is not here; submit the folder again"):
+                await client.submit(spec_of(tmp_path, project=Project(root)))
+            assert await sending.send_project(bob, packed) == size
+        finally:
+            await alice.close()
+            await bob.close()
+
+
+async def test_what_leads_to_nothing_is_asked_for_again(broker: Broker, tmp_path: Path) -> None:
+    """Whatever removed an object of a project whose root is still there: submitting again mends it."""
+    folder = make_project(tmp_path / "project")
+    async with (
+        ScriptedAgent(node_token(tmp_path / "broker")).connected(broker.nodes_address),
+        client_of(broker, tmp_path) as client,
+    ):
+        await client.submit(spec_of(folder))
+        (tmp_path / "broker" / "projects" / "alice" / sha256_of(b"WIDTH = 3")).unlink()
+        again = Bytes()
+        await client.submit(spec_of(folder, endpoint="again"), progress=again)
+    assert again.sent == len(b"WIDTH = 3")
+
+
+@pytest.mark.parametrize(
+    ("pieces", "message"),
+    [
+        ([("ab" * 32, 3, b"abc")], "is not what was announced: its SHA-256 differs"),
+        ([("no hash", 3, b"abc")], "'no hash' is not a SHA-256"),
+        ([("../../etc/passwd", 3, b"abc")], "is not a SHA-256"),
+        ([(sha256_of(b"abc"), 2, b"abc")], "has more bytes than were announced"),
+        ([(sha256_of(b"abc"), 3, b"ab")], "ends 1 bytes too early"),
+        ([(sha256_of(b"abc"), 2**63, b"abc")], "has no more room for projects"),
+        ([("ab" * 32, 2**21, bytes(2**20 + 1))], "pieces: have more than 1048576 bytes together"),
+    ],
+)
+async def test_lies_about_objects_are_refused_and_leave_nothing(
+    broker: Broker, tmp_path: Path, pieces: list[tuple[str, int, bytes]], message: str
+) -> None:
+    metadata = (("authorization", f"Bearer {tenant_token(tmp_path / 'broker')}"),)
+    async with grpc.aio.insecure_channel(broker.broker_address) as channel:
+        stub = projects_pb2_grpc.ProjectsServiceStub(channel)
+        sent = [projects_pb2.ObjectPiece(sha256=name, size_bytes=size, data=data) for name, size, data in pieces]
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub.SendObjects(iter([projects_pb2.SendObjectsRequest(pieces=sent)]), metadata=metadata, timeout=20)
+    assert message in (caught.value.details() or "")
+    assert list((tmp_path / "broker" / "projects" / "alice").iterdir()) == []
+
+
+async def test_nobody_without_a_token_sends_anything(broker: Broker) -> None:
+    async with grpc.aio.insecure_channel(broker.broker_address) as channel:
+        stub = projects_pb2_grpc.ProjectsServiceStub(channel)
+        for call in (stub.SendObjects(iter([]), timeout=20), stub.FindMissingObjects(
+            projects_pb2.FindMissingObjectsRequest(), timeout=20
+        )):  # fmt: skip
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await call
+            assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_a_break_in_the_middle_costs_what_was_not_whole(broker: Broker, tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    for number in range(200):  # two batches of what is made durable together
+        (folder / f"{number}.bin").write_bytes(os.urandom(30_000))
+    packed = pack(Project(folder=str(folder)), LIMIT)
+    connection = connection_of(broker, tmp_path)
+    send = connection.send
+    calls, kept = 0, tmp_path / "broker" / "projects" / "alice"
+
+    async def breaking(method: Any, requests: Any, *, seconds: float) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > 1:
+            return await send(method, requests, seconds=seconds)
+
+        async def some() -> AsyncIterator[projects_pb2.SendObjectsRequest]:
+            messages = [request async for request in requests]
+            for request in messages[:-1]:
+                yield request
+            await until(lambda: sum(path.suffix != ".part" for path in kept.iterdir()) >= 128, seconds=30)
+            raise UnavailableError("the connection broke")
+
+        return await send(method, some(), seconds=seconds)  # type: ignore[arg-type]
+
+    connection.send = breaking  # type: ignore[method-assign]
+    try:
+        sent = await sending.send_project(connection, packed)
+        assert await sending.send_project(connection, packed, whole=True) == 0
+    finally:
+        await connection.close()
+    assert calls == 2
+    assert sent < 2 * packed.size_bytes - 120 * 30_000
+
+
+async def test_a_file_that_changes_while_it_is_sent_is_said(broker: Broker, tmp_path: Path) -> None:
+    folder = make_project(tmp_path / "project")
+    packed = pack(Project(folder=str(folder)), LIMIT)
+    connection = connection_of(broker, tmp_path)
+    try:
+        for content in (b"x", b"y" * 4 * 1024**2, os.urandom(3 * 1024**2)):
+            (folder / "data.bin").write_bytes(content)
+            with pytest.raises(InvalidSpecError, match="a file changed while it was being sent"):
+                await sending.send_project(connection, packed)
+        (folder / "data.bin").unlink()
+        with pytest.raises(InvalidSpecError, match=r"data\.bin cannot be read"):
+            await sending.send_project(connection, packed)
+    finally:
+        await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"command": ("python", "trian.py")}, "command: there is no file 'trian.py' in the project; did you mean"),
+        ({"command": ("./train.py",)}, "command: 'train.py' in the project may not be executed"),
+        ({"command": ()}, "script: is missing; give a training script"),
+        ({"module": "pkg.model"}, "command: is given beside a module"),
+        ({"project": None}, "command: needs a project or an image"),
+    ],
+)
+async def test_a_project_that_cannot_start_is_refused_before_anything_runs(
+    broker: Broker, tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    folder = make_project(tmp_path / "project")
+    async with client_of(broker, tmp_path) as client:
+        with pytest.raises(InvalidSpecError) as caught:
+            await client.submit(spec_of(folder, **changes))
+        assert caught.value.message.startswith(message)
+        assert await client.list_jobs() == ()
+
+
+async def test_a_project_over_the_brokers_limit_is_refused_with_its_largest_files(tmp_path: Path) -> None:
+    folder = make_project(tmp_path / "project")
+    async with running_broker(tmp_path / "broker", project_bytes=2_000_000) as broker:
+        async with client_of(broker, tmp_path) as client:
+            with pytest.raises(InvalidSpecError, match=r"and 2000000 may be sent; the largest are data\.bin \(3145728"):
+                await client.submit(spec_of(folder))
+        # One that counts otherwise is refused by the broker itself.
+        packed = pack(Project(folder=str(folder)), LIMIT)
+        connection = connection_of(broker, tmp_path)
+        await sending.send_project(connection, packed)
+        await connection.close()
+        async with client_of(broker, tmp_path) as client:
+            with pytest.raises(InvalidSpecError, match="bytes or more, and 2000000 may be sent"):
+                await client.submit(spec_of(folder, project=Project(packed.project.sha256)))
+
+
+async def test_a_tenant_has_so_much_room_and_no_more(tmp_path: Path) -> None:
+    async with running_broker(tmp_path / "broker", tenant_projects_bytes=4_000_000) as broker:
+        for tenant in ("alice", "bob"):  # one's files take nothing of the other's room
+            async with client_of(broker, tmp_path, tenant) as client:
+                await client.submit(spec_of(make_project(tmp_path / f"{tenant}-one"), endpoint=tenant))
+                with pytest.raises(QuotaExceededError, match="has no more room for projects"):
+                    await client.submit(spec_of(make_project(tmp_path / f"{tenant}-two"), endpoint="two"))
+
+
+def test_what_no_job_needs_is_removed_and_the_rest_stays_whole(tmp_path: Path) -> None:
+    store = ProjectStore(tmp_path / "store")
+    one, two = (pack(Project(folder=str(make_project(tmp_path / name))), LIMIT) for name in ("one", "two"))
+    for packed in (one, two):
+        with store.receive("alice") as receiver:
+            for name, (path, size) in packed.files.items():
+                receiver.write(name, size, path.read_bytes())
+            for name, listing in packed.folders.items():
+                receiver.write(name, len(listing), listing)
+            receiver.finish()
+    assert store.remove_unused("alice", [], unused_seconds=3600.0) == 0
+    removed = store.remove_unused("alice", [one.project.sha256], unused_seconds=0.0)
+    assert 3 * 1024**2 <= removed < 3 * 1024**2 + 1_000  # the other one's data; they share the rest
+    assert "pkg/model.py" in store.check("alice", one.project.sha256)
+    with pytest.raises(InvalidSpecError):
+        store.check("alice", two.project.sha256)
+
+
+async def _placed(broker: Broker, tmp_path: Path, agent: ScriptedAgent, folder: Path) -> tuple[str, PackedProject]:
+    """A job whose run a node is to start; returns the run and its project."""
+    async with client_of(broker, tmp_path) as client:
+        job = await client.submit(spec_of(folder))
+    run = await agent.wait_run(f"{job.id}-1")
+    return run.run_id, pack(Project(folder=str(folder)), LIMIT)
+
+
+def fetcher_of(broker: Broker, tmp_path: Path, agent: ScriptedAgent, **changes: Any) -> ProjectFetcher:
+    token = node_token(tmp_path / "broker")
+    calls = BrokerCalls("n1", agent.instance, lambda: broker.nodes_address, lambda: token)
+    return ProjectFetcher(calls, tmp_path / "cache", **changes)
+
+
+async def test_a_node_fetches_a_project_once_and_only_that_of_its_runs(broker: Broker, tmp_path: Path) -> None:
+    agent = ScriptedAgent(node_token(tmp_path / "broker"), delivers=False)
+    folder = make_project(tmp_path / "project")
+    async with agent.connected(broker.nodes_address):
+        run_id, packed = await _placed(broker, tmp_path, agent, folder)
+        root = packed.project.sha256
+        fetcher = fetcher_of(broker, tmp_path, agent)
+        async with fetcher.fetched(run_id, root) as project:
+            found = dict(project.entries)
+            assert project.path(found["pkg/model.py"]).read_text() == "WIDTH = 3"
+            assert found["settings"].content == "config.json"
+        # Several at the same time, and none of them asks again.
+        quiet = ProjectFetcher(BrokerCalls("n1", "", str, str), tmp_path / "cache", patience_seconds=0.1)
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(5):
+                tasks.create_task(_read(quiet, run_id, root))
+        stranger = fetcher_of(broker, tmp_path, agent)
+        (tmp_path / "cache" / root).unlink()
+        with pytest.raises(TransferError, match="there is no project for run 'nobody-1' of this node"):
+            await _read(stranger, "nobody-1", root)
+
+
+async def _read(fetcher: ProjectFetcher, run_id: str, root: str) -> None:
+    async with fetcher.fetched(run_id, root) as project:
+        assert len(project.entries) == 8
+
+
+async def test_what_a_node_keeps_of_projects_is_bounded_and_what_it_needs_stays(broker: Broker, tmp_path: Path) -> None:
+    agent = ScriptedAgent(node_token(tmp_path / "broker"), delivers=False)
+    async with agent.connected(broker.nodes_address):
+        run_id, packed = await _placed(broker, tmp_path, agent, make_project(tmp_path / "project"))
+        cache = tmp_path / "cache"
+        cache.mkdir()
+        for number in range(5):
+            content = os.urandom(100_000)
+            (cache / sha256_of(content)).write_bytes(content)
+            os.utime(cache / sha256_of(content), (number, number))
+        fetcher = fetcher_of(broker, tmp_path, agent, cache_bytes=200_000)
+        async with fetcher.fetched(run_id, packed.project.sha256) as project:  # larger than what may be kept
+            assert all(project.path(entry).exists() for _, entry in project.entries if entry.kind is not Kind.LINK)
+        assert not any(path.stat().st_size == 100_000 for path in cache.iterdir())
+
+
+async def test_a_project_that_comes_damaged_is_not_used(broker: Broker, tmp_path: Path) -> None:
+    agent = ScriptedAgent(node_token(tmp_path / "broker"), delivers=False)
+    async with agent.connected(broker.nodes_address):
+        run_id, packed = await _placed(broker, tmp_path, agent, make_project(tmp_path / "project"))
+        damaged = tmp_path / "broker" / "projects" / "alice" / sha256_of(b"WIDTH = 3")
+        damaged.write_bytes(b"WIDTH = 9")
+        with pytest.raises(TransferError, match=r"its project arrived damaged: .* its SHA-256 differs"):
+            await _read(fetcher_of(broker, tmp_path, agent), run_id, packed.project.sha256)
+        damaged.unlink()
+        with pytest.raises(TransferError, match="there is no object"):
+            await _read(fetcher_of(broker, tmp_path, agent), run_id, packed.project.sha256)
+
+
+def test_what_is_not_there_is_said_to_whoever_asks_the_store(tmp_path: Path) -> None:
+    store = ProjectStore(tmp_path)
+    with pytest.raises(NotFoundError):
+        list(store.pieces("alice", ["../alice"]))
+    with pytest.raises(InvalidSpecError, match="is not a SHA-256"):
+        store.missing("alice", ["../../x"])
