@@ -6,21 +6,17 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import aiohttp
 
 from tiercel.trainer_agent.accelerators.reports import accelerators_to_wire, readings_to_wire
-from tiercel.trainer_agent.accelerators.serving_reserve import ServingReserve
-from tiercel.trainer_agent.accelerators.watch import AcceleratorWatch
 from tiercel.trainer_agent.connection.calls import BrokerCalls
 from tiercel.trainer_agent.connection.outbox import Reporter
 from tiercel.trainer_agent.connection.stream import BrokerConnection
 from tiercel.trainer_agent.data.offered import OfferedData
-from tiercel.trainer_agent.deliveries.deliveries import EXPORT_SECONDS, Deliveries
+from tiercel.trainer_agent.deliveries.deliveries import Deliveries
 from tiercel.trainer_agent.deliveries.delivery_log import DeliveryLog
 from tiercel.trainer_agent.deliveries.reconciler import (
     AbandonDelivery,
@@ -30,29 +26,26 @@ from tiercel.trainer_agent.deliveries.reconciler import (
     StartDelivery,
     reconcile_deliveries,
 )
-from tiercel.trainer_agent.disk.job_retention import EndedJobs, Retention
+from tiercel.trainer_agent.disk.job_retention import EndedJobs
 from tiercel.trainer_agent.disk.names import is_plain
-from tiercel.trainer_agent.disk.outputs import OutputLimits
 from tiercel.trainer_agent.disk.scratch import ScratchFolders
-from tiercel.trainer_agent.disk.watch import DiskLimits, DiskWatch
-from tiercel.trainer_agent.environments.environments import EnvironmentLimits, Environments
-from tiercel.trainer_agent.environments.index import PackageIndex
+from tiercel.trainer_agent.disk.watch import DiskWatch
+from tiercel.trainer_agent.environments.environments import Environments
 from tiercel.trainer_agent.fence import keeper as fence_keeper
 from tiercel.trainer_agent.fence.fence import FENCE_FILE, Fence
 from tiercel.trainer_agent.inference_server.client import ServingClient
 from tiercel.trainer_agent.inference_server.process import ServingPlaces
-from tiercel.trainer_agent.inference_server.server import InferenceServer, ServingPorts
+from tiercel.trainer_agent.inference_server.server import InferenceServer
 from tiercel.trainer_agent.limits import cpu
-from tiercel.trainer_agent.limits.contract import Limits
-from tiercel.trainer_agent.limits.cpu import Capacity
 from tiercel.trainer_agent.models.repository import ModelRepository
 from tiercel.trainer_agent.models.served import ServedModels
+from tiercel.trainer_agent.parts import AgentParts
 from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointTransfer
 from tiercel.trainer_agent.runs.file_transfer import FileTransfer
 from tiercel.trainer_agent.runs.files import RunPlaces
 from tiercel.trainer_agent.runs.hand_over import HandOver
 from tiercel.trainer_agent.runs.preparation import Preparation
-from tiercel.trainer_agent.runs.projects import DEFAULT_CACHE_BYTES, ProjectFetcher
+from tiercel.trainer_agent.runs.projects import ProjectFetcher
 from tiercel.trainer_agent.runs.reconciler import (
     ApplyShare,
     DisownRun,
@@ -66,9 +59,7 @@ from tiercel.trainer_agent.runs.reconciler import (
 )
 from tiercel.trainer_agent.runs.scripts import ScriptFetcher
 from tiercel.trainer_agent.runs.secrets import SecretFetcher
-from tiercel.trainer_agent.runs.stopping import StopPatience
 from tiercel.trainer_agent.runs.table import RunTable
-from tiercel.trainer_agent.runtimes.contract import Runtime
 from tiercel.trainer_agent.supervision import Supervisor
 from tiercel.trainer_agent.wanted import copied, endpoint_terms, run_order, wanted_run, wanted_versions
 from tiercel.v1 import PROTOCOL, nodes_pb2
@@ -80,53 +71,6 @@ _LAST_WORDS_SECONDS: Final = 1.0
 _FENCE_SECONDS: Final = 0.1
 # Of the machine's memory, for the inference server and what it starts to verify; by itself it stays within less.
 _SERVING_MEMORY: Final = 0.9
-
-
-@dataclass(frozen=True, slots=True)
-class AgentParts:
-    """What an agent is made of.
-
-    Attributes:
-        node_id: Name of the node.
-        state_dir: The agent's state directory.
-        capacity: What jobs may use.
-        limits: How shares are enforced.
-        runtimes: By name, the preferred first.
-        broker_address: Where the broker listens; asked before every dial.
-        token: The node's token; asked before every dial.
-        ports: Of the inference server.
-        patience: How long stopping a run may take.
-        export_seconds: How long a script may take to hand over its model.
-        retention: How long folders of jobs that are over are kept.
-        disk: What jobs may do to the disk.
-        outputs: What is taken of the files that runs leave behind.
-        accelerators: Sees them, and has looked once.
-        serving_reserve: What of them is the inference server's.
-        project_cache_bytes: What the projects of jobs that are kept for their next runs may have.
-        engine: Where the container engine listens, and what containers of this agent are labelled with; None without.
-        package_index: Where environments have packages from.
-        environments: What they may take.
-    """
-
-    node_id: str
-    state_dir: Path
-    capacity: Capacity
-    limits: Limits
-    runtimes: Mapping[str, Runtime]
-    broker_address: Callable[[], str]
-    token: Callable[[], str]
-    ports: ServingPorts = field(default_factory=ServingPorts)
-    patience: StopPatience = field(default_factory=StopPatience)
-    export_seconds: float = EXPORT_SECONDS
-    retention: Retention = field(default_factory=Retention)
-    disk: DiskLimits = field(default_factory=DiskLimits)
-    outputs: OutputLimits = field(default_factory=OutputLimits)
-    accelerators: AcceleratorWatch = field(default_factory=AcceleratorWatch)
-    serving_reserve: ServingReserve = field(default_factory=ServingReserve)
-    project_cache_bytes: int = DEFAULT_CACHE_BYTES
-    engine: tuple[str, str] | None = None
-    package_index: PackageIndex = field(default_factory=PackageIndex)
-    environments: EnvironmentLimits = field(default_factory=EnvironmentLimits)
 
 
 class Agent:

@@ -21,7 +21,7 @@ from tiercel.core.locks import Lock, LockHeldError, take
 from tiercel.trainer_agent.accelerators import detect as accelerators
 from tiercel.trainer_agent.accelerators.serving_reserve import can_serve_on_accelerators, reserve
 from tiercel.trainer_agent.accelerators.watch import AcceleratorWatch
-from tiercel.trainer_agent.agent import Agent, AgentParts
+from tiercel.trainer_agent.agent import Agent
 from tiercel.trainer_agent.connection.address import LocalBroker, token_from_file
 from tiercel.trainer_agent.disk.job_retention import Retention
 from tiercel.trainer_agent.disk.outputs import OutputLimits
@@ -37,6 +37,7 @@ from tiercel.trainer_agent.limits.cooperative import Cooperative
 from tiercel.trainer_agent.limits.cpu_priority import CpuPriority
 from tiercel.trainer_agent.limits.mps import find_mps
 from tiercel.trainer_agent.limits.thread_scheduling import may_take_back
+from tiercel.trainer_agent.parts import AgentParts
 from tiercel.trainer_agent.runtimes.contract import Runtime
 from tiercel.trainer_agent.runtimes.docker import DockerRuntime
 from tiercel.trainer_agent.runtimes.process import ProcessRuntime

@@ -30,12 +30,13 @@ from testing.nodes_broker import (
     wanted_run,
 )
 from testing.until import until
-from tiercel.trainer_agent.agent import Agent, AgentParts
+from tiercel.trainer_agent.agent import Agent
 from tiercel.trainer_agent.disk.job_folder import JobFolder, ScriptFile
 from tiercel.trainer_agent.limits.contract import CpuShare, Limits
 from tiercel.trainer_agent.limits.cooperative import Cooperative
 from tiercel.trainer_agent.limits.cpu import Capacity
 from tiercel.trainer_agent.limits.detect import detect
+from tiercel.trainer_agent.parts import AgentParts
 from tiercel.trainer_agent.runtimes.contract import Launch, Program, RunHandle, Runtime
 from tiercel.trainer_agent.runtimes.process import ProcessRuntime
 from tiercel.trainer_agent.supervision import Supervisor
