@@ -132,6 +132,7 @@ class JobSpec:
             up to a minute.
         retry_exit_codes: Exit codes after which it is retried, 128 + N for signal N; empty for every one.
         warm_start: Job of the same tenant, which is over, with whose weights it begins; or empty.
+        node_labels: Labels that a node must have to run it.
         queue: Wait while another job feeds its endpoint, instead of being refused.
         max_duration_seconds: For how long its runs may exist, added up, before its training ends; None for no limit.
         data: Data sets that its script reads; it runs only where they are.
@@ -171,6 +172,7 @@ class JobSpec:
     project: Project | None = None
     command: tuple[str, ...] = ()
     warm_start: str = ""
+    node_labels: Mapping[str, str] = field(default_factory=dict)
     queue: bool = False
     outputs: tuple[str, ...] = ()
 

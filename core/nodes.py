@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tiercel.core.data_sets import NodeData
@@ -41,6 +42,7 @@ class Node:
         serving_grpc: The same over gRPC.
         accelerators: Devices that jobs may use, in the order of the machine's bus.
         data: Data sets that its operator offers, by name.
+        labels: What its operator says of it, for jobs to ask for.
     """
 
     id: str
@@ -55,3 +57,4 @@ class Node:
     serving_grpc: str = ""
     accelerators: tuple[Accelerator, ...] = ()
     data: tuple[NodeData, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)

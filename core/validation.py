@@ -57,8 +57,9 @@ def validate_spec(spec: JobSpec) -> None:
     _validate_variant(spec)
     _validate_limits(spec)
     _validate_shipping(spec.ship)
-    _validate_labels(spec.labels)
     validate_requirements(spec)
+    validate_labels(spec.labels, "labels")
+    validate_labels(spec.node_labels, "node_labels")
     validate_env(spec.env)
     validate_secrets(spec.secrets, spec.env)
     validate_over_time(spec)
@@ -84,18 +85,23 @@ def _validate_shipping(ship: Shipping) -> None:
         )
 
 
-def _validate_labels(labels: Mapping[str, str]) -> None:
+def validate_labels(labels: Mapping[str, str], field: str) -> None:
+    """Check labels of a job or a node.
+
+    Raises:
+        InvalidSpecError: There are too many, or one is malformed; names it below ``field``.
+    """
     if len(labels) > MAX_LABELS:
-        raise _refuse("labels", f"has {len(labels)} entries; at most {MAX_LABELS} are taken")
+        raise _refuse(field, f"has {len(labels)} entries; at most {MAX_LABELS} are taken")
     for name, value in labels.items():
         if not _LABEL.fullmatch(name):
             raise _refuse(
-                "labels",
+                field,
                 f"{name!r} is not a label's name; use 1 to 63 of letters, digits, '.', '_', '/' and '-', "
                 "beginning with a letter or digit",
             )
         if len(value) > 128 or not value.isprintable():
-            raise _refuse(f"labels.{name}", "is longer than 128 characters, or has some that cannot be printed")
+            raise _refuse(f"{field}.{name}", "is longer than 128 characters, or has some that cannot be printed")
 
 
 def _validate_names(spec: JobSpec) -> None:

@@ -205,6 +205,7 @@ class NodeInfo(Jsonable):
         lease_epoch: Counts its connections.
         accelerators: Its devices, in the order of its bus.
         data: Data sets that its operator offers, for jobs to ask for by name.
+        labels: What its operator says of it, for jobs to ask for.
     """
 
     id: str
@@ -220,6 +221,7 @@ class NodeInfo(Jsonable):
     lease_epoch: int
     accelerators: tuple[AcceleratorInfo, ...] = ()
     data: tuple[NodeData, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -212,6 +212,7 @@ class Agent:
             protocol=PROTOCOL,
             instance=self._instance,
             fenced=self._fence.is_kept,
+            labels=self._parts.labels,
             data=self._data.told(),
         )
 

@@ -88,6 +88,9 @@ def settings_from(arguments: Sequence[str]) -> AgentSettings:
     parser = argparse.ArgumentParser(prog="tiercel-agent", description="The agent of a Tiercel node.")
     for flag, text in _FLAGS.items():
         parser.add_argument(f"--{flag}", help=text)
+    parser.add_argument(
+        "--label", dest="labels", action="append", metavar="KEY=VALUE", help="what jobs may ask for by node_labels"
+    )
     given: dict[str, Any] = {
         key: value for key, value in vars(parser.parse_args(arguments)).items() if value is not None
     }
@@ -158,6 +161,7 @@ async def run_agent(settings: AgentSettings) -> None:
             retention=Retention(settings.keep_ended_jobs, settings.keep_ended_seconds),
             disk=DiskLimits(settings.job_disk_bytes, settings.disk_reserve_bytes),
             project_cache_bytes=settings.project_cache_bytes,
+            labels=settings.labels,
             outputs=OutputLimits(file_bytes=settings.output_file_bytes, total_bytes=settings.output_bytes),
             package_index=PackageIndex(
                 settings.package_index,

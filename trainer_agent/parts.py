@@ -40,6 +40,7 @@ class AgentParts:
         retention: How long folders of jobs that are over are kept.
         disk: What jobs may do to the disk.
         outputs: What is taken of the files that runs leave behind.
+        labels: What the operator says of the node, for jobs to ask for.
         accelerators: Sees them, and has looked once.
         serving_reserve: What of them is the inference server's.
         project_cache_bytes: What the projects of jobs that are kept for their next runs may have.
@@ -61,6 +62,7 @@ class AgentParts:
     retention: Retention = field(default_factory=Retention)
     disk: DiskLimits = field(default_factory=DiskLimits)
     outputs: OutputLimits = field(default_factory=OutputLimits)
+    labels: Mapping[str, str] = field(default_factory=dict)
     accelerators: AcceleratorWatch = field(default_factory=AcceleratorWatch)
     serving_reserve: ServingReserve = field(default_factory=ServingReserve)
     project_cache_bytes: int = DEFAULT_CACHE_BYTES

@@ -12,6 +12,8 @@ from typing import Annotated, Final, Self
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from tiercel.core.errors import InvalidSpecError
+from tiercel.core.validation import validate_labels
 from tiercel.trainer_agent.accelerators.detect import AUTO, NONE
 from tiercel.trainer_agent.limits.groups import ORDINARY_TRAINING_WEIGHT
 from tiercel.trainer_agent.limits.thread_scheduling import LONGEST_SECONDS
@@ -52,6 +54,7 @@ class AgentSettings(BaseSettings):
         disk_reserve_bytes: What the disk has to have left, in bytes; with less, the job that grows and has most ends.
         output_file_bytes: The largest file that is kept of what a run leaves behind, in bytes.
         output_bytes: What those files of a run may have together, in bytes.
+        labels: What the operator says of the node, for jobs to ask for; ``key=value`` with commas in the environment.
         keep_ended_jobs: Folders of jobs that are over, at most, and never those of others.
         keep_ended_seconds: How long each of them is kept at most.
         package_index: The address of the index that environments have packages from; empty for PyPI.
@@ -87,6 +90,7 @@ class AgentSettings(BaseSettings):
     disk_reserve_bytes: int = Field(default=512 * 1024**2, ge=0)
     output_file_bytes: int = Field(default=256 * 1024**2, gt=0)
     output_bytes: int = Field(default=1024**3, gt=0)
+    labels: Annotated[dict[str, str], NoDecode] = Field(default_factory=dict)
     keep_ended_jobs: int = Field(default=20, ge=0)
     keep_ended_seconds: float = Field(default=7 * 86400.0, ge=0, allow_inf_nan=False)
     package_index: str = ""
@@ -102,6 +106,11 @@ class AgentSettings(BaseSettings):
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
+
+    @field_validator("labels", mode="before")
+    @classmethod
+    def _labels(cls, value: object) -> object:
+        return labels_from(value.split(",") if isinstance(value, str) else value)
 
     @field_validator("cpus", mode="before")
     @classmethod
@@ -137,6 +146,28 @@ class AgentSettings(BaseSettings):
         """Tells agents of the same node id but another state directory apart; fit for a control group's name."""
         place = hashlib.sha256(os.fsencode(self.state_dir.resolve())).hexdigest()[:8]
         return f"{re.sub(r'[^A-Za-z0-9-]', '-', self.node_id)[:64]}-{place}"
+
+
+def labels_from(written: object) -> object:
+    """Labels of a node from parts like ``disk=ssd``; anything but a list is left to whoever asks.
+
+    Raises:
+        ValueError: One is something else, or there are too many.
+    """
+    if not isinstance(written, list):
+        return written
+    parts = [str(part).strip().partition("=") for part in written if str(part).strip()]
+    for name, equals, value in parts:
+        if not (equals and value):
+            raise ValueError(f"{name!r} is no label; give --label KEY=VALUE")
+    labels = {name: value for name, _, value in parts}
+    if len(labels) < len(parts):
+        raise ValueError("one label is given twice; a label has one value")
+    try:
+        validate_labels(labels, "--label")
+    except InvalidSpecError as error:
+        raise ValueError(error.message) from None
+    return labels
 
 
 def cpus_from(text: str) -> frozenset[int]:

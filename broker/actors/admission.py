@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tiercel.broker.actors.endpoint_queues import MAX_QUEUED, QueuePlace, last_place
 from tiercel.broker.scheduling.feasible import Need, first_unmet
 from tiercel.broker.scheduling.interface import JobView
-from tiercel.broker.scheduling.views import needed_data, node_view
+from tiercel.broker.scheduling.views import needed_data, needed_labels, node_view
 from tiercel.core.errors import EndpointBusyError, InvalidSpecError, QuotaExceededError
 
 if TYPE_CHECKING:
@@ -221,6 +221,7 @@ def check_feasible(spec: JobSpec, nodes: Sequence[Node]) -> None:
         runtime=spec.runtime,
         image=spec.image,
         data=needed_data(spec),
+        node_labels=needed_labels(spec),
     )
     need, left = first_unmet(job, views)
     if need is not None:
@@ -229,7 +230,10 @@ def check_feasible(spec: JobSpec, nodes: Sequence[Node]) -> None:
 
 
 def _asked(spec: JobSpec, nodes: Sequence[Node]) -> Sequence[Node]:
-    """The nodes that a job is checked against: those online, or those that alone have its data."""
+    """The nodes that a job is checked against: of those with its labels those online, or that alone have its data."""
+    # Where none has its labels it is checked against none: it waits for one, whether or not there ever was one.
+    labels = needed_labels(spec)
+    nodes = [node for node in nodes if labels <= node.labels.items()]
     online = [node for node in nodes if node.online]
     wanted = needed_data(spec)
     if not wanted or not nodes:
@@ -263,6 +267,8 @@ def _unmet(spec: JobSpec, need: Need, nodes: Sequence[NodeView]) -> tuple[str, s
         case Need.DATA:
             have = "no node that could run it has all of"
             return "data", f"{have} {', '.join(each.name for each in spec.data)}; 'tiercel nodes' says which has which"
+        case Need.LABELS:
+            return "node_labels", "no node that could run it has them all; 'tiercel nodes' says which has which"
         case Need.CPU_CORES:
             most = f"{max(node.cpu_cores for node in nodes):g}"
             return (

@@ -17,6 +17,7 @@ from tiercel.broker.api.projects import give_out
 from tiercel.broker.api.wanted import fence_to_proto
 from tiercel.core.errors import InvalidSpecError, LeaseLostError, ProtocolError
 from tiercel.core.nodes import Node
+from tiercel.core.validation import validate_labels
 from tiercel.v1 import nodes_pb2, nodes_pb2_grpc, protocol_mismatch
 
 if TYPE_CHECKING:
@@ -224,7 +225,14 @@ def _node_from(hello: nodes_pb2.NodeHello) -> Node:
         serving_grpc=hello.serving.grpc,
         accelerators=accelerators.accelerators_of(hello),
         data=node_data.data_of(hello),
+        labels=_labels_of(hello),
     )
+
+
+def _labels_of(hello: nodes_pb2.NodeHello) -> dict[str, str]:
+    labels = dict(hello.labels)
+    validate_labels(labels, "hello.labels")
+    return labels
 
 
 def _require_protocol(hello: nodes_pb2.NodeHello) -> None:

@@ -14,9 +14,11 @@ from tiercel.broker.cli.completion import complete_endpoint
 from tiercel.broker.cli.output import (
     ACCELERATOR_COLUMNS,
     DATA_COLUMNS,
+    LABEL_COLUMNS,
     NODE_COLUMNS,
     accelerator_rows,
     data_rows,
+    label_rows,
     node_row,
     number,
     print_json,
@@ -51,6 +53,10 @@ def nodes(
         if data:
             typer.echo()
             print_table(DATA_COLUMNS, data)
+        labels = [row for node in found for row in label_rows(node)]
+        if labels:
+            typer.echo()
+            print_table(LABEL_COLUMNS, labels)
     else:
         typer.echo("No nodes; an agent is started by 'tiercel up'.", err=True)
 

@@ -40,6 +40,7 @@ _TIER_MARKS = {
 JOB_COLUMNS = ("ID", "NAME", "STATE", "EPOCH", "BEST", "TIERS", "CPU", "ENDPOINT", "AGE")
 NODE_COLUMNS = ("ID", "STATE", "CORES", "MEMORY", "JOBS", "RUNTIMES", "LIMITS", "SERVING")
 ACCELERATOR_COLUMNS = ("NODE", "GPU", "MAKE", "MEMORY", "HELD", "BUSY", "JOBS", "PROBLEM")
+LABEL_COLUMNS = ("NODE", "LABEL")
 DATA_COLUMNS = ("NODE", "DATA SET", "SIZE")
 ENDPOINT_COLUMNS = ("NAME", "LIVE", "METRIC", "VALUE", "JOB", "ANSWERS", "DELAY", "P95", "IN TIME", "CPU", "SERVING")
 # In which order a narrow terminal does without them; what is not here is always shown.
@@ -212,6 +213,11 @@ def node_row(node: NodeInfo) -> tuple[str, ...]:
         node.limits,
         node.serving_http or "-",
     )
+
+
+def label_rows(node: NodeInfo) -> list[tuple[str, ...]]:
+    """A node's labels for :data:`LABEL_COLUMNS`."""
+    return [(node.id, f"{clean(name)}={clean(value)}") for name, value in sorted(node.labels.items())]
 
 
 def data_rows(node: NodeInfo) -> list[tuple[str, ...]]:

@@ -99,6 +99,9 @@ def _unmet(job: JobView, need: Need, nodes: Sequence[NodeView]) -> str:
             return f"waits for a node that has the container image {job.image}"
         case Need.DATA:
             return f"waits for a node {_with_data(job.data)}: none that is online has {_them(job.data)}"
+        case Need.LABELS:
+            asked = ", ".join(f"{name}={value}" for name, value in sorted(job.node_labels))
+            return f"waits for a node labelled {asked}: none that is online has {_them(job.node_labels)}"
         case Need.CPU_CORES:
             most = f"{max(node.cpu_cores for node in nodes):g}"
             return f"asks for {wanted.cpu_cores:g} cores; the largest node that could run it has {most}"
@@ -113,7 +116,7 @@ def _with_data(names: Collection[str]) -> str:
     return f"with the data set{'s' if len(names) > 1 else ''} {', '.join(sorted(names))}"
 
 
-def _them(names: Collection[str]) -> str:
+def _them(names: Collection[object]) -> str:
     return "it" if len(names) == 1 else "all of them"
 
 

@@ -22,6 +22,7 @@ class Need(enum.Enum):
     RUNTIME = "runtime"
     IMAGE = "image"
     DATA = "data"
+    LABELS = "labels"
     CPU_CORES = "cpu_cores"
     MEMORY = "memory"
     ACCELERATORS = "accelerators"
@@ -147,6 +148,10 @@ def _has_data(node: NodeView, job: JobView) -> bool:
     return job.data <= node.data
 
 
+def _has_labels(node: NodeView, job: JobView) -> bool:
+    return job.node_labels <= node.labels
+
+
 def _has_cores(node: NodeView, job: JobView) -> bool:
     return node.cpu_cores > 0 and job.resources.cpu_cores <= node.cpu_cores
 
@@ -167,6 +172,7 @@ _MEETS: Mapping[Need, Callable[[NodeView, JobView], bool]] = types.MappingProxyT
         Need.RUNTIME: _has_runtime,
         Need.IMAGE: _has_image,
         Need.DATA: _has_data,
+        Need.LABELS: _has_labels,
         Need.CPU_CORES: _has_cores,
         Need.MEMORY: _is_large_enough,
         Need.ACCELERATORS: _has_accelerators,

@@ -61,6 +61,7 @@ class JobView:
         home: The only node it may be placed on, or empty for any: all variants of an endpoint answer on one node, and
             what a job starts from may be on one only.
         data: Names of the data sets that must be on its node.
+        node_labels: Labels that its node must have.
     """
 
     id: str
@@ -90,6 +91,7 @@ class JobView:
     variant: str = ""
     home: str = ""
     data: frozenset[str] = frozenset()
+    node_labels: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +164,7 @@ class NodeView:
         images: Container images at hand.
         accelerators: Accelerators that jobs may use.
         data: Names of the data sets that are there.
+        labels: What its operator says of it.
     """
 
     id: str
@@ -171,6 +174,7 @@ class NodeView:
     images: frozenset[str] = field(default_factory=frozenset)
     accelerators: tuple[Accelerator, ...] = ()
     data: frozenset[str] = frozenset()
+    labels: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

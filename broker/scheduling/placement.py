@@ -8,7 +8,7 @@ prefers. Memory is never promised twice, that of accelerators neither (:mod:`.ac
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace, nsmallest
 from operator import attrgetter
@@ -83,7 +83,7 @@ def _place_movable(
     jobs: Sequence[JobView], rooms: Mapping[str, Room], placement: Placement, preference: Preference
 ) -> None:
     least = min(job.resources.memory_bytes for job in jobs)
-    possible: dict[tuple[str, str, float, int, int, str, frozenset[str]], _PossibleNodes] = {}
+    possible: dict[tuple[Hashable, ...], _PossibleNodes] = {}
     for job in jobs:
         wanted = job.resources
         kind = (
@@ -94,6 +94,7 @@ def _place_movable(
             wanted.accelerator_memory_bytes,
             job.home,
             job.data,
+            job.node_labels,
         )
         nodes = possible.get(kind)
         if nodes is None:

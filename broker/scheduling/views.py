@@ -13,6 +13,7 @@ from tiercel.core.jobs import Job, JobSpec, Observation
 from tiercel.core.nodes import Node
 
 _NO_DATA: frozenset[str] = frozenset()
+_NO_LABELS: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,7 @@ def job_view(job: Job, facts: JobFacts) -> JobView:
         migrations=job.earlier.migrations,
         migrated_at=job.earlier.migrated_at,
         data=needed_data(spec),
+        node_labels=needed_labels(spec),
     )
 
 
@@ -79,10 +81,24 @@ def needed_data(spec: JobSpec) -> frozenset[str]:
     return frozenset([each.name for each in spec.data]) if spec.data else _NO_DATA
 
 
+def needed_labels(spec: JobSpec) -> frozenset[tuple[str, str]]:
+    """Labels that a node must have to run a job."""
+    return frozenset(spec.node_labels.items()) if spec.node_labels else _NO_LABELS
+
+
 def node_view(node: Node) -> NodeView:
     """A node as policies see it."""
     data = frozenset([each.name for each in node.data])
-    return NodeView(node.id, node.cpu_cores, node.memory_bytes, node.runtimes, node.images, node.accelerators, data)
+    return NodeView(
+        node.id,
+        node.cpu_cores,
+        node.memory_bytes,
+        node.runtimes,
+        node.images,
+        node.accelerators,
+        data,
+        frozenset(node.labels.items()),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -265,6 +265,26 @@ class JobSpec(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class NodeLabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     NAME_FIELD_NUMBER: _builtins.int
     ENDPOINT_FIELD_NUMBER: _builtins.int
     SCRIPT_FIELD_NUMBER: _builtins.int
@@ -293,6 +313,7 @@ class JobSpec(_message.Message):
     RETRY_EXIT_CODES_FIELD_NUMBER: _builtins.int
     WARM_START_FIELD_NUMBER: _builtins.int
     QUEUE_FIELD_NUMBER: _builtins.int
+    NODE_LABELS_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
     PROJECT_FIELD_NUMBER: _builtins.int
     COMMAND_FIELD_NUMBER: _builtins.int
@@ -375,6 +396,10 @@ class JobSpec(_message.Message):
         """The exit codes after which it is retried, 1 to 255; 128 + N for signal N. None: every one but 0."""
 
     @_builtins.property
+    def node_labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """It runs only on nodes that have all of these labels: at most 32, as for labels."""
+
+    @_builtins.property
     def data(self) -> _containers.RepeatedCompositeFieldContainer[Global___DataSet]:
         """Data sets that the script reads, read-only; it runs only where they are. At most 16, with different names."""
 
@@ -423,6 +448,7 @@ class JobSpec(_message.Message):
         retry_exit_codes: _abc.Iterable[_builtins.int] | None = ...,
         warm_start: _builtins.str = ...,
         queue: _builtins.bool = ...,
+        node_labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         data: _abc.Iterable[Global___DataSet] | None = ...,
         project: Global___Project | None = ...,
         command: _abc.Iterable[_builtins.str] | None = ...,
@@ -430,7 +456,7 @@ class JobSpec(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "endpoint_objective_seconds", b"endpoint_objective_seconds", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "module", b"module", "program", b"program", "project", b"project", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "retry_back_off_seconds", b"retry_back_off_seconds", "script", b"script", "ship", b"ship"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "arguments", b"arguments", "command", b"command", "continue_after_last_tier", b"continue_after_last_tier", "data", b"data", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "env", b"env", "image", b"image", "labels", b"labels", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "outputs", b"outputs", "program", b"program", "project", b"project", "queue", b"queue", "replace", b"replace", "report_timeout_seconds", b"report_timeout_seconds", "requirements", b"requirements", "resources", b"resources", "retries", b"retries", "retry_back_off_seconds", b"retry_back_off_seconds", "retry_exit_codes", b"retry_exit_codes", "runtime", b"runtime", "script", b"script", "secrets", b"secrets", "ship", b"ship", "tiers", b"tiers", "variant", b"variant", "warm_start", b"warm_start"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "arguments", b"arguments", "command", b"command", "continue_after_last_tier", b"continue_after_last_tier", "data", b"data", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "env", b"env", "image", b"image", "labels", b"labels", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "node_labels", b"node_labels", "outputs", b"outputs", "program", b"program", "project", b"project", "queue", b"queue", "replace", b"replace", "report_timeout_seconds", b"report_timeout_seconds", "requirements", b"requirements", "resources", b"resources", "retries", b"retries", "retry_back_off_seconds", b"retry_back_off_seconds", "retry_exit_codes", b"retry_exit_codes", "runtime", b"runtime", "script", b"script", "secrets", b"secrets", "ship", b"ship", "tiers", b"tiers", "variant", b"variant", "warm_start", b"warm_start"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__endpoint_objective_seconds: _TypeAlias = _typing.Literal["endpoint_objective_seconds"]  # noqa: Y015
     _WhichOneofArgType__endpoint_objective_seconds: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds"]  # noqa: Y015

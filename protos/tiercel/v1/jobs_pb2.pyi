@@ -913,6 +913,26 @@ Global___ListNodesRequest: _TypeAlias = ListNodesRequest  # noqa: Y015
 class Node(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class LabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     ID_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     CPU_CORES_FIELD_NUMBER: _builtins.int
@@ -926,6 +946,7 @@ class Node(_message.Message):
     LEASE_EPOCH_FIELD_NUMBER: _builtins.int
     ACCELERATORS_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     state: Global___NodeState.ValueType
     cpu_cores: _builtins.float
@@ -948,6 +969,10 @@ class Node(_message.Message):
     def data(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.NodeData]:
         """Data sets that its operator offers."""
 
+    @_builtins.property
+    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """What its operator says of it, for jobs to ask for."""
+
     def __init__(
         self,
         *,
@@ -964,10 +989,11 @@ class Node(_message.Message):
         lease_epoch: _builtins.int = ...,
         accelerators: _abc.Iterable[Global___NodeAccelerator] | None = ...,
         data: _abc.Iterable[_common_pb2.NodeData] | None = ...,
+        labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerators", b"accelerators", "cpu_cores", b"cpu_cores", "data", b"data", "id", b"id", "jobs", b"jobs", "lease_epoch", b"lease_epoch", "limits", b"limits", "memory_bytes", b"memory_bytes", "memory_reserved_bytes", b"memory_reserved_bytes", "runtimes", b"runtimes", "serving_grpc", b"serving_grpc", "serving_http", b"serving_http", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerators", b"accelerators", "cpu_cores", b"cpu_cores", "data", b"data", "id", b"id", "jobs", b"jobs", "labels", b"labels", "lease_epoch", b"lease_epoch", "limits", b"limits", "memory_bytes", b"memory_bytes", "memory_reserved_bytes", b"memory_reserved_bytes", "runtimes", b"runtimes", "serving_grpc", b"serving_grpc", "serving_http", b"serving_http", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -191,6 +191,26 @@ Global___ConnectResponse: _TypeAlias = ConnectResponse  # noqa: Y015
 class NodeHello(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class LabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     NODE_ID_FIELD_NUMBER: _builtins.int
     CPU_CORES_FIELD_NUMBER: _builtins.int
     MEMORY_BYTES_FIELD_NUMBER: _builtins.int
@@ -205,6 +225,7 @@ class NodeHello(_message.Message):
     INSTANCE_FIELD_NUMBER: _builtins.int
     FENCED_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     cpu_cores: _builtins.float
     memory_bytes: _builtins.int
@@ -247,6 +268,10 @@ class NodeHello(_message.Message):
     def data(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.NodeData]:
         """Data sets that the node's operator offers; at most 64, with different names."""
 
+    @_builtins.property
+    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """What its operator says of it, for jobs to ask for: at most 32, of at most 63 and 128 characters."""
+
     def __init__(
         self,
         *,
@@ -264,10 +289,11 @@ class NodeHello(_message.Message):
         instance: _builtins.str = ...,
         fenced: _builtins.bool = ...,
         data: _abc.Iterable[_common_pb2.NodeData] | None = ...,
+        labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["serving", b"serving"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerators", b"accelerators", "cpu_cores", b"cpu_cores", "data", b"data", "deliveries", b"deliveries", "fenced", b"fenced", "images", b"images", "instance", b"instance", "limits", b"limits", "memory_bytes", b"memory_bytes", "node_id", b"node_id", "protocol", b"protocol", "runs", b"runs", "runtimes", b"runtimes", "serving", b"serving"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerators", b"accelerators", "cpu_cores", b"cpu_cores", "data", b"data", "deliveries", b"deliveries", "fenced", b"fenced", "images", b"images", "instance", b"instance", "labels", b"labels", "limits", b"limits", "memory_bytes", b"memory_bytes", "node_id", b"node_id", "protocol", b"protocol", "runs", b"runs", "runtimes", b"runtimes", "serving", b"serving"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

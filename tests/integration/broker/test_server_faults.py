@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 
 import grpc
@@ -26,6 +27,7 @@ def _hello(
     cpu_cores: float = 1.0,
     memory_bytes: int = 1,
     instance: str = "0123456789abcdef",
+    labels: Mapping[str, str] | None = None,
 ) -> nodes_pb2.ConnectRequest:
     return nodes_pb2.ConnectRequest(
         hello=nodes_pb2.NodeHello(
@@ -34,6 +36,7 @@ def _hello(
             memory_bytes=memory_bytes,
             protocol=PROTOCOL,
             instance=instance,
+            labels=labels or {},
         )
     )
 
@@ -255,6 +258,8 @@ async def test_agents_that_vanish_leave_a_broker_that_works(tmp_path: Path, capl
         (_hello(cpu_cores=float("nan")), "hello.cpu_cores"),
         (_hello(cpu_cores=0), "hello.cpu_cores"),
         (_hello(memory_bytes=0), "hello.memory_bytes"),
+        (_hello(labels={"disk": "\x1b[2J"}), "hello.labels.disk"),
+        (_hello(labels={f"l{number}": "x" for number in range(33)}), "hello.labels"),
         (_hello(instance=""), "hello.instance"),
         (_hello(instance="../../../etc/passwd"), "hello.instance"),
     ],

@@ -57,12 +57,22 @@ def test_accelerators_are_named_as_their_driver_does(text: str, read: str, tmp_p
         (["--cpus", "-1"], "--cpus: .*numbers and ranges"),
         (["--accelerators", "all"], "--accelerators: .*'all' names no accelerators; give auto, none, or ids like GPU-"),
         (["--accelerators", "GPU-1,"], "--accelerators: .*names no accelerators"),
+        (["--label", "ssd"], "--labels: .*'ssd' is no label; give --label KEY=VALUE"),
+        (["--label", "a=1", "--label", "a=2"], "one label is given twice"),
+        (["--label", "a b=1"], "'a b' is not a label's name"),
         (["--addresses-file", "x"], "either --broker or --addresses-file"),
     ],
 )
 def test_wrong_settings_name_the_flag(flags: list[str], words: str, tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=words):
         settings_from([*NEEDED, str(tmp_path), *flags])
+
+
+def test_labels_are_flags_or_a_list_in_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = settings_from([*NEEDED, str(tmp_path), "--label", "disk=ssd", "--label", "room=a=b"]).labels
+    assert read == {"disk": "ssd", "room": "a=b"}
+    monkeypatch.setenv("TIERCEL_AGENT_LABELS", "disk=ssd, room=cellar")
+    assert settings_from([*NEEDED, str(tmp_path)]).labels == {"disk": "ssd", "room": "cellar"}
 
 
 def test_missing_settings_name_the_flag() -> None:

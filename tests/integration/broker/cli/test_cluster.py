@@ -50,6 +50,13 @@ def test_nodes(tiercel: Tiercel, script: Script) -> None:
     assert "GPU" not in tiercel("nodes").stdout
 
 
+def test_labels_of_nodes(tiercel: Tiercel, script: Script) -> None:
+    script.nodes.append(jobs_pb2.Node(id="n1", cpu_cores=2, labels={"room": "cellar", "disk": "ssd"}))
+    lines = [line.split() for line in tiercel("nodes").stdout.splitlines()]
+    assert lines[2:] == [[], ["NODE", "LABEL"], ["n1", "disk=ssd"], ["n1", "room=cellar"]]
+    assert json.loads(tiercel("nodes", "--json").stdout)[0]["labels"] == {"room": "cellar", "disk": "ssd"}
+
+
 def test_accelerators_of_nodes(tiercel: Tiercel, script: Script) -> None:
     busy = jobs_pb2.NodeAccelerator(
         id="GPU-1",

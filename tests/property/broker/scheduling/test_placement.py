@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,32 +12,37 @@ from tiercel.broker.scheduling.feasible import can_hold
 from tiercel.broker.scheduling.interface import JobView, NodeView, Snapshot
 from tiercel.broker.scheduling.placement import fewest_jobs_per_core, place
 
+NO_LABELS: frozenset[tuple[str, str]] = frozenset()
+LABELS = st.sampled_from([NO_LABELS, NO_LABELS | {("disk", "ssd")}])
+
 
 @st.composite
 def snapshots(draw: st.DrawFn) -> Snapshot:
     nodes = [
-        node(
-            f"node{index}",
-            cpu_cores=draw(st.sampled_from([1.0, 2.0, 3.0])),
-            memory_bytes=draw(st.integers(0, 6)) * GIB,
-            runtimes=draw(st.sampled_from([("process",), ("docker", "process")])),
+        replace(
+            node(
+                f"node{index}",
+                cpu_cores=draw(st.sampled_from([1.0, 2.0, 3.0])),
+                memory_bytes=draw(st.integers(0, 6)) * GIB,
+                runtimes=draw(st.sampled_from([("process",), ("docker", "process")])),
+            ),
+            labels=draw(LABELS),
         )
         for index in range(draw(st.integers(0, 5)))
     ]
     jobs = []
     for index in range(draw(st.integers(0, 16))):
         node_id = draw(st.sampled_from(["", "", "", "gone", *(view.id for view in nodes)]))
-        jobs.append(
-            job(
-                f"job{index}",
-                node_id=node_id,
-                movable=node_id == "" or draw(st.booleans()),
-                submitted_at=draw(st.sampled_from([0.0, 1.0])),
-                cpu_cores=draw(st.sampled_from([1.0, 2.0])),
-                memory_bytes=draw(st.integers(0, 4)) * GIB,
-                runtime=draw(st.sampled_from(["", "docker"])),
-            )
+        view = job(
+            f"job{index}",
+            node_id=node_id,
+            movable=node_id == "" or draw(st.booleans()),
+            submitted_at=draw(st.sampled_from([0.0, 1.0])),
+            cpu_cores=draw(st.sampled_from([1.0, 2.0])),
+            memory_bytes=draw(st.integers(0, 4)) * GIB,
+            runtime=draw(st.sampled_from(["", "docker"])),
         )
+        jobs.append(replace(view, node_labels=draw(LABELS)))
     return snapshot(jobs, nodes)
 
 

@@ -40,6 +40,8 @@ def test_the_example_is_a_spec(tmp_path: Path) -> None:
         ("retries.exit_codes", [-9], "retries.exit_codes: -9 is not an exit code from 1 to 255; give 128 + N"),
         ("retries.exit_codes", [1] * 256, "retries.exit_codes: has 256 entries"),
         ("warm_start", "no such/job", "warm_start: 'no such/job' is not the id of a job"),
+        ("node_labels", {"": "x"}, "node_labels: '' is not a label's name"),
+        ("node_labels", {f"l{n}": "x" for n in range(33)}, "node_labels: has 33 entries; at most 32 are taken"),
         ("max_duration", "4000d", "max_duration: 3.456e+08 s is not a time from 1s to 3650d"),
     ],
 )
