@@ -169,7 +169,9 @@ async def run_agent(settings: AgentSettings) -> None:
                 offline=settings.package_offline,
                 sdists=settings.package_sdists,
             ),
-            environments=EnvironmentLimits(settings.environments_bytes, settings.environment_seconds),
+            environments=EnvironmentLimits(
+                settings.environments_bytes, settings.disk_reserve_bytes, settings.environment_seconds
+            ),
             accelerators=watch,
             serving_reserve=reserve(
                 watch.listed, settings.serving_accelerator_memory, can_serve=can_serve_on_accelerators()

@@ -65,6 +65,14 @@ def python_of(folder: Path) -> Path:
     return folder / "venv" / "bin" / "python"
 
 
+def size_of(folder: Path) -> int:
+    """What an environment has on the disk, as was measured when it was built."""
+    try:
+        return int(json.loads((folder / COMPLETE).read_bytes())["size_bytes"])
+    except (ValueError, KeyError, TypeError):
+        return folders.disk_bytes(folder)
+
+
 async def build(wanted: Build, limits: CommandLimits, say: Callable[[str], None], held: int) -> None:
     """Build an environment; it counts only once its last file, ``complete.json``, is there.
 

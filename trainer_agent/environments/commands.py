@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -45,10 +46,12 @@ class CommandLimits:
     Attributes:
         ends_at: When the last of them has to be done, by the loop's clock.
         size_bytes: What the folder may have on the disk.
+        reserve_bytes: What the disk has to have left.
     """
 
     ends_at: float
     size_bytes: int
+    reserve_bytes: int
 
 
 async def run(
@@ -89,7 +92,7 @@ async def run(
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, process.pid, _NICENESS)
         async with asyncio.timeout_at(limits.ends_at):
-            await run_until_one_ends(output=_follow(process, written, say), size=_watch(folder, limits.size_bytes))
+            await run_until_one_ends(output=_follow(process, written, say), size=_watch(folder, limits))
             code = await process.wait()
     except TimeoutError:
         raise LimitError("it takes longer than the node gives it") from None
@@ -137,8 +140,10 @@ async def _follow(process: asyncio.subprocess.Process, written: list[str], say: 
             say(text)
 
 
-async def _watch(folder: Path, size_bytes: int) -> None:
+async def _watch(folder: Path, limits: CommandLimits) -> None:
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
-        if await asyncio.to_thread(disk_bytes, folder) > size_bytes:
-            raise LimitError(f"it has more than the {size_bytes} bytes that the node has for environments")
+        if await asyncio.to_thread(disk_bytes, folder) > limits.size_bytes:
+            raise LimitError(f"it has more than the {limits.size_bytes} bytes that the node has for environments")
+        if shutil.disk_usage(folder).free < limits.reserve_bytes:
+            raise LimitError(f"the node's disk has less than {limits.reserve_bytes} bytes left")

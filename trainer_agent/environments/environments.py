@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from tiercel.trainer_agent.environments import folders
-from tiercel.trainer_agent.environments.building import COMPLETE, Build, BuildFailedError, build, python_of
+from tiercel.trainer_agent.environments.building import COMPLETE, Build, BuildFailedError, build, python_of, size_of
 from tiercel.trainer_agent.environments.commands import CommandLimits
 from tiercel.trainer_agent.environments.index import PackageIndex
 from tiercel.trainer_agent.environments.installers import find_installer
@@ -41,10 +41,12 @@ class EnvironmentLimits:
 
     Attributes:
         size_bytes: All of them together on the disk, and each alone.
+        reserve_bytes: What the disk has to have left while one is built.
         build_seconds: How long one may take to be built.
     """
 
     size_bytes: int = 20 * 1024**3
+    reserve_bytes: int = 512 * 1024**2
     build_seconds: float = 600.0
 
 
@@ -114,7 +116,13 @@ class Environments:
         return str(wanted.python)
 
     def clear(self) -> None:
-        """Remove what an earlier life of the agent left unfinished."""
+        """Remove what an earlier life of the agent left unfinished, as far as it can be removed."""
+        try:
+            self._remove_unfinished()
+        except OSError as error:
+            _log.error("an environment that was not finished cannot be removed: %s", error)
+
+    def _remove_unfinished(self) -> None:
         for folder in self._folder.glob("*"):
             if folder.is_dir() and folder.name not in _OTHER_FOLDERS and not _is_complete(folder):
                 with _held(self._lock_of(folder)) as held:
@@ -174,10 +182,10 @@ class Environments:
                     f"environment: {wanted.installer.identity} builds it from {len(wanted.requirements)} lines"
                 )
                 with await self._lock(wanted.folder, ends_at) as held:
-                    limits = CommandLimits(ends_at, self._limits.size_bytes)
+                    limits = CommandLimits(ends_at, self._limits.size_bytes, self._limits.reserve_bytes)
                     await build(wanted, limits, lambda line: building.say(f"environment: {line}"), held)
                 building.say("environment: ready")
-                await asyncio.to_thread(self._make_room, wanted.folder)
+            await self._make_room(wanted.folder)
         except BuildFailedError as error:
             building.error = RunFailedError(f"Its environment cannot be built: {error.message.rstrip('.')}.")
             if error.for_good:
@@ -216,12 +224,18 @@ class Environments:
             old.unlink()
         folders.remove(folder)
 
-    def _make_room(self, newest: Path) -> None:
+    async def _make_room(self, newest: Path) -> None:
+        try:
+            await asyncio.to_thread(self._remove_oldest, newest)
+        except (OSError, ValueError) as error:  # the newest is fine all the same
+            _log.error("environments that nobody uses cannot be removed: %s", error)
+
+    def _remove_oldest(self, newest: Path) -> None:
         """Remove what was not used for longest, until all is within its bound; never what a live run uses."""
         complete = [each for each in self._folder.glob("[!.]*") if _is_complete(each)]
         complete.sort(key=lambda each: (each / COMPLETE).stat().st_mtime)
         cache = self._folder / "cache"
-        sizes = {each: int(json.loads((each / COMPLETE).read_bytes())["size_bytes"]) for each in complete}
+        sizes = {each: size_of(each) for each in complete}
         sizes[cache] = folders.disk_bytes(cache) if cache.is_dir() else 0
         for each in (cache, *complete):
             if sum(sizes.values()) <= self._limits.size_bytes:

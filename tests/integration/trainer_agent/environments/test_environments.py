@@ -16,7 +16,7 @@ import pytest
 
 from testing.until import until
 from testing.wheels import write_wheel
-from tiercel.trainer_agent.environments import building, environments, installers
+from tiercel.trainer_agent.environments import building, commands, environments, folders, installers
 from tiercel.trainer_agent.environments.environments import EnvironmentLimits, Environments
 from tiercel.trainer_agent.environments.folders import disk_bytes
 from tiercel.trainer_agent.environments.index import PackageIndex
@@ -169,6 +169,7 @@ async def test_a_build_that_nobody_waits_for_any_more_ends(node: Node, monkeypat
 async def test_a_build_that_takes_too_long_or_too_much_room_ends_with_that_reason(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(commands, "_LOOK_SECONDS", 0.05)
     slow = node.folder / "uv"
     script = "head -c 3000000 /dev/zero > filled; exec sleep 600"
     slow.write_text(f"#!/bin/sh\n[ $1 = --version ] && echo uv 0 || {{ {script}; }}\n")
@@ -177,6 +178,7 @@ async def test_a_build_that_takes_too_long_or_too_much_room_ends_with_that_reaso
     for limits, reason in (
         (EnvironmentLimits(build_seconds=0.5), "it takes longer than the node gives it"),
         (EnvironmentLimits(size_bytes=1_000_000), "more than the 1000000 bytes"),
+        (EnvironmentLimits(reserve_bytes=2**62), "disk has less than"),
     ):
         node.limits = limits
         node.begin_life()
@@ -235,6 +237,24 @@ async def test_what_was_not_used_for_longest_goes_and_never_what_a_live_run_uses
     fourth = await node.ready("delta")
     assert {str(building.python_of(folder)) for folder in node.built()} == {first, second, fourth}
     assert not (node.state / "cache").exists()  # first of all
+
+
+async def test_what_cannot_be_removed_or_read_keeps_nobody_from_what_is_built(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(folder: Path) -> None:
+        raise PermissionError(f"{folder} stays")
+
+    write_wheel(node.wheels, "alpha")
+    write_wheel(node.wheels, "beta")
+    first = await node.ready("alpha")
+    (node.built()[0] / building.COMPLETE).write_text("damaged")
+    node.limits = EnvironmentLimits(size_bytes=200_000)
+    node.begin_life()
+    monkeypatch.setattr(folders, "remove", lambda folder: refuse(folder) if folder.exists() else None)
+    assert python(await node.ready("beta"), "import beta") == ""
+    Path(first).parents[2].joinpath(building.COMPLETE).unlink(missing_ok=True)
+    node.environments.clear()
 
 
 async def test_code_of_packages_sees_nothing_of_the_agents(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

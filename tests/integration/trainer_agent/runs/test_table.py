@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import re
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from grpc import aio
 
+from testing.nodes_broker import scripted_broker
 from testing.until import until
 from tiercel.trainer_agent.connection.calls import BrokerCalls
 from tiercel.trainer_agent.connection.outbox import Reporter
@@ -19,6 +22,7 @@ from tiercel.trainer_agent.disk.files import write_atomically
 from tiercel.trainer_agent.disk.job_retention import EndedJobs, Retention
 from tiercel.trainer_agent.disk.scratch import ScratchFolders
 from tiercel.trainer_agent.disk.watch import JobFolders
+from tiercel.trainer_agent.environments import installers
 from tiercel.trainer_agent.environments.environments import EnvironmentLimits, Environments
 from tiercel.trainer_agent.environments.index import PackageIndex
 from tiercel.trainer_agent.limits.contract import CpuShare, Limits, Share, Usage
@@ -89,9 +93,11 @@ class FakeRuntime:
 
     def __init__(self) -> None:
         self.runs: dict[str, FakeRun] = {}
+        self.launches: dict[str, Launch] = {}
 
     async def start(self, launch: Launch) -> FakeRun:
         run = self.runs[launch.run_id] = FakeRun()
+        self.launches[launch.run_id] = launch
         return run
 
     async def images(self) -> Sequence[str]:
@@ -114,9 +120,9 @@ class FakeLimits:
         return {}
 
 
-def table_in(folder: Path, runtime: FakeRuntime, tasks: Supervisor) -> RunTable:
+def table_in(folder: Path, runtime: FakeRuntime, tasks: Supervisor, broker: str = "") -> RunTable:
     places = RunPlaces(folder)
-    calls = BrokerCalls("n1", "instance", str, str)
+    calls = BrokerCalls("n1", "instance", lambda: broker, str)
     return RunTable(
         places,
         {"process": cast("Any", runtime)},
@@ -202,6 +208,59 @@ async def test_a_run_that_is_stopped_while_it_waits_is_never_started(tmp_path: P
         assert list(runtime.runs) == ["job-1"]
         (ended,) = (status for status in table.statuses() if status.run_id == "job-2")
         assert ended.reason == "the broker asked it to stop"
+        tasks.cancel_all()
+
+
+async def test_a_run_that_is_stopped_while_its_environment_is_built_ends_with_the_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = tmp_path / "uv"
+    slow.write_text("#!/bin/sh\n[ $1 = --version ] && echo uv 0 || { echo pid $$; exec sleep 600; }\n")
+    slow.chmod(0o755)
+    monkeypatch.setattr(installers, "find_uv", lambda: str(slow))
+    wanted = order("job-1")
+    wanted.spec.requirements.append("alpha")
+    runtime = FakeRuntime()
+    async with Supervisor() as tasks:
+        table = table_in(tmp_path, runtime, tasks)
+        table.start(wanted)
+        await until(lambda: b"environment: pid" in table.log("job-1").read(0, 1 << 16)[1])  # type: ignore[union-attr]
+        assert table.statuses()[0].state == nodes_pb2.RUN_STATE_STARTING
+        pid = re.search(rb"pid (\d+)", table.log("job-1").read(0, 1 << 16)[1])  # type: ignore[union-attr]
+        assert pid is not None
+        table.stop("job-1", "the broker asked it to stop")
+        await until(lambda: phase(table, "job-1") is Phase.ENDED)
+        await until(lambda: not Path(f"/proc/{int(pid[1])}").exists())
+        assert table.statuses()[0].reason == "the broker asked it to stop"
+        assert runtime.runs == {}
+        tasks.cancel_all()
+
+
+async def test_what_is_remembered_of_a_run_has_its_secrets_names_and_no_value(tmp_path: Path) -> None:
+    wanted = order("job-1")
+    wanted.spec.secrets.append("A_KEY")
+    runtime = FakeRuntime()
+    async with scripted_broker() as broker, Supervisor() as tasks:
+        table = table_in(tmp_path, runtime, tasks, broker.address)
+        broker.secrets["A_KEY"] = "hunter2"
+        await broker.want(nodes_pb2.WantedRun(run_id="job-1", job_id="job", spec=wanted.spec))
+        table.start(wanted)
+        await until(lambda: "job-1" in runtime.runs)
+        assert runtime.launches["job-1"].environment("/")["A_KEY"] == "hunter2"
+        assert "hunter2" not in repr(runtime.launches["job-1"])
+        kept = [path for path in tmp_path.rglob("*") if path.is_file()]
+        assert any(b"A_KEY" in path.read_bytes() for path in kept)
+        assert not any(b"hunter2" in path.read_bytes() for path in kept)
+        runtime.runs["job-1"].over.set()
+
+        del broker.secrets["A_KEY"]
+        again = replace(wanted, run_id="job-2")
+        await broker.want(nodes_pb2.WantedRun(run_id="job-2", job_id="job", spec=wanted.spec))
+        table.start(again)
+        await until(lambda: table.actual()["job-2"].phase is Phase.ENDED)
+        (ended,) = (status for status in table.statuses() if status.run_id == "job-2")
+        assert "there is no secret A_KEY" in ended.reason
+        assert not ended.lost  # to start it again would change nothing
         tasks.cancel_all()
 
 
