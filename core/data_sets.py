@@ -9,6 +9,9 @@ MAX_OF_A_NODE = 64
 MAX_OF_A_JOB = 16
 MAX_NAME_CHARACTERS = 63
 
+URL_SCHEMES = ("https", "http", "s3", "gs", "hf", "file")
+MAX_URL_CHARACTERS = 2048
+
 _NAME = re.compile(rf"[a-z0-9][a-z0-9-]{{0,{MAX_NAME_CHARACTERS - 1}}}")
 
 
@@ -18,9 +21,14 @@ class DataSet:
 
     Attributes:
         name: Names it in the job, and on the nodes whose operators offer it.
+        url: Where any node gets it from; empty for one that is on nodes already.
+        sha256: What it must have, hexadecimal; empty for whatever it has. Of a folder that of the lines that
+            ``sha256sum`` prints of its files, sorted by their paths in it.
     """
 
     name: str
+    url: str = ""
+    sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
-from tiercel.core.data_sets import MAX_NAME_CHARACTERS, MAX_OF_A_JOB, DataSet, is_data_name
+import re
+from urllib.parse import urlsplit
+
+from tiercel.core.data_sets import (
+    MAX_NAME_CHARACTERS,
+    MAX_OF_A_JOB,
+    MAX_URL_CHARACTERS,
+    URL_SCHEMES,
+    DataSet,
+    is_data_name,
+)
 from tiercel.core.errors import InvalidSpecError
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def validate_data(data: tuple[DataSet, ...]) -> None:
@@ -24,6 +36,32 @@ def validate_data(data: tuple[DataSet, ...]) -> None:
             )
         if name in names[:index]:
             raise _refuse(f"data[{index}].name", f"{name!r} is there twice; ask for it once")
+        _validate_source(f"data[{index}]", data[index])
+
+
+def _validate_source(field: str, data: DataSet) -> None:
+    if data.sha256 and not data.url:
+        raise _refuse(f"{field}.sha256", "is given without a url; what a node offers is its operator's")
+    if data.sha256 and not _SHA256.fullmatch(data.sha256):
+        raise _refuse(f"{field}.sha256", "is not 64 of 0-9 and a-f")
+    if not data.url:
+        return
+    if len(data.url) > MAX_URL_CHARACTERS or not data.url.isascii() or not data.url.isprintable() or " " in data.url:
+        raise _refuse(f"{field}.url", f"has more than {MAX_URL_CHARACTERS} characters, or some that a URL has to quote")
+    try:
+        parts = urlsplit(data.url)
+        is_complete = bool(parts.path.strip("/")) and (parts.scheme == "file") != bool(parts.hostname)
+        has_user, _ = "@" in parts.netloc, parts.port
+    except ValueError:
+        raise _refuse(f"{field}.url", "is not a URL") from None
+    if parts.scheme not in URL_SCHEMES or "::" in data.url:
+        raise _refuse(f"{field}.url", f"begins with none of {', '.join(f'{each}://' for each in URL_SCHEMES)}")
+    if not is_complete:
+        raise _refuse(
+            f"{field}.url", "names no file or folder of a host; give all of it, like https://host/path/file.npz"
+        )
+    if has_user:
+        raise _refuse(f"{field}.url", "has a user or a password in it, which everybody who sees the job would read")
 
 
 def _refuse(field: str, message: str) -> InvalidSpecError:

@@ -57,7 +57,7 @@ def workload_of(tenant: str, spec: JobSpec) -> str:
         spec.direction.value,
     ]
     if spec.data:
-        parts.append(sorted(each.name for each in spec.data))
+        parts.append(sorted(each.url.partition("?")[0] or each.name for each in spec.data))
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 

@@ -15,7 +15,7 @@ from tiercel.trainer_agent.accelerators.reports import accelerators_to_wire, rea
 from tiercel.trainer_agent.connection.calls import BrokerCalls
 from tiercel.trainer_agent.connection.outbox import Reporter
 from tiercel.trainer_agent.connection.stream import BrokerConnection
-from tiercel.trainer_agent.data.offered import OfferedData
+from tiercel.trainer_agent.data.run_data import RunData
 from tiercel.trainer_agent.deliveries.deliveries import Deliveries
 from tiercel.trainer_agent.deliveries.delivery_log import DeliveryLog
 from tiercel.trainer_agent.deliveries.reconciler import (
@@ -100,7 +100,7 @@ class Agent:
         # The folder keeps its name, so that what an earlier version left in it is removed.
         transfer = CheckpointTransfer(calls, parts.state_dir / "carried")
         projects = ProjectFetcher(calls, parts.state_dir / "projects", parts.project_cache_bytes)
-        self._data = OfferedData(parts.state_dir)
+        self._data = RunData(parts.state_dir, parts.data)
         self._environments = Environments(
             parts.state_dir / "environments",
             parts.package_index,
@@ -132,9 +132,7 @@ class Agent:
         )
         serving_places = ServingPlaces(parts.state_dir)
         client = ServingClient(session, self._serving_address, token=serving_places.read_token)
-        self._disk = DiskWatch(
-            parts.state_dir, parts.disk, self._runs.folders, self._runs.end_job, self._ended_jobs.make_room
-        )
+        self._disk = DiskWatch(parts.state_dir, parts.disk, self._runs.folders, self._runs.end_job, self._make_room)
         self._serving = InferenceServer(
             serving_places,
             parts.ports,
@@ -162,12 +160,12 @@ class Agent:
             SetupError: What an earlier life left behind cannot be cleared away.
         """
         await asyncio.to_thread(self._environments.clear)
+        await self._data.open()
         await self._runs.take_over()
         await self._list_images()
-        await self._data.look()
         serving = self._tasks.start("serving", self._serving.run())
         self._tasks.start("images", self._watch_images())
-        self._tasks.start("data", self._data.watch())
+        self._tasks.start("data", self._data.offered.watch())
         self._tasks.start("job folders", self._ended_jobs.watch())
         self._tasks.start("disk", self._disk.run())
         self._tasks.start("accelerators", self._parts.accelerators.run(self._runs.on_accelerator_readings))
@@ -213,7 +211,7 @@ class Agent:
             instance=self._instance,
             fenced=self._fence.is_kept,
             labels=self._parts.labels,
-            data=self._data.told(),
+            data=self._data.offered.told(),
         )
 
     def heartbeat(self) -> nodes_pb2.Heartbeat:
@@ -228,7 +226,7 @@ class Agent:
             endpoints=self._serving.take_usage(),
             serving_lag_seconds=self._serving.lag_seconds,
             accelerators=readings_to_wire(self._parts.accelerators.readings),
-            data=self._data.told(),
+            data=self._data.offered.told(),
         )
 
     def ended(self) -> Sequence[nodes_pb2.RunStatus]:
@@ -338,6 +336,10 @@ class Agent:
             async with asyncio.timeout(_LAST_WORDS_SECONDS):
                 await self._reporter.wait_said()
         return all_ended
+
+    def _make_room(self) -> None:
+        self._ended_jobs.make_room()
+        self._data.make_room()
 
     async def _watch_images(self) -> None:
         while True:

@@ -23,6 +23,8 @@ from tiercel.trainer_agent.accelerators.serving_reserve import can_serve_on_acce
 from tiercel.trainer_agent.accelerators.watch import AcceleratorWatch
 from tiercel.trainer_agent.agent import Agent
 from tiercel.trainer_agent.connection.address import LocalBroker, token_from_file
+from tiercel.trainer_agent.data.cache import DataLimits
+from tiercel.trainer_agent.data.sources import AllowedSources
 from tiercel.trainer_agent.disk.job_retention import Retention
 from tiercel.trainer_agent.disk.outputs import OutputLimits
 from tiercel.trainer_agent.disk.watch import DiskLimits
@@ -68,6 +70,8 @@ _FLAGS = {
     "disk-reserve-bytes": "bytes that the disk has to have left; with less, a job that fills it ends (default 512 MiB)",
     "output-file-bytes": "the largest file that is kept of what a run leaves behind (default 256 MiB)",
     "output-bytes": "bytes that those files of a run may have together (default 1 GiB)",
+    "data-cache-bytes": "bytes that data which jobs name by URL may take on the disk (default 50 GiB)",
+    "data-sources": "URLs with commas that jobs may use with all below them: file:///FOLDER/, hosts here, buckets",
     "keep-ended-seconds": "how long to keep each of them at most (default a week)",
     "package-index": "address of the index that environments have packages from (default: PyPI)",
     "package-folder": "folder with packages that are taken as well",
@@ -160,6 +164,9 @@ async def run_agent(settings: AgentSettings) -> None:
             ports=ServingPorts(settings.http_port, settings.grpc_port),
             retention=Retention(settings.keep_ended_jobs, settings.keep_ended_seconds),
             disk=DiskLimits(settings.job_disk_bytes, settings.disk_reserve_bytes),
+            data=DataLimits(
+                settings.data_cache_bytes, settings.disk_reserve_bytes, AllowedSources(settings.data_sources)
+            ),
             project_cache_bytes=settings.project_cache_bytes,
             labels=settings.labels,
             outputs=OutputLimits(file_bytes=settings.output_file_bytes, total_bytes=settings.output_bytes),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tiercel.trainer_agent.accelerators.serving_reserve import ServingReserve
 from tiercel.trainer_agent.accelerators.watch import AcceleratorWatch
+from tiercel.trainer_agent.data.cache import DataLimits
 from tiercel.trainer_agent.deliveries.deliveries import EXPORT_SECONDS
 from tiercel.trainer_agent.disk.job_retention import Retention
 from tiercel.trainer_agent.disk.outputs import OutputLimits
@@ -39,6 +40,7 @@ class AgentParts:
         export_seconds: How long a script may take to hand over its model.
         retention: How long folders of jobs that are over are kept.
         disk: What jobs may do to the disk.
+        data: What data that jobs name by URL may take.
         outputs: What is taken of the files that runs leave behind.
         labels: What the operator says of the node, for jobs to ask for.
         accelerators: Sees them, and has looked once.
@@ -61,6 +63,7 @@ class AgentParts:
     export_seconds: float = EXPORT_SECONDS
     retention: Retention = field(default_factory=Retention)
     disk: DiskLimits = field(default_factory=DiskLimits)
+    data: DataLimits = field(default_factory=DataLimits)
     outputs: OutputLimits = field(default_factory=OutputLimits)
     labels: Mapping[str, str] = field(default_factory=dict)
     accelerators: AcceleratorWatch = field(default_factory=AcceleratorWatch)

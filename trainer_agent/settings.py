@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.validation import validate_labels
 from tiercel.trainer_agent.accelerators.detect import AUTO, NONE
+from tiercel.trainer_agent.data.sources import check_prefix
 from tiercel.trainer_agent.limits.groups import ORDINARY_TRAINING_WEIGHT
 from tiercel.trainer_agent.limits.thread_scheduling import LONGEST_SECONDS
 from tiercel.trainer_agent.runs.projects import DEFAULT_CACHE_BYTES
@@ -55,6 +56,9 @@ class AgentSettings(BaseSettings):
         output_file_bytes: The largest file that is kept of what a run leaves behind, in bytes.
         output_bytes: What those files of a run may have together, in bytes.
         labels: What the operator says of the node, for jobs to ask for; ``key=value`` with commas in the environment.
+        data_cache_bytes: What data that jobs name by URL may take on the disk, in bytes.
+        data_sources: URLs that jobs may use with all that is below them, beyond what anybody on the internet may read:
+            folders of the node (``file:``), hosts of its own network, buckets that its credentials open.
         keep_ended_jobs: Folders of jobs that are over, at most, and never those of others.
         keep_ended_seconds: How long each of them is kept at most.
         package_index: The address of the index that environments have packages from; empty for PyPI.
@@ -91,6 +95,8 @@ class AgentSettings(BaseSettings):
     output_file_bytes: int = Field(default=256 * 1024**2, gt=0)
     output_bytes: int = Field(default=1024**3, gt=0)
     labels: Annotated[dict[str, str], NoDecode] = Field(default_factory=dict)
+    data_cache_bytes: int = Field(default=50 * 1024**3, gt=0)
+    data_sources: Annotated[tuple[str, ...], NoDecode] = ()
     keep_ended_jobs: int = Field(default=20, ge=0)
     keep_ended_seconds: float = Field(default=7 * 86400.0, ge=0, allow_inf_nan=False)
     package_index: str = ""
@@ -100,7 +106,7 @@ class AgentSettings(BaseSettings):
     environments_bytes: int = Field(default=20 * 1024**3, gt=0)
     environment_seconds: float = Field(default=600.0, gt=0, allow_inf_nan=False)
 
-    @field_validator("runtimes", mode="before")
+    @field_validator("runtimes", "data_sources", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         if isinstance(value, str):
@@ -124,6 +130,11 @@ class AgentSettings(BaseSettings):
             if name not in RUNTIMES:
                 raise ValueError(f"{name!r} is not a runtime; there are {' and '.join(RUNTIMES)}")
         return value
+
+    @field_validator("data_sources")
+    @classmethod
+    def _trusted(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(map(check_prefix, value))
 
     @field_validator("accelerators")
     @classmethod

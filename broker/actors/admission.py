@@ -266,7 +266,7 @@ def _unmet(spec: JobSpec, need: Need, nodes: Sequence[NodeView]) -> tuple[str, s
             return "image", f"no node has {spec.image!r}; build it there (make image) or pull it, with its tag"
         case Need.DATA:
             have = "no node that could run it has all of"
-            return "data", f"{have} {', '.join(each.name for each in spec.data)}; 'tiercel nodes' says which has which"
+            return "data", f"{have} {', '.join(sorted(needed_data(spec)))}; 'tiercel nodes' says which has which"
         case Need.LABELS:
             return "node_labels", "no node that could run it has them all; 'tiercel nodes' says which has which"
         case Need.CPU_CORES:

@@ -78,7 +78,7 @@ def job_view(job: Job, facts: JobFacts) -> JobView:
 
 def needed_data(spec: JobSpec) -> frozenset[str]:
     """Names of the data sets that must be on the node of a job."""
-    return frozenset([each.name for each in spec.data]) if spec.data else _NO_DATA
+    return frozenset([each.name for each in spec.data if not each.url]) if spec.data else _NO_DATA
 
 
 def needed_labels(spec: JobSpec) -> frozenset[tuple[str, str]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tiercel.core.tasks import run_until_one_ends
-from tiercel.trainer_agent.data.offered import OfferedData
+from tiercel.trainer_agent.data.run_data import RunData
 from tiercel.trainer_agent.disk.job_folder import JobFolder, ScriptFile
 from tiercel.trainer_agent.disk.scratch import ScratchFolders
 from tiercel.trainer_agent.environments.environments import Environments
@@ -30,7 +30,7 @@ class Preparation:
         environments: Builds environments.
         projects: Fetches projects.
         transfer: Transfers checkpoints.
-        data: Knows where data sets are.
+        data: Has data sets at hand.
         scratch: Makes scratch folders.
     """
 
@@ -39,7 +39,7 @@ class Preparation:
     environments: Environments
     projects: ProjectFetcher
     transfer: CheckpointTransfer
-    data: OfferedData
+    data: RunData
     scratch: ScratchFolders
 
     async def prepare(
@@ -68,7 +68,7 @@ class Preparation:
             TransferError: Something did not come from the broker, or a data set is gone.
             RunFailedError: The run cannot be prepared.
         """
-        data = await self.data.mounts([each.name for each in order.spec.data])
+        data = await self.data.mounts(order.run_id, order.spec.data, say, check)
         script = None
         if order.script_sha256:
             content = await self.scripts.fetch(order.run_id, order.script_sha256)

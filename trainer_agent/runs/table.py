@@ -155,6 +155,7 @@ class RunTable:
             return None
         if handle is None:
             return None
+        self._preparation.data.hold(record.run_id, order.spec.data)
         reports = list(self._files.reports(record.run_id) or ())
         return self._run(order, runtime, EarlierLife(record.token, handle, reports[-1] if reports else None))
 
@@ -319,6 +320,7 @@ class RunTable:
         await self._wait_turn(run)
         record = await run.supervise()
         await asyncio.to_thread(self._preparation.scratch.remove, run.run_id)
+        self._preparation.data.release(run.run_id)
         del self._live[run.run_id]
         self._note_successor(record.job_id, expected=run.has_successor)
         if not (record.lost or record.moved or run.run_id in self._may_go_on):

@@ -492,16 +492,26 @@ class DataSet(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
+    URL_FIELD_NUMBER: _builtins.int
+    SHA256_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """1 to 63 of a-z, 0-9 and '-', as the operators of nodes offer it."""
+    url: _builtins.str
+    """Where any node gets it from (https, http, s3, gs, hf, file); empty for one that nodes offer under the name."""
+    sha256: _builtins.str
+    """What it must have, hexadecimal; empty for whatever it has. Of a folder that of the lines that sha256sum prints of its
+    files, sorted by their paths in it.
+    """
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
+        url: _builtins.str = ...,
+        sha256: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "sha256", b"sha256", "url", b"url"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -71,6 +71,8 @@ def refusal_of(spec: JobSpec) -> InvalidSpecError | None:
         {"outputs": ("reports/*.html", "tokenizer/", "**")},
         {"env": {"PYTHONPATH": "lib", "_x1": "", "LANG": "de_DE.UTF-8"}},
         {"data": (DataSet("imagenet"), DataSet("imagenet-1k"))},
+        {"data": (DataSet("a", "https://host:8443/x.npz?signature=1", "0" * 64), DataSet("b", "file:///mnt/x"))},
+        {"data": (DataSet("a", "s3://bucket/folder/"), DataSet("b", "hf://datasets/user/set"))},
         {"resources": Resources(scratch_bytes=MIN_SCRATCH_BYTES)},
         {"endpoint": "a"},
         {"endpoint": "a" * 63},
@@ -93,6 +95,29 @@ def test_accepts_what_makes_sense(changes: dict[str, Any]) -> None:
     [
         ({"data": (DataSet("a"), DataSet("a"))}, "data[1].name"),
         ({"data": (DataSet("a_b"),)}, "data[0].name"),
+        ({"data": (DataSet("a", sha256="0" * 64),)}, "data[0].sha256"),
+        ({"data": (DataSet("a", "https://host/x", "0" * 63),)}, "data[0].sha256"),
+        ({"data": (DataSet("a", "https://host/x", "A" * 64),)}, "data[0].sha256"),
+        *(
+            ({"data": (DataSet("a", url),)}, "data[0].url")
+            for url in (
+                "x.npz",
+                "/mnt/x",
+                "ssh://host/x",
+                "simplecache::https://host/x",
+                "https://host/x::file:///etc/passwd",
+                "https:///x",
+                "https://host/",
+                "https://host:port/x",
+                "https://me:secret@host/x",
+                "https://[::1/x",
+                "https://host/a b",
+                "https://höst/x",
+                "https://host/\x00",
+                "file://host/x",
+                "https://host/" + "x" * 2048,
+            )
+        ),
         ({"data": tuple(DataSet(f"d{number}") for number in range(MAX_OF_A_JOB + 1))}, "data"),
         ({"resources": Resources(scratch_bytes=MIN_SCRATCH_BYTES - 1)}, "resources.scratch_bytes"),
         ({"resources": Resources(scratch_bytes=2**63)}, "resources.scratch_bytes"),

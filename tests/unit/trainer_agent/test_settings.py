@@ -46,11 +46,19 @@ def test_accelerators_are_named_as_their_driver_does(text: str, read: str, tmp_p
     assert settings_from([*NEEDED, str(tmp_path), "--accelerators", text]).accelerators == read
 
 
+def test_sources_of_data_are_listed_with_commas(tmp_path: Path) -> None:
+    settings = settings_from([*NEEDED, str(tmp_path), "--data-sources", "file:///mnt/a, s3://team/"])
+    assert settings.data_sources == ("file:///mnt/a", "s3://team/")
+    assert settings_from([*NEEDED, str(tmp_path)]).data_sources == ()
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
         (["--runtimes", "podman"], "--runtimes: .*'podman' is not a runtime; there are process and docker"),
         (["--node-id", "../x"], "--node-id"),
+        (["--data-sources", "/mnt"], "--data-sources: .*'/mnt' is no URL to trust"),
+        (["--data-cache-bytes", "0"], "--data-cache-bytes"),
         (["--http-port", "70000"], "--http-port"),
         (["--cpu-cores", "0"], "--cpu-cores"),
         (["--cpus", "0;1"], "--cpus: .*numbers and ranges like 0,2-3"),

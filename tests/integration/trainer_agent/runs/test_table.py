@@ -17,7 +17,7 @@ from testing.nodes_broker import scripted_broker
 from testing.until import until
 from tiercel.trainer_agent.connection.calls import BrokerCalls
 from tiercel.trainer_agent.connection.outbox import Reporter
-from tiercel.trainer_agent.data.offered import OfferedData
+from tiercel.trainer_agent.data.run_data import RunData
 from tiercel.trainer_agent.disk.files import write_atomically
 from tiercel.trainer_agent.disk.job_retention import EndedJobs, Retention
 from tiercel.trainer_agent.disk.scratch import ScratchFolders
@@ -136,7 +136,7 @@ def table_in(folder: Path, runtime: FakeRuntime, tasks: Supervisor, broker: str 
             Environments(folder / "environments", PackageIndex(), EnvironmentLimits(), tasks, lambda _: True),
             ProjectFetcher(calls, folder / "projects"),
             CheckpointTransfer(calls, folder / "carried"),
-            OfferedData(folder),
+            RunData(folder),
             ScratchFolders(folder / "scratch"),
         ),
         HandOver(CheckpointTransfer(calls, folder / "carried"), FileTransfer(calls, folder / "outgoing")),

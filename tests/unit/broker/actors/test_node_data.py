@@ -62,6 +62,11 @@ async def test_a_job_waits_for_a_node_that_is_offline(actors: Actors) -> None:
     assert (await actors.job(job.id)).node_id == "n1"
 
 
+async def test_what_a_url_names_can_be_anywhere(actors: Actors) -> None:
+    await actors.connect(make_node("n1"))
+    assert (await submit(actors, data=(DataSet("imagenet", "https://host/x.npz"),))).node_id == "n1"
+
+
 async def test_without_any_node_a_job_waits(actors: Actors) -> None:
     assert (await submit(actors, data=ASKS)).state is JobState.PENDING
 

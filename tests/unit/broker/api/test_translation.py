@@ -54,7 +54,7 @@ from tiercel.v1 import common_pb2, jobs_pb2, nodes_pb2
             replace=True,
             ship=Shipping(every=0.01, best_every_seconds=60.0),
             labels={"sweep": "7", "team/owner": "vision"},
-            data=(DataSet("imagenet"), DataSet("digits")),
+            data=(DataSet("imagenet"), DataSet("digits", "https://host/x.npz", "0" * 64)),
             outputs=("reports/*.html", "tokenizer/"),
             env={"SEED": "7"},
             secrets=("WANDB_KEY",),

@@ -38,7 +38,7 @@ max_epochs: 30
 replace: true
 ship: {every: 0.01, best_every: 60}
 labels: {sweep: "7"}
-data: [imagenet, {name: digits}]
+data: [imagenet, {name: digits, url: "https://host/x.npz"}]
 outputs: ["reports/*.html"]
 env: {SEED: 7, RATE: 0.5, NAME: x}
 endpoint_objective_seconds: 0.05
@@ -56,7 +56,7 @@ runtime = "process"
 max_epochs = 30
 endpoint_objective_seconds = 0.05
 labels = {sweep = "7"}
-data = ["imagenet", {name = "digits"}]
+data = ["imagenet", {name = "digits", url = "https://host/x.npz"}]
 outputs = ["reports/*.html"]
 env = {SEED = 7, RATE = 0.5, NAME = "x"}
 replace = true
@@ -85,7 +85,7 @@ SPEC = JobSpec(
     variant="small",
     replace=True,
     labels={"sweep": "7"},
-    data=(DataSet("imagenet"), DataSet("digits")),
+    data=(DataSet("imagenet"), DataSet("digits", "https://host/x.npz")),
     outputs=("reports/*.html",),
     env={"SEED": "7", "RATE": "0.5", "NAME": "x"},
     ship=Shipping(every=0.01, best_every_seconds=60.0),

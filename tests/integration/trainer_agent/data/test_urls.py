@@ -1,0 +1,51 @@
+"""A real agent fetches what jobs name by URL, and lets them read it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from testing.data_servers import CONTENT, SHA256, data_server
+from testing.nodes_broker import DEADLINE, ScriptedBroker, agent_process, wanted_run
+from testing.until import until
+from tiercel.v1 import common_pb2, nodes_pb2
+
+READER = """
+import hashlib, os
+path = os.environ["TIERCEL_DATA_DIGITS"]
+print(os.path.basename(path), hashlib.sha256(open(path, "rb").read()).hexdigest())
+"""
+
+
+def reading(run_id: str, url: str, sha256: str = "") -> nodes_pb2.WantedRun:
+    """A run that reads what is there."""
+    run = wanted_run(run_id, READER)
+    run.spec.data.append(common_pb2.DataSet(name="digits", url=url, sha256=sha256))
+    return run
+
+
+async def test_runs_read_what_a_url_names_and_their_logs_say_what_it_was(
+    broker: ScriptedBroker, tmp_path: Path
+) -> None:
+    async with data_server() as server:
+        prefix = server.url.removesuffix("x.npz")
+        with agent_process(tmp_path / "state", broker.address, "--data-sources", prefix) as agent:
+            await broker.want(
+                reading("good-1", server.url, SHA256),
+                reading("wrong-1", server.url, "0" * 64),
+                reading("refused-1", "file:///etc/passwd"),
+                reading("private-1", f"http://localhost:{server.port}/x.npz"),
+            )
+            for run_id in ("good-1", "wrong-1", "refused-1", "private-1"):
+                await until(lambda: broker.heard.exit(run_id), seconds=DEADLINE)  # noqa: B023 - waited for at once
+            ends = {run_id: broker.heard.exit(f"{run_id}-1") for run_id in ("good", "wrong", "refused", "private")}
+            await agent.leave()
+    words = {run_id: end.reason for run_id, end in ends.items() if end is not None}
+    assert f"it has the SHA-256 {SHA256}, and the job asks for" in words["wrong"]
+    assert "tiercel node data add" in words["refused"]
+    assert "no address of the internet" in words["private"]
+    assert not any(end.lost for end in ends.values() if end is not None)
+    log = broker.heard.output("good-1").decode().splitlines()
+    assert log[-2:] == [
+        f"[tiercel: data set digits: {len(CONTENT) / 2**20:.1f} MiB of {server.url}, SHA-256 {SHA256}]",
+        f"x.npz {SHA256}",
+    ]

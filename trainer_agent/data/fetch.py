@@ -1,0 +1,91 @@
+"""Fetches one data set: a program of its own, so that no library and no server can hold up or harm the agent.
+
+It is told what to fetch on its standard input, in one line, and tells what there is; then it waits for a word before
+it copies, since the agent may have that version already. URLs are in no command line: they may hold signatures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from tiercel.trainer_agent.data.stores import OpenedFolder, Store, found_of
+from tiercel.trainer_agent.data.transfer import FetchError, Found, Progress, Sink, hash_of_folder, tell
+from tiercel.trainer_agent.data.web import Web
+
+GO: Final = "go"
+
+
+def main() -> int:
+    """Fetch what standard input says. Returns the exit code."""
+    order = json.loads(sys.stdin.readline())
+    progress = Progress(order["limit_bytes"], lambda size: tell(bytes=size))
+    try:
+        if order["url"].startswith(("http://", "https://")):
+            asyncio.run(_fetch_web(order, progress))
+        else:
+            _fetch_files(order, progress)
+    except FetchError as error:
+        tell(failed=error.message, again=error.again)
+    except BrokenPipeError:
+        return 1
+    except OSError as error:
+        tell(failed=f"the node cannot keep it ({error.strerror or error})", again=True)
+    return 0
+
+
+async def _fetch_web(order: dict[str, Any], progress: Progress) -> None:
+    web = Web(order["url"], is_trusted=bool(order["trusted"]), silence_seconds=order["silence_seconds"])
+    async with web.opened() as (found, read):
+        if not _is_wanted(found, progress):
+            return
+        with Sink(Path(order["folder"]) / found.name, progress) as sink:
+            await read(sink.write)
+    if found.size not in {-1, progress.size}:
+        raise FetchError(f"{progress.size} bytes came of {found.size}", again=True)
+    _tell_done(order, sink.sha256, progress.size, 1)
+
+
+def _fetch_files(order: dict[str, Any], progress: Progress) -> None:
+    url, trusted = order["url"], order["trusted"]
+    source = OpenedFolder(url, trusted) if url.startswith("file:") else Store(url, is_trusted=bool(trusted))
+    listed = source.listed()
+    found = found_of(url, listed)
+    if not _is_wanted(found, progress):
+        return
+    hashes: dict[str, str] = {}
+    for file in listed:
+        target = Path(order["folder"]) / (file.path or found.name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        hashes[file.path] = source.copy(file, target, progress)
+    if found_of(url, source.listed()) != found:
+        raise FetchError("it changed while it was read", again=True)
+    digest = hashes[""] if found.name else hash_of_folder(hashes)
+    _tell_done(order, digest, progress.size, len(hashes))
+
+
+def _is_wanted(found: Found, progress: Progress) -> bool:
+    """Say what there is, and hear whether it is to be copied."""
+    tell(found={"version": found.version, "size": found.size, "name": found.name})
+    if sys.stdin.readline().strip() != GO:
+        return False
+    if found.size > progress.limit_bytes:
+        raise FetchError(f"it has {found.size} bytes, more than the {progress.limit_bytes} that the node's cache holds")
+    return True
+
+
+def _tell_done(order: dict[str, Any], sha256: str, size: int, files: int) -> None:
+    for folder, _, _ in os.walk(order["folder"]):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        os.fsync(descriptor)
+        os.close(descriptor)
+        os.chmod(folder, 0o755)  # noqa: PTH101, S103 - containers read it as somebody else
+    tell(done={"sha256": sha256, "size": size, "files": files})
+
+
+if __name__ == "__main__":
+    sys.exit(main())

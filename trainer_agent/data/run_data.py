@@ -1,0 +1,77 @@
+"""All data sets that a run may ask for: those that the node's operator offers, and those that a URL names."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from tiercel.trainer_agent.data.cache import Asker, DataCache, DataLimits
+from tiercel.trainer_agent.data.mounts import DataMount
+from tiercel.trainer_agent.data.offered import OfferedData
+from tiercel.trainer_agent.errors import SetupError
+from tiercel.v1 import common_pb2
+
+
+class RunData:
+    """Finds data sets for runs.
+
+    Args:
+        agent_dir: The agent's state directory.
+        limits: What those of URLs may take.
+    """
+
+    def __init__(self, agent_dir: Path, limits: DataLimits | None = None) -> None:
+        self.offered = OfferedData(agent_dir)
+        self._cache = DataCache(agent_dir / "data-cache", limits or DataLimits())
+
+    async def open(self) -> None:
+        """See what is there.
+
+        Raises:
+            SetupError: The cache's folder cannot be used.
+        """
+        try:
+            await asyncio.to_thread(self._cache.table.load)
+        except OSError as error:
+            raise SetupError(f"The agent cannot use its cache of data: {error}.") from error
+        await self.offered.look()
+
+    async def mounts(
+        self,
+        run_id: str,
+        wanted: Iterable[common_pb2.DataSet],
+        say: Callable[[str], None],
+        check: Callable[[], None],
+    ) -> tuple[DataMount, ...]:
+        """Where a run finds its data sets, once they are all here.
+
+        Args:
+            run_id: The run; what it uses stays until :meth:`release`.
+            wanted: What it asks for.
+            say: Writes a line into its log.
+            check: Raises where it is not to start any more; called all the time.
+
+        Raises:
+            RunFailedError: One cannot be had.
+            DataGoneError: One cannot be had here now, through no fault of the job.
+        """
+        wanted = list(wanted)
+        offered = await self.offered.mounts([each.name for each in wanted if not each.url])
+        asker = Asker(run_id, say, check)
+        fetched = [await self._cache.provide(asker, each) for each in wanted if each.url]
+        return (*offered, *fetched)
+
+    def hold(self, run_id: str, wanted: Iterable[common_pb2.DataSet]) -> None:
+        """A run that an earlier life of the agent started uses this."""
+        for each in wanted:
+            if each.url:
+                self._cache.table.hold(run_id, each.url)
+
+    def release(self, run_id: str) -> None:
+        """A run has ended."""
+        self._cache.table.release(run_id)
+
+    def make_room(self) -> None:
+        """Remove what no run uses, since the disk has little room; blocks for as long as that takes."""
+        self._cache.table.make_room()
