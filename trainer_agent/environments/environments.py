@@ -94,6 +94,7 @@ class Environments:
         self._is_live = is_live
         self._building: dict[str, _Building] = {}
         self._taking = threading.Lock()
+        self._layer: NodeLayer | None = None
         self._room = asyncio.Semaphore(_AT_ONCE)
 
     async def ready(self, run_id: str, requirements: Sequence[str], say: Callable[[str], None]) -> str:
@@ -136,7 +137,7 @@ class Environments:
             raise RunFailedError(
                 "This node cannot build environments: it has neither uv nor pip. Install tiercel[envs] there."
             )
-        layer = NodeLayer.read()
+        layer = self._layer = NodeLayer.read(self._layer)
         content = [
             _BUILDER,
             sorted(set(requirements)),

@@ -6,6 +6,7 @@ so is a package of the node that would have to be another version, which nobody 
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import json
 import re
@@ -116,6 +117,14 @@ class Pip:
         return [python, "-m", "pip", "install", *quiet, *options]
 
 
+@functools.lru_cache(maxsize=4)
+def _version_of(uv: str, changed_at: int) -> str:
+    """What uv calls itself; asked for again once it was replaced."""
+    del changed_at
+    done = subprocess.run([uv, "--version"], capture_output=True, text=True, timeout=_VERSION_SECONDS, check=True)
+    return done.stdout.strip()
+
+
 def find_installer(cache: Path) -> Installer | None:
     """uv, else pip; None where there is neither.
 
@@ -125,10 +134,7 @@ def find_installer(cache: Path) -> Installer | None:
     uv = find_uv()
     if uv is not None:
         try:
-            done = subprocess.run(
-                [uv, "--version"], capture_output=True, text=True, timeout=_VERSION_SECONDS, check=True
-            )
-            return Uv(uv, cache, done.stdout.strip())
+            return Uv(uv, cache, _version_of(uv, Path(uv).stat().st_mtime_ns))
         except (OSError, subprocess.SubprocessError):
             pass
     try:

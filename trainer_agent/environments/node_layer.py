@@ -29,24 +29,33 @@ class NodeLayer:
         abi: What packages for it are built for, with its version.
         folders: Where its packages are.
         distributions: Their versions, by canonical name.
+        read_at: When the folders had changed last, in nanoseconds, when this was read.
     """
 
     python: str
     abi: str
     folders: tuple[str, ...]
     distributions: Mapping[str, str]
+    read_at: tuple[int, ...]
 
     @classmethod
-    def read(cls) -> Self:
-        """Look what there is now; takes a tenth of a second."""
+    def read(cls, known: Self | None = None) -> Self:
+        """Look what there is now, which takes a tenth of a second.
+
+        Args:
+            known: What there was before; it is the same still where nothing was installed or removed since.
+        """
         folders = [*site.getsitepackages()]
         if site.ENABLE_USER_SITE:
             folders.append(site.getusersitepackages())
         folders = [folder for folder in folders if Path(folder).is_dir()]
+        changed_at = tuple(Path(folder).stat().st_mtime_ns for folder in folders)
+        if known is not None and (known.folders, known.read_at) == (tuple(folders), changed_at):
+            return known
         found = importlib.metadata.distributions(path=folders)
         versions = {canonical(each.name): each.version for each in found if each.name}
         abi = f"{sys.version} {sysconfig.get_config_var('SOABI')} {sysconfig.get_platform()}"
-        return cls(sys.executable, abi, tuple(folders), dict(sorted(versions.items())))
+        return cls(sys.executable, abi, tuple(folders), dict(sorted(versions.items())), changed_at)
 
     def path_file(self) -> str:
         """A ``.pth`` file that puts it behind the packages of an environment, with its own such files.
