@@ -5,6 +5,7 @@ from tiercel.broker.client import JobInfo as JobInfo
 from tiercel.broker.client import RetryPolicy as RetryPolicy
 from tiercel.broker.client import SyncClient as SyncClient
 from tiercel.broker.client import TierMissedError as TierMissedError
+from tiercel.broker.client import job as job
 from tiercel.broker.client import load_spec as load_spec
 from tiercel.broker.client import parse_spec as parse_spec
 from tiercel.core.data_sets import DataSet as DataSet

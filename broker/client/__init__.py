@@ -4,6 +4,7 @@ It talks to the broker over gRPC only and knows none of its code besides the wor
 """
 
 from tiercel.broker.client.client import Client
+from tiercel.broker.client.functions import FunctionJob, job
 from tiercel.broker.client.handle import JobHandle
 from tiercel.broker.client.options import ClientOptions, RetryPolicy
 from tiercel.broker.client.spec_file import load_spec, parse_spec
@@ -39,6 +40,7 @@ __all__ = [
     "EndpointInfo",
     "Explanation",
     "FileInfo",
+    "FunctionJob",
     "JobEvent",
     "JobHandle",
     "JobInfo",
@@ -55,6 +57,7 @@ __all__ = [
     "TierStatus",
     "VariantInfo",
     "VersionInfo",
+    "job",
     "load_spec",
     "parse_spec",
 ]

@@ -7,6 +7,7 @@ import json
 import shutil
 from pathlib import Path
 
+import tiercel as sdk
 from testing.product import Product
 from testing.product_use import JOB_SECONDS, client_of, tiercel
 from tiercel import JobState
@@ -90,3 +91,18 @@ async def test_a_spec_that_cannot_start_is_refused_with_a_sentence_and_any_field
         refused = await tiercel("submit", str(tmp_path), "--set", change, state_dir=product.state_dir, tenant="alice")
         assert refused.exit_code != 0
         assert message in refused.errors
+
+
+@sdk.job(endpoint="function", metric="accuracy", tiers=[0.5])
+def learn_digits(width: int) -> None:
+    """Train the perceptron on scikit-learn's digits."""
+    from tiercel.trainer_agent.workloads import digits_mlp
+
+    digits_mlp.main(["--width", str(width)])
+
+
+async def test_a_function_is_trained_and_shipped(product: Product) -> None:
+    async with client_of(product) as client:
+        job = await client.submit(learn_digits.with_arguments(width=64))
+        async with asyncio.timeout(JOB_SECONDS):
+            assert (await job.wait()).state is JobState.COMPLETED
