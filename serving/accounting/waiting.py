@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import abc
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,55 +16,47 @@ if TYPE_CHECKING:
 _RUN_AHEAD_SECONDS = 0.005
 
 
-class Source(Protocol):
+class Source(abc.ABC):
     """What waits for one model, or for an endpoint with variants: it says which calls run next, and on what.
 
-    Whoever dispatches asks it when it is its turn and a worker is free, or about to be.
+    Attributes:
+        room: What its calls take room of; None for the room that models share.
     """
 
-    @property
-    def rows(self) -> int:
-        """Rows of all calls that wait."""
+    __slots__ = ()
 
-    @property
-    def room(self) -> Room | None:
-        """What its calls take room of; None for the room that models share."""
+    room: Room | None = None
 
+    @abc.abstractmethod
     def __len__(self) -> int: ...
 
+    @abc.abstractmethod
     def add(self, call: Any) -> None:
         """Let a call wait."""
 
+    @abc.abstractmethod
     def discard(self, call: Any) -> None:
         """A call waits no more, if it did."""
 
-    def next(self, now: float, queue_delay: float) -> Any | None:
-        """The call that is next; None while none is to run.
+    @abc.abstractmethod
+    def take(self, now: float, *, idle: bool = True, workers: int = 1, queue_delay: float = 0.0) -> list[Any]:
+        """The next call and those that run with it on one version; they wait no more. None while none is to run.
 
         Args:
             now: Seconds of the clock of the calls.
+            idle: Whether a worker is free; if not, what is taken is handed over before one is.
+            workers: How many run batches at the same time.
             queue_delay: Seconds that a call may wait for company, where nothing is set for its model.
         """
 
+    @abc.abstractmethod
     def seconds_to_next(self, now: float, queue_delay: float) -> float:
-        """In how many seconds :meth:`next`, which said None, is to be asked again if nothing happens; 0 for never."""
+        """In how many seconds to ask again, if nothing happens before, for what was not given now; 0 for never."""
 
-    def may_run_ahead(self, first: Any, workers: int) -> bool:
-        """Whether the batch of the next call may be handed over before one of the workers is free."""
-
-    def take(self, first: Any, now: float, workers: int) -> list[Any]:
-        """The next call and those that run with it on one version; they wait no more. None where it is to wait.
-
-        Args:
-            first: What :meth:`next` said.
-            now: The clock of the calls.
-            workers: How many run batches at the same time.
-        """
-
-    def began(self, run: Any, now: float) -> None:
+    def began(self, run: Any, now: float) -> None:  # noqa: B027 - not everyone wants to know
         """What was taken runs."""
 
-    def ended(self, run: Any, now: float) -> None:
+    def ended(self, run: Any, now: float) -> None:  # noqa: B027
         """It does no more."""
 
 
@@ -106,7 +99,7 @@ class _Waiter(Protocol):
 CallT = TypeVar("CallT", bound=_Waiter)
 
 
-class WaitingCalls(Generic[CallT]):
+class WaitingCalls(Source, Generic[CallT]):
     """The :class:`Source` of a model: calls by what they may run together with, in order of rank within it.
 
     A group is one version and one key: the same inputs, the same shapes behind the first axis, the same outputs wanted.
@@ -117,8 +110,6 @@ class WaitingCalls(Generic[CallT]):
     """
 
     __slots__ = ("_calls", "_groups", "rows")
-
-    room: ClassVar[Room | None] = None
 
     def __init__(self) -> None:
         self._groups: dict[tuple[int, Any], dict[float, OrderedDict[CallT, None]]] = {}
@@ -153,19 +144,10 @@ class WaitingCalls(Generic[CallT]):
         heads = [next(iter(line)) for lines in self._groups.values() for line in lines.values()]
         return min(heads, key=_rank) if heads else None
 
-    def next(self, now: float, queue_delay: float) -> CallT | None:
-        """See :meth:`Source.next`."""
-        first = self.first()
-        return first if first is not None and self._unripe(first, now, queue_delay) <= 0 else None
-
     def seconds_to_next(self, now: float, queue_delay: float) -> float:
         """See :meth:`Source.seconds_to_next`."""
         first = self.first()
         return 0.0 if first is None else max(0.0, self._unripe(first, now, queue_delay))
-
-    def may_run_ahead(self, first: CallT, workers: int) -> bool:
-        """See :meth:`Source.may_run_ahead`: if it is full, and ends so soon that the way over the event loop counts."""
-        return self.is_full(first) and first.session.estimate(self.most_rows(first, workers)) <= _RUN_AHEAD_SECONDS
 
     def most_rows(self, first: CallT, workers: int = 1) -> int:
         """Rows of the next batch with ``first`` at most: more of them where each worker would find as many to run."""
@@ -180,11 +162,22 @@ class WaitingCalls(Generic[CallT]):
         """Whether as many rows wait as a batch with ``first`` usually has, so that there is no more to wait for."""
         return first.key is None or self.rows >= first.max_rows
 
-    def take(self, first: CallT, now: float, workers: int = 1) -> list[CallT]:
+    def take(self, now: float, *, idle: bool = True, workers: int = 1, queue_delay: float = 0.0) -> list[CallT]:
         """See :meth:`Source.take`; in order of rank.
 
-        The batch ends where one more call would make it miss the deadline of one that is in it.
+        Before a worker is free that is a batch that is full, and so short that the way over the event loop counts.
         """
+        first = self.first()
+        if first is None or self._unripe(first, now, queue_delay) > 0:
+            return []
+        if not idle:
+            soon = first.session.estimate(self.most_rows(first, workers)) <= _RUN_AHEAD_SECONDS
+            if not (soon and self.is_full(first)):
+                return []
+        return self._batch(first, now, workers)
+
+    def _batch(self, first: CallT, now: float, workers: int) -> list[CallT]:
+        """It ends where one more call would make it miss the deadline of one that is in it."""
         estimate = first.session.estimate
         key = (id(first.loaded), first.key)
         lines = self._groups[key]
@@ -205,12 +198,6 @@ class WaitingCalls(Generic[CallT]):
                 return batch
             if min(tightest, call.deadline) < relaxed and min(tightest, call.deadline) < now + estimate(together):
                 return batch
-
-    def began(self, run: Any, now: float) -> None:
-        """See :meth:`Source.began`."""
-
-    def ended(self, run: Any, now: float) -> None:
-        """See :meth:`Source.ended`."""
 
     def _unripe(self, first: CallT, now: float, queue_delay: float) -> float:
         """Seconds for which this call waits for company."""

@@ -18,7 +18,6 @@ from itertools import groupby
 
 from tiercel.serving.accounting.accounts import Account
 from tiercel.serving.accounting.room import Room
-from tiercel.serving.accounting.waiting import Source
 from tiercel.serving.dispatch.call import Call, Run
 from tiercel.serving.dispatch.fair_queue import FairQueue
 from tiercel.serving.dispatch.rows import Ran, ran_or_failed, run_calls, run_calls_measured
@@ -233,29 +232,19 @@ class Dispatcher:
             self._wake = None
         workers, queue = self._workers, self._queue
         now = time.perf_counter()  # one for all turns, so that whoever says that it waits is asked once
-        while not queue.is_idle:
-            idle = workers.idle > 0
-            if not idle and not workers.may_run_ahead:
-                break
-            first = queue.choose(now)
-            if first is None:
+        while not queue.is_idle and workers.may_run_ahead:
+            calls = queue.take(now, idle=workers.idle > 0, workers=workers.count)
+            if not calls:
                 wait = queue.seconds_to_next(now)
                 if wait is not None:
                     self._wake = asyncio.get_running_loop().call_later(wait, self._dispatch)
                 break
-            source = first.source
-            if not idle and not source.may_run_ahead(first, workers.count):
-                break
-            calls = source.take(first, now, workers.count)
-            queue.taken(source)
             calls = self._without_late(calls, now)
             if calls:
-                self._start(source, calls, now)
+                self._start(calls, now)
 
     def _without_late(self, calls: list[Call], now: float) -> list[Call]:
         """The calls that can still be answered in time; the others are told."""
-        if not calls:
-            return calls
         session = calls[0].session
         shortest = session.estimate(1)
         if all(call.deadline >= now + shortest for call in calls):
@@ -268,8 +257,8 @@ class Dispatcher:
                 self.give_up(call, _too_late(call), now)
         return in_time
 
-    def _start(self, source: Source, calls: list[Call], now: float) -> None:
-        account = calls[0].account
+    def _start(self, calls: list[Call], now: float) -> None:
+        account, source = calls[0].account, calls[0].source
         rows = sum([call.rows for call in calls])
         run = Run(source, calls, self._queue.begin(account, rows), rows)
         source.began(run, now)

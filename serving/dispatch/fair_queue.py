@@ -45,26 +45,24 @@ class FairQueue:
     def discard(self, call: Call) -> None:
         """A call does not wait any more."""
         call.source.discard(call)
-        self.taken(call.source)
+        self._left(call.source)
 
-    def taken(self, source: Source) -> None:
-        """Calls of this source do not wait any more."""
-        if not source:
-            self._backlogged.pop(source, None)
-
-    def choose(self, now: float) -> Call | None:
-        """The next call of the source whose turn it is; None where nobody may run.
+    def take(self, now: float, *, idle: bool, workers: int) -> list[Call]:
+        """The calls that run next, of the source whose turn it is; they wait no more. None where nobody may run.
 
         Args:
             now: Seconds of the clock of the calls.
+            idle: Whether a worker is free.
+            workers: How many there are.
         """
         able = [(account.tag, source) for source, account in self._backlogged.items() if account.may_run(now)]
         able.sort(key=_tag)
         for _, source in able:
-            first: Call | None = source.next(now, self._queue_delay)
-            if first is not None:
-                return first
-        return None
+            calls = source.take(now, idle=idle, workers=workers, queue_delay=self._queue_delay)
+            self._left(source)
+            if calls or not idle:  # nobody runs ahead of one whose turn it is
+                return calls
+        return []
 
     def begin(self, account: Account, rows: int) -> float:
         """A run of this account begins; returns the CPU seconds it is expected to take, for :meth:`end`."""
@@ -85,6 +83,10 @@ class FairQueue:
             for source, account in self._backlogged.items()
         ]
         return min((wait for wait in waits if wait > 0), default=None)
+
+    def _left(self, source: Source) -> None:
+        if not source:
+            self._backlogged.pop(source, None)
 
 
 def _tag(able: tuple[float, Source]) -> float:

@@ -65,11 +65,6 @@ class Waiting(Generic[Item]):
     def __len__(self) -> int:
         return len(self._fresh) + len(self._late)
 
-    @property
-    def rows(self) -> int:
-        """Rows of all that wait."""
-        return self._fresh_rows + self._late_rows
-
     def copy(self) -> Waiting[Item]:
         """The same requests waiting, apart from these."""
         other: Waiting[Item] = Waiting(self.objective)

@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 from typing import Any
 
 from tiercel.serving.accounting.accounts import Account
+from tiercel.serving.accounting.waiting import Source
 from tiercel.serving.dispatch.call import Run
 from tiercel.serving.dispatch.checks import checked_feeds, checked_outputs
 from tiercel.serving.dispatch.dispatcher import Dispatcher
@@ -36,7 +37,7 @@ from tiercel.serving.tensors import Array
 _AS_DUE = 1
 
 
-class Endpoint:
+class Endpoint(Source):
     """See the module: the source of its account's calls, which asks a scheduler which variant runs how many of them.
 
     It has room of its own, since it keeps calls that are late for as long as they may be worth something.
@@ -194,11 +195,6 @@ class Endpoint:
             return None, 1
         return (outputs, tuple(sorted((name, feed.shape[1:]) for name, feed in feeds.items()))), shapes[0][0] or 1
 
-    @property
-    def rows(self) -> int:
-        """See :class:`~tiercel.serving.accounting.waiting.Source`, of this and of what follows."""
-        return self._waiting.rows
-
     def __len__(self) -> int:
         return len(self._waiting)
 
@@ -213,29 +209,14 @@ class Endpoint:
         """A call waits no more, if it did."""
         self._waiting.discard(call)
 
-    def next(self, now: float, queue_delay: float) -> VariantCall | None:
-        """The call that is next, unless the scheduler waits; those whom no answer helps any more are told."""
-        if not self.has_variants():
-            return None
-        self._variants.renew(now)
-        quickest = min(profile.seconds[0] for profile in self._variants.prefixes[-1])
-        for call in self._waiting.sweep(now, quickest):
-            self._dispatcher.give_up(call, DeadlineExceededError(
-                f"endpoint '{self.name}' is busy: the answer would be of no use {now + quickest - call.begin:.3g} s "
-                "after the request; ask less often, or allow more time"
-            ), now)  # fmt: skip
-        return self._waiting.first() if now >= self._ask_at else None
-
-    def seconds_to_next(self, now: float, queue_delay: float) -> float:
-        """How long the scheduler waits, if no request comes before."""
-        return max(0.0, self._ask_at - now)
-
-    def may_run_ahead(self, first: VariantCall, workers: int) -> bool:
-        """Never: what runs is decided when a worker is free."""
-        return False
-
-    def take(self, first: VariantCall, now: float, workers: int) -> list[VariantCall]:
-        """What the scheduler has run, and on which variant; nothing where it waits."""
+    def take(self, now: float, *, idle: bool = True, workers: int = 1, queue_delay: float = 0.0) -> list[VariantCall]:
+        """What the scheduler has run, and on which variant; nothing where it waits, or no worker is free yet."""
+        if not idle or now < self._ask_at or not self.has_variants():
+            return []
+        self._give_up_useless(now)
+        first = self._waiting.first()
+        if first is None:
+            return []
         candidates = self._variants.candidates
         suited = sum(1 for each in candidates if each.accuracy >= first.minimum)
         profiles = self._variants.prefixes[max(1, suited)]
@@ -255,6 +236,10 @@ class Endpoint:
             call.choose(chosen)
         return calls
 
+    def seconds_to_next(self, now: float, queue_delay: float) -> float:
+        """How long the scheduler waits, if no request comes before."""
+        return max(0.0, self._ask_at - now)
+
     def began(self, run: Run, now: float) -> None:
         """A run of what was taken begins."""
         chosen: Candidate = run.calls[0].chosen
@@ -268,6 +253,16 @@ class Endpoint:
             chosen.profile.ran(run.rows, now - began)
         self._scheduler.ended(Ended(chosen.name, run.rows, now - min([call.since for call in run.calls])))
         self._ask_at = 0.0
+
+    def _give_up_useless(self, now: float) -> None:
+        """Tell those whom no answer helps any more."""
+        self._variants.renew(now)
+        quickest = min(profile.seconds[0] for profile in self._variants.prefixes[-1])
+        for call in self._waiting.sweep(now, quickest):
+            self._dispatcher.give_up(call, DeadlineExceededError(
+                f"endpoint '{self.name}' is busy: the answer would be of no use {now + quickest - call.begin:.3g} s "
+                "after the request; ask less often, or allow more time"
+            ), now)  # fmt: skip
 
     def _fail_all(self, why: str) -> None:
         now = time.perf_counter()

@@ -37,7 +37,7 @@ def test_every_call_is_taken_once_in_order_and_with_its_like(steps: list[tuple[o
             assert not expected
             return
         assert first.rank == min(call.rank for call in expected)
-        batch = [call for call in waiting.take(first, 0.0) if isinstance(call, NoteCall)]
+        batch = [call for call in waiting.take(0.0) if isinstance(call, NoteCall)]
         like = [call for call in expected if (call.loaded, call.key) == (first.loaded, first.key)]
         assert batch[0] is first
         assert [call.rank for call in batch] == sorted(call.rank for call in like)[: len(batch)]

@@ -15,7 +15,7 @@ def taken(waiting: WaitingCalls[Call], now: float = 0.0, per_row: float = 0.0) -
     assert first is not None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(first.session), "estimate", lambda _, rows: per_row * rows)
-        return [call for call in waiting.take(first, now) if isinstance(call, NoteCall)]
+        return [call for call in waiting.take(now) if isinstance(call, NoteCall)]
 
 
 def filled(*calls: NoteCall) -> WaitingCalls[Call]:
@@ -66,7 +66,7 @@ def test_a_larger_batch_has_to_leave_as_much_to_the_other_workers(monkeypatch: p
     waiting = filled(*calls)
     first = calls[0]
     assert [waiting.most_rows(first, workers) for workers in (1, 2, 3, 4)] == [8, 4, 4, 2]
-    assert waiting.take(first, 0.0, workers=2) == calls[:4]
+    assert waiting.take(0.0, workers=2) == calls[:4]
 
 
 def test_only_calls_of_one_version_and_one_key_run_together() -> None:
