@@ -190,6 +190,8 @@ class DataPlane:
         """
         record = self._registry.known(model)
         if record is None or record.live is None:
+            if self._endpoints is not None:
+                self._endpoints.check_room(model)
             return
         if record.live.session.inline_elements >= 0 and not record.account.waiting:
             return  # it hardly ever takes room, and what others wait for is not its fault

@@ -1,4 +1,4 @@
-"""The calls of one model that wait, and which of them run next, together. Pure: no clock, no I/O."""
+"""What waits, and says which calls run next; of a model, those that may run together. Pure: no clock, no I/O."""
 
 from __future__ import annotations
 

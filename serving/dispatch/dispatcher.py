@@ -117,7 +117,8 @@ class Dispatcher:
 
     def look_again(self) -> None:
         """Accounts may use something else than before, or sources choose otherwise; called on the event loop."""
-        self._dispatch()
+        if not self._flushing:
+            self._flush_soon()
 
     def cancelled(self, call: Call) -> None:
         """A call that waits or runs was cancelled."""
@@ -255,7 +256,7 @@ class Dispatcher:
                 in_time.append(call)
             else:
                 self.give_up(call, _too_late(call), now)
-        return in_time
+        return [call for call in in_time if not call.ended]  # who was told may have taken others with it
 
     def _start(self, calls: list[Call], now: float) -> None:
         account, source = calls[0].account, calls[0].source

@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 from typing import Any
 
 from tiercel.serving.accounting.accounts import Account
+from tiercel.serving.accounting.room import Room
 from tiercel.serving.accounting.waiting import Source
 from tiercel.serving.dispatch.call import Run
 from tiercel.serving.dispatch.checks import checked_feeds, checked_outputs
@@ -67,7 +68,7 @@ class Endpoint(Source):
         self.configuration = configuration
         self.account: Account = registry.record(name).account
         self.decisions = 0
-        self.room = dispatcher.new_room()
+        self.room: Room = dispatcher.new_room()
         self._dispatcher = dispatcher
         self._workers = workers
         self._solver = solver

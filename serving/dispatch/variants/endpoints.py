@@ -108,6 +108,18 @@ class Endpoints:
         """Whether there is an endpoint of this name."""
         return name in self._endpoints
 
+    def check_room(self, name: str) -> None:
+        """See :meth:`DataPlane.check_room`; it says nothing of what is no endpoint's name.
+
+        Raises:
+            OverloadedError: Too much is waiting.
+        """
+        endpoint = self._endpoints.get(name)
+        if endpoint is not None and not endpoint.room.has_room():
+            endpoint.account.requests += 1
+            endpoint.account.delays.failed(time.perf_counter())
+            endpoint.room.check()
+
     def submit(self, request: InferRequest, on_answer: Answered) -> Call | None:
         """Answer a request of an endpoint that there is; see :meth:`DataPlane.submit`."""
         endpoint = self._endpoints[request.model]

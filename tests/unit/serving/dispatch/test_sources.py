@@ -217,6 +217,9 @@ async def test_more_than_may_wait_are_refused_and_room_comes_back(house: House, 
     rest = [house.ask(name) for _ in range(MOST - 1)]
     refused = house.ask(name)
     assert isinstance(await refused.answer(), OverloadedError)
+    with pytest.raises(OverloadedError):  # before the body of another one is read
+        house.plane.check_room(name)
+    assert house.account(name).delays.failures == 2
     first.cancel()
     await expect(InferResult, rest)
     await house.wait_empty()
@@ -320,6 +323,40 @@ async def test_one_who_is_asked_too_much_takes_no_room_from_the_other(house: Hou
     await expect(InferResult, fine)
     refused = [each for each in rest if isinstance(await each.answer(), OverloadedError)]
     assert len(refused) == MOST + 1
+    await house.wait_empty()
+
+
+async def test_a_request_that_leaves_while_its_batch_is_put_together_is_not_run(house: House) -> None:
+    await house.configure(scheduler="static")
+    loaded = [house.put(each, onnx_models.plus(1.0), 2) for each in ("small", "large")]
+    for each, seconds in zip(loaded, (0.001, 25.0), strict=True):  # static takes the large one, however slow it is
+        each.session.batching = Batching(LatencyProfile((1, 2), (seconds, seconds)), "", 2)
+    tensor = InputTensor("x", BY_NAME["FP32"], np.zeros((1, 4), np.float32))
+    told: list[object] = []
+    other = Asked()
+
+    def take_along(error: InferResult | ServingError) -> None:
+        """Like a connection that is closed on an error, and whose requests all leave."""
+        told.append(error)
+        other.cancel()
+
+    house.plane.submit(InferRequest(ENDPOINT, "", [tensor], timeout=20.0), take_along)
+    other.call = house.plane.submit(InferRequest(ENDPOINT, "", [tensor], timeout=29.0), other.answers.append)
+    await until(lambda: told)
+    assert isinstance(told[0], DeadlineExceededError), "by what was measured it takes longer"
+    await house.wait_empty()
+    assert (other.answers, [each.statistics.executions for each in loaded]) == ([], [0, 0])
+    assert house.endpoints._endpoints[ENDPOINT].room.calls == 0
+
+
+async def test_what_runs_is_waited_for_though_it_is_worth_little_by_then(house: House) -> None:
+    await house.configure(objective=0.01)
+    runs = house.ask(ENDPOINT, LONG)
+    await until(lambda: not house.workers.idle)
+    late = house.ask(ENDPOINT)
+    assert isinstance(await late.answer(), DeadlineExceededError)  # which would have been as late
+    assert runs.answers == []
+    runs.cancel()
     await house.wait_empty()
 
 
