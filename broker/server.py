@@ -13,10 +13,12 @@ from tiercel.broker.actors.clock import SystemClock
 from tiercel.broker.actors.journal import Journal
 from tiercel.broker.actors.life import BrokerLife
 from tiercel.broker.actors.registry import ActorRegistry
+from tiercel.broker.actors.retention import Retention
 from tiercel.broker.actors.secrets import SecretService
 from tiercel.broker.actors.service import BrokerService
 from tiercel.broker.actors.supervisor import Supervisor
 from tiercel.broker.api import listeners
+from tiercel.broker.api.disk import DiskService
 from tiercel.broker.api.files import FilesService
 from tiercel.broker.api.gate import NodesGate, TenantsGate
 from tiercel.broker.api.jobs import JobsService
@@ -31,6 +33,7 @@ from tiercel.broker.scheduling.registry import create_policy
 from tiercel.broker.state_folder import prepare_state_dir
 from tiercel.broker.state_lock import broker_lock
 from tiercel.broker.store.checkpoints import CheckpointStore
+from tiercel.broker.store.inventory import Inventory
 from tiercel.broker.store.kept_files import KeptFiles
 from tiercel.broker.store.logs import RunLogs
 from tiercel.broker.store.projects import ProjectStore
@@ -144,9 +147,13 @@ class Broker:
         jobs_service = JobsService(service, journal, store, logs, tenancy, projects)
         files = KeptFiles(store, BlobFolder(settings.state_dir / "files"), settings.file_limits)
         await files.start()
+        inventory = Inventory(settings.state_dir, store, logs, files, projects)
+        retention = Retention(service, inventory, self._clock, settings.retention)
+        supervisor.start(retention.run(), name="retention")
         await listeners.add_tenants_services(
             tenants,
             jobs_service,
+            DiskService(service, inventory, retention, tenancy),
             FilesService(service, files, tenancy),
             LineageService(service, store, tenancy),
             ProjectsService(projects, tenancy),

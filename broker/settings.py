@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tiercel.broker.lifecycle.node import LeaseSettings
+from tiercel.broker.lifecycle.retention import RetentionSettings
 from tiercel.broker.store.projects import DEFAULT_TENANT_BYTES
 from tiercel.core.files import FileLimits
 from tiercel.core.projects import DEFAULT_PROJECT_BYTES
@@ -38,6 +39,10 @@ class BrokerSettings(BaseSettings):
         tenant_projects_bytes: What the projects of one tenant may have together at the broker, in bytes.
         job_files_bytes: What the files that are kept of a job may have together.
         tenant_files_bytes: What the files that are kept of all jobs of a tenant may have together.
+        keep_events_seconds: How long events and decisions of jobs that are over are kept; ``inf`` for ever.
+        keep_logs_seconds: How long their output is.
+        keep_files_seconds: How long the files that they left behind are.
+        keep_finished_jobs: Of so many jobs of a tenant, those that ended last, these things are kept.
     """
 
     model_config = SettingsConfigDict(env_prefix="TIERCEL_", extra="ignore")
@@ -62,6 +67,11 @@ class BrokerSettings(BaseSettings):
     job_files_bytes: int = Field(default=FileLimits().job_bytes, ge=0)
     tenant_files_bytes: int = Field(default=FileLimits().tenant_bytes, ge=0)
 
+    keep_events_seconds: float = Field(default=RetentionSettings().events_seconds, ge=0)
+    keep_logs_seconds: float = Field(default=RetentionSettings().logs_seconds, ge=0)
+    keep_files_seconds: float = Field(default=RetentionSettings().files_seconds, ge=0)
+    keep_finished_jobs: int = Field(default=RetentionSettings().jobs, ge=0)
+
     @model_validator(mode="after")
     def _check_order(self) -> Self:
         if not self.heartbeat_seconds < self.lease_seconds:
@@ -69,6 +79,13 @@ class BrokerSettings(BaseSettings):
         if self.gone_after_seconds is not None and not self.lease_seconds <= self.gone_after_seconds:
             raise ValueError("gone_after_seconds must not be shorter than lease_seconds")
         return self
+
+    @property
+    def retention(self) -> RetentionSettings:
+        """How long things of jobs that are over are kept."""
+        return RetentionSettings(
+            self.keep_events_seconds, self.keep_logs_seconds, self.keep_files_seconds, self.keep_finished_jobs
+        )
 
     @property
     def file_limits(self) -> FileLimits:

@@ -65,6 +65,7 @@ class Lineage(Jsonable):
         arguments: Command-line arguments.
         env: Variables that the spec gave it.
         data: Names of the data sets that it read.
+        requirements: Packages that it asked for.
         curve: Reports of the metric up to the delivery, the oldest first, thinned.
     """
 
@@ -99,4 +100,5 @@ class Lineage(Jsonable):
     arguments: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     data: tuple[str, ...] = ()
+    requirements: tuple[str, ...] = ()
     curve: tuple[CurvePoint, ...] = ()

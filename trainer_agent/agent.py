@@ -28,6 +28,7 @@ from tiercel.trainer_agent.deliveries.reconciler import (
 )
 from tiercel.trainer_agent.disk.job_retention import EndedJobs
 from tiercel.trainer_agent.disk.names import is_plain
+from tiercel.trainer_agent.disk.room import RoomWatch
 from tiercel.trainer_agent.disk.scratch import ScratchFolders
 from tiercel.trainer_agent.disk.watch import DiskWatch
 from tiercel.trainer_agent.environments.environments import Environments
@@ -133,6 +134,7 @@ class Agent:
         serving_places = ServingPlaces(parts.state_dir)
         client = ServingClient(session, self._serving_address, token=serving_places.read_token)
         self._disk = DiskWatch(parts.state_dir, parts.disk, self._runs.folders, self._runs.end_job, self._make_room)
+        self._room = RoomWatch(parts.state_dir)
         self._serving = InferenceServer(
             serving_places,
             parts.ports,
@@ -168,6 +170,7 @@ class Agent:
         self._tasks.start("data", self._data.offered.watch())
         self._tasks.start("job folders", self._ended_jobs.watch())
         self._tasks.start("disk", self._disk.run())
+        self._tasks.start("room", self._room.run())
         self._tasks.start("accelerators", self._parts.accelerators.run(self._runs.on_accelerator_readings))
         connection = BrokerConnection(
             address=self._parts.broker_address,
@@ -227,6 +230,7 @@ class Agent:
             serving_lag_seconds=self._serving.lag_seconds,
             accelerators=readings_to_wire(self._parts.accelerators.readings),
             data=self._data.offered.told(),
+            disk=self._room.measured,
         )
 
     def ended(self) -> Sequence[nodes_pb2.RunStatus]:

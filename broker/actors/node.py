@@ -13,6 +13,7 @@ from tiercel.broker.lifecycle import node as machine
 from tiercel.broker.lifecycle.job_events import NodeFenced, NodeGone, NodeSilent, RunUnknown
 from tiercel.broker.lifecycle.node import LeaseSettings, NodeLife, NodeNews
 from tiercel.broker.scheduling.views import node_view
+from tiercel.core.disk_use import NodeDisk
 from tiercel.core.errors import NodeTakenError, UnavailableError
 from tiercel.core.events import NodeEvent
 from tiercel.core.nodes import Accelerator, Node
@@ -95,6 +96,7 @@ class NodeReported:
     accelerators: tuple[AcceleratorStatus, ...] | None = None
     fenced: bool | None = None
     data: tuple[NodeData, ...] | None = None
+    disk: NodeDisk | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +186,7 @@ class NodeActor(Actor[NodeMessage]):
         self._models: dict[str, tuple[WantedModel, ...]] = {}
         self._served: Mapping[tuple[str, str], ServedStatus] = {}
         self._accelerators: Mapping[str, AcceleratorStatus] = {}
+        self.disk: NodeDisk | None = None
         self._wanted = Wanted(0, (), ())
         self._changed = asyncio.Condition()
 
@@ -300,6 +303,7 @@ class NodeActor(Actor[NodeMessage]):
         if message.serving is not None:
             node = replace(node, serving_http=message.serving.http, serving_grpc=message.serving.grpc)
             self._served = message.serving.served
+        self.disk = message.disk or self.disk
         if message.accelerators is not None:
             self._accelerators = {heard.id: heard for heard in message.accelerators}
             node = replace(node, accelerators=_as_heard(node.accelerators, self._accelerators))

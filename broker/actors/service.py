@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -40,7 +41,7 @@ from tiercel.core.nodes import Node
 from tiercel.core.validation import validate_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.endpoint_queues import QueuePlace
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.registry import ActorRegistry
     from tiercel.broker.actors.supervisor import Supervisor
     from tiercel.broker.store.contract import Store
+    from tiercel.core.disk_use import NodeDisk
     from tiercel.core.endpoints import EndpointLoad
     from tiercel.core.jobs import JobSpec
     from tiercel.core.shares import Share
@@ -247,6 +249,11 @@ class BrokerService:
         """How a node's accelerators are, by id, as its agent said last."""
         return self._registry.nodes[node_id].accelerators if node_id in self._registry.nodes else {}
 
+    def node_disks(self) -> tuple[NodeDisk, ...]:
+        """What takes room on nodes, by id, as far as their agents have said."""
+        disks = [actor.disk for _, actor in sorted(self._registry.nodes.items())]
+        return tuple(disk for disk in disks if disk is not None)
+
     def jobs_on(self, node_id: str) -> Sequence[Job]:
         """Jobs that hold something of a node, of all tenants."""
         jobs = [actor.job for actor in self._registry.jobs.values() if actor.job.run_active]
@@ -294,6 +301,18 @@ class BrokerService:
         """The endpoint of this name, unless the name is free."""
         actor = self._registry.endpoints.get(name)
         return None if actor is None or is_free(actor.endpoint, self._open_jobs()) else actor
+
+    @asynccontextmanager
+    async def undisturbed(self, job_id: str) -> AsyncIterator[bool]:
+        """Whether a job is over, which it stays inside: nobody resumes it."""
+        async with self._admission:
+            yield job_id not in self._registry.jobs
+
+    def needed_jobs(self) -> set[str]:
+        """The jobs that something refers to: a version that answers or may be chosen, or a job that lives."""
+        endpoints = [actor.endpoint for actor in self._registry.endpoints.values()]
+        found = {version.job_id for each in endpoints for version in (*each.live, *versions.kept(each))}
+        return found | {job.id for job in self._open_jobs()} | {job.spec.warm_start for job in self._open_jobs()}
 
     def _open_jobs(self) -> Sequence[Job]:
         """The jobs of all tenants that something can still happen to."""

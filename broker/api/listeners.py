@@ -14,6 +14,8 @@ from grpc_reflection.v1alpha import reflection
 
 from tiercel.core.errors import UnavailableError
 from tiercel.v1 import (
+    disk_pb2,
+    disk_pb2_grpc,
     files_pb2,
     files_pb2_grpc,
     jobs_pb2,
@@ -28,6 +30,7 @@ from tiercel.v1 import (
 )
 
 if TYPE_CHECKING:
+    from tiercel.broker.api.disk import DiskService
     from tiercel.broker.api.files import FilesService
     from tiercel.broker.api.jobs import JobsService
     from tiercel.broker.api.lineage import LineageService
@@ -38,6 +41,7 @@ MIB = 1024 * 1024
 _TENANTS_SERVICES = tuple(
     module.DESCRIPTOR.services_by_name[name].full_name
     for module, name in (
+        (disk_pb2, "DiskService"),
         (files_pb2, "FilesService"),
         (jobs_pb2, "JobsService"),
         (lineage_pb2, "LineageService"),
@@ -121,6 +125,7 @@ def bind(server: grpc.aio.Server, host: str, port: int, flag: str) -> str:
 async def add_tenants_services(
     server: grpc.aio.Server,
     jobs: JobsService,
+    disk: DiskService,
     files: FilesService,
     lineage: LineageService,
     projects: ProjectsService,
@@ -128,6 +133,7 @@ async def add_tenants_services(
 ) -> None:
     """What answers on the tenants' listener; health and reflection do too."""
     jobs_pb2_grpc.add_JobsServiceServicer_to_server(jobs, server)
+    disk_pb2_grpc.add_DiskServiceServicer_to_server(disk, server)
     files_pb2_grpc.add_FilesServiceServicer_to_server(files, server)
     lineage_pb2_grpc.add_LineageServiceServicer_to_server(lineage, server)
     projects_pb2_grpc.add_ProjectsServiceServicer_to_server(projects, server)

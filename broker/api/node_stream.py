@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tiercel.broker.actors.endpoint import DeliveryReported
 from tiercel.broker.actors.node import NodeReported
 from tiercel.broker.api import accelerators, node_data
+from tiercel.broker.api.disk import disk_of
 from tiercel.broker.api.endpoints import lag_of, serving_of, signature_of, usages_of
 from tiercel.broker.api.wanted import fence_to_proto, wanted_to_proto
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
@@ -130,6 +131,7 @@ class NodeStream:
                     accelerators=devices,
                     fenced=beat.fenced,
                     data=node_data.data_now(beat),
+                    disk=disk_of(self._node_id, beat),
                 )
             case "serving":
                 heard = NodeReported(self._epoch, serving=serving_of(request.serving))

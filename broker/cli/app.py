@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from tiercel.broker.cli.cluster import infer, nodes, print_version, version
+from tiercel.broker.cli.disk import du, gc
 from tiercel.broker.cli.endpoints import endpoints
 from tiercel.broker.cli.files import files
 from tiercel.broker.cli.jobs import cancel, explain, logs, ls, resume, show
@@ -42,6 +43,8 @@ for command in (
     promote,
     rollback,
     lineage,
+    du,
+    gc,
     infer,
     version,
 ):

@@ -80,6 +80,7 @@ def _lines(version: Lineage) -> list[str]:
         "arguments": " ".join(version.arguments),
         "env": ", ".join(f"{name}={value}" for name, value in sorted(version.env.items())),
         "data": ", ".join(version.data),
+        "packages": ", ".join(version.requirements),
         "curve": (
             f"{len(curve)} points, {number(curve[0].value)} to {number(curve[-1].value)} in {curve[-1].seconds:.1f} s "
             "(--json has them)"

@@ -9,6 +9,7 @@ from tiercel.broker.client.handle import JobHandle
 from tiercel.broker.client.options import ClientOptions, RetryPolicy
 from tiercel.broker.client.spec_file import load_spec, parse_spec
 from tiercel.broker.client.sync import SyncClient, SyncJobHandle
+from tiercel.core.disk_use import DiskUse, NodeDisk, Removal, RoomTaken
 from tiercel.core.errors import TierMissedError
 from tiercel.core.file_views import FileInfo
 from tiercel.core.jobs import TierStatus
@@ -36,6 +37,7 @@ __all__ = [
     "ClientOptions",
     "CurvePoint",
     "DecisionInfo",
+    "DiskUse",
     "EndpointExplanation",
     "EndpointInfo",
     "Explanation",
@@ -45,9 +47,12 @@ __all__ = [
     "JobHandle",
     "JobInfo",
     "Lineage",
+    "NodeDisk",
     "NodeInfo",
     "ProgressEvent",
+    "Removal",
     "RetryPolicy",
+    "RoomTaken",
     "ShareEvent",
     "StateEvent",
     "SyncClient",

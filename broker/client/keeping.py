@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from pathlib import Path
 
 from tiercel.broker.client.connection import Connection
 from tiercel.broker.client.downloads import Progress, download_files, list_files
+from tiercel.core.disk_use import DiskUse, Removal
 from tiercel.core.file_views import FileInfo
 from tiercel.core.lineage import Lineage
 from tiercel.core.wire import from_proto
-from tiercel.v1 import lineage_pb2, lineage_pb2_grpc
+from tiercel.v1 import disk_pb2, disk_pb2_grpc, lineage_pb2, lineage_pb2_grpc
 
 
 class Keeping(ABC):
@@ -59,3 +62,21 @@ class Keeping(ABC):
         request = lineage_pb2.GetLineageRequest(endpoint=endpoint, version=version or 0)
         response = await self._connection.call(stub.GetLineage, request)
         return tuple(from_proto(Lineage, each) for each in response.versions)
+
+    async def disk_use(self) -> DiskUse:
+        """What takes room: the tenant's own things at the broker, the broker's folders, and nodes."""
+        stub = disk_pb2_grpc.DiskServiceStub(self._connection.channel)
+        response = await self._connection.call(stub.GetDiskUse, disk_pb2.GetDiskUseRequest())
+        return from_proto(DiskUse, response)
+
+    async def collect_garbage(self, *, dry_run: bool = False) -> AsyncGenerator[Removal]:
+        """Remove what the broker keeps no longer of the tenant's jobs that are over; tells of each thing that is gone.
+
+        Args:
+            dry_run: Only say what would go.
+        """
+        stub = disk_pb2_grpc.DiskServiceStub(self._connection.channel)
+        request = disk_pb2.CollectGarbageRequest(dry_run=dry_run)
+        async with aclosing(self._connection.stream(stub.CollectGarbage, request)) as responses:
+            async for response in responses:
+                yield from_proto(Removal, response.removal)

@@ -13,6 +13,7 @@ from tiercel.broker.client.client import Client
 from tiercel.broker.client.downloads import Progress
 from tiercel.broker.client.options import ClientOptions
 from tiercel.broker.client.secrets import Secrets
+from tiercel.core.disk_use import DiskUse, Removal
 from tiercel.core.errors import TiercelError
 from tiercel.core.file_views import FileInfo
 from tiercel.core.jobs import JobSpec, TierStatus
@@ -165,6 +166,14 @@ class SyncClient:
     def lineage(self, endpoint: str, version: int | None = None) -> tuple[Lineage, ...]:
         """See :meth:`Client.lineage`."""
         return self._run(self._client.lineage(endpoint, version))
+
+    def disk_use(self) -> DiskUse:
+        """See :meth:`Client.disk_use`."""
+        return self._run(self._client.disk_use())
+
+    def collect_garbage(self, *, dry_run: bool = False) -> Generator[Removal]:
+        """See :meth:`Client.collect_garbage`."""
+        return self._iterate(self._client.collect_garbage(dry_run=dry_run))
 
     def infer(
         self, endpoint: str, inputs: Mapping[str, ArrayLike], minimum_accuracy: float | None = None

@@ -83,6 +83,7 @@ def _of_job(job: Job, before: Sequence[JobEvent]) -> dict[str, Any]:
         "arguments": spec.arguments,
         "env": spec.env,
         "data": tuple(each.name for each in spec.data),
+        "requirements": spec.requirements,
     }
 
 

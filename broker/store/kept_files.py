@@ -123,6 +123,15 @@ class KeptFiles:
                     await connection.execute(delete(tables.files).where(*which))
             await self._drop_unused(gone)
 
+    async def by_job(self, tenant: str = "") -> tuple[Counter[str], Counter[str]]:
+        """How many files are kept of each job, and what they have together, of one tenant or of all."""
+        query = select(_COLUMNS.job_id, func.count(), func.sum(_COLUMNS.size_bytes)).group_by(_COLUMNS.job_id)
+        if tenant:
+            query = query.where(_COLUMNS.tenant == tenant)
+        async with self._store.reading() as connection:
+            found = (await connection.execute(query)).all()
+        return Counter({job: count for job, count, _ in found}), Counter({job: int(size) for job, _, size in found})
+
     async def _drop_unused(self, contents: Collection[str]) -> None:
         """Remove those of these contents that nothing refers to, and that are not just coming in again."""
         for sha256 in contents:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
 import shutil
@@ -95,6 +96,22 @@ class RunLogs:
         """
         output = self._output(run_id)
         return output.read(offset, CHUNK_BYTES) if output is not None else (offset, b"")
+
+    def sizes(self) -> dict[str, int]:
+        """What the output of each run takes on the disk, in bytes; blocks while the disk works."""
+        found: dict[str, int] = {}
+        for path in self._folder.iterdir():
+            run_id = path.name.removesuffix(".tail").removesuffix(".log")
+            if _RUN_ID.fullmatch(run_id):
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                    pieces = list(path.iterdir()) if path.is_dir() else [path]
+                    found[run_id] = found.get(run_id, 0) + sum(piece.stat().st_size for piece in pieces)
+        return found
+
+    def remove(self, job_id: str) -> None:
+        """Remove the output of all runs of a job; blocks while the disk works."""
+        for run_id in [run_id for run_id in self.sizes() if run_id.rpartition("-")[0] == job_id]:
+            KeptOutput(self._folder / f"{run_id}.log").remove()
 
     async def wait_grown(self, run_id: str, offset: int, timeout: float) -> None:
         """Wait until there is output beyond ``offset``, or for ``timeout`` seconds."""

@@ -161,6 +161,7 @@ class Lineage(_message.Message):
     ENV_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
     CURVE_FIELD_NUMBER: _builtins.int
+    REQUIREMENTS_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
     version: _builtins.int
     variant: _builtins.str
@@ -219,6 +220,10 @@ class Lineage(_message.Message):
     def curve(self) -> _containers.RepeatedCompositeFieldContainer[Global___CurvePoint]:
         """Reports of the metric up to the delivery, the oldest first, thinned to 200."""
 
+    @_builtins.property
+    def requirements(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Packages that it asked for."""
+
     def __init__(
         self,
         *,
@@ -254,10 +259,11 @@ class Lineage(_message.Message):
         env: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         data: _abc.Iterable[_builtins.str] | None = ...,
         curve: _abc.Iterable[Global___CurvePoint] | None = ...,
+        requirements: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "submitted_at", b"submitted_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "command", b"command", "commit", b"commit", "curve", b"curve", "data", b"data", "delivered_at", b"delivered_at", "direction", b"direction", "dirty", b"dirty", "endpoint", b"endpoint", "env", b"env", "held", b"held", "image", b"image", "job_id", b"job_id", "job_name", b"job_name", "kept", b"kept", "labels", b"labels", "live", b"live", "metric", b"metric", "metrics", b"metrics", "model_sha256", b"model_sha256", "module", b"module", "node_id", b"node_id", "pinned", b"pinned", "project_sha256", b"project_sha256", "run_id", b"run_id", "script", b"script", "script_sha256", b"script_sha256", "submitted_at", b"submitted_at", "tier", b"tier", "value", b"value", "variant", b"variant", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "command", b"command", "commit", b"commit", "curve", b"curve", "data", b"data", "delivered_at", b"delivered_at", "direction", b"direction", "dirty", b"dirty", "endpoint", b"endpoint", "env", b"env", "held", b"held", "image", b"image", "job_id", b"job_id", "job_name", b"job_name", "kept", b"kept", "labels", b"labels", "live", b"live", "metric", b"metric", "metrics", b"metrics", "model_sha256", b"model_sha256", "module", b"module", "node_id", b"node_id", "pinned", b"pinned", "project_sha256", b"project_sha256", "requirements", b"requirements", "run_id", b"run_id", "script", b"script", "script_sha256", b"script_sha256", "submitted_at", b"submitted_at", "tier", b"tier", "value", b"value", "variant", b"variant", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

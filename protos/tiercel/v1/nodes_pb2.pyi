@@ -13,6 +13,7 @@ from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from tiercel.v1 import common_pb2 as _common_pb2
+from tiercel.v1 import disk_pb2 as _disk_pb2
 from tiercel.v1 import projects_pb2 as _projects_pb2
 import builtins as _builtins
 import sys
@@ -388,6 +389,7 @@ class Heartbeat(_message.Message):
     NUMBER_FIELD_NUMBER: _builtins.int
     FENCED_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
+    DISK_FIELD_NUMBER: _builtins.int
     serving_lag_seconds: _builtins.float
     """By how much the inference server's event loop came late (95th percentile of the last 10 s): delays do not have it in
     them. Absent while nobody knows.
@@ -414,6 +416,10 @@ class Heartbeat(_message.Message):
     def data(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.NodeData]:
         """Those of the hello, as they are now."""
 
+    @_builtins.property
+    def disk(self) -> _disk_pb2.NodeDisk:
+        """What takes room, as it was measured last; absent while it was not. Without the node's name."""
+
     def __init__(
         self,
         *,
@@ -425,10 +431,11 @@ class Heartbeat(_message.Message):
         number: _builtins.int = ...,
         fenced: _builtins.bool = ...,
         data: _abc.Iterable[_common_pb2.NodeData] | None = ...,
+        disk: _disk_pb2.NodeDisk | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_serving_lag_seconds", b"_serving_lag_seconds", "serving_lag_seconds", b"serving_lag_seconds"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_serving_lag_seconds", b"_serving_lag_seconds", "disk", b"disk", "serving_lag_seconds", b"serving_lag_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_serving_lag_seconds", b"_serving_lag_seconds", "accelerators", b"accelerators", "data", b"data", "endpoints", b"endpoints", "fenced", b"fenced", "images", b"images", "number", b"number", "runs", b"runs", "serving_lag_seconds", b"serving_lag_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_serving_lag_seconds", b"_serving_lag_seconds", "accelerators", b"accelerators", "data", b"data", "disk", b"disk", "endpoints", b"endpoints", "fenced", b"fenced", "images", b"images", "number", b"number", "runs", b"runs", "serving_lag_seconds", b"serving_lag_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__serving_lag_seconds: _TypeAlias = _typing.Literal["serving_lag_seconds"]  # noqa: Y015
     _WhichOneofArgType__serving_lag_seconds: _TypeAlias = _typing.Literal["_serving_lag_seconds", b"_serving_lag_seconds"]  # noqa: Y015

@@ -200,6 +200,19 @@ async def test_a_broker_that_is_killed_in_the_middle_has_all_or_nothing(tmp_path
         assert [path.name for path in (tmp_path / "files").iterdir()] == [file.sha256]
 
 
+async def test_files_that_are_kept_no_longer_go_and_their_room_with_them(tmp_path: Path) -> None:
+    async with a_running_job(tmp_path, keep_files_seconds=0) as there:
+        await there.sender.send(there.run_id, FILES)
+        assert [removal.what async for removal in there.client.collect_garbage()] == []  # it lives
+        await there.client.cancel_job(there.job_id)
+        await there.alice.wait_finished(there.job_id)
+        (removal,) = [removal async for removal in there.client.collect_garbage()]
+        size = sum(map(len, FILES.values()))
+        assert (removal.what, removal.count, removal.size_bytes) == ("files", len(FILES), size)
+        assert await there.client.files(there.job_id) == ()
+        assert list((tmp_path / "files").iterdir()) == []
+
+
 async def test_the_command_line_lists_and_fetches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with a_running_job(tmp_path / "state") as there:
         monkeypatch.setenv("TIERCEL_TOKEN", tenant_token(tmp_path / "state"))

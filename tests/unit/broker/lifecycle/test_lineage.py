@@ -20,6 +20,7 @@ SPEC = replace(
     env={"SEED": "7"},
     labels={"sweep": "1"},
     data=(DataSet("digits"),),
+    requirements=("einops==0.8",),
     project=Project("a" * 64, "b" * 40, dirty=True),
 )
 JOB = Job("j", "alice", SPEC, submitted_at=100.0)
@@ -53,6 +54,7 @@ def test_all_of_the_job_and_what_it_had_reported_when_the_model_was_asked_for() 
     assert (found.script, found.script_sha256) == ("train.py", hashlib.sha256(b"print()").hexdigest())
     assert (found.project_sha256, found.commit, found.dirty) == ("a" * 64, "b" * 40, True)
     assert (found.arguments, found.env, found.data) == (("--lr", "0.1"), {"SEED": "7"}, ("digits",))
+    assert found.requirements == ("einops==0.8",)
     assert found.metrics == {"accuracy": 0.9, "loss": 1 / 91}
     assert [(point.epoch, point.seconds, point.cpu_seconds) for point in found.curve] == [
         (10, 10.0, 20.0),

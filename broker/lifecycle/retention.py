@@ -1,0 +1,85 @@
+"""Which events, logs and files of jobs that are over are kept no longer; the same decides by itself and on request.
+
+Nothing goes of a job that lives, nor of one that a version comes from which answers or may be chosen.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from tiercel.core.disk_use import Removal
+
+EVENTS, LOGS, FILES = "events", "logs", "files"
+_DAY = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionSettings:
+    """How long things of jobs that are over are kept; infinity for ever.
+
+    Attributes:
+        events_seconds: Events, with the scheduler's decisions.
+        logs_seconds: Output.
+        files_seconds: Files that they left behind.
+        jobs: Of so many jobs of a tenant, those that ended last, all that is young enough; of others nothing.
+    """
+
+    events_seconds: float = 365 * _DAY
+    logs_seconds: float = 90 * _DAY
+    files_seconds: float = 365 * _DAY
+    jobs: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class KeptOfJob:
+    """What is kept of a job.
+
+    Attributes:
+        job_id: The job.
+        tenant: Its owner.
+        finished_at: When it was over, seconds since the Unix epoch; None while it lives.
+        counts: How many there are, by what they are.
+        sizes: What they take in bytes, likewise, as far as that is known.
+    """
+
+    job_id: str
+    tenant: str
+    finished_at: float | None
+    counts: Mapping[str, int]
+    sizes: Mapping[str, int]
+
+
+def to_remove(
+    jobs: Iterable[KeptOfJob], needed: Collection[str], now: float, settings: RetentionSettings
+) -> list[Removal]:
+    """What is kept no longer, of the job that ended first at first.
+
+    Args:
+        jobs: What is kept of every job.
+        needed: Jobs that something refers to.
+        now: Seconds since the Unix epoch.
+        settings: How long things are kept.
+    """
+    over = sorted(((job.finished_at, job) for job in jobs if job.finished_at is not None), key=_by_age)
+    ages = {EVENTS: settings.events_seconds, LOGS: settings.logs_seconds, FILES: settings.files_seconds}
+    later: defaultdict[str, int] = defaultdict(int)
+    found: list[Removal] = []
+    for finished_at, job in reversed(over):
+        later[job.tenant] += 1
+        if job.job_id in needed:
+            continue
+        too_many = later[job.tenant] > settings.jobs
+        for what, seconds in reversed(ages.items()):
+            too_old = now - finished_at >= seconds
+            if job.counts.get(what) and (too_old or too_many):
+                days = (now - finished_at) / _DAY
+                reason = f"it was over {days:.0f} days ago" if too_old else f"{settings.jobs} jobs ended after it"
+                size = job.sizes.get(what, 0)
+                found.append(Removal(job.job_id, job.tenant, what, job.counts[what], size, reason))
+    return found[::-1]
+
+
+def _by_age(job: tuple[float, KeptOfJob]) -> tuple[float, str]:
+    return job[0], job[1].job_id

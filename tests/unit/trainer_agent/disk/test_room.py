@@ -1,0 +1,30 @@
+"""What takes room on a node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tiercel.trainer_agent.disk.room import measure_room
+
+
+def test_each_folder_is_measured_and_no_link_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "jobs" / "a" / "work").mkdir(parents=True)
+    (tmp_path / "jobs" / "a" / "work" / "data").write_bytes(bytes(1 << 20))
+    (tmp_path / "models").mkdir()
+    (tmp_path / "elsewhere").symlink_to("/")
+    (tmp_path / "agent.log").write_bytes(bytes(3_000))
+    found = measure_room(tmp_path)
+    sizes = {part.name: part.size_bytes for part in found.parts}
+    assert sizes.keys() <= {"jobs", "models", "other files"}
+    assert 1 << 20 <= sizes["jobs"] < 2 << 20
+    assert 3_000 <= sizes["other files"] < 10_000
+    assert 0 < found.free_bytes <= found.total_bytes
+
+
+def test_of_many_folders_the_rest_is_one(tmp_path: Path) -> None:
+    for number in range(100):
+        (tmp_path / f"{number:03}").mkdir()
+        (tmp_path / f"{number:03}" / "file").write_bytes(bytes(5_000))
+    parts = measure_room(tmp_path).parts
+    assert len(parts) <= 32
+    assert sum(part.size_bytes for part in parts) >= 500_000
