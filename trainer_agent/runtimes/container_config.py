@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tiercel.trainer_agent.data.mounts import DataMount
 from tiercel.trainer_agent.limits import mapping
 from tiercel.trainer_agent.limits.contract import CpuShare
 from tiercel.trainer_agent.limits.entering import ENDED_FIRST
+from tiercel.trainer_agent.runtimes.container_secrets import command_with_secrets
 from tiercel.trainer_agent.runtimes.contract import CONTAINER_SCRATCH, Launch
 
 JOB_FOLDER: Final = "/tiercel"
@@ -61,7 +62,10 @@ def container_config(launch: Launch, defaults: ContainerDefaults) -> dict[str, A
         "HostConfig": _host_config(launch, defaults),
     }
     if not program.is_images:
-        config["Entrypoint"], *config["Cmd"] = program.command("python", JOB_FOLDER)
+        command = program.command("python", JOB_FOLDER)
+        config["Entrypoint"], *config["Cmd"] = command_with_secrets(command) if launch.secrets else command
+        if launch.secrets:
+            config |= {"OpenStdin": True, "StdinOnce": True}
     elif program.arguments:
         config["Cmd"] = list(program.arguments)
     return config
@@ -97,7 +101,8 @@ def _data_mount(mount: DataMount) -> dict[str, Any]:
 
 
 def _environment(launch: Launch) -> dict[str, str]:
-    environment = launch.environment(JOB_FOLDER) | launch.places(in_container=True)
+    known = replace(launch, secrets={})  # the engine keeps what it is told
+    environment = known.environment(JOB_FOLDER) | launch.places(in_container=True)
     if launch.accelerators:  # the engine says which by its own request
         return environment
     # Where NVIDIA's runtime is the engine's default one, an image may ask for all devices; this takes that back.

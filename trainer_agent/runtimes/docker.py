@@ -9,6 +9,7 @@ import logging
 import math
 import os
 from collections.abc import AsyncIterator, Collection, Sequence
+from dataclasses import replace
 from typing import Any, Final, Self
 
 import aiohttp
@@ -27,6 +28,7 @@ from tiercel.trainer_agent.runtimes.container_config import (
     share_config,
 )
 from tiercel.trainer_agent.runtimes.container_logs import ContainerLog
+from tiercel.trainer_agent.runtimes.container_secrets import hand_over, own_command
 from tiercel.trainer_agent.runtimes.contract import Exit, Launch, Output
 
 _log = logging.getLogger(__name__)
@@ -121,11 +123,15 @@ class DockerRuntime:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.Runtime`."""
         name = f"tiercel-{self._defaults.instance}-{launch.run_id}"
         try:
+            if launch.secrets and launch.program.is_images:
+                launch = await self._with_own_command(launch)
             container = await self._docker.containers.create(container_config(launch, self._defaults), name=name)
         except EngineError as error:
             raise RunFailedError(self._why_not_created(launch, error)) from error
         try:
             await container.start()
+            if launch.secrets:
+                await hand_over(container, launch.secrets)
         except EngineError as error:
             with contextlib.suppress(*EngineError):  # what is left of it goes when the agent starts the next time
                 await _remove(container)
@@ -136,6 +142,12 @@ class DockerRuntime:
         if counters is not None:  # it is a process of this machine
             priority.begin(pid, launch.share)
         return DockerRun(self._docker, container, counters, priority)
+
+    async def _with_own_command(self, launch: Launch) -> Launch:
+        """With the command of its image, which the engine adds only where nothing stands before it."""
+        image = await self._docker.images.inspect(launch.image or self._defaults.image)
+        command = own_command(image, launch.program.arguments)
+        return replace(launch, program=replace(launch.program, command_line=command, arguments=()))
 
     async def adopt(self, launch: Launch) -> DockerRun | None:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.Runtime`."""

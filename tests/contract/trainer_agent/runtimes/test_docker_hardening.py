@@ -164,3 +164,9 @@ async def test_leftovers_of_this_agent_are_removed_and_those_of_another_are_not(
     assert how.code == -9
     await run.stop(0)
     await run.close()
+
+
+async def test_an_images_own_command_gets_secrets_as_well(start: Start) -> None:
+    command = ("-c", "import os; print(os.environ['A_KEY'])")  # its entry point is Python
+    run = await start("", program=Program(arguments=command), secrets={"A_KEY": "hunter2"})
+    assert await says(run) == "hunter2\n"

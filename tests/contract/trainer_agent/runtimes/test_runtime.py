@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import shutil
@@ -10,7 +11,9 @@ import venv
 from pathlib import Path
 
 import pytest
+from aiodocker import Docker
 
+from testing.docker import DockerEngine
 from testing.needs import need
 from testing.run_handles import Start, command_of, finish, finish_bytes, read, ready
 from testing.until import until
@@ -122,6 +125,25 @@ async def test_a_job_adds_variables_to_its_environment_and_takes_none_of_ours_aw
     run = await start("import json, os; print(json.dumps(dict(os.environ)))", variables=given)
     environment = json.loads((await finish(run))[1])
     assert {name: environment[name] for name in given} == given | {"OMP_NUM_THREADS": "1"}
+
+
+async def test_secrets_are_in_the_environment_of_the_script_alone(
+    start: Start, runtime: Runtime, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    given = {"A_KEY": "hunter2 'é' $(exit 3) \\ \"`\n", "LARGE": "x" * 30_000}
+    script = "import hashlib, os, sys; print(hashlib.sha256(os.environ[sys.argv[1]].encode()).hexdigest())"
+    for name, value in given.items():
+        program = Program(script="train.py", arguments=(name,))
+        run = await start(f"{script}\nassert not sys.stdin.read()", program=program, secrets=given)
+        if runtime.name == "docker":
+            engine: DockerEngine = request.getfixturevalue("engine")
+            async with Docker(url=engine.host) as docker:
+                shown = [json.dumps(await each.show()) for each in await docker.containers.list(all=True)]
+            assert any("train.py" in each for each in shown)
+            assert not any("hunter2" in each or "x" * 100 in each for each in shown)
+        code, output = await finish(run)
+        assert (code, output.strip()) == (0, hashlib.sha256(value.encode()).hexdigest())
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and b"hunter2" in path.read_bytes()]
 
 
 async def test_variables_that_break_python_break_the_script_alone(start: Start) -> None:

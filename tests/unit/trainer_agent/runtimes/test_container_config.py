@@ -2,12 +2,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tiercel.trainer_agent.data.mounts import DataMount
 from tiercel.trainer_agent.limits.contract import AcceleratorShare, CpuShare
 from tiercel.trainer_agent.runtimes.container_config import ContainerDefaults, container_config, share_config
+from tiercel.trainer_agent.runtimes.container_secrets import as_shell, own_command
 from tiercel.trainer_agent.runtimes.contract import Launch, Program
 
 DEFAULTS = ContainerDefaults("node", "node-1234", "tiercel-trainer:latest", (1000, 1000))
@@ -95,3 +97,27 @@ def test_a_run_that_holds_no_accelerator_asks_for_none_and_sees_none() -> None:
     config = container_config(LAUNCH, DEFAULTS)
     assert "DeviceRequests" not in config["HostConfig"]
     assert {"CUDA_VISIBLE_DEVICES=", "NVIDIA_VISIBLE_DEVICES=void"} <= set(config["Env"])
+
+
+def test_the_engine_is_told_no_secret() -> None:
+    launch = replace(LAUNCH, program=Program(script="train.py"), secrets={"A_KEY": "it's"})
+    config = container_config(launch, DEFAULTS)
+    assert "it's" not in repr(config)
+    assert "A_KEY" not in repr(config)
+    assert (config["OpenStdin"], config["StdinOnce"]) == (True, True)
+    assert config["Cmd"][-2:] == ["python", "/tiercel/program/train.py"]
+    assert "OpenStdin" not in container_config(replace(launch, secrets={}), DEFAULTS)
+    assert as_shell(launch.secrets) == b"export A_KEY='it'\"'\"'s'\n"
+
+
+@pytest.mark.parametrize(
+    ("image", "arguments", "command"),
+    [
+        ({"Config": {"Entrypoint": ["run"], "Cmd": ["a"]}}, (), ("run", "a")),
+        ({"Config": {"Entrypoint": ["run"], "Cmd": ["a"]}}, ("b",), ("run", "b")),
+        ({"Config": {"Entrypoint": None, "Cmd": ["a", "b"]}}, (), ("a", "b")),
+        ({}, (), ()),
+    ],
+)
+def test_the_command_of_an_image(image: dict[str, Any], arguments: tuple[str, ...], command: tuple[str, ...]) -> None:
+    assert own_command(image, arguments) == command
