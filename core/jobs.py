@@ -140,6 +140,7 @@ class JobSpec:
         command: A command line instead of a script or module, begun in the project's folder or in the image; read by no
             shell.
         outputs: Which files that it leaves in its working directory are kept, as patterns such as ``reports/*.html``.
+        warm: Whether its runs may be forked from a process of the tenant's that has imported what they import.
     """
 
     name: str
@@ -175,6 +176,7 @@ class JobSpec:
     node_labels: Mapping[str, str] = field(default_factory=dict)
     queue: bool = False
     outputs: tuple[str, ...] = ()
+    warm: bool = True
 
 
 def without_script_text(spec: JobSpec) -> JobSpec:

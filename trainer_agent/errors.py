@@ -5,6 +5,7 @@
     AgentError                        a sentence for people
     ├── SetupError                    the agent cannot start like this; says what to do
     ├── RunFailedError                a run cannot be started or goes no further; becomes the run's reason
+    ├── WarmStartError                a run is no fork of a template, and is started cold; becomes a line of its log
     ├── DeliveryFailedError           a model cannot be delivered; becomes the delivery's reason
     │   └── FallsShortError           it misses the target, which better weights may not
     └── TransferError                 something did not come from the broker, or did not get there
@@ -34,6 +35,19 @@ class SetupError(AgentError):
 
 class RunFailedError(AgentError):
     """A run cannot be started."""
+
+
+class WarmStartError(AgentError):
+    """A run cannot be forked from a template, which says nothing about the run.
+
+    Args:
+        message: Why, in a few words.
+        is_templates_fault: Whether other runs would fare no better with it.
+    """
+
+    def __init__(self, message: str, *, is_templates_fault: bool) -> None:
+        super().__init__(message)
+        self.is_templates_fault = is_templates_fault
 
 
 class DeliveryFailedError(AgentError):

@@ -43,6 +43,7 @@ from tiercel.trainer_agent.parts import AgentParts
 from tiercel.trainer_agent.runtimes.contract import Runtime
 from tiercel.trainer_agent.runtimes.docker import DockerRuntime
 from tiercel.trainer_agent.runtimes.process import ProcessRuntime
+from tiercel.trainer_agent.runtimes.templates import Templates, TemplateSettings
 from tiercel.trainer_agent.settings import AgentSettings
 from tiercel.trainer_agent.supervision import Supervisor
 
@@ -72,6 +73,8 @@ _FLAGS = {
     "output-bytes": "bytes that those files of a run may have together (default 1 GiB)",
     "data-cache-bytes": "bytes that data which jobs name by URL may take on the disk (default 50 GiB)",
     "data-sources": "URLs with commas that jobs may use with all below them: file:///FOLDER/, hosts here, buckets",
+    "warm-templates": "processes that runs are forked from, at most; 0 for no warm starts (default 2)",
+    "warm-idle-seconds": "how long such a process waits for another run (default 600)",
     "keep-ended-seconds": "how long to keep each of them at most (default a week)",
     "package-index": "address of the index that environments have packages from (default: PyPI)",
     "package-folder": "folder with packages that are taken as well",
@@ -255,7 +258,12 @@ def _process(settings: AgentSettings, limits: Limits, priority: CpuPriority) -> 
     mps = find_mps(os.environ, wanted=settings.mps)
     if mps is not None:
         _log.info("training uses accelerators through MPS at %s", mps.pipe_directory)
-    return ProcessRuntime(settings.state_dir.resolve() / "minders", limits, priority, mps)
+    state = settings.state_dir.resolve()
+    templates = None
+    if settings.warm_templates:
+        warm = TemplateSettings(settings.warm_templates, settings.warm_idle_seconds)
+        templates = Templates(state / "imports", limits, warm)
+    return ProcessRuntime(state / "minders", limits, priority, mps, templates)
 
 
 async def _docker(settings: AgentSettings, limits: Limits, priority: CpuPriority) -> DockerRuntime:

@@ -59,6 +59,8 @@ class AgentSettings(BaseSettings):
         data_cache_bytes: What data that jobs name by URL may take on the disk, in bytes.
         data_sources: URLs that jobs may use with all that is below them, beyond what anybody on the internet may read:
             folders of the node (``file:``), hosts of its own network, buckets that its credentials open.
+        warm_templates: Processes that runs are forked from, at most, each of one tenant; 0 for no warm starts.
+        warm_idle_seconds: How long such a process waits for another run.
         keep_ended_jobs: Folders of jobs that are over, at most, and never those of others.
         keep_ended_seconds: How long each of them is kept at most.
         package_index: The address of the index that environments have packages from; empty for PyPI.
@@ -97,6 +99,8 @@ class AgentSettings(BaseSettings):
     labels: Annotated[dict[str, str], NoDecode] = Field(default_factory=dict)
     data_cache_bytes: int = Field(default=50 * 1024**3, gt=0)
     data_sources: Annotated[tuple[str, ...], NoDecode] = ()
+    warm_templates: int = Field(default=2, ge=0, le=64)
+    warm_idle_seconds: float = Field(default=600.0, gt=0, le=86400.0)
     keep_ended_jobs: int = Field(default=20, ge=0)
     keep_ended_seconds: float = Field(default=7 * 86400.0, ge=0, allow_inf_nan=False)
     package_index: str = ""

@@ -46,6 +46,7 @@ def run_order(wanted: nodes_pb2.WantedRun, is_delivered: Callable[[str], bool]) 
         retried=wanted.retried,
         script_sha256=wanted.script_sha256,
         warm_start=wanted.warm_start_job_id,
+        tenant=wanted.tenant,
     )
 
 

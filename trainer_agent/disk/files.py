@@ -156,3 +156,21 @@ def copy_untrusted(name: str, *, inside: int, target: Path, limit_bytes: int, du
             if durable:
                 os.fsync(writer.fileno())
     return digest.hexdigest()
+
+
+def read_untrusted(name: str, *, inside: int, limit_bytes: int) -> bytes:
+    """The content of a small file that somebody hostile may have made.
+
+    Args:
+        name: Its name.
+        inside: Descriptor of its folder.
+        limit_bytes: The largest size that is accepted.
+
+    Raises:
+        UntrustedFileError: It is missing, is not a regular file, or is too large.
+    """
+    with _open_regular(name, inside) as reader:
+        content = reader.read(limit_bytes + 1)
+    if len(content) > limit_bytes:
+        raise UntrustedFileError(f"{name} is larger than {limit_bytes} bytes")
+    return content

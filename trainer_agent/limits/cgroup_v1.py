@@ -102,6 +102,17 @@ class CgroupV1:
             entry.append(group / "cgroup.procs")
         return tuple(entry)
 
+    @property
+    def beside_agent(self) -> tuple[Path, ...]:
+        """See :class:`~tiercel.trainer_agent.limits.contract.Limits`."""
+        memory = [self._bases["memory"] / "cgroup.procs"] if "memory" in self._bases else []
+        return (*(self._bases[key] / self._control / "cgroup.procs" for key in _NEEDED), *memory)
+
+    def open_templates(self, memory_bytes: int) -> CgroupV1Run:
+        """See :class:`~tiercel.trainer_agent.limits.contract.Limits`."""
+        share = CpuShare(groups.TEMPLATES_WEIGHT)
+        return self.open_run(groups.TEMPLATES, cpu_cores=1.0, memory_bytes=memory_bytes, share=share)
+
     def paces(self) -> Mapping[str, float]:
         """See :class:`~tiercel.trainer_agent.limits.contract.Limits`; always empty."""
         return {}

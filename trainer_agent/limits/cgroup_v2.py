@@ -84,6 +84,16 @@ class CgroupV2:
             _write(self._serving / "memory.max", str(memory_bytes))
         return (self._serving / "cgroup.procs",)
 
+    @property
+    def beside_agent(self) -> tuple[Path, ...]:
+        """See :class:`~tiercel.trainer_agent.limits.contract.Limits`."""
+        return (self._control / "cgroup.procs",)
+
+    def open_templates(self, memory_bytes: int) -> CgroupV2Run:
+        """See :class:`~tiercel.trainer_agent.limits.contract.Limits`."""
+        share = CpuShare(groups.TEMPLATES_WEIGHT)
+        return self.open_run(groups.TEMPLATES, cpu_cores=1.0, memory_bytes=memory_bytes, share=share)
+
     def paces(self) -> Mapping[str, float]:
         """See :class:`~tiercel.trainer_agent.limits.contract.Limits`; always empty."""
         return {}

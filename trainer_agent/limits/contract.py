@@ -143,6 +143,23 @@ class Limits(Protocol):
             OSError: They cannot be made.
         """
 
+    @property
+    def beside_agent(self) -> tuple[Path, ...]:
+        """Files a process writes its own pid to in order to be where the agent is."""
+
+    def open_templates(self, memory_bytes: int) -> RunLimits | None:
+        """Confine what runs are forked from, all of it together; to be closed before these limits are.
+
+        Args:
+            memory_bytes: What all of it may have.
+
+        Returns:
+            None where the kernel confines nothing.
+
+        Raises:
+            OSError: It cannot be done.
+        """
+
     def paces(self) -> Mapping[str, float]:
         """Cores that each run should pace itself to, 0 for no limit; empty where the kernel enforces shares."""
 

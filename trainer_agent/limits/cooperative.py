@@ -26,6 +26,7 @@ class Cooperative:
 
     name = "cooperative"
     container_parent = None
+    beside_agent: tuple[Path, ...] = ()
 
     def __init__(self, node_cores: float) -> None:
         self._node_cores = node_cores
@@ -48,6 +49,10 @@ class Cooperative:
         """See :class:`~tiercel.trainer_agent.limits.contract.Limits`; there is nothing to enter."""
         del memory_bytes
         return ()
+
+    def open_templates(self, memory_bytes: int) -> None:
+        """See :class:`~tiercel.trainer_agent.limits.contract.Limits`; there is nothing to confine them with."""
+        del memory_bytes
 
     def paces(self) -> Mapping[str, float]:
         """See :class:`~tiercel.trainer_agent.limits.contract.Limits`."""

@@ -16,6 +16,11 @@ CONTROL_SUFFIX: Final = "-control"
 SERVING_SUFFIX: Final = "-serving"
 RUN_PREFIX: Final = "run-"
 
+TEMPLATES: Final = ".templates"
+"""What the group of the templates has in place of a run's id; no run has such a one."""
+TEMPLATES_WEIGHT: Final = 0.2
+"""Of the node, where runs want all of it: what a template imports is needed soon, and by runs that do not run yet."""
+
 ORDINARY_TRAINING_WEIGHT: Final = 1.0
 """The weight of all runs together, for each core of the node, where an ordinary process has 1."""
 

@@ -30,6 +30,7 @@ class RunOrder:
         warm_start: Job with whose checkpoint it begins where its own has none; or empty.
         retried: Whether another run goes on from its checkpoint if its script fails by itself.
         script_sha256: Of the content of its script, hexadecimal; empty where it has none.
+        tenant: Who owns it; empty for one that was started by an earlier life of the agent.
     """
 
     run_id: str
@@ -41,6 +42,7 @@ class RunOrder:
     retried: bool = False
     script_sha256: str = ""
     warm_start: str = ""
+    tenant: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """What a later life of the agent needs of it: everything but the script, which lies in the job's folder."""
@@ -101,6 +103,8 @@ class RunOrder:
             share=self.share.cpu,
             accelerators=self.share.accelerators,
             variables=dict(self.spec.env),
+            tenant=self.tenant,
+            warm=self.spec.warm if self.spec.HasField("warm") else True,
         )
 
     def program(self) -> Program:

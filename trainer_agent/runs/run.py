@@ -262,6 +262,8 @@ class Run:
         await self._listen()
         launch = replace(prepared, share=self.share.cpu)
         handle = await self._runtime.start(launch)
+        if handle.note:
+            self._write_line(handle.note)
         if self.share.cpu != launch.share:
             self._share_changed.set()
         return handle

@@ -75,6 +75,8 @@ class Launch:
         python: The interpreter of its environment, by path; empty for the runtime's own.
         data: Its data sets, which it may read.
         scratch: Its scratch folder, or None.
+        tenant: Who owns it; empty where that is not known.
+        warm: Whether it may be forked from a process that has imported what it imports.
     """
 
     run_id: str
@@ -91,6 +93,13 @@ class Launch:
     python: str = ""
     data: tuple[DataMount, ...] = ()
     scratch: Path | None = None
+    tenant: str = ""
+    warm: bool = True
+
+    @property
+    def threads(self) -> int:
+        """Threads that compute."""
+        return max(1, math.ceil(self.cpu_cores))
 
     def environment(self, job_folder: str) -> dict[str, str]:
         """The variables that every run gets, whatever runs it; nothing of the agent's own.
@@ -98,7 +107,7 @@ class Launch:
         Args:
             job_folder: Where the job's folder is for the program.
         """
-        threads = str(max(1, math.ceil(self.cpu_cores)))
+        threads = str(self.threads)
         # The first two a job may set otherwise.
         return {
             "LANG": "C.UTF-8",
@@ -155,6 +164,10 @@ class RunHandle(Protocol):
     @property
     def description(self) -> str:
         """What it is, for logs: ``process 123`` or ``container abc``."""
+
+    @property
+    def note(self) -> str:
+        """What its tenant should read about how it was started; empty for nothing."""
 
     def output(self, position: str = "") -> AsyncIterator[Output]:
         """Its standard output and error as they come, until it has ended. To be read once, and to be read always.

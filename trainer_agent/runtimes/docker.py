@@ -212,6 +212,8 @@ class DockerRun:
         priority: Its priority among runs.
     """
 
+    note = ""
+
     def __init__(
         self, docker: Docker, container: DockerContainer, counters: ContainerCounters | None, priority: RunPriority
     ) -> None:

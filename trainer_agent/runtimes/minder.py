@@ -20,7 +20,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -41,7 +41,7 @@ _READ_BYTES: Final = 1 << 16
 _MOST_LAST_READS: Final = 16  # as much as the largest pipe holds
 _EXIT_FORM: Final = "%-15s\n"
 _NOTICE: Final = b"\n[tiercel: %d bytes of output found no room while nobody took it, and are lost]\n"
-_CANNOT_RUN: Final = 127
+CANNOT_RUN: Final = 127
 
 
 class Spool:
@@ -113,8 +113,9 @@ def main(arguments: list[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # whoever wants the end of the script ends the script
     environment = unpack_environment(sys.stdin.buffer.read())
-    _use_nothing_as_input()
-    mind(Path(folder), working_directory, command, environment)
+    use_nothing_as_input()
+    if mind(Path(folder)):
+        _become(command, environment, working_directory)
     return 0
 
 
@@ -129,14 +130,16 @@ def unpack_environment(packed: bytes) -> dict[bytes, bytes]:
     return {name: value for name, _, value in pairs}
 
 
-def mind(folder: Path, working_directory: str, command: list[str], environment: Mapping[bytes, bytes]) -> None:
-    """Start the command and keep its output and its exit code; returns when both are kept.
+def mind(folder: Path, of_script: Sequence[int] = ()) -> bool:
+    """Fork, and keep the output and the exit code of the new process, which is to become the script.
 
     Args:
         folder: Of its own.
-        working_directory: Of the command.
-        command: The program, by its path, and its arguments.
-        environment: Of the command.
+        of_script: Descriptors that the script alone keeps.
+
+    Returns:
+        Whether this is the new process, which begins once it is written down who it is; in the old one when both are
+        kept.
     """
     exit_code = os.open(folder / EXIT, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     os.write(exit_code, (_EXIT_FORM % "").encode())  # room on the disk for what must not be lost
@@ -147,8 +150,9 @@ def mind(folder: Path, working_directory: str, command: list[str], environment: 
     gate, opener = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
-        _become(command, environment, working_directory, writer, gate, opener)
-    for descriptor in (writer, gate):
+        _begin(writer, gate, opener)
+        return True
+    for descriptor in (writer, gate, *of_script):
         os.close(descriptor)
     _write_processes(folder, identity_of(os.getpid()), identity_of(pid))
     os.write(opener, b"!")
@@ -156,17 +160,11 @@ def mind(folder: Path, working_directory: str, command: list[str], environment: 
     os.write(1, STARTED)
     _let_go_of_starter()
     os.pwrite(exit_code, (_EXIT_FORM % _wait_end(Spool(folder), pid, reader, grew)).encode(), 0)
+    return False
 
 
-def _become(
-    command: list[str],
-    environment: Mapping[bytes, bytes],
-    working_directory: str,
-    writer: int,
-    gate: int,
-    opener: int,
-) -> None:
-    """In the child: turn into the script once its parent has written down who it is; never returns."""
+def _begin(writer: int, gate: int, opener: int) -> None:
+    """In the child: a session of its own, its output where it is kept, and nothing more until it is told to go on."""
     try:
         os.close(opener)
         os.setsid()
@@ -174,16 +172,26 @@ def _become(
             signal.signal(number, signal.SIG_DFL)
         os.dup2(writer, 1)
         os.dup2(writer, 2)
-        if os.read(gate, 1):
-            os.chdir(working_directory)
-            os.execve(command[0], command, environment)  # noqa: S606 - the agent's own choice of a command
+        told = os.read(gate, 1)
+    except OSError:
+        told = b""
+    if not told:
+        os._exit(CANNOT_RUN)
+
+
+def _become(command: list[str], environment: Mapping[bytes, bytes], working_directory: str) -> None:
+    """Turn into the script; never returns."""
+    try:
+        os.chdir(working_directory)
+        os.execve(command[0], command, environment)  # noqa: S606 - the agent's own choice of a command
     except OSError as error:
         os.write(2, f"The program cannot be run: {error}.\n".encode())
     finally:
-        os._exit(_CANNOT_RUN)
+        os._exit(CANNOT_RUN)
 
 
-def _use_nothing_as_input() -> None:
+def use_nothing_as_input() -> None:
+    """Have standard input at its end already."""
     nowhere = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nowhere, 0)
     os.close(nowhere)

@@ -9,16 +9,18 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
-from tiercel.trainer_agent.errors import RunFailedError
+from tiercel.trainer_agent.errors import RunFailedError, WarmStartError
 from tiercel.trainer_agent.runtimes import minder
 from tiercel.trainer_agent.runtimes.contract import READ_BYTES
 from tiercel.trainer_agent.runtimes.process_identity import ProcessIdentity
+from tiercel.trainer_agent.runtimes.warm_script import COLD, ENTERED
 
 _START_SECONDS: Final = 60.0
+_FORK_SECONDS: Final = 20.0
 _MOST_MESSAGE_BYTES: Final = 4096
 # Where Python and its libraries are found.
 _OF_MINDER: Final = ("PATH", "LD_LIBRARY_PATH", "LANG")
@@ -71,7 +73,7 @@ class Minded:
         """
         folder.mkdir(parents=True, mode=0o700)
         said, writer = os.pipe2(os.O_CLOEXEC)
-        given = _in_memory(minder.pack_environment(environment))
+        given = in_memory(minder.pack_environment(environment))
         try:
             # -P: nothing of the folder that the agent was started in is imported.
             child = await asyncio.to_thread(
@@ -96,6 +98,43 @@ class Minded:
         await asyncio.to_thread(child.wait)
         why = message.decode(errors="replace").strip().splitlines() or ["it did not say why"]
         raise RunFailedError(f"The training process could not be started: {why[-1].rstrip('.')}.")
+
+    @classmethod
+    async def fork(cls, folder: Path, order: bytes, send: Callable[[Sequence[int]], None]) -> Self:
+        """Have a template fork a script with a minder.
+
+        Args:
+            folder: The minder's, not there yet.
+            order: What the fork reads.
+            send: Hands the template two descriptors: of a file with the order, and of a pipe to answer by.
+
+        Raises:
+            OSError: The folder cannot be made.
+            WarmStartError: There is no such script, nor will there be; nothing of it has run, and the folder is gone.
+        """
+        folder.mkdir(parents=True, mode=0o700)
+        said, writer = os.pipe2(os.O_CLOEXEC)
+        given = in_memory(order)
+        try:
+            send((given, writer))
+        except OSError as error:
+            os.close(said)
+            shutil.rmtree(folder, ignore_errors=True)
+            message = f"its template takes no order ({error.strerror})"
+            raise WarmStartError(message, is_templates_fault=True) from error
+        finally:
+            os.close(given)
+            os.close(writer)
+        answer = await _read_message(said, _FORK_SECONDS)
+        if sorted(answer.splitlines(keepends=True)) == sorted((minder.STARTED, ENTERED)):
+            known = minder.read_processes(folder)
+            if known is not None:
+                return cls(folder, *known)
+        await asyncio.to_thread(end_leftovers, folder)
+        of_run = answer.startswith(COLD)
+        why = answer.removeprefix(COLD).replace(minder.STARTED, b"").decode(errors="replace").strip()
+        otherwise = "it died before its first line" if minder.STARTED in answer else "its template has ended"
+        raise WarmStartError(why or otherwise, is_templates_fault=not of_run)
 
     @classmethod
     def find(cls, folder: Path) -> Self | None:
@@ -210,7 +249,7 @@ def end_leftovers(folder: Path) -> None:
     shutil.rmtree(doomed, ignore_errors=True)
 
 
-def _in_memory(content: bytes) -> int:
+def in_memory(content: bytes) -> int:
     """A descriptor that the content is read from, on no disk and in no folder."""
     descriptor = os.memfd_create("environment", os.MFD_CLOEXEC)
     try:
@@ -242,19 +281,19 @@ def _read_exit(folder: Path) -> int | None:
         return None
 
 
-async def _read_message(descriptor: int) -> bytes:
+async def _read_message(descriptor: int, seconds: float = _START_SECONDS) -> bytes:
     """What a minder says until it begins to mind its script, or ends."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=READ_BYTES, loop=loop)
     pipe = os.fdopen(descriptor, "rb", buffering=0)
     transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader, loop=loop), pipe)
     try:
-        async with asyncio.timeout(_START_SECONDS):
+        async with asyncio.timeout(seconds):
             message = b""
             while (data := await reader.read(_MOST_MESSAGE_BYTES)) and len(message) < _MOST_MESSAGE_BYTES:
                 message += data
             return message
     except TimeoutError:
-        return b"it did not begin within %d s" % _START_SECONDS
+        return b"it did not begin within %d s" % seconds
     finally:
         transport.close()

@@ -12,14 +12,17 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from pathlib import Path
 from typing import Final
 
-from tiercel.trainer_agent.errors import RunFailedError, SetupError
+from tiercel.trainer_agent.errors import RunFailedError, SetupError, WarmStartError
 from tiercel.trainer_agent.limits.contract import CpuShare, Limits, RunLimits, Usage
 from tiercel.trainer_agent.limits.cpu_priority import KERNEL_DEFAULT, CpuPriority, RunPriority
 from tiercel.trainer_agent.limits.entering import ENDED_FIRST, entering
 from tiercel.trainer_agent.limits.mps import Mps
 from tiercel.trainer_agent.limits.thread_scheduling import family
 from tiercel.trainer_agent.runtimes.contract import Exit, Launch, Output
+from tiercel.trainer_agent.runtimes.import_records import Key
 from tiercel.trainer_agent.runtimes.minding import Minded, end_leftovers
+from tiercel.trainer_agent.runtimes.templates import Templates
+from tiercel.trainer_agent.runtimes.warm_script import WarmOrder
 
 _log = logging.getLogger(__name__)
 
@@ -37,18 +40,25 @@ class ProcessRuntime:
         limits: Enforces their shares.
         priority: Who computes first.
         mps: The daemon that runs use accelerators through, if there is one.
+        templates: What runs are forked from, if any are.
     """
 
     name = "process"
     owner = None
 
     def __init__(
-        self, folder: Path, limits: Limits, priority: CpuPriority = KERNEL_DEFAULT, mps: Mps | None = None
+        self,
+        folder: Path,
+        limits: Limits,
+        priority: CpuPriority = KERNEL_DEFAULT,
+        mps: Mps | None = None,
+        templates: Templates | None = None,
     ) -> None:
         self._folder = folder
         self._limits = limits
         self._mps = mps
         self._priority = priority
+        self._templates = templates
 
     async def start(self, launch: Launch) -> ProcessRun:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.Runtime`."""
@@ -59,7 +69,10 @@ class ProcessRuntime:
             )
         limits = self._open_limits(launch)
         try:
-            minded = await self._start_minded(launch, limits)
+            minded, note = await self._fork_minded(launch, limits)
+            is_warm = minded is not None
+            if minded is None:
+                minded = await self._start_minded(launch, limits)
         except OSError as error:
             limits.close()
             raise RunFailedError(f"The training process could not be started: {error}.") from error
@@ -69,7 +82,7 @@ class ProcessRuntime:
         priority = RunPriority(self._priority, launch.cpu_cores)
         priority.begin(minded.script.pid, launch.share)
         limits.adopt(minded.script.pid)
-        return ProcessRun(launch.run_id, minded, limits, priority)
+        return ProcessRun(launch.run_id, minded, limits, priority, note, is_warm=is_warm)
 
     async def adopt(self, launch: Launch) -> ProcessRun | None:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.Runtime`."""
@@ -102,6 +115,8 @@ class ProcessRuntime:
 
     async def close(self) -> None:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.Runtime`."""
+        if self._templates is not None:
+            await self._templates.close()
 
     def _remove_leftovers(self, kept: Collection[str]) -> None:
         for folder in self._folder.glob("[!.]*"):
@@ -119,21 +134,50 @@ class ProcessRuntime:
             raise RunFailedError(f"The limits of the training process could not be set: {error}.") from error
 
     async def _start_minded(self, launch: Launch, limits: RunLimits) -> Minded:
-        folder = str(launch.job_folder)
-        inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-        through_mps = self._mps.environment(launch.accelerators) if self._mps is not None else {}
-        program = launch.program.command(launch.python or sys.executable, folder)
-        if launch.python:  # first, so that what it starts by name is of the same environment
-            own = str(Path(launch.python).parent)
-            inherited["PATH"] = os.pathsep.join(filter(None, (own, inherited.get("PATH", ""))))
+        program = launch.program.command(_python_of(launch), str(launch.job_folder))
         if launch.program.command_line and not program[0].startswith("/"):
             program = ["/usr/bin/env", *program]  # finds it by PATH, or from the working directory
         return await Minded.start(
             self._folder / launch.run_id,
             entering(limits.entry_files, program, ended_first=ENDED_FIRST),
             launch.job_folder / launch.working_folder,
-            inherited | launch.environment(folder) | launch.places(in_container=False) | through_mps,
+            self._environment(launch),
         )
+
+    async def _fork_minded(self, launch: Launch, limits: RunLimits) -> tuple[Minded | None, str]:
+        """The run as a fork of a template, where there is one for it; else why not, if that is worth a word."""
+        is_python = bool(launch.program.script or launch.program.module)
+        if self._templates is None or not (launch.warm and launch.tenant and is_python):
+            return None, ""
+        key = Key(launch.tenant, _python_of(launch))
+        template = await self._templates.claim(key, launch.job_folder, _inherited(launch))
+        if template is None:
+            return None, ""
+        order = WarmOrder(
+            folder=str(self._folder / launch.run_id),
+            minder_entry=[str(file) for file in self._limits.beside_agent],
+            script_entry=[str(file) for file in limits.entry_files],
+            ended_first=ENDED_FIRST,
+            script=f"{launch.job_folder}/program/{launch.program.script}" if launch.program.script else "",
+            module=launch.program.module,
+            arguments=launch.program.arguments,
+            working_directory=str(launch.job_folder / launch.working_folder),
+            environment=self._environment(launch),
+            threads=launch.threads,
+            umask=_umask(),
+        )
+        try:
+            minded = await Minded.fork(self._folder / launch.run_id, order.to_bytes(), template.send)
+        except WarmStartError as error:
+            await self._templates.note_failure(key, error)
+            return None, f"started cold: {error.message}"
+        self._templates.note_fork(key)
+        return minded, ""
+
+    def _environment(self, launch: Launch) -> dict[str, str]:
+        folder = str(launch.job_folder)
+        through_mps = self._mps.environment(launch.accelerators) if self._mps is not None else {}
+        return _inherited(launch) | launch.environment(folder) | launch.places(in_container=False) | through_mps
 
 
 class ProcessRun:
@@ -144,9 +188,22 @@ class ProcessRun:
         minded: Its leader, with its minder.
         limits: Its confines.
         priority: Its priority among runs.
+        note: What its tenant should read about how it was started.
+        is_warm: Whether it was forked from a template.
     """
 
-    def __init__(self, run_id: str, minded: Minded, limits: RunLimits, priority: RunPriority) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        minded: Minded,
+        limits: RunLimits,
+        priority: RunPriority,
+        note: str = "",
+        *,
+        is_warm: bool = False,
+    ) -> None:
+        self.note = note
+        self.is_warm = is_warm
         self._run_id = run_id
         self._minded = minded
         self._limits = limits
@@ -156,7 +213,7 @@ class ProcessRun:
     @property
     def description(self) -> str:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`."""
-        return f"process {self._minded.script.pid}"
+        return f"process {self._minded.script.pid}{', started warm' * self.is_warm}"
 
     async def output(self, position: str = "") -> AsyncIterator[Output]:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`; a position is a number of bytes."""
@@ -219,6 +276,27 @@ class ProcessRun:
         """End what the first process left behind: its group, and whoever else is inside its limits."""
         self._minded.signal(signal.SIGKILL)
         await asyncio.to_thread(self._limits.kill_all)
+
+
+def _python_of(launch: Launch) -> str:
+    return launch.python or sys.executable
+
+
+def _inherited(launch: Launch) -> dict[str, str]:
+    """What a run has of the agent's environment."""
+    inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    if launch.python:  # first, so that what it starts by name is of the same environment
+        own = str(Path(launch.python).parent)
+        inherited["PATH"] = os.pathsep.join(filter(None, (own, inherited.get("PATH", ""))))
+    return inherited
+
+
+def _umask() -> int:
+    """The agent's, which its runs have; to ask the C library would be to change it for a moment."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("Umask:"):
+            return int(line.split()[1], 8)
+    return 0o022
 
 
 def _move_into(limits: RunLimits, minded: Minded) -> None:

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 
 from torch import nn
@@ -54,6 +54,7 @@ class AttachedJob(Job):
         accelerators: Those that the run holds.
         resources: What is to be let go of when the job is closed.
         exit_wait_seconds: See :data:`EXIT_WAIT_SECONDS`.
+        at_first_report: Called then.
     """
 
     def __init__(
@@ -69,11 +70,13 @@ class AttachedJob(Job):
         accelerators: Accelerators,
         resources: contextlib.ExitStack,
         exit_wait_seconds: float = EXIT_WAIT_SECONDS,
+        at_first_report: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(model, signature, samples)
         self._channel, self._deliveries, self._keeper = channel, deliveries, keeper
         self._run_id, self._metric, self._max_epochs = welcome.run_id, welcome.metric, welcome.max_epochs
         self._resources, self._exit_wait_seconds = resources, exit_wait_seconds
+        self._at_first_report: Callable[[], None] | None = at_first_report
         self._pacer, self._accelerators = Pacer(), accelerators
         self._finished_epochs = self._epoch = self._sequence = 0
         self._stopping = self._interrupted = self._crashed = self._gave_up = self._closed = False
@@ -152,6 +155,9 @@ class AttachedJob(Job):
         report = Report(self._epoch, self._accepted(numbers))
         reached = self._deliveries.observe(report)
         self._send_report(report, reached=bool(reached))
+        if self._at_first_report is not None:
+            self._at_first_report()
+            self._at_first_report = None
         with self._accelerators.not_counting():
             self._take_requests()
             if reached:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import gc
 import importlib
 import math
@@ -25,6 +26,7 @@ from tiercel.trainer_agent.trainer.checkpoints import CheckpointStore
 from tiercel.trainer_agent.trainer.deliveries import Deliveries
 from tiercel.trainer_agent.trainer.errors import AgentUnreachableError
 from tiercel.trainer_agent.trainer.handover import Handover
+from tiercel.trainer_agent.trainer.imports import write_imports
 from tiercel.trainer_agent.trainer.restoring import RunKeeper, Stateful
 from tiercel.trainer_agent.trainer.samples import Samples
 from tiercel.trainer_agent.trainer.signature import Evaluate, Signature
@@ -138,6 +140,7 @@ def _job(
         accelerators=Accelerators.of(welcome.accelerators),
         resources=resources,
         exit_wait_seconds=float(os.environ.get(EXIT_WAIT_VARIABLE, EXIT_WAIT_SECONDS)),
+        at_first_report=functools.partial(write_imports, run_directory, time.process_time()),
     )
 
 

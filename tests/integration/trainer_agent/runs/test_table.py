@@ -49,6 +49,7 @@ class FakeRun:
     """A run that ends when it is told to."""
 
     description = "nothing"
+    note = ""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()

@@ -41,6 +41,7 @@ labels: {sweep: "7"}
 data: [imagenet, {name: digits, url: "https://host/x.npz"}]
 outputs: ["reports/*.html"]
 env: {SEED: 7, RATE: 0.5, NAME: x}
+warm: false
 endpoint_objective_seconds: 0.05
 """
 TOML = """
@@ -59,6 +60,7 @@ labels = {sweep = "7"}
 data = ["imagenet", {name = "digits", url = "https://host/x.npz"}]
 outputs = ["reports/*.html"]
 env = {SEED = 7, RATE = 0.5, NAME = "x"}
+warm = false
 replace = true
 ship = {every = 0.01, best_every = 60}
 [resources]
@@ -88,6 +90,7 @@ SPEC = JobSpec(
     data=(DataSet("imagenet"), DataSet("digits", "https://host/x.npz")),
     outputs=("reports/*.html",),
     env={"SEED": "7", "RATE": "0.5", "NAME": "x"},
+    warm=False,
     ship=Shipping(every=0.01, best_every_seconds=60.0),
 )
 VALUES: dict[str, Any] = {"endpoint": "digits", "module": "m", "metric": "loss", "direction": "min", "tiers": [0.5]}

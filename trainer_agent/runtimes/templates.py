@@ -1,0 +1,269 @@
+"""The templates of a node: which there are, what they import, and when runs are forked from them.
+
+The agent's side of :mod:`tiercel.trainer_agent.runtimes.template`. A template is started when a second run of its
+tenant and interpreter is ordered, once an earlier one has written down what it imported: a node with one job pays
+nothing. It is looked after whenever a run is ordered, so that there is no task for it; it ends by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import socket
+import subprocess
+import time
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tiercel.trainer_agent.errors import WarmStartError
+from tiercel.trainer_agent.limits.contract import Limits, RunLimits
+from tiercel.trainer_agent.limits.entering import entering
+from tiercel.trainer_agent.runtimes import template
+from tiercel.trainer_agent.runtimes.import_records import ImportRecords, Key, read_imports
+from tiercel.trainer_agent.runtimes.minding import in_memory
+
+_log = logging.getLogger(__name__)
+
+_WORTH_CPU_SECONDS: Final = 0.2
+_ENOUGH_ORDERS: Final = 2
+_MOST_FORKS: Final = 1000
+# More tenants in turn than there may be templates would else end one another's, and pay for each import again.
+_IN_USE_SECONDS: Final = 60.0
+_MOST_FAILURES: Final = 3
+_MOST_FOLDERS: Final = 8
+_MOST_KEYS: Final = 1024
+_MOST_MESSAGE_BYTES: Final = 1 << 18
+_END_SECONDS: Final = 5.0
+_MEMORY_BYTES_EACH: Final = 2 * 1024**3
+
+# What every run has besides, whoever owns it, so that no fork tells anything by it. HOME: nobody's, and not there.
+_CONSTANT: Final = {
+    "HOME": "/nonexistent",
+    "LANG": "C.UTF-8",
+    "MKL_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "ORT_DISABLE_TELEMETRY": "1",
+    "PYTHONUNBUFFERED": "1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateSettings:
+    """What an operator says about templates.
+
+    Attributes:
+        most: How many there are at a time; the one that was used least recently makes room. 0: no warm starts.
+        idle_seconds: How long one waits for an order.
+    """
+
+    most: int = 2
+    idle_seconds: float = 600.0
+
+
+@dataclass(slots=True)
+class _History:
+    """What is remembered of a key in this life of the agent."""
+
+    orders: int = 0
+    failures: int = 0
+    folders: deque[Path] = field(default_factory=lambda: deque(maxlen=_MOST_FOLDERS))
+
+
+class Template:
+    """One template.
+
+    Args:
+        process: Its process.
+        orders: The agent's end of its socket.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], orders: socket.socket) -> None:
+        self._process = process
+        self._orders = orders
+        self.pid = process.pid
+        self.used_at = time.monotonic()
+        self.is_ready = False
+        self.left_out: dict[str, str] = {}
+
+    def look(self) -> bool:
+        """Read what it says; whether it may live still."""
+        while True:
+            try:
+                message = self._orders.recv(_MOST_MESSAGE_BYTES)
+            except BlockingIOError:
+                return self._process.poll() is None
+            except OSError:
+                return False
+            if not message:
+                return False
+            try:
+                said = json.loads(message)
+                self.left_out.update(said["left_out"])
+                self.is_ready = self.is_ready or bool(said.get("ready"))
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                return False  # packages of a tenant are in it, and one of them speaks for it
+
+    def send(self, descriptors: Sequence[int]) -> None:
+        """Order a fork.
+
+        Raises:
+            OSError: It is gone, or has more to do than it can take.
+        """
+        socket.send_fds(self._orders, [b"!"], descriptors)
+
+    def end(self) -> None:
+        """End it; what was forked from it goes on. Blocks for a moment. Doing it twice is harmless."""
+        self._orders.close()
+        self._process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_SECONDS)
+
+
+class Templates:
+    """All templates of a node.
+
+    Args:
+        folder: Where what runs import is written down.
+        limits: Confines them.
+        settings: The operator's.
+    """
+
+    def __init__(self, folder: Path, limits: Limits, settings: TemplateSettings | None = None) -> None:
+        self._records = ImportRecords(folder)
+        self._limits = limits
+        self._settings = settings or TemplateSettings()
+        self._templates: dict[Key, Template] = {}
+        self._histories: defaultdict[Key, _History] = defaultdict(_History)
+        self._confines: RunLimits | None = None
+
+    async def claim(self, key: Key, job_folder: Path, inherited: Mapping[str, str]) -> Template | None:
+        """The template to fork a run from now; None where it is to be started cold, as there is none yet.
+
+        Args:
+            key: Whose run it is.
+            job_folder: Of the run, which writes down there what it imports.
+            inherited: Variables of the agent that every run has.
+        """
+        history = self._histories[key]
+        history.orders += 1
+        self._look()
+        for folder in history.folders:
+            self._learn(key, folder)
+        with contextlib.suppress(ValueError):
+            history.folders.remove(job_folder)
+        history.folders.append(job_folder)
+        self._forget_oldest(key)
+        found = self._templates.get(key)
+        if found is None:
+            await self._start(key, history, inherited)
+            return None
+        found.used_at = time.monotonic()
+        return found if found.is_ready else None
+
+    def note_fork(self, key: Key) -> None:
+        """A run was forked from the template of a key."""
+        self._histories[key].failures = 0
+
+    async def note_failure(self, key: Key, error: WarmStartError) -> None:
+        """No run came of an order; where the template is to blame, it has had its time."""
+        if error.is_templates_fault:
+            self._histories[key].failures += 1
+            if (found := self._templates.pop(key, None)) is not None:
+                await asyncio.to_thread(found.end)
+
+    def ready(self) -> dict[Key, int]:
+        """The processes that runs can be forked from now, as this machine numbers them."""
+        self._look()
+        return {key: each.pid for key, each in self._templates.items() if each.is_ready}
+
+    async def close(self) -> None:
+        """End them all; what was forked from them goes on."""
+        for each in self._templates.values():
+            await asyncio.to_thread(each.end)
+        self._templates.clear()
+        if self._confines is not None:
+            await asyncio.to_thread(self._confines.close)
+            self._confines = None
+
+    def _look(self) -> None:
+        """Learn what templates say, and forget those that have ended."""
+        for key, each in list(self._templates.items()):
+            lives = each.look()
+            if each.left_out:
+                _log.info("the template of %s leaves out %s", key.tenant, each.left_out)
+                self._records.put(key, self._records.get(key).without(each.left_out))
+                each.left_out = {}
+            if not lives:
+                del self._templates[key]
+                if not each.is_ready:  # it did not even bear its imports
+                    self._histories[key].failures += 1
+                each.end()
+
+    def _learn(self, key: Key, job_folder: Path) -> None:
+        found = read_imports(job_folder)
+        if found is not None:
+            self._records.put(key, self._records.get(key).with_imports(*found))
+
+    def _forget_oldest(self, key: Key) -> None:
+        while len(self._histories) > _MOST_KEYS:
+            oldest = next(each for each in self._histories if each != key)
+            del self._histories[oldest]
+
+    async def _start(self, key: Key, history: _History, inherited: Mapping[str, str]) -> None:
+        """Start a template in the background, if that is worth it."""
+        record = self._records.get(key)
+        worth_it = record.to_import and record.cpu_seconds >= _WORTH_CPU_SECONDS
+        if not worth_it or history.orders < _ENOUGH_ORDERS or history.failures >= _MOST_FAILURES:
+            return
+        if not await self._make_room():
+            return
+        try:
+            if self._confines is None:
+                self._confines = self._limits.open_templates(_MEMORY_BYTES_EACH * self._settings.most)
+            self._templates[key] = await asyncio.to_thread(self._spawn, key, record.to_import, inherited)
+        except OSError as error:
+            _log.warning("no template can be started for %s: %s", key.tenant, error)
+            history.failures += 1
+
+    async def _make_room(self) -> bool:
+        """End the template that was used least recently, if need be; whether there is room now."""
+        if len(self._templates) < self._settings.most:
+            return True
+        oldest = min(self._templates, key=lambda each: self._templates[each].used_at)
+        if time.monotonic() - self._templates[oldest].used_at < _IN_USE_SECONDS:
+            return False
+        await asyncio.to_thread(self._templates.pop(oldest).end)
+        return True
+
+    def _spawn(self, key: Key, names: Sequence[str], inherited: Mapping[str, str]) -> Template:
+        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        given = in_memory(json.dumps(names).encode())
+        program = [key.python, "-c", template.START, str(its.fileno())]
+        files = self._confines.entry_files if self._confines is not None else ()
+        try:
+            process = subprocess.Popen(
+                entering(files, [*program, str(self._settings.idle_seconds), str(_MOST_FORKS)]),
+                stdin=given,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env={**inherited, **_CONSTANT},
+                pass_fds=(its.fileno(),),
+                start_new_session=True,
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            its.close()
+            os.close(given)
+        ours.setblocking(False)
+        _log.info("process %d becomes the template of %s, of %d modules", process.pid, key.tenant, len(names))
+        return Template(process, ours)
