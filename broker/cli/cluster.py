@@ -11,13 +11,12 @@ import typer
 
 import tiercel
 from tiercel.broker.cli.completion import complete_endpoint
+from tiercel.broker.cli.node_data import DATA_COLUMNS, data_rows
 from tiercel.broker.cli.output import (
     ACCELERATOR_COLUMNS,
-    DATA_COLUMNS,
     LABEL_COLUMNS,
     NODE_COLUMNS,
     accelerator_rows,
-    data_rows,
     label_rows,
     node_row,
     number,

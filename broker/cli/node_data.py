@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,11 @@ from tiercel.broker.cli.output import memory, print_json, print_table
 from tiercel.broker.cli.session import AsJson, StateDir, fail
 from tiercel.core.declared_data import DataDeclarations
 from tiercel.core.errors import TiercelError
+
+if TYPE_CHECKING:
+    from tiercel.core.views import NodeInfo
+
+DATA_COLUMNS = ("NODE", "DATA SET", "SIZE")
 
 AgentDir = Annotated[
     Path | None,
@@ -21,6 +26,11 @@ Name = Annotated[str, typer.Argument(help="What jobs ask for: 1 to 63 of a-z, 0-
 node = typer.Typer(no_args_is_help=True, help="What the operator of a node decides, on that machine.")
 data = typer.Typer(no_args_is_help=True, help="Data sets that jobs find on this node.")
 node.add_typer(data, name="data")
+
+
+def data_rows(node: NodeInfo) -> list[tuple[str, ...]]:
+    """A node's data sets for :data:`DATA_COLUMNS`."""
+    return [(node.id, each.name, "-" if each.size_bytes is None else memory(each.size_bytes)) for each in node.data]
 
 
 @data.command()

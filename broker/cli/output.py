@@ -41,7 +41,6 @@ JOB_COLUMNS = ("ID", "NAME", "STATE", "EPOCH", "BEST", "TIERS", "CPU", "ENDPOINT
 NODE_COLUMNS = ("ID", "STATE", "CORES", "MEMORY", "JOBS", "RUNTIMES", "LIMITS", "SERVING")
 ACCELERATOR_COLUMNS = ("NODE", "GPU", "MAKE", "MEMORY", "HELD", "BUSY", "JOBS", "PROBLEM")
 LABEL_COLUMNS = ("NODE", "LABEL")
-DATA_COLUMNS = ("NODE", "DATA SET", "SIZE")
 ENDPOINT_COLUMNS = ("NAME", "LIVE", "METRIC", "VALUE", "JOB", "ANSWERS", "DELAY", "P95", "IN TIME", "CPU", "SERVING")
 # In which order a narrow terminal does without them; what is not here is always shown.
 _DISPENSABLE = (
@@ -220,11 +219,6 @@ def label_rows(node: NodeInfo) -> list[tuple[str, ...]]:
     return [(node.id, f"{clean(name)}={clean(value)}") for name, value in sorted(node.labels.items())]
 
 
-def data_rows(node: NodeInfo) -> list[tuple[str, ...]]:
-    """A node's data sets for :data:`DATA_COLUMNS`."""
-    return [(node.id, each.name, "-" if each.size_bytes is None else memory(each.size_bytes)) for each in node.data]
-
-
 def accelerator_rows(node: NodeInfo) -> list[tuple[str, ...]]:
     """A node's accelerators for :data:`ACCELERATOR_COLUMNS`."""
     return [
@@ -385,7 +379,8 @@ def _used(job: JobInfo) -> str:
 
 
 def _asked(resources: Resources) -> str:
-    words = f"{resources.cpu_cores:g} cores, {memory(resources.memory_bytes)}"
+    scratch = f", {memory(resources.scratch_bytes)} of scratch" if resources.scratch_bytes else ""
+    words = f"{resources.cpu_cores:g} cores, {memory(resources.memory_bytes)}{scratch}"
     if not resources.accelerators:
         return words
     needed = resources.accelerator_memory_bytes

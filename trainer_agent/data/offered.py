@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,10 +19,15 @@ from tiercel.v1 import common_pb2
 _log = logging.getLogger(__name__)
 
 _LOOK_SECONDS: Final = 2.0
+_ANSWER_SECONDS: Final = 10.0
+
+_There = Mapping[str, tuple[DeclaredData, DataMount]]
 
 
 class OfferedData:
-    """Knows which declared data sets are there. A disk that hangs holds up a thread, and nothing else.
+    """Knows which declared data sets are there.
+
+    A disk that hangs, as one of the network may, holds up one thread of its own, for which nobody waits for long.
 
     Args:
         agent_dir: The agent's state directory.
@@ -28,22 +35,36 @@ class OfferedData:
 
     def __init__(self, agent_dir: Path) -> None:
         self._declarations = DataDeclarations(agent_dir)
-        self._there: dict[str, DeclaredData] = {}
+        self._there: _There = {}
         self._problem = ""
+        self._look: asyncio.Future[None] | None = None
 
     async def look(self) -> None:
-        """See what is there now."""
-        self._there = await asyncio.to_thread(self._read)
+        """See what is there now; whoever asks while somebody looks waits for the same look.
+
+        Raises:
+            TimeoutError: The disk does not answer.
+        """
+        if self._look is None or self._look.done():
+            loop = asyncio.get_running_loop()
+            self._look = loop.create_future()
+            thread = threading.Thread(target=self._work, args=(loop, self._look), name="offered data", daemon=True)
+            thread.start()
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            await asyncio.shield(self._look)
 
     async def watch(self) -> None:
         """Look now and then, until cancelled."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            await self.look()
+            try:
+                await self.look()
+            except TimeoutError:
+                self._complain("a disk with data sets does not answer")
 
     def told(self) -> list[common_pb2.NodeData]:
         """What the broker is told: no paths."""
-        return [common_pb2.NodeData(name=each.name, size_bytes=each.size_bytes) for each in self._there.values()]
+        return [common_pb2.NodeData(name=each.name, size_bytes=each.size_bytes) for each, _ in self._there.values()]
 
     async def mounts(self, names: Sequence[str]) -> tuple[DataMount, ...]:
         """Where a run finds data sets.
@@ -53,27 +74,39 @@ class OfferedData:
         """
         if not names:
             return ()
-        await self.look()
+        try:
+            await self.look()
+        except TimeoutError:
+            raise DataGoneError("a disk of its node with data sets does not answer") from None
         for name in names:
             if name not in self._there:
                 raise DataGoneError(f"its node has the data set {name!r} no more")
-        return await asyncio.to_thread(self._mounts, names)
+        return tuple(self._there[name][1] for name in names)
 
-    def _mounts(self, names: Sequence[str]) -> tuple[DataMount, ...]:
-        paths = {name: self._there[name].path for name in names}
-        return tuple(DataMount(name, path, path.is_dir()) for name, path in paths.items())
+    def _work(self, loop: asyncio.AbstractEventLoop, done: asyncio.Future[None]) -> None:
+        there = self._read()
+        with contextlib.suppress(RuntimeError):  # the agent has left meanwhile
+            loop.call_soon_threadsafe(self._know, there, done)
 
-    def _read(self) -> dict[str, DeclaredData]:
+    def _know(self, there: _There | None, done: asyncio.Future[None]) -> None:
+        if there is not None:
+            self._there = there
+        if not done.done():
+            done.set_result(None)
+
+    def _read(self) -> _There | None:
+        """What is there; None where nobody can tell, so that it stays as it was."""
         try:
             declared = self._declarations.read()
         except UnavailableError as error:
             self._complain(error.message)
-            return dict(self._there)
+            return None
+        there = {name: each for name, each in declared.items() if each.is_there}
         gone = [
-            f"data set {name} is not at {each.path} any more" for name, each in declared.items() if not each.is_there
+            f"data set {name} is not at {each.path} any more" for name, each in declared.items() if name not in there
         ]
         self._complain("; ".join(gone))
-        return {name: each for name, each in declared.items() if each.is_there}
+        return {name: (each, DataMount(name, each.path, each.path.is_dir())) for name, each in there.items()}
 
     def _complain(self, problem: str) -> None:
         """Say once what is wrong."""

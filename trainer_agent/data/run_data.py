@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -35,7 +36,8 @@ class RunData:
             await asyncio.to_thread(self._cache.table.load)
         except OSError as error:
             raise SetupError(f"The agent cannot use its cache of data: {error}.") from error
-        await self.offered.look()
+        with contextlib.suppress(TimeoutError):  # a disk that does not answer now may do so later
+            await self.offered.look()
 
     async def mounts(
         self,
@@ -69,7 +71,7 @@ class RunData:
                 self._cache.table.hold(run_id, each.url)
 
     def release(self, run_id: str) -> None:
-        """A run has ended."""
+        """A run has ended; may have to wait for who looks at the cache."""
         self._cache.table.release(run_id)
 
     def make_room(self) -> None:

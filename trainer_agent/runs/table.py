@@ -320,7 +320,7 @@ class RunTable:
         await self._wait_turn(run)
         record = await run.supervise()
         await asyncio.to_thread(self._preparation.scratch.remove, run.run_id)
-        self._preparation.data.release(run.run_id)
+        await asyncio.to_thread(self._preparation.data.release, run.run_id)
         del self._live[run.run_id]
         self._note_successor(record.job_id, expected=run.has_successor)
         if not (record.lost or record.moved or run.run_id in self._may_go_on):
