@@ -133,6 +133,7 @@ class JobSpec:
         retry_exit_codes: Exit codes after which it is retried, 128 + N for signal N; empty for every one.
         warm_start: Job of the same tenant, which is over, with whose weights it begins; or empty.
         node_labels: Labels that a node must have to run it.
+        priority: Among the jobs of the same tenant the ones with more go first, -100 to 100.
         queue: Wait while another job feeds its endpoint, instead of being refused.
         max_duration_seconds: For how long its runs may exist, added up, before its training ends; None for no limit.
         data: Data sets that its script reads; it runs only where they are.
@@ -174,6 +175,7 @@ class JobSpec:
     command: tuple[str, ...] = ()
     warm_start: str = ""
     node_labels: Mapping[str, str] = field(default_factory=dict)
+    priority: int = 0
     queue: bool = False
     outputs: tuple[str, ...] = ()
     warm: bool = True

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tiercel.core.jobs import JobSpec
 
 MAX_RETRIES = 100
+MAX_PRIORITY = 100
 _JOB_ID = re.compile(r"[0-9a-z]{1,32}")
 MIN_BACK_OFF_SECONDS = 1.0
 MAX_BACK_OFF_SECONDS = 86400.0
@@ -28,6 +29,8 @@ def validate_over_time(spec: JobSpec) -> None:
         InvalidSpecError: A field is impossible; ``field`` names it.
     """
     _check_retries(spec)
+    if abs(spec.priority) > MAX_PRIORITY:
+        raise _refuse("priority", f"{spec.priority} is not a number from -{MAX_PRIORITY} to {MAX_PRIORITY}")
     if spec.warm_start and not _JOB_ID.fullmatch(spec.warm_start):
         raise _refuse("warm_start", f"{spec.warm_start[:64]!r} is not the id of a job; 'tiercel ls' lists yours")
     if spec.max_duration_seconds is not None:

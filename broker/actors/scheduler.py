@@ -23,6 +23,7 @@ from tiercel.broker.scheduling.allocate import with_accelerators
 from tiercel.broker.scheduling.history import History
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Policy, Snapshot, Trigger
 from tiercel.broker.scheduling.loop import LoopSettings
+from tiercel.broker.scheduling.own_priority import with_own_priorities
 from tiercel.broker.scheduling.validation import check_plan
 from tiercel.broker.scheduling.views import Leaving, nodes_without
 from tiercel.core.errors import CannotWriteError
@@ -264,7 +265,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
     def _ask_policy(self, snapshot: Snapshot) -> Plan | None:
         try:
             plan, self._policy_state = self._policy.plan(snapshot, self._policy_state)
-            plan = with_accelerators(plan, snapshot)
+            plan = with_own_priorities(with_accelerators(plan, snapshot), snapshot)
             problems = check_plan(plan, snapshot)
         except Exception:  # whatever a policy does wrong, jobs keep what they have
             logger.exception("policy %s failed; it is asked again later", self._policy.name)

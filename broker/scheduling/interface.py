@@ -62,6 +62,7 @@ class JobView:
             what a job starts from may be on one only.
         data: Names of the data sets that must be on its node.
         node_labels: Labels that its node must have.
+        priority: Among its tenant's jobs the ones with more go first; no policy need look at it (:mod:`.own_priority`).
     """
 
     id: str
@@ -92,6 +93,7 @@ class JobView:
     home: str = ""
     data: frozenset[str] = frozenset()
     node_labels: frozenset[tuple[str, str]] = frozenset()
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)

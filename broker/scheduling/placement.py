@@ -17,6 +17,7 @@ from typing import Any
 from tiercel.broker.scheduling.explain import why_waiting
 from tiercel.broker.scheduling.feasible import Room, could_hold_with_memory
 from tiercel.broker.scheduling.interface import JobView, NodeView, Snapshot
+from tiercel.broker.scheduling.own_priority import in_own_order
 from tiercel.broker.scheduling.rank import by_submission
 
 # Orders the nodes that could take a job, the smallest first, by the job, the node, and the jobs that the node then has.
@@ -75,7 +76,7 @@ def place(snapshot: Snapshot, preference: Preference = fewest_jobs_per_core) -> 
             room.memory_bytes += job.resources.memory_bytes
             placement.node_of[job.id] = job.node_id
     if movable:
-        _place_movable(movable, rooms, placement, preference)
+        _place_movable(in_own_order(movable), rooms, placement, preference)
     return placement
 
 

@@ -73,6 +73,7 @@ def job_view(job: Job, facts: JobFacts) -> JobView:
         migrated_at=job.earlier.migrated_at,
         data=needed_data(spec),
         node_labels=needed_labels(spec),
+        priority=spec.priority,
     )
 
 

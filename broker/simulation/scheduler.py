@@ -10,6 +10,7 @@ from tiercel.broker.scheduling import loop
 from tiercel.broker.scheduling.allocate import with_accelerators
 from tiercel.broker.scheduling.interface import Assignment, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.loop import LoopSettings
+from tiercel.broker.scheduling.own_priority import with_own_priorities
 from tiercel.broker.scheduling.registry import AnyPolicy
 from tiercel.broker.scheduling.validation import check_plan
 from tiercel.broker.simulation.result import Pass
@@ -71,7 +72,7 @@ class SimulatedScheduler:
         snapshot = observe(due)
         begin = time.perf_counter()
         plan, self._state = self._policy.plan(snapshot, self._state)
-        plan = with_accelerators(plan, snapshot)
+        plan = with_own_priorities(with_accelerators(plan, snapshot), snapshot)
         seconds = time.perf_counter() - begin
         problems = check_plan(plan, snapshot) if self._check_plans else []
         if problems:

@@ -42,6 +42,9 @@ def test_the_example_is_a_spec(tmp_path: Path) -> None:
         ("warm_start", "no such/job", "warm_start: 'no such/job' is not the id of a job"),
         ("node_labels", {"": "x"}, "node_labels: '' is not a label's name"),
         ("node_labels", {f"l{n}": "x" for n in range(33)}, "node_labels: has 33 entries; at most 32 are taken"),
+        ("priority", 101, "priority: 101 is not a number from -100 to 100"),
+        ("priority", -101, "priority: -101 is not a number from -100 to 100"),
+        ("priority", "high", "priority: Input should be a valid integer"),
         ("max_duration", "4000d", "max_duration: 3.456e+08 s is not a time from 1s to 3650d"),
     ],
 )
