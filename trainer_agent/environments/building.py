@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Final
 from tiercel.trainer_agent.environments import folders
 from tiercel.trainer_agent.environments.commands import CommandError, CommandLimits, LimitError, run
 from tiercel.trainer_agent.environments.index import PackageIndex
-from tiercel.trainer_agent.environments.installers import Installer, pins_of
+from tiercel.trainer_agent.environments.installers import CACHE, Installer, pins_of
 from tiercel.trainer_agent.environments.node_layer import NodeLayer, canonical
 
 COMPLETE: Final = "complete.json"
@@ -138,10 +139,12 @@ def _add_layer(wanted: Build) -> None:
 def _finish(folder: Path, planned: Sequence[tuple[str, str]]) -> None:
     for name in ("uv.toml", "pip.conf"):
         (folder / name).unlink(missing_ok=True)
+    folders.remove(folder / CACHE)
     folders.make_read_only(folder / "venv")
     told = {"packages": [list(each) for each in planned], "size_bytes": folders.disk_bytes(folder)}
     temporary = folder / f".{COMPLETE}"
     temporary.write_text(json.dumps(told))
+    os.sync()  # else a machine that loses power might remember that it is complete, and not what is in it
     temporary.rename(folder / COMPLETE)
 
 

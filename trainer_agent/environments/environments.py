@@ -32,7 +32,7 @@ _FAILURES_KEPT: Final = 100
 _LINES_KEPT: Final = 1000
 _AT_ONCE: Final = 2
 _LOCK_SECONDS: Final = 0.2
-_OTHER_FOLDERS: Final = frozenset({"cache", "failed"})
+_FAILURES: Final = "failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +125,14 @@ class Environments:
 
     def _remove_unfinished(self) -> None:
         for folder in self._folder.glob("*"):
-            if folder.is_dir() and folder.name not in _OTHER_FOLDERS and not _is_complete(folder):
+            if folder.is_dir() and folder.name != _FAILURES and not _is_complete(folder):
                 with _held(self._lock_of(folder)) as held:
                     if held is not None:
                         folders.remove(folder)
 
     def _wanted(self, requirements: Sequence[str]) -> Build:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        installer = find_installer(self._folder / "cache")
+        installer = find_installer()
         if installer is None:
             raise RunFailedError(
                 "This node cannot build environments: it has neither uv nor pip. Install tiercel[envs] there."
@@ -214,7 +214,7 @@ class Environments:
         return self._folder / f".lock-{folder.name[0]}"  # few files, shared by many that are seldom built at once
 
     def _failure_of(self, folder: Path) -> Path:
-        return self._folder / "failed" / folder.name
+        return self._folder / _FAILURES / folder.name
 
     def _remember_failure(self, folder: Path, message: str) -> None:
         failure = self._failure_of(folder)
@@ -235,10 +235,8 @@ class Environments:
         """Remove what was not used for longest, until all is within its bound; never what a live run uses."""
         complete = [each for each in self._folder.glob("[!.]*") if _is_complete(each)]
         complete.sort(key=lambda each: (each / COMPLETE).stat().st_mtime)
-        cache = self._folder / "cache"
         sizes = {each: size_of(each) for each in complete}
-        sizes[cache] = folders.disk_bytes(cache) if cache.is_dir() else 0
-        for each in (cache, *complete):
+        for each in complete:
             if sum(sizes.values()) <= self._limits.size_bytes:
                 return
             with _held(self._lock_of(each)) as held:

@@ -19,6 +19,7 @@ from typing import Final, Protocol
 from tiercel.core.uv_program import find_uv
 from tiercel.trainer_agent.environments.index import PackageIndex
 
+CACHE: Final = "cache"
 _PLANNED: Final = re.compile(r"^ [+~] (\S+)==(\S+)", re.MULTILINE)
 _VERSION_SECONDS: Final = 30.0
 
@@ -49,12 +50,10 @@ class Uv:
 
     Attributes:
         path: Of the program.
-        cache: What it keeps between builds.
         identity: See :class:`Installer`.
     """
 
     path: str
-    cache: Path
     identity: str
 
     def write_settings(self, folder: Path, index: PackageIndex) -> None:
@@ -78,7 +77,8 @@ class Uv:
         return self._command(folder, *options, "--requirements", str(pins))
 
     def _command(self, folder: Path, *options: str) -> list[str]:
-        config = ["--config-file", str(folder / "uv.toml"), "--cache-dir", str(self.cache), "--no-progress"]
+        # One of the build's own, which goes with it: uv bounds none, and none may vanish under another build.
+        config = ["--config-file", str(folder / "uv.toml"), "--cache-dir", str(folder / CACHE), "--no-progress"]
         return [self.path, "pip", "install", *config, "--color", "never", "--no-python-downloads", *options]
 
 
@@ -125,16 +125,12 @@ def _version_of(uv: str, changed_at: int) -> str:
     return done.stdout.strip()
 
 
-def find_installer(cache: Path) -> Installer | None:
-    """uv, else pip; None where there is neither.
-
-    Args:
-        cache: Folder for what uv keeps.
-    """
+def find_installer() -> Installer | None:
+    """uv, else pip; None where there is neither."""
     uv = find_uv()
     if uv is not None:
         try:
-            return Uv(uv, cache, _version_of(uv, Path(uv).stat().st_mtime_ns))
+            return Uv(uv, _version_of(uv, Path(uv).stat().st_mtime_ns))
         except (OSError, subprocess.SubprocessError):
             pass
     try:
