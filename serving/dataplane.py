@@ -73,6 +73,10 @@ class DataPlane:
         Returns:
             What to cancel when the caller goes away, or None when it was answered already.
         """
+        if self._endpoints is not None and self._endpoints.knows(request.model):
+            record = self._registry.known(request.model)
+            if record is None or record.live is None:
+                return self._endpoints.submit(request, on_answer)
         try:
             loaded = self._registry.live(request.model, request.version)
             if request.minimum_accuracy is not None:
@@ -82,8 +86,6 @@ class DataPlane:
                 self._check_wait(loaded, request.timeout)
             feeds, known = checked(request, session)
         except ServingError as error:
-            if self._endpoints is not None and self._endpoints.knows(request.model):
-                return self._endpoints.submit(request, on_answer)
             on_answer(error)
             return None
         if request.classes:

@@ -117,7 +117,7 @@ class Server:
             suspects.accuse(settings.repository, left_behind(settings.state_file), time.time())
         marks = RunningMarks(settings.state_file)
         loader = Loader(verifier, _build_options(settings), _placement(settings), marks)
-        endpoints = Endpoints(settings.repository, registry, dispatcher, workers, settings.request_timeout)
+        endpoints = Endpoints(settings.repository, registry, dispatcher, settings.request_timeout)
         canary = CanaryPlan(settings.canary_fraction, settings.canary_seconds)
         lifecycle = Lifecycle(settings.repository, registry, loader, tasks.start, endpoints=endpoints, canary=canary)
         plane = DataPlane(registry, dispatcher, settings.request_timeout, endpoints)

@@ -39,12 +39,12 @@ class Source(abc.ABC):
         """A call waits no more, if it did."""
 
     @abc.abstractmethod
-    def take(self, now: float, *, idle: bool = True, workers: int = 1, queue_delay: float = 0.0) -> list[Any]:
+    def take(self, now: float, *, idle: int = 1, workers: int = 1, queue_delay: float = 0.0) -> list[Any]:
         """The next call and those that run with it on one version; they wait no more. None while none is to run.
 
         Args:
             now: Seconds of the clock of the calls.
-            idle: Whether a worker is free; if not, what is taken is handed over before one is.
+            idle: Workers that are free; without one, what is taken is handed over before one is.
             workers: How many run batches at the same time.
             queue_delay: Seconds that a call may wait for company, where nothing is set for its model.
         """
@@ -162,7 +162,7 @@ class WaitingCalls(Source, Generic[CallT]):
         """Whether as many rows wait as a batch with ``first`` usually has, so that there is no more to wait for."""
         return first.key is None or self.rows >= first.max_rows
 
-    def take(self, now: float, *, idle: bool = True, workers: int = 1, queue_delay: float = 0.0) -> list[CallT]:
+    def take(self, now: float, *, idle: int = 1, workers: int = 1, queue_delay: float = 0.0) -> list[CallT]:
         """See :meth:`Source.take`; in order of rank.
 
         Before a worker is free that is a batch that is full, and so short that the way over the event loop counts.

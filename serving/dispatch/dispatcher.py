@@ -234,7 +234,7 @@ class Dispatcher:
         workers, queue = self._workers, self._queue
         now = time.perf_counter()  # one for all turns, so that whoever says that it waits is asked once
         while not queue.is_idle and workers.may_run_ahead:
-            calls = queue.take(now, idle=workers.idle > 0, workers=workers.count)
+            calls = queue.take(now, idle=workers.idle, workers=workers.count)
             if not calls:
                 wait = queue.seconds_to_next(now)
                 if wait is not None:

@@ -47,13 +47,13 @@ class FairQueue:
         call.source.discard(call)
         self._left(call.source)
 
-    def take(self, now: float, *, idle: bool, workers: int) -> list[Call]:
+    def take(self, now: float, *, idle: int, workers: int) -> list[Call]:
         """The calls that run next, of the source whose turn it is; they wait no more. None where nobody may run.
 
         Args:
             now: Seconds of the clock of the calls.
-            idle: Whether a worker is free.
-            workers: How many there are.
+            idle: Workers that are free.
+            workers: How many there are, busy ones included.
         """
         able = [(account.tag, source) for source, account in self._backlogged.items() if account.may_run(now)]
         able.sort(key=_tag)

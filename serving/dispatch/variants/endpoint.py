@@ -21,7 +21,6 @@ from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.registry import Registry
 from tiercel.serving.requests import Answered, InferRequest
 from tiercel.serving.runtime.engine import Session
-from tiercel.serving.runtime.workers import Workers
 from tiercel.serving.scheduling.interface import (
     PATIENCE,
     RATE_OBJECTIVES,
@@ -49,7 +48,6 @@ class Endpoint(Source):
             takes the place of the one in it.
         registry: What is live.
         dispatcher: Whose turn it is, and tells those who are given up.
-        workers: Where batches run.
         solver: Where a scheduler may work out what takes long.
         timeout: Seconds in which a request is answered at the latest.
     """
@@ -60,17 +58,14 @@ class Endpoint(Source):
         configuration: Configuration,
         registry: Registry,
         dispatcher: Dispatcher,
-        workers: Workers,
         solver: Executor,
         timeout: float,
     ) -> None:
         self.name = name
         self.configuration = configuration
         self.account: Account = registry.record(name).account
-        self.decisions = 0
         self.room: Room = dispatcher.new_room()
         self._dispatcher = dispatcher
-        self._workers = workers
         self._solver = solver
         self._timeout = timeout
         self._scheduler = configuration.make_scheduler(solver)
@@ -210,7 +205,7 @@ class Endpoint(Source):
         """A call waits no more, if it did."""
         self._waiting.discard(call)
 
-    def take(self, now: float, *, idle: bool = True, workers: int = 1, queue_delay: float = 0.0) -> list[VariantCall]:
+    def take(self, now: float, *, idle: int = 1, workers: int = 1, queue_delay: float = 0.0) -> list[VariantCall]:
         """What the scheduler has run, and on which variant; nothing where it waits, or no worker is free yet."""
         if not idle or now < self._ask_at or not self.has_variants():
             return []
@@ -221,7 +216,7 @@ class Endpoint(Source):
         candidates = self._variants.candidates
         suited = sum(1 for each in candidates if each.accuracy >= first.minimum)
         profiles = self._variants.prefixes[max(1, suited)]
-        decision = self._scheduler.decide(self._view(now, profiles))
+        decision = self._scheduler.decide(self._view(now, profiles, idle, workers))
         if decision is None:
             self._ask_at = now + PATIENCE * self.objective
             return []
@@ -270,11 +265,10 @@ class Endpoint(Source):
         for call in self._waiting.clear():
             self._dispatcher.give_up(call, NotReadyError(why), now)
 
-    def _view(self, now: float, profiles: tuple[Profile, ...]) -> View:
+    def _view(self, now: float, profiles: tuple[Profile, ...], idle: int, workers: int) -> View:
         rows, oldest, p90, median = self._waiting.ages(now)
-        idle = self._workers.idle
         busy = [max(1e-6, end - now) for _, end in self._runs.values()]
-        others = self._workers.count - idle - len(busy)
+        others = workers - idle - len(busy)
         busy += [profiles[-1].seconds[0]] * others
         return View(
             profiles=profiles,

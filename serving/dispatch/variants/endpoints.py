@@ -20,7 +20,6 @@ from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.registry import Registry, VersionState
 from tiercel.serving.requests import Answered, InferRequest
 from tiercel.serving.runtime.engine import Session
-from tiercel.serving.runtime.workers import Workers
 from tiercel.serving.tensors import described
 
 
@@ -31,17 +30,13 @@ class Endpoints:
         root: The repository's folder.
         registry: What is live.
         dispatcher: Whose turn it is.
-        workers: Where batches run.
         timeout: Seconds in which a request is answered at the latest.
     """
 
-    def __init__(
-        self, root: Path, registry: Registry, dispatcher: Dispatcher, workers: Workers, timeout: float
-    ) -> None:
+    def __init__(self, root: Path, registry: Registry, dispatcher: Dispatcher, timeout: float) -> None:
         self._root = root
         self._registry = registry
         self._dispatcher = dispatcher
-        self._workers = workers
         # A table takes a second to solve; a thread for that is there once an endpoint wants one.
         self._solver = ThreadPoolExecutor(1, "solver")
         self._timeout = timeout
@@ -85,9 +80,7 @@ class Endpoints:
         if endpoint is not None:
             endpoint.configure(chosen)
             return
-        self._endpoints[name] = Endpoint(
-            name, chosen, self._registry, self._dispatcher, self._workers, self._solver, self._timeout
-        )
+        self._endpoints[name] = Endpoint(name, chosen, self._registry, self._dispatcher, self._solver, self._timeout)
         self._registry.record(name).set_status(ENDPOINT_VERSION, VersionState.READY)
 
     def unload(self, name: str) -> bool:

@@ -76,7 +76,7 @@ class House:
         self.registry.ready = True
         self.workers = Workers(threads)
         self.dispatcher = Dispatcher(self.workers, MOST, MOST_BYTES)
-        self.endpoints = Endpoints(root, self.registry, self.dispatcher, self.workers, 30.0)
+        self.endpoints = Endpoints(root, self.registry, self.dispatcher, 30.0)
         self.plane = DataPlane(self.registry, self.dispatcher, 30.0, self.endpoints)
         for name in (MODEL, "other", "small", "large"):
             self.put(name, onnx_models.counting_loop())
@@ -290,7 +290,7 @@ async def test_what_came_in_one_turn_of_the_loop_runs_together(house: House, nam
 async def test_a_model_and_an_endpoint_share_the_threads_by_weight(tmp_path: Path, large: str, small: str) -> None:
     house = House(tmp_path)
     house.dispatcher = Dispatcher(house.workers, 1000, 10**6)
-    house.endpoints = Endpoints(tmp_path, house.registry, house.dispatcher, house.workers, 30.0)
+    house.endpoints = Endpoints(tmp_path, house.registry, house.dispatcher, 30.0)
     house.plane = DataPlane(house.registry, house.dispatcher, 30.0, house.endpoints)
     await house.configure(scheduler="static")
     house.plane.declare_shares({large: ModelShare(0.75), small: ModelShare(0.25)})

@@ -52,7 +52,7 @@ class Site:
         self.registry.record("small").flip(self.variant)
         workers = cast("Workers", BusyWorkers())
         self.dispatcher = Dispatcher(workers, 1, 10**6)
-        self.endpoints = Endpoints(root, self.registry, self.dispatcher, workers, 30.0)
+        self.endpoints = Endpoints(root, self.registry, self.dispatcher, 30.0)
         self.answers: list[InferResult | ServingError] = []
         (root / "e").mkdir()
         (root / "e" / "variants.json").write_text(
@@ -104,7 +104,7 @@ async def test_a_request_that_fails_is_counted_as_failed_and_nothing_else(site: 
     variant = LoadedVersion("small", 2, Failing(onnx_models.plus(1.0)))
     site.registry.record("small").flip(variant)
     workers = Workers(1)
-    endpoints = Endpoints(tmp_path, site.registry, Dispatcher(workers, 1, 10**6), workers, 30.0)
+    endpoints = Endpoints(tmp_path, site.registry, Dispatcher(workers, 1, 10**6), 30.0)
     assert await endpoints.load("e")
     tensor = InputTensor("x", BY_NAME["FP32"], np.zeros((1, 4), np.float32))
     endpoints.submit(InferRequest("e", "", [tensor]), site.answers.append)
