@@ -134,6 +134,7 @@ class JobSpec:
         warm_start: Job of the same tenant, which is over, with whose weights it begins; or empty.
         node_labels: Labels that a node must have to run it.
         priority: Among the jobs of the same tenant the ones with more go first, -100 to 100.
+        every_seconds: How long after its beginning the next job of its series begins, not before its end; None: never.
         queue: Wait while another job feeds its endpoint, instead of being refused.
         max_duration_seconds: For how long its runs may exist, added up, before its training ends; None for no limit.
         data: Data sets that its script reads; it runs only where they are.
@@ -176,6 +177,7 @@ class JobSpec:
     warm_start: str = ""
     node_labels: Mapping[str, str] = field(default_factory=dict)
     priority: int = 0
+    every_seconds: float | None = None
     queue: bool = False
     outputs: tuple[str, ...] = ()
     warm: bool = True
@@ -239,7 +241,7 @@ class Job:
         id: Unique, short, made by the broker.
         tenant: Name of the owner.
         spec: What was asked for.
-        submitted_at: When it was accepted.
+        submitted_at: When it was accepted; of the next job of a series, when it begins.
         state: Where it is in its life.
         reason: Plain words about the state.
         idempotency_key: The client's key, or empty.
@@ -253,6 +255,7 @@ class Job:
         retries: How many of the spec's retries it has used, since it was resumed if it was.
         retry_at: When its pause before the next try is over, by the clock of the broker's life; None while it has
             none. Not stored.
+        starts_at: Before when it does not begin, as the next job of a series; None for one that may begin.
         queued: Its number in the queue of jobs that wait until the ones that feed its endpoint are over; 0 for none.
         warm_node: Node that has the checkpoint of ``spec.warm_start``, or empty.
         carried_run: Run whose checkpoint the broker holds for the present run, or for the next one; else empty.
@@ -283,6 +286,7 @@ class Job:
     log_tail: str = ""
     retries: int = 0
     retry_at: float | None = field(default=None, metadata=NOT_STORED)
+    starts_at: float | None = None
     queued: int = 0
     warm_node: str = ""
     carried_run: str = ""
@@ -340,7 +344,8 @@ class Job:
     def concerns_scheduler(self) -> bool:
         """Whether it holds a place on a node or waits for one."""
         waits = self.state is JobState.PENDING and self.stop_outcome is None
-        return self.run_active or (waits and self.retry_at is None and not self.queued)
+        may_begin = self.retry_at is None and self.starts_at is None and not self.queued
+        return self.run_active or (waits and may_begin)
 
     @property
     def moving_to(self) -> Move | None:

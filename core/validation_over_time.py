@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from tiercel.core.jobs import JobSpec
 
 MAX_RETRIES = 100
+MIN_EVERY_SECONDS = 60.0
+MAX_EVERY_SECONDS = 366 * 86400.0
 MAX_PRIORITY = 100
 _JOB_ID = re.compile(r"[0-9a-z]{1,32}")
 MIN_BACK_OFF_SECONDS = 1.0
@@ -33,6 +35,8 @@ def validate_over_time(spec: JobSpec) -> None:
         raise _refuse("priority", f"{spec.priority} is not a number from -{MAX_PRIORITY} to {MAX_PRIORITY}")
     if spec.warm_start and not _JOB_ID.fullmatch(spec.warm_start):
         raise _refuse("warm_start", f"{spec.warm_start[:64]!r} is not the id of a job; 'tiercel ls' lists yours")
+    if spec.every_seconds is not None:
+        _check_seconds("every", spec.every_seconds, MIN_EVERY_SECONDS, MAX_EVERY_SECONDS)
     if spec.max_duration_seconds is not None:
         _check_seconds("max_duration", spec.max_duration_seconds, MIN_DURATION_SECONDS, MAX_DURATION_SECONDS)
 

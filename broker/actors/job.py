@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from tiercel.broker.actors.input_history import InputHistory
 from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.peers import WantedRun
-from tiercel.broker.lifecycle import machine
+from tiercel.broker.lifecycle import machine, series
 from tiercel.broker.lifecycle.job_events import (
     AbandonDelivery,
     Announce,
@@ -162,9 +163,10 @@ class JobActor(Actor[JobInput]):
         """
         changes = [effect.change for effect in effects if isinstance(effect, Announce)]
         record = self._record(job, observation)
+        successor = series.next_of(self._job, job, secrets.token_hex(4), moment_of(self._clock))
         if job is not self._job or changes:
             write = self._journal.commit_or_refuse if refusable else self._journal.commit
-            await write(Commit(job=job, changes=changes, run_record=record, endpoint=endpoint))
+            await write(Commit(job, changes, endpoint, successor=successor, run_record=record))
         self._job = job
         if observation is not None:
             self._observations.append(observation)
@@ -177,6 +179,8 @@ class JobActor(Actor[JobInput]):
             self._carry_out(effect)
         if job.state.is_final:
             self._peers.drop_checkpoint(job.id)
+        if successor is not None:
+            self._peers.begin_job(successor)
         if is_over(job):
             self._peers.retire_job(job.id)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.core.backoff import Backoff
 from tiercel.core.errors import CannotWriteError, StoreDamagedError, UnavailableError
-from tiercel.core.events import Event, JobChange, JobEvent, ShareDecision
+from tiercel.core.events import Event, JobChange, JobEvent, ShareDecision, StateChanged
 
 if TYPE_CHECKING:
     from tiercel.broker.actors.clock import Clock
@@ -39,6 +39,7 @@ class Commit:
         endpoint: An endpoint's new state, or None.
         delivery: A delivery's new state, or None.
         decisions: Decisions of the scheduler.
+        successor: The job that begins where ``job`` ends, or None.
         run_record: What is to be remembered of the job, or None.
         news: Events that are announced with it but not stored, such as a version that answers.
     """
@@ -48,6 +49,7 @@ class Commit:
     endpoint: Endpoint | None = None
     delivery: Delivery | None = None
     decisions: Sequence[ShareDecision] = ()
+    successor: Job | None = None
     run_record: RunRecord | None = None
     news: Sequence[Event] = ()
 
@@ -239,9 +241,13 @@ class Journal:
                     sequence += 1
                     events.append(JobEvent(sequence, commit.job.id, commit.job.tenant, now, change))
                     announced.append(events[-1])
+            if (made := commit.successor) is not None:
+                sequence += 1
+                events.append(JobEvent(sequence, made.id, made.tenant, now, StateChanged(made.state, made.reason)))
+                announced.append(events[-1])
             announced.extend(commit.news)
         # Of several states of one thing only the last one counts.
-        jobs = {commit.job.id: commit.job for commit in commits if commit.job is not None}
+        jobs = {job.id: job for commit in commits for job in (commit.job, commit.successor) if job is not None}
         endpoints = {commit.endpoint.name: commit.endpoint for commit in commits if commit.endpoint is not None}
         deliveries = {commit.delivery.id: commit.delivery for commit in commits if commit.delivery is not None}
         records = {entry.run_record.job_id: entry.run_record for entry in commits if entry.run_record is not None}

@@ -142,6 +142,10 @@ class Peers(Protocol):
         """Show the scheduler what became of a job, for the next one that trains the same thing."""
         ...
 
+    def begin_job(self, job: Job) -> None:
+        """Look after a job that was made with the end of another one, and is durable."""
+        ...
+
     def retire_job(self, job_id: str) -> None:
         """Let the actor of a job that is over end."""
         ...

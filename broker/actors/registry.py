@@ -216,6 +216,10 @@ class ActorRegistry:
         """Show the scheduler what became of a job, for the next one that trains the same thing."""
         send(self.scheduler, RunsRemembered((record,)))
 
+    def begin_job(self, job: Job) -> None:
+        """Look after a job that was made with the end of another one, and is durable."""
+        self.start_job(self.make_job(job))
+
     def retire_job(self, job_id: str) -> None:
         """Let the actor of a job that is over end."""
         actor = self.jobs.pop(job_id, None)

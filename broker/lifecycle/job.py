@@ -87,7 +87,7 @@ def assigned(job: Job, event: Assigned) -> Step:
         raise IllegalTransitionError(f"job {job.id}", job.state.value, event)
     words = f"starting on node {event.node_id}{_from_what(job, event.node_id)}"
     run = Run(job.id, event.attempt, event.node_id, event.share)
-    job, effects = enter(replace(job, run=run, checkpoint_node="", queued=0), JobState.STARTING, words)
+    job, effects = enter(replace(job, run=run, checkpoint_node="", queued=0, starts_at=None), JobState.STARTING, words)
     share = Announce(ShareChanged(event.node_id, event.share))
     # What an earlier run reached and could not hand over is delivered from this one.
     return job, (*effects, share, DeclareRun(), *request_deliveries(job))
@@ -166,7 +166,10 @@ def _backoff(spec: JobSpec) -> Backoff:
 
 
 def pause_ticked(job: Job, now: Moment) -> Step:
-    """Time passed: the pause before another try may be over."""
+    """Time passed: the pause before another try may be over, or it may be time for the next job of a series."""
+    if job.starts_at is not None and job.starts_at <= now.at:
+        job, effects = enter(replace(job, starts_at=None), JobState.PENDING, _WAITS_FOR_THE_SCHEDULER)
+        return job, (*effects, Reschedule("arrival"))
     if job.retry_at is None or now.alive < job.retry_at:
         return job, ()
     return replace(job, retry_at=None), (Reschedule("arrival"),)
@@ -192,6 +195,7 @@ def resume_requested(job: Job, max_epochs: int) -> Step:
         log_tail="",
         retries=0,
         queued=0,
+        starts_at=None,
         # What the broker held of it went when it ended.
         carried_run="",
     )

@@ -316,6 +316,7 @@ class JobSpec(_message.Message):
     QUEUE_FIELD_NUMBER: _builtins.int
     NODE_LABELS_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
+    EVERY_SECONDS_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
     PROJECT_FIELD_NUMBER: _builtins.int
     COMMAND_FIELD_NUMBER: _builtins.int
@@ -369,6 +370,8 @@ class JobSpec(_message.Message):
     """Where another job feeds its endpoint: wait until that is over, in the order of submission, instead of being refused."""
     priority: _builtins.int
     """From -100 to 100: among the jobs of the same tenant, and among these alone, the ones with more go first."""
+    every_seconds: _builtins.float
+    """It starts again as a new job, so many seconds after it began, or at its end if that comes later. Absent: once."""
     @_builtins.property
     def script(self) -> Global___Script: ...
     @_builtins.property
@@ -457,17 +460,20 @@ class JobSpec(_message.Message):
         queue: _builtins.bool = ...,
         node_labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         priority: _builtins.int = ...,
+        every_seconds: _builtins.float | None = ...,
         data: _abc.Iterable[Global___DataSet] | None = ...,
         project: Global___Project | None = ...,
         command: _abc.Iterable[_builtins.str] | None = ...,
         outputs: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "_warm", b"_warm", "endpoint_objective_seconds", b"endpoint_objective_seconds", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "module", b"module", "program", b"program", "project", b"project", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "retry_back_off_seconds", b"retry_back_off_seconds", "script", b"script", "ship", b"ship", "warm", b"warm"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_every_seconds", b"_every_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "_warm", b"_warm", "endpoint_objective_seconds", b"endpoint_objective_seconds", "every_seconds", b"every_seconds", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "module", b"module", "program", b"program", "project", b"project", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "retry_back_off_seconds", b"retry_back_off_seconds", "script", b"script", "ship", b"ship", "warm", b"warm"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "_warm", b"_warm", "arguments", b"arguments", "command", b"command", "continue_after_last_tier", b"continue_after_last_tier", "data", b"data", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "env", b"env", "image", b"image", "labels", b"labels", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "node_labels", b"node_labels", "outputs", b"outputs", "priority", b"priority", "program", b"program", "project", b"project", "queue", b"queue", "replace", b"replace", "report_timeout_seconds", b"report_timeout_seconds", "requirements", b"requirements", "resources", b"resources", "retries", b"retries", "retry_back_off_seconds", b"retry_back_off_seconds", "retry_exit_codes", b"retry_exit_codes", "runtime", b"runtime", "script", b"script", "secrets", b"secrets", "ship", b"ship", "tiers", b"tiers", "variant", b"variant", "warm", b"warm", "warm_start", b"warm_start"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_every_seconds", b"_every_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "_warm", b"_warm", "arguments", b"arguments", "command", b"command", "continue_after_last_tier", b"continue_after_last_tier", "data", b"data", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "env", b"env", "every_seconds", b"every_seconds", "image", b"image", "labels", b"labels", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "node_labels", b"node_labels", "outputs", b"outputs", "priority", b"priority", "program", b"program", "project", b"project", "queue", b"queue", "replace", b"replace", "report_timeout_seconds", b"report_timeout_seconds", "requirements", b"requirements", "resources", b"resources", "retries", b"retries", "retry_back_off_seconds", b"retry_back_off_seconds", "retry_exit_codes", b"retry_exit_codes", "runtime", b"runtime", "script", b"script", "secrets", b"secrets", "ship", b"ship", "tiers", b"tiers", "variant", b"variant", "warm", b"warm", "warm_start", b"warm_start"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__endpoint_objective_seconds: _TypeAlias = _typing.Literal["endpoint_objective_seconds"]  # noqa: Y015
     _WhichOneofArgType__endpoint_objective_seconds: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds"]  # noqa: Y015
+    _WhichOneofReturnType__every_seconds: _TypeAlias = _typing.Literal["every_seconds"]  # noqa: Y015
+    _WhichOneofArgType__every_seconds: _TypeAlias = _typing.Literal["_every_seconds", b"_every_seconds"]  # noqa: Y015
     _WhichOneofReturnType__max_duration_seconds: _TypeAlias = _typing.Literal["max_duration_seconds"]  # noqa: Y015
     _WhichOneofArgType__max_duration_seconds: _TypeAlias = _typing.Literal["_max_duration_seconds", b"_max_duration_seconds"]  # noqa: Y015
     _WhichOneofReturnType__max_epochs: _TypeAlias = _typing.Literal["max_epochs"]  # noqa: Y015
@@ -482,6 +488,8 @@ class JobSpec(_message.Message):
     _WhichOneofArgType_program: _TypeAlias = _typing.Literal["program", b"program"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__endpoint_objective_seconds) -> _WhichOneofReturnType__endpoint_objective_seconds | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__every_seconds) -> _WhichOneofReturnType__every_seconds | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_duration_seconds) -> _WhichOneofReturnType__max_duration_seconds | None: ...
     @_typing.overload

@@ -61,6 +61,7 @@ from tiercel.v1 import common_pb2, jobs_pb2, nodes_pb2
             requirements=("lightning>=2.5",),
             max_duration_seconds=7200.0,
             queue=True,
+            every_seconds=86400.0,
             priority=-3,
             node_labels={"disk": "ssd"},
             warm_start="4f0c9a1e",

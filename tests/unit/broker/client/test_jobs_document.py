@@ -45,6 +45,8 @@ def test_the_example_is_a_spec(tmp_path: Path) -> None:
         ("priority", 101, "priority: 101 is not a number from -100 to 100"),
         ("priority", -101, "priority: -101 is not a number from -100 to 100"),
         ("priority", "high", "priority: Input should be a valid integer"),
+        ("every", "1s", "every: 1 s is not a time from 1m to 366d"),
+        ("every", "daily", "every: 'daily' is not a time; write one such as 90m"),
         ("max_duration", "4000d", "max_duration: 3.456e+08 s is not a time from 1s to 3650d"),
     ],
 )
