@@ -42,6 +42,7 @@ class BrokerSettings(BaseSettings):
         keep_events_seconds: How long events and decisions of jobs that are over are kept; ``inf`` for ever.
         keep_logs_seconds: How long their output is.
         keep_files_seconds: How long the files that they left behind are.
+        keep_projects_seconds: How long projects are that no younger job runs from.
         keep_finished_jobs: Of so many jobs of a tenant, those that ended last, these things are kept.
     """
 
@@ -70,6 +71,7 @@ class BrokerSettings(BaseSettings):
     keep_events_seconds: float = Field(default=RetentionSettings().events_seconds, ge=0)
     keep_logs_seconds: float = Field(default=RetentionSettings().logs_seconds, ge=0)
     keep_files_seconds: float = Field(default=RetentionSettings().files_seconds, ge=0)
+    keep_projects_seconds: float = Field(default=RetentionSettings().projects_seconds, ge=0)
     keep_finished_jobs: int = Field(default=RetentionSettings().jobs, ge=0)
 
     @model_validator(mode="after")
@@ -84,7 +86,11 @@ class BrokerSettings(BaseSettings):
     def retention(self) -> RetentionSettings:
         """How long things of jobs that are over are kept."""
         return RetentionSettings(
-            self.keep_events_seconds, self.keep_logs_seconds, self.keep_files_seconds, self.keep_finished_jobs
+            self.keep_events_seconds,
+            self.keep_logs_seconds,
+            self.keep_files_seconds,
+            self.keep_projects_seconds,
+            self.keep_finished_jobs,
         )
 
     @property

@@ -109,13 +109,19 @@ class BlobFolder:
             kept: Names of those that stay.
             unused_seconds: How long a file must have been here, by the machine's clock: a younger one stays too.
         """
-        removed = 0
+        found = self.unused(kept, unused_seconds)
+        for name in found:
+            self.path(name).unlink()
+        return sum(found.values())
+
+    def unused(self, kept: Collection[str], unused_seconds: float) -> dict[str, int]:
+        """The files that :meth:`remove_others` would remove, each with its bytes."""
+        found: dict[str, int] = {}
         for entry in self._entries():
-            found = entry.stat()
-            if entry.name not in kept and time.time() - found.st_mtime >= unused_seconds:
-                self.path(entry.name).unlink()
-                removed += found.st_size
-        return removed
+            status = entry.stat()
+            if entry.name not in kept and time.time() - status.st_mtime >= unused_seconds:
+                found[entry.name] = status.st_size
+        return found
 
     def remove_unfinished(self) -> None:
         """Remove what an earlier life has left half; only while nobody else receives."""

@@ -59,12 +59,12 @@ class DiskUse(Jsonable):
 
 @dataclass(frozen=True, slots=True)
 class Removal(Jsonable):
-    """Something of a job that is not kept any longer.
+    """Something that is not kept any longer.
 
     Attributes:
-        job_id: The job.
-        tenant: Its owner.
-        what: ``events``, ``logs`` or ``files``.
+        job_id: The job that it is of; empty for projects.
+        tenant: Whose.
+        what: ``events``, ``logs``, ``files`` or ``projects``.
         count: How many.
         size_bytes: What they take, as far as that is known.
         reason: Why they go, in plain words.

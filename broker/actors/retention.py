@@ -5,17 +5,17 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from tiercel.broker.lifecycle.retention import to_remove
+from tiercel.broker.lifecycle.retention import PROJECTS, needed_projects, to_remove
+from tiercel.core.disk_use import Removal
 from tiercel.core.errors import UnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Mapping, Sequence
 
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.service import BrokerService
-    from tiercel.broker.lifecycle.retention import RetentionSettings
+    from tiercel.broker.lifecycle.retention import KeptOfJob, RetentionSettings
     from tiercel.broker.store.inventory import Inventory
-    from tiercel.core.disk_use import Removal
 
 logger = logging.getLogger(__name__)
 
@@ -43,16 +43,35 @@ class Retention:
     async def planned(self, tenant: str = "") -> list[Removal]:
         """What would go now, of one tenant or of all."""
         kept = await self._inventory.of_jobs(tenant)
-        return to_remove(kept, self._service.needed_jobs(), self._clock.now(), self._settings)
+        removals = to_remove(kept, self._service.needed_jobs(), self._clock.now(), self._settings)
+        objects = await self._unused_projects(kept, tenant)
+        return removals + [self._of_projects(name, sizes) for name, sizes in objects.items() if sizes]
 
     async def carry_out(self, tenant: str = "") -> AsyncGenerator[Removal]:
         """Remove it, one thing after the other; what somebody began to need meanwhile stays."""
-        for removal in await self.planned(tenant):
+        kept = await self._inventory.of_jobs(tenant)
+        for removal in to_remove(kept, self._service.needed_jobs(), self._clock.now(), self._settings):
             async with self._service.undisturbed(removal.job_id) as is_over:
                 if not is_over or removal.job_id in self._service.needed_jobs():
                     continue
                 await self._inventory.remove(removal.job_id, removal.what)
             yield removal
+        for name, sizes in (await self._unused_projects(kept, tenant)).items():
+            if sizes:
+                async with self._service.undisturbed(""):
+                    await self._inventory.remove_projects(name, sizes, self._service.living_projects(name))
+                yield self._of_projects(name, sizes)
+
+    async def _unused_projects(self, kept: Sequence[KeptOfJob], tenant: str) -> dict[str, dict[str, int]]:
+        """Objects of projects that are kept no longer, by tenant, each with its bytes."""
+        needed = needed_projects(kept, self._service.needed_jobs(), self._clock.now(), self._settings)
+        tenants = [tenant] if tenant else self._inventory.tenants_with_projects()
+        return {name: await self._inventory.unused_projects(name, needed.get(name, set())) for name in tenants}
+
+    def _of_projects(self, tenant: str, sizes: Mapping[str, int]) -> Removal:
+        days = self._settings.projects_seconds / 86_400.0
+        reason = f"no job of the last {days:.0f} days runs from them"
+        return Removal("", tenant, PROJECTS, len(sizes), sum(sizes.values()), reason)
 
     async def run(self) -> None:
         """Remove it once a day, until cancelled."""
@@ -64,5 +83,6 @@ class Retention:
                 logger.warning("what is kept no longer cannot be removed: %s", error)
             else:
                 for each in removed:
-                    logger.info("of job %s went %d %s: %s", each.job_id, each.count, each.what, each.reason)
+                    whose = each.job_id or each.tenant
+                    logger.info("of %s went %d %s: %s", whose, each.count, each.what, each.reason)
             await self._clock.sleep(LOOK_SECONDS)

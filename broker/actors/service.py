@@ -314,6 +314,11 @@ class BrokerService:
         found = {version.job_id for each in endpoints for version in (*each.live, *versions.kept(each))}
         return found | {job.id for job in self._open_jobs()} | {job.spec.warm_start for job in self._open_jobs()}
 
+    def living_projects(self, tenant: str) -> set[str]:
+        """The projects that a tenant's jobs run from which something can still happen to."""
+        specs = [job.spec for job in self._open_jobs() if job.tenant == tenant]
+        return {spec.project.sha256 for spec in specs if spec.project is not None}
+
     def _open_jobs(self) -> Sequence[Job]:
         """The jobs of all tenants that something can still happen to."""
         return [actor.job for actor in self._registry.jobs.values()]

@@ -66,4 +66,4 @@ def _use_row(where: str, part: RoomTaken) -> tuple[str, ...]:
 
 
 def _removal_row(removal: Removal) -> tuple[str, ...]:
-    return removal.job_id, removal.what, str(removal.count), size(removal.size_bytes), clean(removal.reason)
+    return removal.job_id or "-", removal.what, str(removal.count), size(removal.size_bytes), clean(removal.reason)

@@ -82,7 +82,7 @@ def _lines(version: Lineage) -> list[str]:
         "data": ", ".join(version.data),
         "packages": ", ".join(version.requirements),
         "curve": (
-            f"{len(curve)} points, {number(curve[0].value)} to {number(curve[-1].value)} in {curve[-1].seconds:.1f} s "
+            f"{len(curve)} reports, {number(curve[0].value)} to {number(curve[-1].value)} in {curve[-1].seconds:.1f} s "
             "(--json has them)"
             if curve
             else ""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tiercel.core.disk_use import Removal
 
-EVENTS, LOGS, FILES = "events", "logs", "files"
+EVENTS, LOGS, FILES, PROJECTS = "events", "logs", "files", "projects"
 _DAY = 86_400.0
 
 
@@ -23,12 +23,14 @@ class RetentionSettings:
         events_seconds: Events, with the scheduler's decisions.
         logs_seconds: Output.
         files_seconds: Files that they left behind.
+        projects_seconds: Projects that no younger job runs from.
         jobs: Of so many jobs of a tenant, those that ended last, all that is young enough; of others nothing.
     """
 
     events_seconds: float = 365 * _DAY
     logs_seconds: float = 90 * _DAY
     files_seconds: float = 365 * _DAY
+    projects_seconds: float = 180 * _DAY
     jobs: int = 10_000
 
 
@@ -42,6 +44,7 @@ class KeptOfJob:
         finished_at: When it was over, seconds since the Unix epoch; None while it lives.
         counts: How many there are, by what they are.
         sizes: What they take in bytes, likewise, as far as that is known.
+        project: SHA-256 of the project that it runs from, or empty.
     """
 
     job_id: str
@@ -49,6 +52,7 @@ class KeptOfJob:
     finished_at: float | None
     counts: Mapping[str, int]
     sizes: Mapping[str, int]
+    project: str = ""
 
 
 def to_remove(
@@ -79,6 +83,25 @@ def to_remove(
                 size = job.sizes.get(what, 0)
                 found.append(Removal(job.job_id, job.tenant, what, job.counts[what], size, reason))
     return found[::-1]
+
+
+def needed_projects(
+    jobs: Iterable[KeptOfJob], needed: Collection[str], now: float, settings: RetentionSettings
+) -> dict[str, set[str]]:
+    """The projects that are kept, by tenant.
+
+    Args:
+        jobs: What is kept of every job.
+        needed: Jobs that something refers to.
+        now: Seconds since the Unix epoch.
+        settings: How long things are kept.
+    """
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for job in jobs:
+        is_young = job.finished_at is None or now - job.finished_at < settings.projects_seconds
+        if job.project and (is_young or job.job_id in needed):
+            found[job.tenant].add(job.project)
+    return dict(found)
 
 
 def _by_age(job: tuple[float, KeptOfJob]) -> tuple[float, str]:

@@ -60,10 +60,11 @@ class Inventory:
         while page := await self._store.list_jobs(tenant=tenant or None, after=after, limit=_JOBS_AT_A_TIME):
             for job in page:
                 own = {what: counted[job.id] for what, counted in counts.items() if counted[job.id]}
-                if own:
+                project = job.spec.project.sha256 if job.spec.project is not None else ""
+                if own or project:
                     finished_at = (job.finished_at or job.submitted_at) if job.state.is_final else None
                     taken = {what: sizes[what][job.id] for what in own}
-                    found.append(KeptOfJob(job.id, job.tenant, finished_at, own, taken))
+                    found.append(KeptOfJob(job.id, job.tenant, finished_at, own, taken, project))
             after = (page[-1].submitted_at, page[-1].id)
         return found
 
@@ -88,6 +89,18 @@ class Inventory:
             await asyncio.to_thread(self._logs.remove, job_id)
         elif what == FILES:
             await self._files.remove([(job_id, file.path) for file in await self._files.of_job(job_id)])
+
+    async def unused_projects(self, tenant: str, roots: Iterable[str]) -> dict[str, int]:
+        """The objects of a tenant that no project needs, each with its bytes."""
+        return await asyncio.to_thread(self._projects.unused, tenant, roots)
+
+    async def remove_projects(self, tenant: str, objects: Iterable[str], roots: Iterable[str]) -> None:
+        """Remove objects of a tenant but for those that these projects need."""
+        await asyncio.to_thread(self._projects.remove, tenant, objects, roots)
+
+    def tenants_with_projects(self) -> list[str]:
+        """Those who have sent something."""
+        return self._projects.tenants()
 
     def _measure(self) -> tuple[RoomTaken, ...]:
         folder = self._state_dir

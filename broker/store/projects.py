@@ -78,17 +78,12 @@ class ProjectStore:
             InvalidSpecError: It is not here, is no project, or is larger than a project may be.
         """
         blobs = self._blobs(tenant)
-
-        def read(name: str) -> bytes:
-            try:
-                return blobs.read(name, MAX_FOLDER_BYTES + 1)
-            except FileNotFoundError:
-                raise refuse_project(f"the object {name} of it is not here; submit the folder again") from None
-
-        found = dict(walk(root, read, limit_bytes=self.project_bytes))
+        found = dict(self._walk(tenant, root, self.project_bytes))
         for path, entry in found.items():
             if entry.kind is not Kind.LINK and blobs.size(entry.content) != entry.size_bytes:
                 raise refuse_project(f"{path!r} of it was not sent as it is listed; submit the folder again")
+        # Whoever looks just now for what nobody needs does not know of this job yet.
+        blobs.note_used([root, *(entry.content for entry in found.values() if entry.kind is not Kind.LINK)])
         return found
 
     def pieces(self, tenant: str, names: Iterable[str]) -> Iterator[tuple[str, int, bytes]]:
@@ -109,19 +104,47 @@ class ProjectStore:
                 while piece := file.read(PIECE_BYTES):
                     yield name, size, piece
 
-    def remove_unused(self, tenant: str, roots: Iterable[str], unused_seconds: float = UNUSED_SECONDS) -> int:
-        """Remove the objects of a tenant that no project needs; returns their bytes.
+    def tenants(self) -> list[str]:
+        """Those who have sent something."""
+        return sorted(path.name for path in self._folder.iterdir())
+
+    def unused(self, tenant: str, roots: Iterable[str], unused_seconds: float = UNUSED_SECONDS) -> dict[str, int]:
+        """The objects of a tenant that no project needs, each with its bytes; blocks while the disk works.
 
         Args:
             tenant: Whose.
             roots: The projects that are needed.
-            unused_seconds: How long an object must have been here at least.
+            unused_seconds: How long an object must have been here, or not been submitted, at least.
         """
-        kept: set[str] = set()
+        return self._blobs(tenant).unused(self._objects_of(tenant, roots), unused_seconds)
+
+    def remove(self, tenant: str, names: Iterable[str], roots: Iterable[str]) -> None:
+        """Remove objects of a tenant but for those that these projects need; blocks while the disk works."""
+        kept, blobs = self._objects_of(tenant, roots), self._blobs(tenant)
+        for name in names:
+            if name not in kept:
+                blobs.path(name).unlink(missing_ok=True)
+
+    def _walk(self, tenant: str, root: str, limit_bytes: int) -> Iterator[tuple[str, Entry]]:
+        blobs = self._blobs(tenant)
+
+        def read(name: str) -> bytes:
+            try:
+                return blobs.read(name, MAX_FOLDER_BYTES + 1)
+            except FileNotFoundError:
+                raise refuse_project(f"the object {name} of it is not here; submit the folder again") from None
+
+        return walk(root, read, limit_bytes=limit_bytes)
+
+    def _objects_of(self, tenant: str, roots: Iterable[str]) -> set[str]:
+        """All that belongs to some projects, however large a project may be now."""
+        found: set[str] = set()
         for root in roots:
-            with contextlib.suppress(InvalidSpecError):  # one that is not whole keeps nothing
-                kept |= {entry.content for entry in self.check(tenant, root).values()} | {root}
-        return self._blobs(tenant).remove_others(kept, unused_seconds)
+            found.add(root)
+            # Of one that is not whole, what there is stays.
+            with contextlib.suppress(InvalidSpecError):
+                found.update(entry.content for _, entry in self._walk(tenant, root, 2**62))
+        return found
 
     def used_bytes(self, tenant: str) -> int:
         """What a tenant's objects have together."""

@@ -48,6 +48,10 @@ class RoomWatch:
             await asyncio.sleep(max(_LOOK_SECONDS, (time.monotonic() - began) / _SHARE_OF_TIME))
 
 
+def _others_last(part: tuple[str, int]) -> tuple[bool, str]:
+    return part[0] == _OTHER, part[0]
+
+
 def measure_room(state_dir: Path) -> disk_pb2.NodeDisk:
     """What takes room below a folder, by the folders in it; follows no link, and blocks while the disk works."""
     sizes: dict[str, int] = {}
@@ -58,7 +62,11 @@ def measure_room(state_dir: Path) -> disk_pb2.NodeDisk:
         sizes[name] = sizes.get(name, 0) + size
     file_system = os.statvfs(state_dir)
     return disk_pb2.NodeDisk(
-        parts=[disk_pb2.RoomTaken(name=name, size_bytes=size) for name, size in sizes.items() if size],
+        parts=[
+            disk_pb2.RoomTaken(name=name, size_bytes=size)
+            for name, size in sorted(sizes.items(), key=_others_last)
+            if size
+        ],
         free_bytes=file_system.f_bavail * file_system.f_frsize,
         total_bytes=file_system.f_blocks * file_system.f_frsize,
     )

@@ -170,7 +170,7 @@ Global___CollectGarbageResponse: _TypeAlias = CollectGarbageResponse  # noqa: Y0
 
 @_typing.final
 class Removal(_message.Message):
-    """Something of a job that is over."""
+    """Something that is kept no longer."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -181,9 +181,10 @@ class Removal(_message.Message):
     SIZE_BYTES_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
+    """The job that it is of; empty for projects."""
     tenant: _builtins.str
     what: _builtins.str
-    """"events", "logs" or "files"."""
+    """"events", "logs", "files" or "projects"."""
     count: _builtins.int
     size_bytes: _builtins.int
     """As far as that is known."""

@@ -57,7 +57,7 @@ async def test_versions_say_where_they_come_from_to_their_tenant_alone(
         told = (await tiercel("digits:2")).stdout
         assert f"run        {job.id}-1" in told
         assert "arguments  --lr 0.1" in told
-        assert "curve      3 points, 0.5 to 0.95" in told
+        assert "curve      3 reports, 0.5 to 0.95" in told
         assert json.loads((await tiercel("digits:2", "--json")).stdout)["run_id"] == f"{job.id}-1"
         assert len(json.loads((await tiercel("digits", "--json")).stdout)) == 2
         assert "no version; give a number such as digits:2" in (await tiercel("digits:x")).stderr

@@ -270,9 +270,12 @@ def test_what_no_job_needs_is_removed_and_the_rest_stays_whole(tmp_path: Path) -
             for name, listing in packed.folders.items():
                 receiver.write(name, len(listing), listing)
             receiver.finish()
-    assert store.remove_unused("alice", [], unused_seconds=3600.0) == 0
-    removed = store.remove_unused("alice", [one.project.sha256], unused_seconds=0.0)
-    assert 3 * 1024**2 <= removed < 3 * 1024**2 + 1_000  # the other one's data; they share the rest
+    assert store.unused("alice", [], unused_seconds=3600.0) == {}
+    unused = store.unused("alice", [one.project.sha256], unused_seconds=0.0)
+    assert 3 * 1024**2 <= sum(unused.values()) < 3 * 1024**2 + 1_000  # the other one's data; they share the rest
+    store.remove("alice", unused, [two.project.sha256])  # somebody began to need it
+    assert store.check("alice", two.project.sha256)
+    store.remove("alice", unused, [])
     assert "pkg/model.py" in store.check("alice", one.project.sha256)
     with pytest.raises(InvalidSpecError):
         store.check("alice", two.project.sha256)

@@ -29,6 +29,8 @@ class FakeBroker:
         self.alive: set[str] = set()
         self.needed: set[str] = set()
         self.fails = False
+        self.projects: set[str] = set()
+        self.living: set[str] = set()
         self.then_alive: dict[str, str] = {}
         self.then_needed: dict[str, str] = {}
 
@@ -43,6 +45,18 @@ class FakeBroker:
         self.removed.append((job_id, what))
         self.alive.add(self.then_alive.get(job_id, ""))
         self.needed.add(self.then_needed.get(job_id, ""))
+
+    async def unused_projects(self, tenant: str, roots: set[str]) -> dict[str, int]:
+        return {name: 7 for name in self.projects if name not in roots}
+
+    async def remove_projects(self, tenant: str, objects: dict[str, int], roots: set[str]) -> None:
+        self.projects -= set(objects) - roots
+
+    def tenants_with_projects(self) -> list[str]:
+        return ["alice"]
+
+    def living_projects(self, tenant: str) -> set[str]:
+        return self.living
 
     def needed_jobs(self) -> set[str]:
         return self.needed
@@ -64,6 +78,19 @@ async def test_what_is_planned_is_what_goes() -> None:
     assert broker.removed == []
     assert [(each.job_id, each.what) async for each in retention.carry_out()] == planned == broker.removed
     assert await retention.planned() == []
+
+
+async def test_projects_go_that_nobody_runs_from_but_for_those_that_somebody_began_to() -> None:
+    broker = FakeBroker()
+    broker.projects = {"old", "older"}
+    broker.removed = [(name, FILES) for name in "abc"]
+    retention = retention_of(broker)
+    (planned,) = await retention.planned("alice")
+    assert (planned.job_id, planned.what, planned.count, planned.size_bytes) == ("", "projects", 2, 14)
+    assert planned.reason == "no job of the last 180 days runs from them"
+    broker.living = {"old"}
+    assert [removal.what async for removal in retention.carry_out("alice")] == ["projects"]
+    assert broker.projects == {"old"}
 
 
 async def test_a_job_that_goes_on_or_becomes_needed_meanwhile_keeps_what_it_has_left() -> None:

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
-from tiercel.broker.lifecycle.retention import EVENTS, FILES, LOGS, KeptOfJob, RetentionSettings, to_remove
+from tiercel.broker.lifecycle.retention import (
+    EVENTS,
+    FILES,
+    LOGS,
+    KeptOfJob,
+    RetentionSettings,
+    needed_projects,
+    to_remove,
+)
 
 NOW = 1_000_000.0
 DAY = 86_400.0
@@ -49,3 +58,17 @@ def test_by_default_what_is_young_stays_and_infinity_is_for_ever() -> None:
     assert to_remove([job("j", 60)], (), NOW, RetentionSettings()) == []
     for_ever = RetentionSettings(math.inf, math.inf, math.inf)
     assert to_remove([job("j", 10_000)], (), NOW, for_ever) == []
+
+
+def test_projects_are_kept_of_jobs_that_live_are_needed_or_are_young() -> None:
+    settings = replace(SETTINGS, projects_seconds=5 * DAY)
+    jobs = [
+        replace(job("lives", None), project="1"),
+        replace(job("needed", 99), project="2"),
+        replace(job("young", 4), project="3"),
+        replace(job("old", 6), project="4"),
+        replace(job("again", 6), project="3"),
+        replace(job("bobs", 1, "bob"), project="4"),
+        job("none", 1),
+    ]
+    assert needed_projects(jobs, {"needed"}, NOW, settings) == {"alice": {"1", "2", "3"}, "bob": {"4"}}
