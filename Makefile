@@ -130,6 +130,10 @@ fuzz: $(STAMP) ## Send a million bent requests to the inference server
 bench-faults: $(STAMP) ## Attack the product: a broker killed again and again, floods, a full disk (5 minutes; the last as root)
 	@$(BIN)/python -m benchmarks.faults $(BENCH_FLAGS)
 
+.PHONY: bench-starts
+bench-starts: $(STAMP) ## Measure the time from the order of a run to its first training step, warm and cold (a minute)
+	@$(BIN)/python -m benchmarks.starts $(BENCH_FLAGS)
+
 .PHONY: bench-glance
 bench-glance: $(STAMP) ## Fuzz, overload and swaps for 20 seconds each: do they work, and does nothing fail
 	@$(BIN)/python -m benchmarks.fuzz all --seconds 8

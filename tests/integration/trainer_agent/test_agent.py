@@ -147,7 +147,7 @@ async def test_what_cannot_be_started_says_why(broker: ScriptedBroker, agent: Ag
         wanted_run("docker-1", "pass", runtime="docker"),
         wanted_run("gone-1", "pass", stop=True),
     )
-    assert "give the job a script or a module" in (await exit_of(broker, "none-1")).reason
+    assert "give the job a script or a command" in (await exit_of(broker, "none-1")).reason
     assert "does not offer the runtime 'docker', only process" in (await exit_of(broker, "docker-1")).reason
     gone = await exit_of(broker, "gone-1")
     assert (gone.reason, gone.lost) == ("the node does not know this run", True)

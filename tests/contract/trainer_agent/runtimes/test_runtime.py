@@ -266,7 +266,7 @@ async def test_images(runtime: Runtime, request: pytest.FixtureRequest) -> None:
 
 async def test_process_needs_a_program(limits: Limits, tmp_path: Path) -> None:
     launch = Launch(run_id="job-1", job_folder=tmp_path, program=Program())
-    with pytest.raises(RunFailedError, match="give the job a script or a module"):
+    with pytest.raises(RunFailedError, match="give the job a script or a command"):
         await ProcessRuntime(tmp_path / "minders", limits).start(launch)
 
 

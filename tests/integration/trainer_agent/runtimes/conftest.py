@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from testing.warm import WarmNode, warm_node
+from testing.warm_node import WarmNode, warm_node
 from tiercel.trainer_agent.limits.contract import Limits
 from tiercel.trainer_agent.limits.detect import detect
 

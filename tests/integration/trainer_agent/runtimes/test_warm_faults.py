@@ -14,7 +14,7 @@ import pytest
 
 from testing.run_handles import finish, ready
 from testing.until import until
-from testing.warm import WarmNode, interpreter, warm_node
+from testing.warm_node import WarmNode, interpreter, warm_node
 from tiercel.trainer_agent.limits.contract import Limits
 from tiercel.trainer_agent.runtimes import templates
 from tiercel.trainer_agent.runtimes.contract import Program
@@ -43,7 +43,7 @@ raise SystemExit(7)
 AGENT = """
 import asyncio, json, sys
 from pathlib import Path
-from testing.warm import WarmNode
+from testing.warm_node import WarmNode
 from tiercel.trainer_agent.limits.detect import detect
 
 async def main():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from testing.warm import WarmNode
+from testing.warm_node import WarmNode
 from tiercel.trainer_agent.runtimes.contract import Program
 
 CURVE = """

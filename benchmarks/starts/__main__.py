@@ -1,0 +1,160 @@
+"""``make bench-starts``: runs are ordered from the process runtime in turn, warm and cold, and say when they step."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from benchmarks.bars import keep_result, shown_goal, shown_value
+from benchmarks.results import KEEP_HELP, ROOT, Bar
+from benchmarks.sections import table, write_section
+from benchmarks.starts.bars import bars_of
+from testing.warm_node import WarmNode, warm_node
+from tiercel.trainer_agent.limits.contract import Limits
+from tiercel.trainer_agent.limits.detect import detect
+from tiercel.trainer_agent.runtimes.contract import Program
+from tiercel.trainer_agent.runtimes.process import ProcessRun
+
+Json = dict[str, Any]
+
+DOCUMENT = ROOT / "docs" / "warm-starts.md"
+DEADLINE_SECONDS = 120.0
+# The packages of a usual script, as its run would write them down.
+IMPORTS = ("numpy", "torch", "torch.utils")
+STOP_SECONDS = 30.0
+
+# A clock that all processes of a machine share tells when each thing happened.
+SCRIPT = """
+import gc, json, os, signal, sys, time
+began = time.clock_gettime(time.CLOCK_MONOTONIC)
+import numpy, torch
+torch.manual_seed(1)
+net = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 10))
+optimizer = torch.optim.Adam(net.parameters())
+if os.path.exists("checkpoint"):
+    state = torch.load("checkpoint", weights_only=True)
+    net.load_state_dict(state["net"])
+    optimizer.load_state_dict(state["optimizer"])
+def stop(*_):
+    torch.save({"net": net.state_dict(), "optimizer": optimizer.state_dict()}, "checkpoint")
+    os._exit(0)
+signal.signal(signal.SIGTERM, stop)
+rows, classes = torch.randn(128, 64), torch.randint(10, (128,))
+loss = torch.nn.functional.cross_entropy(net(rows), classes)
+loss.backward()
+optimizer.step()
+print(json.dumps({"began": began, "stepped": time.clock_gettime(time.CLOCK_MONOTONIC),
+                  "cpu_seconds": time.process_time(), "loss": loss.item().hex()}), flush=True)
+while "--on" in sys.argv:
+    time.sleep(0.01)
+"""
+
+
+def main(
+    rounds: Annotated[int, typer.Option(min=1, help="How often warm and cold take turns.")] = 12,
+    keep: Annotated[bool, typer.Option("--keep", help=KEEP_HELP)] = False,
+) -> None:
+    """Order runs, tell, and write starts.json; exits with 1 where a bar does not hold."""
+    figures = asyncio.run(measure(rounds))
+    keep_result("starts", command="make bench-starts", figures=figures, keep=keep)
+    bars = bars_of(figures)
+    if keep:
+        write_section(DOCUMENT, "starts", section_of(figures, bars))
+    if not all(bar.holds for bar in bars):
+        raise typer.Exit(1)
+
+
+async def measure(rounds: int) -> Json:
+    """What the result file has: each run with its times, in seconds from its order."""
+    limits = detect(f"bench-starts-{os.getpid()}", float(os.cpu_count() or 1))
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            return await _measure(Path(folder), limits, rounds)
+    finally:
+        limits.close()
+
+
+async def _measure(folder: Path, limits: Limits, rounds: int) -> Json:
+    warm: list[Json] = []
+    cold: list[Json] = []
+    resumed: list[Json] = []
+    async with warm_node(folder, limits) as node:
+        await node.warm_up(IMPORTS)
+        await _start(node, warm=True)  # whoever is first finds caches empty
+        for _ in range(rounds):
+            warm.append(await _start(node, warm=True))
+            cold.append(await _start(node, warm=False))
+        resumed.extend([await _suspend(node) for _ in range(rounds)])
+    return {"limits": limits.name, "imports": list(IMPORTS), "warm": warm, "cold": cold, "resumed": resumed}
+
+
+async def _start(node: WarmNode, *, warm: bool) -> Json:
+    ordered = time.clock_gettime(time.CLOCK_MONOTONIC)
+    run = await node.start(SCRIPT, warm=warm)
+    found = await _stepped(run, ordered, is_warm=warm)
+    await run.wait()
+    await run.close()
+    return found
+
+
+async def _suspend(node: WarmNode) -> Json:
+    """Stop a run once it trains, and go on from its checkpoint."""
+    launch = node.launch(SCRIPT, program=Program(script="train.py", arguments=("--on",)))
+    run = await node.runtime.start(launch)
+    await _stepped(run, 0.0, is_warm=True)
+    asked = time.clock_gettime(time.CLOCK_MONOTONIC)
+    await run.stop(STOP_SECONDS)
+    await run.close()
+    gone = time.clock_gettime(time.CLOCK_MONOTONIC)
+    run = await node.runtime.start(launch)
+    found = await _stepped(run, gone, is_warm=True)
+    await run.stop(STOP_SECONDS)
+    await run.close()
+    return {"stop_seconds": gone - asked, **found}
+
+
+async def _stepped(run: ProcessRun, ordered: float, *, is_warm: bool) -> Json:
+    """When a run began and made its first step, in seconds from its order."""
+    if run.is_warm is not is_warm:
+        raise RuntimeError(f"a run was to be {'warm' if is_warm else 'cold'}, and was not: {run.note or 'no template'}")
+    text = b""
+    async with asyncio.timeout(DEADLINE_SECONDS), aclosing(run.output()) as output:  # type: ignore[type-var]
+        async for chunk in output:
+            text += chunk.data
+            if b"\n" in text:
+                break
+    said = json.loads(text)
+    return {
+        "began_seconds": said["began"] - ordered,
+        "step_seconds": said["stepped"] - ordered,
+        "cpu_seconds": said["cpu_seconds"],
+        "loss": said["loss"],
+    }
+
+
+def section_of(figures: Json, bars: Sequence[Bar]) -> str:
+    """What documents show of the result."""
+    rows = [(kind, *_quantiles(figures[kind])) for kind in ("warm", "cold", "resumed")]
+    runs = table(("run", "first line, median s", "first step, median s", "longest s", "CPU s, median"), rows)
+    verdicts = [(bar.name, shown_value(bar), shown_goal(bar), "yes" if bar.holds else "**no**") for bar in bars]
+    return f"{runs}\n\n{table(('bar', 'value', 'goal', 'holds'), verdicts)}"
+
+
+def _quantiles(runs: Sequence[Json]) -> tuple[str, ...]:
+    began, stepped, cpu = ([run[name] for run in runs] for name in ("began_seconds", "step_seconds", "cpu_seconds"))
+    values = (statistics.median(began), statistics.median(stepped), max(stepped), statistics.median(cpu))
+    return tuple(f"{value:.3f}" for value in values)
+
+
+if __name__ == "__main__":
+    typer.run(main)
