@@ -17,6 +17,8 @@ from testing.nodes_broker import scripted_broker
 from testing.until import until
 from tiercel.trainer_agent.connection.calls import BrokerCalls
 from tiercel.trainer_agent.connection.outbox import Reporter
+from tiercel.trainer_agent.data.cache_table import CacheTable, Entry
+from tiercel.trainer_agent.data.mounts import DataMount
 from tiercel.trainer_agent.data.run_data import RunData
 from tiercel.trainer_agent.disk.files import write_atomically
 from tiercel.trainer_agent.disk.job_retention import EndedJobs, Retention
@@ -121,7 +123,9 @@ class FakeLimits:
         return {}
 
 
-def table_in(folder: Path, runtime: FakeRuntime, tasks: Supervisor, broker: str = "") -> RunTable:
+def table_in(
+    folder: Path, runtime: FakeRuntime, tasks: Supervisor, broker: str = "", data: RunData | None = None
+) -> RunTable:
     places = RunPlaces(folder)
     calls = BrokerCalls("n1", "instance", lambda: broker, str)
     return RunTable(
@@ -137,7 +141,7 @@ def table_in(folder: Path, runtime: FakeRuntime, tasks: Supervisor, broker: str 
             Environments(folder / "environments", PackageIndex(), EnvironmentLimits(), tasks, lambda _: True),
             ProjectFetcher(calls, folder / "projects"),
             CheckpointTransfer(calls, folder / "carried"),
-            RunData(folder),
+            data or RunData(folder),
             ScratchFolders(folder / "scratch"),
         ),
         HandOver(CheckpointTransfer(calls, folder / "carried"), FileTransfer(calls, folder / "outgoing")),
@@ -297,6 +301,38 @@ async def test_the_agents_next_life_goes_on_with_what_lives_and_tells_what_is_go
         statuses = {status.run_id: status for status in table.statuses()}
         assert (statuses["job-1"].exit_code, statuses["job-1"].lost) == (0, False)
         assert (statuses["gone-1"].reason, statuses["gone-1"].lost) == ("it was gone when its agent came back", True)
+        tasks.cancel_all()
+
+
+async def test_data_that_a_run_uses_stays_across_lives_of_the_agent_until_the_run_has_ended(tmp_path: Path) -> None:
+    url, sha256 = "https://example.org/x.npz", "0" * 64
+    cache = CacheTable(tmp_path / "data-cache", 1 << 20, 0)
+    cache.load()
+    place, content = cache.begin()
+    (content / "x.npz").write_bytes(b"x")
+    path = cache.finish("earlier-1", place, Entry(url, "1", sha256, 1, 1, "x.npz")).path
+    wanted = order("job-1")
+    wanted.spec.data.append(common_pb2.DataSet(name="digits", url=url, sha256=sha256))
+    runtime = FakeRuntime()
+    async with Supervisor() as tasks:
+        data = RunData(tmp_path)
+        await data.open()
+        table = table_in(tmp_path, runtime, tasks, data=data)
+        table.start(wanted)
+        await until(lambda: "job-1" in runtime.runs)
+        assert runtime.launches["job-1"].data == (DataMount("digits", path, is_folder=False),)
+        tasks.cancel_all()
+    async with Supervisor() as tasks:
+        data = RunData(tmp_path)
+        await data.open()
+        table = table_in(tmp_path, runtime, tasks, data=data)
+        await table.take_over()
+        data.make_room()
+        assert path.exists()
+        runtime.runs["job-1"].over.set()
+        await until(lambda: phase(table, "job-1") is Phase.ENDED)
+        data.make_room()
+        assert not path.exists()
         tasks.cancel_all()
 
 

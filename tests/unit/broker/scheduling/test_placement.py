@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from testing.scheduling import GIB, job, node, snapshot, waiting_job
-from tiercel.broker.scheduling.feasible import can_hold
+from tiercel.broker.scheduling.feasible import Room, can_hold
 from tiercel.broker.scheduling.interface import JobView, NodeView
 from tiercel.broker.scheduling.placement import jobs_by_node, place
 
@@ -48,6 +48,18 @@ def test_a_job_that_has_a_home_goes_nowhere_else() -> None:
     assert not can_hold(node("b"), tied)
     placement = place(snapshot([tied], [node("b")]))
     assert placement.waiting == {"j": "waits for node a, where the variants of endpoint digits are"}
+
+
+def test_a_job_goes_where_its_data_is_and_is_moved_nowhere_else() -> None:
+    asking = replace(waiting_job("j"), data=frozenset({"a", "b"}))
+    both = replace(node("both"), data=frozenset({"a", "b", "c"}))
+    nodes = [both, node("empty"), replace(node("half"), data=frozenset({"a"}))]
+    crowded = [job(f"r{index}", node_id="both") for index in range(3)]
+    assert place(snapshot([*crowded, asking, waiting_job("free")], nodes)).node_of["j"] == "both"
+    assert [each.id for each in nodes if Room(each).can_take(asking)] == ["both"]
+    waiting = place(snapshot([asking, replace(waiting_job("k"), data=frozenset({"a"}))], nodes[1:]))
+    assert waiting.waiting == {"j": "waits for a node with the data sets a, b: none that is online has all of them"}
+    assert waiting.node_of == {"k": "half"}, "who asks for less is of another kind"
 
 
 def test_a_job_whose_node_is_offline_is_neither_placed_nor_waiting() -> None:
