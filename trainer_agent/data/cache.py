@@ -116,27 +116,34 @@ class DataCache:
                 await _bear(asker, wanted, error, next(pauses, None))
 
     async def _fetch(self, asker: Asker, wanted: common_pb2.DataSet, trusted: str) -> Entry:
-        async with _taken(self._room, asker):
+        async with _taken(self._room, asker), self._arriving() as (place, content):
+            async with fetching(place, self._limits.fetch, asker.check, is_trusted=bool(trusted)) as fetch:
+                found = await fetch.order(
+                    url=wanted.url,
+                    folder=str(content),
+                    trusted=trusted,
+                    limit_bytes=self.table.quota_bytes,
+                    silence_seconds=self._limits.fetch.silence_seconds,
+                )
+                known = await self._same(asker, wanted, found)
+                if known is not None:
+                    return known
+                fetched = await self._copy(asker, wanted, fetch, found, place)
+            _require(wanted, fetched.sha256)
+            entry = Entry(wanted.url, found.version, fetched.sha256, fetched.size, fetched.files, found.name)
+            return await asyncio.to_thread(self.table.finish, asker.run_id, place, entry)
+
+    @asynccontextmanager
+    async def _arriving(self) -> AsyncIterator[tuple[Path, Path]]:
+        """A place for what arrives, of which nothing is left unless it has become an entry."""
+        place = None
+        try:
             place, content = await asyncio.to_thread(self.table.begin)
-            try:
-                async with fetching(place, self._limits.fetch, asker.check, is_trusted=bool(trusted)) as fetch:
-                    found = await fetch.order(
-                        url=wanted.url,
-                        folder=str(content),
-                        trusted=trusted,
-                        limit_bytes=self.table.quota_bytes,
-                        silence_seconds=self._limits.fetch.silence_seconds,
-                    )
-                    known = await self._same(asker, wanted, found)
-                    if known is not None:
-                        return known
-                    fetched = await self._copy(asker, wanted, fetch, found, place)
-                _require(wanted, fetched.sha256)
-                entry = Entry(wanted.url, found.version, fetched.sha256, fetched.size, fetched.files, found.name)
-                return await asyncio.to_thread(self.table.finish, asker.run_id, place, entry)
-            except OSError as error:
-                raise FetchError(f"the node cannot keep it ({error.strerror or error})", again=True) from error
-            finally:
+            yield place, content
+        except OSError as error:
+            raise FetchError(f"the node cannot keep it ({error.strerror or error})", again=True) from error
+        finally:
+            if place is not None:
                 await asyncio.to_thread(self.table.abandon, place)
 
     async def _same(self, asker: Asker, wanted: common_pb2.DataSet, found: Found) -> Entry | None:

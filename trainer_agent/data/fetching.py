@@ -18,6 +18,7 @@ from tiercel.trainer_agent.data.fetch import GO
 from tiercel.trainer_agent.data.transfer import FetchError, Found
 
 _TICK_SECONDS: Final = 0.5
+_MAX_WORDS: Final = 500
 _MAX_LINE_BYTES: Final = 64 * 1024
 _INHERITED: Final = ("PATH", "LD_LIBRARY_PATH", "LANG", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "PYTHONPATH")
 """Variables that a fetch without the operator's trust gets: no credentials, and no way to any."""
@@ -109,7 +110,7 @@ class Fetch:
             code = await self._process.wait() if line == b"" else "it says what cannot be"
             raise FetchError(f"what fetches it ended by itself ({code})", again=True) from None
         if "failed" in message:
-            raise FetchError(str(message["failed"]), again=bool(message["again"]))
+            raise FetchError(_printable(str(message["failed"])), again=bool(message["again"]))
         return message
 
     async def _line(self) -> bytes:
@@ -123,6 +124,11 @@ class Fetch:
                     return await self._news.readline()
             if time.monotonic() > silent_at:
                 raise FetchError(f"nothing came of it for {self._limits.silence_seconds:g} s", again=True)
+
+
+def _printable(text: str) -> str:
+    """Words that a server may have chosen, as people can read them."""
+    return "".join(each if each.isprintable() else "\ufffd" for each in text[:_MAX_WORDS])
 
 
 @asynccontextmanager

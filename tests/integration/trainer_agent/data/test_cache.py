@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import os
 import shutil
@@ -179,6 +180,7 @@ LIES = [
     (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Encoding: gzip\r\n\r\nshort", "compressed"),
     (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nshort\r\n", "payload is not completed"),
     (b"garbage\r\n\r\n", "Expected HTTP"),
+    (b"HTTP/1.1 404 " + b"\x1b[2J" * 1000 + b"\r\n\r\n", "answers 404 \ufffd[2J"),
 ]
 
 
@@ -187,6 +189,8 @@ async def test_a_server_that_lies_leaves_nothing(tmp_path: Path, answer: bytes, 
     async with raw_server(answer) as url:
         error = await Node(tmp_path / "cache", trusting(url)).refusal(url)
     assert words in error.message
+    assert error.message.isprintable()
+    assert len(error.message) < 1000
 
 
 async def test_a_server_that_falls_silent_and_one_that_never_ends(tmp_path: Path) -> None:
@@ -265,7 +269,13 @@ async def test_the_least_recently_used_goes_first_and_nothing_that_a_run_uses(no
     assert not b.path.exists()
 
 
-async def test_a_full_disk_fails_no_job(node: Node, server: DataServer) -> None:
+async def test_a_full_disk_fails_no_job(node: Node, server: DataServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(node.cache.table, "begin", full)
+        assert isinstance(await node.refusal(server.url), DataGoneError)
     node.cache.table._reserve_bytes = 1 << 60
     error = await node.refusal(server.url)
     assert isinstance(error, DataGoneError)
