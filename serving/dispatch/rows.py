@@ -145,7 +145,8 @@ def scattered(outputs: Sequence[Array], rows: Sequence[int]) -> list[list[Array]
 
 
 def _one_by_one(session: Session, calls: Sequence[Call], options: Any, error: Exception) -> Ran:
-    _logger.warning("A batch of %d calls failed and is run again call by call: %s", len(calls), error)
+    if not all(call.ended for call in calls):  # else it was broken off, since nobody waited for it any more
+        _logger.warning("A batch of %d calls failed and is run again call by call: %s", len(calls), error)
     begin = time.perf_counter()
     # Whoever was answered meanwhile, after a timeout, is not asked for again.
     gone = InferenceFailedError("nobody wanted the answer any more")

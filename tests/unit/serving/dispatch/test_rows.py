@@ -55,6 +55,15 @@ def test_a_call_that_was_answered_meanwhile_is_not_run_again() -> None:
     assert not isinstance(ran.outcomes[2], list)
 
 
+def test_of_a_batch_that_nobody_waits_for_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    calls = [call_of("m", value=1), call_of("m", value=2)]
+    for call in calls:
+        call.feeds = {"x": np.zeros((1, 3), np.float32)}
+        call.ended = True
+    assert all(isinstance(outcome, InferenceFailedError) for outcome in run_calls(session(), calls).outcomes)
+    assert caplog.text == ""
+
+
 @pytest.mark.parametrize("shape", [(), (2, 3), (4,)])
 def test_outputs_of_other_rows_belong_to_nobody(shape: tuple[int, ...]) -> None:
     with pytest.raises(InferenceFailedError, match="does not belong to 3 rows"):
