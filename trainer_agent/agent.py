@@ -106,6 +106,7 @@ class Agent:
             parts.state_dir / "environments",
             parts.package_index,
             parts.environments,
+            parts.limits,
             tasks,
             lambda run_id: self._runs.live(run_id) is not None,
         )

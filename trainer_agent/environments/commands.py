@@ -16,6 +16,7 @@ from typing import Final
 from tiercel.core.tasks import run_until_one_ends
 from tiercel.trainer_agent.environments.folders import disk_bytes
 from tiercel.trainer_agent.environments.index import without_credentials
+from tiercel.trainer_agent.limits.entering import ENDED_FIRST, entering
 
 _LOOK_SECONDS: Final = 2.0
 _LINE_BYTES: Final = 64 * 1024
@@ -47,11 +48,13 @@ class CommandLimits:
         ends_at: When the last of them has to be done, by the loop's clock.
         size_bytes: What the folder may have on the disk.
         reserve_bytes: What the disk has to have left.
+        entry_files: Of the confines that they enter, where there are any.
     """
 
     ends_at: float
     size_bytes: int
     reserve_bytes: int
+    entry_files: tuple[Path, ...] = ()
 
 
 async def run(
@@ -77,7 +80,7 @@ async def run(
         OSError: It cannot be started.
     """
     process = await asyncio.create_subprocess_exec(
-        *command,
+        *entering(limits.entry_files, command, ended_first=ENDED_FIRST),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,

@@ -22,6 +22,7 @@ from tiercel.trainer_agent.environments.index import PackageIndex
 from tiercel.trainer_agent.environments.installers import find_installer
 from tiercel.trainer_agent.environments.node_layer import NodeLayer
 from tiercel.trainer_agent.errors import RunFailedError
+from tiercel.trainer_agent.limits.contract import CpuShare, Limits
 from tiercel.trainer_agent.supervision import Supervisor
 
 _log = logging.getLogger(__name__)
@@ -32,6 +33,8 @@ _FAILURES_KEPT: Final = 100
 _LINES_KEPT: Final = 1000
 _AT_ONCE: Final = 2
 _LOCK_SECONDS: Final = 0.2
+_CORES: Final = 1.0
+_WEIGHT: Final = 0.05
 _FAILURES: Final = "failed"
 
 
@@ -43,11 +46,13 @@ class EnvironmentLimits:
         size_bytes: All of them together on the disk, and each alone.
         reserve_bytes: What the disk has to have left while one is built.
         build_seconds: How long one may take to be built.
+        memory_bytes: What a build may have in memory.
     """
 
     size_bytes: int = 20 * 1024**3
     reserve_bytes: int = 512 * 1024**2
     build_seconds: float = 600.0
+    memory_bytes: int = 4 * 1024**3
 
 
 @dataclass(slots=True)
@@ -75,6 +80,7 @@ class Environments:
         folder: Where they are; the agent's own.
         index: Where packages come from.
         limits: What they may take.
+        confines: Of the node: builds are confined like runs, and give way to them.
         tasks: Owner of what builds.
         is_live: Whether a run lives, by its id: what it uses stays.
     """
@@ -84,12 +90,14 @@ class Environments:
         folder: Path,
         index: PackageIndex,
         limits: EnvironmentLimits,
+        confines: Limits,
         tasks: Supervisor,
         is_live: Callable[[str], bool],
     ) -> None:
         self._folder = folder
         self._index = index
         self._limits = limits
+        self._confines = confines
         self._tasks = tasks
         self._is_live = is_live
         self._building: dict[str, _Building] = {}
@@ -183,8 +191,7 @@ class Environments:
                     f"environment: {wanted.installer.identity} builds it from {len(wanted.requirements)} lines"
                 )
                 with await self._lock(wanted.folder, ends_at) as held:
-                    limits = CommandLimits(ends_at, self._limits.size_bytes, self._limits.reserve_bytes)
-                    await build(wanted, limits, lambda line: building.say(f"environment: {line}"), held)
+                    await self._build_confined(wanted, building, ends_at, held)
                 building.say("environment: ready")
             await self._make_room(wanted.folder)
         except BuildFailedError as error:
@@ -201,6 +208,21 @@ class Environments:
             building.done.set()
             if self._building.get(wanted.folder.name) is building:
                 del self._building[wanted.folder.name]
+
+    async def _build_confined(self, wanted: Build, building: _Building, ends_at: float, held: int) -> None:
+        confines = self._confines.open_run(
+            f"environment-{wanted.folder.name}",
+            cpu_cores=_CORES,
+            memory_bytes=self._limits.memory_bytes,
+            share=CpuShare(_WEIGHT),
+        )
+        try:
+            limits = CommandLimits(
+                ends_at, self._limits.size_bytes, self._limits.reserve_bytes, tuple(confines.entry_files)
+            )
+            await build(wanted, limits, lambda line: building.say(f"environment: {line}"), held)
+        finally:
+            await asyncio.to_thread(confines.close)
 
     async def _lock(self, folder: Path, ends_at: float) -> _Lock:
         """A lock on an environment, which a builder that an earlier life of the agent started may hold still."""

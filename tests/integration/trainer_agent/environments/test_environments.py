@@ -21,6 +21,9 @@ from tiercel.trainer_agent.environments.environments import EnvironmentLimits, E
 from tiercel.trainer_agent.environments.folders import disk_bytes
 from tiercel.trainer_agent.environments.index import PackageIndex
 from tiercel.trainer_agent.errors import RunFailedError
+from tiercel.trainer_agent.limits.contract import Limits
+from tiercel.trainer_agent.limits.cooperative import Cooperative
+from tiercel.trainer_agent.limits.detect import detect
 from tiercel.trainer_agent.supervision import Supervisor
 
 Asked = Callable[..., "asyncio.Future[str]"]
@@ -36,6 +39,7 @@ class Node:
     said: list[str] = field(default_factory=list)
     limits: EnvironmentLimits = field(default_factory=EnvironmentLimits)
     sdists: bool = False
+    confines: Limits = field(default_factory=lambda: Cooperative(2.0))
 
     @property
     def wheels(self) -> Path:
@@ -52,7 +56,9 @@ class Node:
     def begin_life(self) -> None:
         """As after a start of the agent."""
         index = PackageIndex(wheels=self.wheels, offline=True, sdists=self.sdists)
-        self.environments = Environments(self.state, index, self.limits, self.tasks, self.live.__contains__)
+        self.environments = Environments(
+            self.state, index, self.limits, self.confines, self.tasks, self.live.__contains__
+        )
 
     async def ready(self, *requirements: str, run_id: str = "job-1") -> str:
         async with asyncio.timeout(90):
@@ -186,6 +192,28 @@ async def test_a_build_that_takes_too_long_or_too_much_room_ends_with_that_reaso
         for _ in range(2):  # neither is remembered
             with pytest.raises(RunFailedError, match=reason):
                 await node.ready("alpha")
+
+
+async def test_a_build_is_confined_like_a_run_and_leaves_no_process(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.confines = await asyncio.to_thread(detect, f"environments-{os.getpid()}", 2.0)
+    if node.confines.name == Cooperative.name:
+        pytest.skip("control groups cannot be made here")
+    script = "cat /proc/self/cgroup; setsid sleep 600 > /dev/null 2>&1 & echo pid $!; sleep 0.2; exit 1"
+    escaping = node.folder / "uv"
+    escaping.write_text(f"#!/bin/sh\n[ $1 = --version ] && echo uv 0 || {{ {script}; }}\n")
+    escaping.chmod(0o755)
+    monkeypatch.setattr(installers, "find_uv", lambda: str(escaping))
+    node.begin_life()
+    try:
+        with pytest.raises(RunFailedError):
+            await node.ready("alpha")
+        assert any("run-environment-" in line for line in node.said)
+        pid = int(next(line for line in node.said if "pid" in line and line.split()[-1].isdecimal()).split()[-1])
+        await until(lambda: not Path(f"/proc/{pid}").exists())
+    finally:
+        await asyncio.to_thread(node.confines.close)
 
 
 async def test_what_a_killed_agent_left_half_built_is_built_anew(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

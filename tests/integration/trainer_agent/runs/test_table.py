@@ -28,6 +28,7 @@ from tiercel.trainer_agent.environments import installers
 from tiercel.trainer_agent.environments.environments import EnvironmentLimits, Environments
 from tiercel.trainer_agent.environments.index import PackageIndex
 from tiercel.trainer_agent.limits.contract import CpuShare, Limits, Share, Usage
+from tiercel.trainer_agent.limits.cooperative import Cooperative
 from tiercel.trainer_agent.reports.journal import ReportJournal
 from tiercel.trainer_agent.runs import records as run_records
 from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointTransfer
@@ -138,7 +139,9 @@ def table_in(
         Preparation(
             ScriptFetcher(calls),
             SecretFetcher(calls),
-            Environments(folder / "environments", PackageIndex(), EnvironmentLimits(), tasks, lambda _: True),
+            Environments(
+                folder / "environments", PackageIndex(), EnvironmentLimits(), Cooperative(1.0), tasks, lambda _: True
+            ),
             ProjectFetcher(calls, folder / "projects"),
             CheckpointTransfer(calls, folder / "carried"),
             data or RunData(folder),
