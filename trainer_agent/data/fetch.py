@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from tiercel.trainer_agent.data.stores import OpenedFolder, Store, found_of
 from tiercel.trainer_agent.data.transfer import FetchError, Found, Progress, Sink, hash_of_folder, tell
-from tiercel.trainer_agent.data.web import Web
 
 GO: Final = "go"
 
@@ -39,6 +38,8 @@ def main() -> int:
 
 
 async def _fetch_web(order: dict[str, Any], progress: Progress) -> None:
+    from tiercel.trainer_agent.data.web import Web  # it takes a tenth of a second, which nobody else needs
+
     web = Web(order["url"], is_trusted=bool(order["trusted"]), silence_seconds=order["silence_seconds"])
     async with web.opened() as (found, read):
         if not _is_wanted(found, progress):
