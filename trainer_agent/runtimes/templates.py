@@ -39,6 +39,7 @@ _MOST_FAILURES: Final = 3
 _MOST_FOLDERS: Final = 8
 _MOST_KEYS: Final = 1024
 _MOST_MESSAGE_BYTES: Final = 1 << 18
+_MOST_MESSAGES: Final = 16
 _END_SECONDS: Final = 5.0
 _MEMORY_BYTES_EACH: Final = 2 * 1024**3
 
@@ -94,7 +95,7 @@ class Template:
 
     def look(self) -> bool:
         """Read what it says; whether it may live still."""
-        while True:
+        for _ in range(_MOST_MESSAGES):
             try:
                 message = self._orders.recv(_MOST_MESSAGE_BYTES)
             except BlockingIOError:
@@ -109,6 +110,7 @@ class Template:
                 self.is_ready = self.is_ready or bool(said.get("ready"))
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 return False  # packages of a tenant are in it, and one of them speaks for it
+        return False  # the same: it has no more to say than what it leaves out
 
     def send(self, descriptors: Sequence[int]) -> None:
         """Order a fork.

@@ -16,6 +16,7 @@ from testing.run_handles import finish, ready
 from testing.until import until
 from testing.warm_node import WarmNode, interpreter, warm_node
 from tiercel.trainer_agent.limits.contract import Limits
+from tiercel.trainer_agent.limits.cooperative import Cooperative
 from tiercel.trainer_agent.runtimes import templates
 from tiercel.trainer_agent.runtimes.contract import Program
 from tiercel.trainer_agent.runtimes.import_records import IMPORTS
@@ -134,6 +135,15 @@ async def test_packages_that_changed_are_imported_anew(node: WarmNode, tmp_path:
     await until(node.template)
 
 
+@pytest.mark.parametrize("said", ["b'no json'", "b'{\"left_out\": 7}'", "b'{\"left_out\": {}}'"])
+async def test_a_package_that_speaks_for_its_template_gains_nothing(node: WarmNode, tmp_path: Path, said: str) -> None:
+    text = f"import os, sys\nwhile sys.orig_argv[1] == '-c': os.write(int(sys.argv[1]), {said})"
+    python = interpreter(tmp_path / "env", {"speaks": text})
+    await node.record(["speaks"], python=python)
+    for _ in range(5):
+        assert await node.finish("print('ran')", python=python) == (0, "ran\n")
+
+
 async def test_runs_go_on_when_their_template_is_killed(node: WarmNode) -> None:
     template = await node.warm_up(["numpy"])
     launch = node.launch(WAITS)
@@ -190,6 +200,31 @@ async def test_a_run_outlives_its_agent_and_the_templates_do_not(limits: Limits,
         (Path(told["folder"]) / "work" / "go").touch()
         code, output = await finish(again)
     assert (code, output) == (7, "ready\ndone\n")
+
+
+async def test_templates_have_a_group_of_their_own_and_what_keeps_a_run_is_beside_the_agent(
+    node: WarmNode, limits: Limits, tmp_path: Path
+) -> None:
+    if not limits.name.startswith("cgroup"):
+        pytest.skip("there are no control groups here")
+    template = await node.warm_up(["numpy"])
+    launch = node.launch(WAITS)
+    run = await node.runtime.start(launch)
+    _, reading = await ready(run)
+    minding, script = json.loads((tmp_path / "minders" / launch.run_id / "processes").read_text())
+    assert "/run-.templates" in Path(f"/proc/{template}/cgroup").read_text()
+    assert "run-" not in Path(f"/proc/{minding[1]}/cgroup").read_text()
+    assert f"/run-{launch.run_id}" in Path(f"/proc/{script[1]}/cgroup").read_text()
+    assert run.pids() == [script[1]]
+    (launch.job_folder / "work" / "go").touch()
+    await reading
+    await run.close()
+
+
+async def test_runs_are_warm_where_there_are_no_control_groups(tmp_path: Path) -> None:
+    async with warm_node(tmp_path, Cooperative(2.0)) as node:
+        await node.warm_up(["numpy"])
+        assert await node.finish_warm("print('ran')") == (0, "ran\n")
 
 
 async def test_a_template_ends_when_nobody_needs_it(limits: Limits, tmp_path: Path) -> None:

@@ -97,6 +97,18 @@ def test_a_run(root: Path) -> None:
     assert (folder / "cpu.max").read_text() == "max 100000"
 
 
+def test_templates_have_a_group_that_gives_way_and_goes_with_an_earlier_life(root: Path) -> None:
+    limits = make(root)
+    templates = limits.open_templates(GIBIBYTE)
+    folder = root / "tiercel-node" / "run-.templates"
+    assert templates.entry_files == (folder / "cgroup.procs",)
+    assert (folder / "cpu.weight").read_text() == "2000"
+    assert (folder / "memory.max").read_text() == str(GIBIBYTE)
+    assert limits.beside_agent == (root / "tiercel-node-control" / "cgroup.procs",)
+    make(root).remove_leftovers({"job-1"})
+    assert not folder.exists()
+
+
 def test_usage_never_falls_and_outlives_the_group(root: Path) -> None:
     run = make(root).open_run("job-1", cpu_cores=1.0, memory_bytes=0, share=CpuShare(1.0))
     folder = root / "tiercel-node" / "run-job-1"
