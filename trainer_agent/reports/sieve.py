@@ -77,6 +77,7 @@ class ReportSieve:
         self._bytes = TokenBucket(BYTES_PER_SECOND, BYTES_AT_ONCE, now)
         self._best: trainer_pb2.TrainerReport | None = None
         self._latest: trainer_pb2.TrainerReport | None = None
+        self._has_ended = False
         self._taken_in = 0
         self._passed_on = 0
 
@@ -91,7 +92,9 @@ class ReportSieve:
         self._latest = report
         if self._best is None or self._is_better(report, self._best):
             self._best = report
-        return self.release(now, at_once=self._milestones.note(self._merit(report)))
+        must_not_wait = self._milestones.note(self._merit(report)) or (report.ended and not self._has_ended)
+        self._has_ended = self._has_ended or report.ended
+        return self.release(now, at_once=must_not_wait)
 
     def release(self, now: float, *, at_once: bool = False) -> list[trainer_pb2.TrainerReport]:
         """What goes on now of that which waits; all of it if it has to go ``at_once``."""

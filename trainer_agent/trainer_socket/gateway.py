@@ -284,7 +284,9 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
             metrics, left_out = self._names.accepted(report.metrics)
             for reason, count in left_out.items():
                 self._refusals.note(reason, count)
-            accepted = trainer_pb2.TrainerReport(sequence=report.sequence, epoch=report.epoch, metrics=metrics)
+            accepted = trainer_pb2.TrainerReport(
+                sequence=report.sequence, epoch=report.epoch, metrics=metrics, ended=report.ended
+            )
             merged = self._sieve.left_out
             self._due.extend(self._sieve.ingest(accepted, time.monotonic()))
             if self._sieve.left_out > merged:

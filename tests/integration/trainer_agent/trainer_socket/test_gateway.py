@@ -122,6 +122,18 @@ async def test_reports_are_taken_in_once_and_always_acknowledged(served: Gateway
     assert [one.sequence for one in served.reports] == [1, 2, 3]
 
 
+async def test_that_a_training_has_ended_goes_on_at_once(served: Gateway) -> None:
+    async with attached(served) as trainer:
+        await trainer.receive()
+        for sequence in range(1, 200):
+            await trainer.send(report=report(sequence))
+            await trainer.receive()
+        last = trainer_pb2.TrainerReport(sequence=200, epoch=3, metrics={"accuracy": 0.4}, ended=True)
+        await trainer.send(report=last)
+        await trainer.receive()
+    assert served.reports[-1] == last
+
+
 async def test_use_of_accelerators_is_taken_in_if_it_can_be(served: Gateway) -> None:
     use = trainer_pb2.AcceleratorUse(accelerator_seconds=1.5, memory_bytes=7)
     async with attached(served) as trainer:

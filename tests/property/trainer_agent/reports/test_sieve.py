@@ -90,6 +90,16 @@ def test_reports_without_pause_go_on_so_many_a_second_and_so_many_bytes_a_minute
         assert due < 1.0
 
 
+def test_the_end_of_a_training_goes_on_at_once_and_only_once_out_of_turn() -> None:
+    sieve = ReportSieve(Goal("loss", smaller_is_better=True, targets=()), 0.0)
+    for sequence in range(1, 1000):
+        sieve.ingest(report(sequence, 1.0), 0.0)
+    ended = trainer_pb2.TrainerReport(sequence=1000, metrics={"loss": 2.0}, ended=True)
+    assert sieve.ingest(ended, 0.0)[-1] == ended
+    again = trainer_pb2.TrainerReport(sequence=1001, metrics={"loss": 2.0}, ended=True)
+    assert sieve.ingest(again, 0.0) == []
+
+
 @given(GOALS, VALUES, st.integers(0, 10), st.integers(0, 400))
 def test_a_long_run_keeps_its_newest_reports_and_those_that_must_not_get_lost(
     goal: Goal, values: list[float], most: int, most_bytes: int
