@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from tiercel.trainer_agent.disk.files import write_atomically
 from tiercel.trainer_agent.environments import folders
 from tiercel.trainer_agent.environments.building import COMPLETE, Build, BuildFailedError, build, python_of, size_of
 from tiercel.trainer_agent.environments.commands import CommandLimits
@@ -22,7 +23,7 @@ from tiercel.trainer_agent.environments.index import PackageIndex
 from tiercel.trainer_agent.environments.installers import find_installer
 from tiercel.trainer_agent.environments.node_layer import NodeLayer
 from tiercel.trainer_agent.errors import RunFailedError
-from tiercel.trainer_agent.limits.contract import CpuShare, Limits
+from tiercel.trainer_agent.limits.contract import CpuShare, Limits, RunLimits
 from tiercel.trainer_agent.supervision import Supervisor
 
 _log = logging.getLogger(__name__)
@@ -221,8 +222,13 @@ class Environments:
                 ends_at, self._limits.size_bytes, self._limits.reserve_bytes, tuple(confines.entry_files)
             )
             await build(wanted, limits, lambda line: building.say(f"environment: {line}"), held)
+        except BuildFailedError as error:
+            if not confines.ran_out_of_memory():
+                raise
+            message = f"it needs more than {self._limits.memory_bytes} bytes of memory to be built"
+            raise BuildFailedError(message, for_good=False) from error
         finally:
-            await asyncio.to_thread(confines.close)
+            await asyncio.to_thread(_end_build, confines, wanted.folder)
 
     async def _lock(self, folder: Path, ends_at: float) -> _Lock:
         """A lock on an environment, which a builder that an earlier life of the agent started may hold still."""
@@ -240,12 +246,14 @@ class Environments:
 
     def _remember_failure(self, folder: Path, message: str) -> None:
         failure = self._failure_of(folder)
-        failure.parent.mkdir(exist_ok=True, mode=0o700)
-        failure.write_text(message)
-        known = sorted(failure.parent.iterdir(), key=lambda path: path.stat().st_mtime)
-        for old in known[:-_FAILURES_KEPT]:
-            old.unlink()
-        folders.remove(folder)
+        try:
+            failure.parent.mkdir(exist_ok=True, mode=0o700)
+            write_atomically(failure, message.encode())
+            known = sorted(failure.parent.iterdir(), key=lambda path: path.stat().st_mtime)
+            for old in known[:-_FAILURES_KEPT]:
+                old.unlink()
+        except OSError as error:
+            _log.error("that an environment cannot be built is not remembered: %s", error)
 
     async def _make_room(self, newest: Path) -> None:
         try:
@@ -330,6 +338,16 @@ def _held(path: Path) -> Iterator[int | None]:
         return
     with lock as descriptor:
         yield descriptor
+
+
+def _end_build(confines: RunLimits, folder: Path) -> None:
+    """Leave no process of a build and, if it failed, no file of it."""
+    confines.close()
+    if not _is_complete(folder):
+        try:
+            folders.remove(folder)
+        except OSError as error:
+            _log.error("an environment that was not finished cannot be removed: %s", error)
 
 
 def _is_complete(folder: Path) -> bool:

@@ -123,11 +123,21 @@ async def test_what_cannot_be_resolved_fails_with_the_resolvers_words_and_is_not
             await node.ready("nowhere-to-be-found==1")
     tries = sum("builds it from" in line for line in node.said)
     assert tries == 1
+    assert sorted(path.name for path in node.state.glob("[!.]*")) == ["failed"]
     node.begin_life()
     with pytest.raises(RunFailedError, match="as was found before"):
         await node.ready("nowhere-to-be-found==1")
     write_wheel(node.wheels, "nowhere_to_be_found")  # where packages come from is different
     assert python(await node.ready("nowhere-to-be-found==1.0"), "import nowhere_to_be_found") == ""
+
+
+async def test_a_failure_that_cannot_be_written_down_ends_nothing_but_its_runs(node: Node) -> None:
+    node.state.mkdir()
+    (node.state / "failed").write_text("in the way of the folder")
+    for _ in range(2):
+        with pytest.raises(RunFailedError, match="nowhere"):
+            await node.ready("nowhere")
+    assert sum("builds it from" in line for line in node.said) == 2
 
 
 @pytest.mark.parametrize("said", ["No space left on device", "Failed to fetch: `https://nobody/`"])
@@ -171,6 +181,7 @@ async def test_a_build_that_nobody_waits_for_any_more_ends(node: Node, monkeypat
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     await until(lambda: not Path(f"/proc/{pid}").exists())
+    await until(lambda: not list(node.state.glob("[!.]*")))  # nor does it leave a file
 
 
 async def test_a_build_that_takes_too_long_or_too_much_room_ends_with_that_reason(
@@ -189,7 +200,7 @@ async def test_a_build_that_takes_too_long_or_too_much_room_ends_with_that_reaso
     ):
         node.limits = limits
         node.begin_life()
-        for _ in range(2):  # neither is remembered
+        for _ in range(2):  # none is remembered
             with pytest.raises(RunFailedError, match=reason):
                 await node.ready("alpha")
 
