@@ -172,7 +172,11 @@ async def run_agent(settings: AgentSettings) -> None:
             ),
             project_cache_bytes=settings.project_cache_bytes,
             labels=settings.labels,
-            outputs=OutputLimits(file_bytes=settings.output_file_bytes, total_bytes=settings.output_bytes),
+            outputs=OutputLimits(
+                file_bytes=settings.output_file_bytes,
+                total_bytes=settings.output_bytes,
+                reserve_bytes=settings.disk_reserve_bytes,
+            ),
             package_index=PackageIndex(
                 settings.package_index,
                 settings.package_folder,

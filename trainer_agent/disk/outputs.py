@@ -30,12 +30,14 @@ class OutputLimits:
         file_bytes: What each may have.
         total_bytes: What they may have together.
         entries: Files and folders that are looked at, at most.
+        reserve_bytes: What the disk has to have left while copies are on their way.
     """
 
     files: int = 1_000
     file_bytes: int = 256 * 1024**2
     total_bytes: int = 1024**3
     entries: int = 100_000
+    reserve_bytes: int = 512 * 1024**2
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,8 @@ class _Walk:
         self._limits = limits
         self._entries_left = limits.entries
         self._bytes_left = limits.total_bytes
+        disk = os.statvfs(target)
+        self._room_left = disk.f_bavail * disk.f_frsize - limits.reserve_bytes
 
     def look_into(self, folder: int, path: str) -> None:
         """Take what matches in a folder, the first by name first."""
@@ -144,7 +148,7 @@ class _Walk:
             self.found.leave_out(path, reason)
             return
         copy = self._target / str(len(self.found.files))
-        limit = min(self._limits.file_bytes, self._bytes_left)
+        limit = min(self._limits.file_bytes, self._bytes_left, self._room_left)
         try:
             digest = copy_untrusted(name, inside=folder, target=copy, limit_bytes=limit, durable=False)
         except BaseException:
@@ -152,6 +156,7 @@ class _Walk:
             raise
         size = copy.stat().st_size
         self._bytes_left -= size
+        self._room_left -= size
         self.found.files.append(CollectedFile(path, copy, size, digest))
 
     def _reason_against(self, path: str, status: os.stat_result) -> str:
@@ -165,6 +170,8 @@ class _Walk:
             return f"it has {status.st_size} bytes, and a file may have {self._limits.file_bytes}"
         if status.st_size > self._bytes_left:
             return f"the files of a run may have {self._limits.total_bytes} bytes together"
+        if status.st_size > self._room_left:
+            return "the disk of its node is full"
         return ""
 
 

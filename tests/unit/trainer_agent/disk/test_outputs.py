@@ -124,6 +124,13 @@ def test_files_that_are_too_large_are_left_out_with_the_figures(work: Path) -> N
     assert sum(path.stat().st_size for path in (work.parent.parent / "target").iterdir()) == 100
 
 
+def test_copies_leave_the_disk_its_reserve(work: Path) -> None:
+    (work / "a").write_bytes(b"x")
+    (work / "empty").touch()
+    found = collected(work, "*", limits=OutputLimits(reserve_bytes=1 << 60))
+    assert (paths(found), found.left_out["a"]) == ([], "the disk of its node is full")
+
+
 def test_a_file_that_grows_while_it_is_read_is_left_out_or_taken_as_it_was(work: Path) -> None:
     growing = work / "growing"
     growing.write_bytes(b"x")
