@@ -134,6 +134,10 @@ bench-faults: $(STAMP) ## Attack the product: a broker killed again and again, f
 bench-starts: $(STAMP) ## Measure the time from the order of a run to its first training step, warm and cold (a minute)
 	@$(BIN)/python -m benchmarks.starts $(BENCH_FLAGS)
 
+.PHONY: bench-starts-live
+bench-starts-live: $(STAMP) ## Time to the first tier with and without warm starts, real training, in turn (8 minutes)
+	@$(BIN)/python -m benchmarks.starts.live $(BENCH_FLAGS)
+
 .PHONY: bench-glance
 bench-glance: $(STAMP) ## Fuzz, overload and swaps for 20 seconds each: do they work, and does nothing fail
 	@$(BIN)/python -m benchmarks.fuzz all --seconds 8

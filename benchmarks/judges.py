@@ -29,5 +29,6 @@ JUDGES = {
     "simulated-trial": "benchmarks.simulated_trial:bars_of",
     "simulated-tuning": "benchmarks.simulated_tuning:bars_of",
     "starts": "benchmarks.starts.bars:bars_of",
+    "starts-live": "benchmarks.starts.live:bars_of",
 }
 """By name of the result: ``module:function`` of its judge, which takes the figures as JSON and returns bars."""

@@ -6,8 +6,9 @@ import asyncio
 import json
 import shutil
 import time
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchmarks.scheduling.arms import Arm, oracle_options
@@ -36,12 +37,16 @@ class LiveSettings:
         runtime: ``process`` or ``docker``.
         deadline_seconds: The jobs have to be done after so many seconds.
         recordings: What is known of earlier runs, for arms that know the past or the future.
+        environment: More variables of the product.
+        first: Done with the product before the schedule begins, or None.
     """
 
     folder: Path
     runtime: str
     deadline_seconds: float
     recordings: Recordings
+    environment: Mapping[str, str] = field(default_factory=dict)
+    first: Callable[[Product], Awaitable[None]] | None = None
 
 
 async def run_schedule(arm: Arm, schedule: Schedule, settings: LiveSettings) -> RunOutcome:
@@ -65,7 +70,7 @@ async def run_schedule(arm: Arm, schedule: Schedule, settings: LiveSettings) -> 
     if arm.knows_past:
         await remember(settings.recordings, schedule, TENANT, state_dir / "broker.sqlite")
     options = ["--policy", arm.policy, "--runtime", settings.runtime]
-    environment = environment_of(arm, schedule, settings)
+    environment = {**environment_of(arm, schedule, settings), **settings.environment}
     if schedule.nodes > 1:
         environment["TIERCEL_AGENT_CPUS"] = processors()[0]
     try:
@@ -73,6 +78,8 @@ async def run_schedule(arm: Arm, schedule: Schedule, settings: LiveSettings) -> 
             async with AsyncExitStack() as stack:
                 if schedule.nodes > 1:
                     await stack.enter_async_context(SecondNode(product, environment))
+                if settings.first is not None:
+                    await settings.first(product)
                 run = await _work(schedule, product, settings)
             await product.stop()
             left_over = len(product.left_over())
