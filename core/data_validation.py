@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from tiercel.core.data_sets import (
@@ -14,6 +15,11 @@ from tiercel.core.data_sets import (
     is_data_name,
 )
 from tiercel.core.errors import InvalidSpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tiercel.core.jobs import JobSpec
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -37,6 +43,12 @@ def validate_data(data: tuple[DataSet, ...]) -> None:
         if name in names[:index]:
             raise _refuse(f"data[{index}].name", f"{name!r} is there twice; ask for it once")
         _validate_source(f"data[{index}]", data[index])
+
+
+def data_hashes(spec: JobSpec, told: Mapping[str, str]) -> dict[str, str]:
+    """What a node says of the data that it got for a job, as far as it can be."""
+    names = {each.name for each in spec.data if each.url}
+    return {name: sha256 for name, sha256 in told.items() if name in names and _SHA256.fullmatch(sha256)}
 
 
 def _validate_source(field: str, data: DataSet) -> None:

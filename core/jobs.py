@@ -251,6 +251,7 @@ class Job:
         finished_at: When it reached a final state, or None.
         stop_outcome: The final state that a confirmed stop leads to, or None.
         stop_reason: Why it was asked to stop, or empty; decides the final state.
+        data_sha256: Of what its newest run got from the URLs of its data sets, by their names.
         log_tail: Last lines of output of the run that failed last.
         retries: How many of the spec's retries it has used, since it was resumed if it was.
         retry_at: When its pause before the next try is over, by the clock of the broker's life; None while it has
@@ -283,6 +284,7 @@ class Job:
     finished_at: float | None = None
     stop_outcome: JobState | None = None
     stop_reason: str = ""
+    data_sha256: Mapping[str, str] = field(default_factory=dict)
     log_tail: str = ""
     retries: int = 0
     retry_at: float | None = field(default=None, metadata=NOT_STORED)

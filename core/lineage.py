@@ -64,7 +64,7 @@ class Lineage(Jsonable):
         dirty: Whether files differed from that commit.
         arguments: Command-line arguments.
         env: Variables that the spec gave it.
-        data: Names of the data sets that it read.
+        data: Names of the data sets that it read; of those that URLs name with the URL and the SHA-256 of what came.
         requirements: Packages that it asked for.
         curve: Reports of the metric up to the delivery, the oldest first, thinned.
     """

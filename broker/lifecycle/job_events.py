@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tiercel.core.events import JobChange
 from tiercel.core.jobs import TierStatus
@@ -59,10 +59,17 @@ class TierFeasibilityChanged:
 
 @dataclass(frozen=True, slots=True)
 class RunIsAlive:
-    """The node says that the run exists; ``from_beginning``: it had no checkpoint of an earlier run for it."""
+    """The node says that the run exists.
+
+    Attributes:
+        run_id: The run.
+        from_beginning: It had no checkpoint of an earlier run for it.
+        data_sha256: Of what the node got from URLs for it, by the names of data sets.
+    """
 
     run_id: str
     from_beginning: bool = False
+    data_sha256: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from tiercel.broker.lifecycle.versions import kept
+from tiercel.core.data_sets import DataSet
 from tiercel.core.endpoints import Delivery, Endpoint, Version
 from tiercel.core.events import JobEvent, ProgressMade, StateChanged
 from tiercel.core.jobs import Job, JobState
@@ -82,9 +83,17 @@ def _of_job(job: Job, before: Sequence[JobEvent]) -> dict[str, Any]:
         "dirty": spec.project is not None and spec.project.dirty,
         "arguments": spec.arguments,
         "env": spec.env,
-        "data": tuple(each.name for each in spec.data),
+        "data": tuple(_data_words(each, job.data_sha256.get(each.name, each.sha256)) for each in spec.data),
         "requirements": spec.requirements,
     }
+
+
+def _data_words(data: DataSet, sha256: str) -> str:
+    """A data set with where it came from and what it was, as far as that is known."""
+    if not data.url:
+        return data.name
+    source = f"{data.name} from {data.url.partition('?')[0]}"
+    return f"{source}, SHA-256 {sha256}" if sha256 else source
 
 
 def _runs_begun(events: Iterable[JobEvent]) -> int:

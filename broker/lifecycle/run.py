@@ -27,6 +27,7 @@ from tiercel.broker.lifecycle.move import failed_words, go_on_elsewhere, moving_
 from tiercel.broker.lifecycle.report_bounds import carried_metrics
 from tiercel.broker.lifecycle.silence import heard, silent_seconds, with_share
 from tiercel.broker.lifecycle.steps import Step, abandon_deliveries, delivering, enter, with_run_over
+from tiercel.core.data_validation import data_hashes
 from tiercel.core.events import ProgressMade, ShareChanged
 from tiercel.core.exit_codes import is_retried
 from tiercel.core.jobs import Job, JobState
@@ -72,7 +73,12 @@ def is_alive(job: Job, event: RunIsAlive, now: Moment) -> Step:
     if run is None or job.state not in {JobState.STARTING, JobState.DISCONNECTED}:
         return job, ()
     started_at = job.started_at if job.started_at is not None else now.at
-    job = replace(job, run=heard(counted(run, now), now.alive), started_at=started_at)
+    job = replace(
+        job,
+        run=heard(counted(run, now), now.alive),
+        started_at=started_at,
+        data_sha256={**job.data_sha256, **data_hashes(job.spec, event.data_sha256)},
+    )
     effects: tuple[JobEffect, ...] = ()
     if job.carried_run:  # it has what it goes on from
         job, effects = replace(job, carried_run=""), (DropCheckpoint(),)

@@ -95,7 +95,7 @@ class DataCache:
         async with _taken(turn, asker):
             entry = await self._known(asker, wanted, since) or await self._fetched(asker, wanted, trusted)
         asker.say(f"data set {wanted.name}: {_mib(entry.size)} of {shown(wanted.url)}, SHA-256 {entry.sha256}")
-        return DataMount(wanted.name, entry.path, is_folder=not entry.name)
+        return DataMount(wanted.name, entry.path, is_folder=not entry.name, sha256=entry.sha256)
 
     async def _known(self, asker: Asker, wanted: common_pb2.DataSet, since: float) -> Entry | None:
         """What needs no asking: it is what the job says, or came while we waited for our turn."""

@@ -21,11 +21,13 @@ class DataMount:
         name: As the job calls it.
         path: The file or folder on the node, with no links in it.
         is_folder: Whether it is a folder.
+        sha256: What came from its URL; empty for what the node offers.
     """
 
     name: str
     path: Path
     is_folder: bool
+    sha256: str = ""
 
     @property
     def inside(self) -> str:

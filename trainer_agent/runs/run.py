@@ -106,6 +106,7 @@ class Run:
         )
         self._handle = None if earlier is None else earlier.handle
         self._from_beginning = False
+        self._data_sha256: dict[str, str] = {}
         self._exit_code: int | None = None
         self._gone = self._finishing = False
         # What its limits were set to last, an earlier life of the agent knew.
@@ -145,6 +146,7 @@ class Run:
             cpu_seconds=self.usage.cpu_seconds,
             accelerator_seconds=self.usage.accelerator_seconds,
             from_beginning=self._from_beginning,
+            data_sha256=self._data_sha256,
         )
 
     def on_accelerator_readings(self, readings: Sequence[AcceleratorReading]) -> None:
@@ -258,6 +260,7 @@ class Run:
         self._check_wanted()  # it may have waited for long
         self._events.recorded(self._record)
         prepared = await self._prepare()
+        self._data_sha256 = {each.name: each.sha256 for each in prepared.data if each.sha256}
         self._from_beginning = not await asyncio.to_thread(self._folder.has_checkpoint)
         await self._listen()
         launch = replace(prepared, share=self.share.cpu)

@@ -566,6 +566,26 @@ Global___RunUsage: _TypeAlias = RunUsage  # noqa: Y015
 class RunStatus(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class DataSha256Entry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     RUN_ID_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     EXIT_CODE_FIELD_NUMBER: _builtins.int
@@ -577,6 +597,7 @@ class RunStatus(_message.Message):
     CARRY_ERROR_FIELD_NUMBER: _builtins.int
     ACCELERATOR_SECONDS_FIELD_NUMBER: _builtins.int
     FROM_BEGINNING_FIELD_NUMBER: _builtins.int
+    DATA_SHA256_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     state: Global___RunState.ValueType
     exit_code: _builtins.int
@@ -596,6 +617,10 @@ class RunStatus(_message.Message):
     """See RunUsage."""
     from_beginning: _builtins.bool
     """While it runs: its node had no checkpoint of an earlier run of its job when it began."""
+    @_builtins.property
+    def data_sha256(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """While it runs: SHA-256 of the data sets that URLs name, hexadecimal, by their names; none where nobody knows any more."""
+
     def __init__(
         self,
         *,
@@ -610,10 +635,11 @@ class RunStatus(_message.Message):
         carry_error: _builtins.str = ...,
         accelerator_seconds: _builtins.float = ...,
         from_beginning: _builtins.bool = ...,
+        data_sha256: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "exit_code", b"exit_code"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "accelerator_seconds", b"accelerator_seconds", "carried", b"carried", "carry_error", b"carry_error", "cpu_seconds", b"cpu_seconds", "exit_code", b"exit_code", "from_beginning", b"from_beginning", "log_tail", b"log_tail", "lost", b"lost", "reason", b"reason", "run_id", b"run_id", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "accelerator_seconds", b"accelerator_seconds", "carried", b"carried", "carry_error", b"carry_error", "cpu_seconds", b"cpu_seconds", "data_sha256", b"data_sha256", "exit_code", b"exit_code", "from_beginning", b"from_beginning", "log_tail", b"log_tail", "lost", b"lost", "reason", b"reason", "run_id", b"run_id", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015

@@ -44,6 +44,8 @@ async def test_runs_read_what_a_url_names_and_their_logs_say_what_it_was(
     assert "tiercel node data add" in words["refused"]
     assert "no address of the internet" in words["private"]
     assert not any(end.lost for end in ends.values() if end is not None)
+    running = [run for run in broker.heard.runs("good-1") if run.state == nodes_pb2.RUN_STATE_RUNNING]
+    assert dict(running[0].data_sha256) == {"digits": SHA256}
     log = broker.heard.output("good-1").decode().splitlines()
     assert log[-2:] == [
         f"[tiercel: data set digits: {len(CONTENT) / 2**20:.1f} MiB of {server.url}, SHA-256 {SHA256}]",

@@ -323,7 +323,7 @@ async def test_data_that_a_run_uses_stays_across_lives_of_the_agent_until_the_ru
         table = table_in(tmp_path, runtime, tasks, data=data)
         table.start(wanted)
         await until(lambda: "job-1" in runtime.runs)
-        assert runtime.launches["job-1"].data == (DataMount("digits", path, is_folder=False),)
+        assert runtime.launches["job-1"].data == (DataMount("digits", path, is_folder=False, sha256=sha256),)
         tasks.cancel_all()
     async with Supervisor() as tasks:
         data = RunData(tmp_path)

@@ -47,6 +47,7 @@ from tiercel.broker.lifecycle.job_events import (
 )
 from tiercel.broker.lifecycle.report_bounds import MAX_METRICS
 from tiercel.broker.lifecycle.run import MAX_LOG_TAIL_CHARACTERS
+from tiercel.core.data_sets import DataSet
 from tiercel.core.errors import IllegalTransitionError
 from tiercel.core.events import ProgressMade, ShareChanged, StateChanged, TierChanged
 from tiercel.core.jobs import Direction, JobState, Tier, TierState
@@ -437,3 +438,11 @@ def test_cancelling_abandons_what_no_node_can_deliver() -> None:
 def test_cancelling_a_finished_job_changes_nothing(outcome: JobState) -> None:
     job = final_job(outcome)
     assert told(job, CancelRequested()) == (job, [])
+
+
+def test_what_came_of_the_urls_of_its_data_is_remembered_as_far_as_it_can_be() -> None:
+    data = (DataSet("digits", "https://example.org/x"), DataSet("table"))
+    told_of = {"digits": "a" * 64, "table": "b" * 64, "unasked": "c" * 64}
+    job = after(new_job(data=data), assigned(), RunIsAlive("j1-1", data_sha256=told_of))
+    assert job.data_sha256 == {"digits": "a" * 64}
+    assert after(new_job(data=data), assigned(), RunIsAlive("j1-1", data_sha256={"digits": "x"})).data_sha256 == {}

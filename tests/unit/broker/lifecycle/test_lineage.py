@@ -96,3 +96,14 @@ def test_a_long_curve_keeps_its_ends() -> None:
     assert (len(points), points[0], points[-1]) == (200, 0, 1_999)
     assert list(points) == sorted(set(points))
     assert thinned(range(7), 200) == tuple(range(7))
+
+
+def test_data_that_came_from_a_url_is_told_with_what_it_was() -> None:
+    url = "https://example.org/x.npz?signature=secret"
+    spec = replace(JOB.spec, data=(DataSet("digits", url), DataSet("other", url, "b" * 64), DataSet("table")))
+    job = replace(JOB, spec=spec, data_sha256={"digits": "a" * 64})
+    assert lineage_of(ENDPOINT, VERSION, job, [DELIVERY], []).data == (
+        f"digits from https://example.org/x.npz, SHA-256 {'a' * 64}",
+        f"other from https://example.org/x.npz, SHA-256 {'b' * 64}",
+        "table",
+    )
