@@ -63,12 +63,18 @@ class Told:
 class JobAndEndpoint(RuleBasedStateMachine):
     """One job, its endpoint, and a world that repeats itself."""
 
-    @initialize(continue_after=st.booleans(), retries=st.sampled_from([0, 2]))
-    def create(self, retries: int, *, continue_after: bool) -> None:
+    @initialize(
+        continue_after=st.booleans(), retries=st.sampled_from([0, 2]), max_duration=st.sampled_from([None, 5.0, 60.0])
+    )
+    def create(self, retries: int, max_duration: float | None, *, continue_after: bool) -> None:
         """A job is submitted."""
         ship = Shipping(every=0.05) if continue_after else Shipping()
         spec = make_spec(
-            continue_after_last_tier=continue_after, report_timeout_seconds=50.0, retries=retries, ship=ship
+            continue_after_last_tier=continue_after,
+            report_timeout_seconds=50.0,
+            retries=retries,
+            ship=ship,
+            max_duration_seconds=max_duration,
         )
         self.now = AT
         self.job: Job = machine.create("j1", "alice", spec, AT, queued=1, reason="waits")[0]
@@ -295,6 +301,16 @@ class JobAndEndpoint(RuleBasedStateMachine):
     def attempts_are_bounded(self) -> None:
         assert len(self.job.earlier.lost_at) <= MAX_LOST_RUNS
         assert self.job.retries <= self.job.spec.retries
+
+    @invariant()
+    def its_runs_took_no_longer_than_there_was_time(self) -> None:
+        run = self.job.run
+        spent = self.job.earlier.seconds + (run.time.seconds if run is not None else 0.0)
+        assert 0.0 <= spent <= self.now - AT + 1e-6
+        if run is not None and run.finishing_from is not None:
+            limit = self.job.spec.max_duration_seconds
+            assert limit is not None
+            assert self.job.earlier.seconds + run.finishing_from >= limit
 
     @invariant()
     def a_move_ends_with_its_run_and_what_is_carried_is_from_an_earlier_one(self) -> None:
