@@ -1,7 +1,7 @@
 """``make bench-starts-live``: schedules with real training, with and without warm starts in turn, by the same policy.
 
-Before each schedule the node trains one small job to its end in both ways, since a node learns from its first run what
-runs import: what is compared is a node that has worked before, not its first minute.
+Before each schedule the node trains two small jobs to their ends in both ways, since a node learns from its first run what
+runs import, and gets ready with the second: what is compared is a node that has worked before, not its first minute.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ ARM = "utility"
 SCHEDULES = ("ten", "mixed")
 WAYS: Mapping[str, Mapping[str, str]] = {"cold": {"TIERCEL_AGENT_WARM_TEMPLATES": "0"}, "warm": {}}
 GAIN = 0.25
+FIRST_KINDS = ("gru-small", "mlp-small")
 # For a template to have imported what the first job did.
-SETTLE_SECONDS = 15.0
+SETTLE_SECONDS = 10.0
 FIRST_JOB_SECONDS = 120.0
 
 
@@ -98,17 +99,18 @@ async def _run(name: str, repetition: int, environment: Mapping[str, str]) -> Ru
     schedule = make_schedule(name, repetition)
     recordings = Recordings.read()
     seconds = deadline_seconds(schedule, recordings, os.cpu_count() or 1)
-    settings = LiveSettings(FOLDER, "process", seconds, recordings, environment, _train_one)
+    settings = LiveSettings(FOLDER, "process", seconds, recordings, environment, _train_first)
     return await run_schedule(ARMS[ARM], schedule, settings)
 
 
-async def _train_one(product: Product) -> None:
-    """The node's first job."""
+async def _train_first(product: Product) -> None:
+    """The node's first jobs, one after the other."""
     async with Client.from_state_dir(product.state_dir, "default") as client:
-        job = await client.submit(KINDS["gru-small"].spec("first", 0, "process"))
-        async with asyncio.timeout(FIRST_JOB_SECONDS):
-            await job.wait()
-        await client.delete_endpoint("first")
+        for kind in FIRST_KINDS:
+            job = await client.submit(KINDS[kind].spec("first", 0, "process"))
+            async with asyncio.timeout(FIRST_JOB_SECONDS):
+                await job.wait()
+            await client.delete_endpoint("first")
     await asyncio.sleep(SETTLE_SECONDS)
 
 
