@@ -7,8 +7,11 @@ it copies, since the agent may have that version already. URLs are in no command
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ctypes
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -16,12 +19,16 @@ from typing import Any, Final
 from tiercel.trainer_agent.data.stores import OpenedFolder, Store, found_of
 from tiercel.trainer_agent.data.transfer import FetchError, Found, Progress, Sink, hash_of_folder, tell
 
+_PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 GO: Final = "go"
 
 
 def main() -> int:
     """Fetch what standard input says. Returns the exit code."""
-    order = json.loads(sys.stdin.readline())
+    line = sys.stdin.readline()
+    if not line:  # the agent was gone before it could say what
+        return 1
+    order = json.loads(line)
     progress = Progress(order["limit_bytes"], lambda size: tell(bytes=size))
     try:
         if order["url"].startswith(("http://", "https://")):
@@ -88,5 +95,12 @@ def _tell_done(order: dict[str, Any], sha256: str, size: int, files: int) -> Non
     tell(done={"sha256": sha256, "size": size, "files": files})
 
 
+def _end_with_the_agent() -> None:
+    """Have the kernel end this process when the agent dies; where it cannot, the first word to the agent does."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 if __name__ == "__main__":
+    _end_with_the_agent()
     sys.exit(main())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import psutil
+
 from testing.data_servers import CONTENT, SHA256, data_server
 from testing.nodes_broker import DEADLINE, ScriptedBroker, agent_process, wanted_run
 from testing.until import until
@@ -51,3 +53,31 @@ async def test_runs_read_what_a_url_names_and_their_logs_say_what_it_was(
         f"[tiercel: data set digits: {len(CONTENT) / 2**20:.1f} MiB of {server.url}, SHA-256 {SHA256}]",
         f"x.npz {SHA256}",
     ]
+
+
+async def test_an_agent_that_is_killed_while_it_fetches_leaves_nobody_fetching_and_nothing_half(
+    broker: ScriptedBroker, tmp_path: Path
+) -> None:
+    async with data_server() as server:
+        server.hold.clear()
+        flags = ("--data-sources", server.url.removesuffix("x.npz"))
+        arriving = tmp_path / "state" / "agent" / "data-cache" / "arriving"
+        with agent_process(tmp_path / "state", broker.address, *flags) as agent:
+            await broker.want(reading("job-1", server.url))
+            await until(lambda: list(arriving.rglob("x.npz")), seconds=DEADLINE)
+            (fetch,) = [
+                child
+                for child in psutil.Process(agent.process.pid).children()
+                if "tiercel.trainer_agent.data.fetch" in child.cmdline()
+            ]
+            await agent.kill()
+            await until(lambda: not fetch.is_running() or fetch.status() == psutil.STATUS_ZOMBIE, seconds=DEADLINE)
+        server.hold.set()
+        with agent_process(tmp_path / "state", broker.address, *flags) as agent:
+            await until(lambda: broker.heard.exit("job-1"), seconds=DEADLINE)
+            assert broker.heard.exit("job-1").lost  # type: ignore[union-attr]  # it has ended
+            assert list(arriving.iterdir()) == []
+            await broker.want(reading("job-2", server.url, SHA256))
+            await until(lambda: broker.heard.exit("job-2"), seconds=DEADLINE)
+            assert f"x.npz {SHA256}" in broker.heard.output("job-2").decode()
+            await agent.leave()
