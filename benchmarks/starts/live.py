@@ -1,7 +1,7 @@
 """``make bench-starts-live``: schedules with real training, with and without warm starts in turn, by the same policy.
 
 Before each schedule the node trains two small jobs to their ends in both ways, since a node learns from its first run
-what runs import, and gets ready with the second: what is compared is a node that has worked before, not its first minute.
+what runs import, and gets ready with the second: what is compared is a node that has worked before.
 """
 
 from __future__ import annotations
