@@ -18,6 +18,7 @@ class TakesFiles(nodes_pb2_grpc.NodesServiceServicer):
     Attributes:
         files: What came, by run and by path.
         refuses_files: Why it takes nothing; empty if it does.
+        full_disks: How often it finds its disk full before it has room.
         leaves_out: What it does not take, by path, with the reason.
         holds_files: Whether it hears an offer and then says nothing.
         held_files: How many such there were.
@@ -27,6 +28,7 @@ class TakesFiles(nodes_pb2_grpc.NodesServiceServicer):
         self.files: dict[str, dict[str, bytes]] = {}
         self.refuses_files = ""
         self.leaves_out: dict[str, str] = {}
+        self.full_disks = 0
         self.holds_files = False
         self.held_files = 0
 
@@ -42,7 +44,10 @@ class TakesFiles(nodes_pb2_grpc.NodesServiceServicer):
             self.held_files += 1
             await asyncio.Event().wait()
         if self.refuses_files:
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, self.refuses_files)
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, self.refuses_files)
+        if self.full_disks:
+            self.full_disks -= 1
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "no space left")
         offered = [file for file in header.files if file.path not in self.leaves_out]
         sizes = {file.sha256: file.size_bytes for file in offered}
         yield nodes_pb2.SendFilesResponse(wanted=sizes, left_out=self.leaves_out)

@@ -25,8 +25,9 @@ _log = logging.getLogger(__name__)
 
 _PIECE_BYTES: Final = 1 << 20
 _TOLD_AT_MOST: Final = 20
-# An agent that goes on with what an earlier life began may call before its stream has told the broker who it is.
-_MAY_PASS: Final = MAY_PASS | {grpc.StatusCode.UNAUTHENTICATED}
+# An agent that goes on with what an earlier life began may call before its stream has told the broker who it is. A full
+# disk of the broker's may have room soon, and until then the broker takes no end of a run either.
+_MAY_PASS: Final = MAY_PASS | {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.RESOURCE_EXHAUSTED}
 
 _Call = aio.StreamStreamCall[nodes_pb2.SendFilesRequest, nodes_pb2.SendFilesResponse]
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 from testing.brokers import Tenant, broker_process, node_token, running_broker, tenant_of, tenant_token
 from testing.scripted_agent import ScriptedAgent
 from testing.small_disk import fill, small_disk
-from tiercel import Client, NotFoundError
+from tiercel import Client, NotFoundError, SyncClient
 from tiercel.broker.cli import app
 from tiercel.v1 import nodes_pb2, nodes_pb2_grpc
 
@@ -198,6 +198,23 @@ async def test_a_broker_that_is_killed_in_the_middle_has_all_or_nothing(tmp_path
         (place,) = await client.download(job.id, tmp_path / "out")
         assert (file.path, place.read_bytes()) == ("a", b"first")
         assert [path.name for path in (tmp_path / "files").iterdir()] == [file.sha256]
+
+
+async def test_a_program_without_an_event_loop_lists_and_fetches_too(tmp_path: Path) -> None:
+    async with a_running_job(tmp_path / "state") as there:
+        await there.sender.send(there.run_id, FILES)
+        token = tenant_token(tmp_path / "state")
+
+        def fetch() -> tuple[list[str], list[Path]]:
+            with SyncClient(there.client.address, token=token) as client:
+                job = client.job(there.job_id)
+                assert client.disk_use().own
+                assert list(client.collect_garbage(dry_run=True)) == []
+                return [file.path for file in job.files()], list(job.download(tmp_path / "out", "plots/*"))
+
+        listed, places = await asyncio.to_thread(fetch)
+        assert listed == sorted(FILES)
+        assert [place.read_bytes() for place in places] == [b"<svg/>"] * 2
 
 
 async def test_files_that_are_kept_no_longer_go_and_their_room_with_them(tmp_path: Path) -> None:

@@ -69,11 +69,19 @@ async def test_what_the_broker_does_not_keep_is_told_in_the_log_and_ends_nothing
     assert set(broker.files["a-1"]) == {"reports/a.html", "reports/b.html"}
     said = b"[tiercel: c.html is not kept: the files of a job may have 10 bytes together]"
     await until(lambda: said in broker.heard.output("a-1"), seconds=60.0)
-    broker.refuses_files = "no space left"
+    broker.refuses_files = "that is no path"
     await broker.want(leaves("b-1"))
     assert (await exit_of(broker, "b-1")).exit_code == 0
-    refused = b"[tiercel: none of its files are kept: the broker refuses: no space left]"
+    refused = b"[tiercel: none of its files are kept: the broker refuses: that is no path]"
     await until(lambda: refused in broker.heard.output("b-1"), seconds=60.0)
+
+
+@pytest.mark.usefixtures("agent")
+async def test_a_broker_whose_disk_is_full_gets_them_once_there_is_room(broker: ScriptedBroker) -> None:
+    broker.full_disks = 2
+    await broker.want(leaves("a-1"))
+    assert (await exit_of(broker, "a-1")).exit_code == 0
+    assert (broker.files["a-1"], broker.full_disks) == (FILES, 0)
 
 
 async def test_an_agent_that_is_killed_while_it_sends_goes_on_when_it_is_back(
