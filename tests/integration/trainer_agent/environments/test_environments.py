@@ -116,7 +116,6 @@ async def test_a_version_that_contradicts_the_nodes_is_one_clear_error(node: Nod
     assert node.built() == []
 
 
-@pytest.mark.usefixtures("installer")
 async def test_what_cannot_be_resolved_fails_with_the_resolvers_words_and_is_not_tried_again(node: Node) -> None:
     for _ in range(2):
         with pytest.raises(RunFailedError, match="nowhere-to-be-found"):

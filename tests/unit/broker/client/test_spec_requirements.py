@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,6 +15,9 @@ from tiercel.broker.client.spec_file import load_spec
 from tiercel.broker.client.spec_requirements import MAX_FILE_BYTES, read_requirements
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.uv_program import find_uv
+from tiercel.core.validation import validate_spec
+
+ROOT = Path(__file__).resolve().parents[4]
 
 TEXT = """# what it needs
 lightning >= 2.5   # to train
@@ -94,3 +98,16 @@ def test_what_cannot_be_read_is_one_clear_error(tmp_path: Path, name: str, conte
 def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidSpecError, match=r"nowhere\.txt cannot be read"):
         read_requirements(tmp_path / "nowhere.txt")
+
+
+def test_what_the_document_shows_is_taken_as_it_stands_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HF_HOME", "WANDB_PROJECT"):
+        monkeypatch.setenv(name, "x")
+    (tmp_path / "requirements.txt").write_text(TEXT)
+    examples = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "environments.md").read_text(), re.DOTALL)
+    assert len(examples) == 5
+    for example in examples:
+        (tmp_path / "job.yaml").write_text(SPEC.removesuffix("requirements: {}\n") + example)
+        spec = load_spec(tmp_path / "job.yaml")
+        validate_spec(spec)
+        assert spec.requirements or spec.env or spec.secrets
