@@ -18,8 +18,9 @@ RUN_PREFIX: Final = "run-"
 
 TEMPLATES: Final = ".templates"
 """What the group of the templates has in place of a run's id; no run has such a one."""
-TEMPLATES_WEIGHT: Final = 0.2
-"""Of the node, where runs want all of it: what a template imports is needed soon, and by runs that do not run yet."""
+TEMPLATES_WEIGHT: Final = 0.5
+"""As a fraction of the node, beside runs that want all of it: a third then, for the few seconds that imports take. With a
+fifth of the node's weight, a template was ready three times as late, and the runs until then were cold."""
 
 ORDINARY_TRAINING_WEIGHT: Final = 1.0
 """The weight of all runs together, for each core of the node, where an ordinary process has 1."""

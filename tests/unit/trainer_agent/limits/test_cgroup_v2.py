@@ -102,7 +102,7 @@ def test_templates_have_a_group_that_gives_way_and_goes_with_an_earlier_life(roo
     templates = limits.open_templates(GIBIBYTE)
     folder = root / "tiercel-node" / "run-.templates"
     assert templates.entry_files == (folder / "cgroup.procs",)
-    assert (folder / "cpu.weight").read_text() == "2000"
+    assert (folder / "cpu.weight").read_text() == "5000"
     assert (folder / "memory.max").read_text() == str(GIBIBYTE)
     assert limits.beside_agent == (root / "tiercel-node-control" / "cgroup.procs",)
     make(root).remove_leftovers({"job-1"})
