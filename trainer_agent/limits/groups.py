@@ -19,8 +19,8 @@ RUN_PREFIX: Final = "run-"
 TEMPLATES: Final = ".templates"
 """What the group of the templates has in place of a run's id; no run has such a one."""
 TEMPLATES_WEIGHT: Final = 0.5
-"""As a fraction of the node, beside runs that want all of it: a third then, for the few seconds that imports take. With a
-fifth of the node's weight, a template was ready three times as late, and the runs until then were cold."""
+"""Of a node whose runs weigh 1: a third where they want all of it, for the seconds that imports take. At 0.2, templates
+were ready three times as late, and the runs until then cold."""
 
 ORDINARY_TRAINING_WEIGHT: Final = 1.0
 """The weight of all runs together, for each core of the node, where an ordinary process has 1."""
