@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tiercel.core.blobs import BlobFolder, BlobReceiver
 
 _COLUMNS = tables.files.c
+# Contents that are asked for together.
+_AT_A_TIME = 500
 
 
 class KeptFiles:
@@ -116,9 +118,9 @@ class KeptFiles:
         """Keep some files no longer, each named by its job and its path."""
         async with self._changing:
             gone: set[str] = set()
-            for job_id, path in files:
-                which = (_COLUMNS.job_id == job_id, _COLUMNS.path == path)
-                async with self._store.writing() as connection:
+            async with self._store.writing() as connection:
+                for job_id, path in files:
+                    which = (_COLUMNS.job_id == job_id, _COLUMNS.path == path)
                     gone.update((await connection.scalars(select(_COLUMNS.sha256).where(*which))).all())
                     await connection.execute(delete(tables.files).where(*which))
             await self._drop_unused(gone)
@@ -134,12 +136,15 @@ class KeptFiles:
 
     async def _drop_unused(self, contents: Collection[str]) -> None:
         """Remove those of these contents that nothing refers to, and that are not just coming in again."""
-        for sha256 in contents:
-            query = select(func.count()).where(_COLUMNS.sha256 == sha256)
+        left = [sha256 for sha256 in contents if not self._coming[sha256]]
+        for begin in range(0, len(left), _AT_A_TIME):
+            some = left[begin : begin + _AT_A_TIME]
+            query = select(_COLUMNS.sha256).where(_COLUMNS.sha256.in_(some)).distinct()
             async with self._store.reading() as connection:
-                uses = await connection.scalar(query)
-            if not uses and not self._coming[sha256]:
-                self._contents.path(sha256).unlink(missing_ok=True)
+                used = set((await connection.scalars(query)).all())
+            for sha256 in some:
+                if sha256 not in used and not self._coming[sha256]:
+                    self._contents.path(sha256).unlink(missing_ok=True)
 
     async def _bytes_of(self, tenant: str) -> int:
         query = select(func.coalesce(func.sum(_COLUMNS.size_bytes), 0)).where(_COLUMNS.tenant == tenant)
