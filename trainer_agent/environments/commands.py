@@ -120,6 +120,7 @@ def environment_of(folder: Path) -> dict[str, str]:
     return passed_on | {
         "HOME": own,
         "LANG": "C.UTF-8",
+        "PIP_BREAK_SYSTEM_PACKAGES": "1",  # nothing is changed there; as an option, older ones would refuse it
         "PIP_CONFIG_FILE": str(folder / "pip.conf"),
         "TMPDIR": own,
         "UV_NO_PROGRESS": "1",

@@ -98,7 +98,7 @@ class Pip:
 
     def plan(self, python: str, folder: Path, requirements: Path) -> list[str]:
         """See :class:`Installer`."""
-        options = ["--dry-run", "--break-system-packages", "--report", str(folder / "plan.json")]
+        options = ["--dry-run", "--report", str(folder / "plan.json")]
         return self._command(python, *options, "--requirement", str(requirements))
 
     def planned(self, output: str, folder: Path) -> list[tuple[str, str]]:
