@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tiercel.broker.actors.endpoint_queues import MAX_QUEUED, QueuePlace, last_place
+from tiercel.broker.actors.endpoint_queues import MAX_QUEUED, QueuePlace, is_asleep, last_place
+from tiercel.broker.lifecycle.series import series_of
 from tiercel.broker.scheduling.feasible import Need, first_unmet
 from tiercel.broker.scheduling.interface import JobView
 from tiercel.broker.scheduling.views import needed_data, needed_labels, node_view
@@ -39,6 +41,21 @@ def check_quota(tenant: Tenant, jobs: Iterable[Job]) -> None:
         )
 
 
+def check_series(job: Job, jobs: Iterable[Job]) -> None:
+    """Check that a job may go on beside the others of its series; ``jobs`` as for :func:`is_free`.
+
+    Raises:
+        InvalidSpecError: Another one of them is not over.
+    """
+    series = series_of(job)
+    other = next((each for each in jobs if series and series_of(each) == series and not each.state.is_final), None)
+    if other is not None:
+        raise InvalidSpecError(
+            f"job_id: job {other.id!r} of the same series (every) is {other.state.value}; cancel it first",
+            field="job_id",
+        )
+
+
 def is_free(endpoint: Endpoint, jobs: Iterable[Job]) -> bool:
     """Whether an endpoint is but a name that anybody may take: nothing was delivered to it, or what was is deleted.
 
@@ -65,7 +82,13 @@ def check_unfed(endpoint: Endpoint, jobs: Iterable[Job]) -> None:
 
 
 def check_endpoint(
-    tenant: Tenant, spec: JobSpec, endpoint: Endpoint | None, jobs: Iterable[Job], *, may_queue: bool = False
+    tenant: Tenant,
+    spec: JobSpec,
+    endpoint: Endpoint | None,
+    jobs: Iterable[Job],
+    *,
+    may_queue: bool = False,
+    now: float = math.inf,
 ) -> QueuePlace | None:
     """Check that a new job of the tenant may feed the endpoint that its spec names, or the variant of it.
 
@@ -75,6 +98,7 @@ def check_endpoint(
         endpoint: The endpoint, if there is one already.
         jobs: The jobs of all tenants that are not over.
         may_queue: Whether it may wait while another job feeds it.
+        now: Seconds since the Unix epoch.
 
     Returns:
         Its place in the queue for it; None if it may feed it now.
@@ -87,7 +111,7 @@ def check_endpoint(
     if endpoint is not None and endpoint.tenant != tenant.name:
         raise EndpointBusyError(f"endpoint: {name!r} belongs to another tenant; choose another name", field="endpoint")
     feeding = [job for job in jobs if job.spec.endpoint == name and not job.state.is_final]
-    same = [job for job in feeding if job.spec.variant == spec.variant]
+    same = [job for job in feeding if job.spec.variant == spec.variant and not is_asleep(job, now)]
     present = next((job for job in same if not job.queued), same[0] if same else None)
     if present is not None and not may_queue:
         raise _fed(present)

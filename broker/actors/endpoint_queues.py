@@ -41,10 +41,20 @@ class QueueSteps(NamedTuple):
     waiting: dict[str, str]
 
 
-def queue_steps(jobs: Iterable[Job]) -> QueueSteps:
-    """Whose turn it is among the queued jobs; ``jobs`` are those of all tenants that something can still happen to."""
-    unfinished = [job for job in jobs if not job.state.is_final]
-    queued = sorted((job for job in unfinished if job.queued), key=lambda job: (job.queued, job.id))
+def is_asleep(job: Job, now: float) -> bool:
+    """Whether a job, the next one of a series, begins later and holds its endpoint for nobody until then."""
+    return job.starts_at is not None and job.starts_at > now
+
+
+def queue_steps(jobs: Iterable[Job], now: float) -> QueueSteps:
+    """Whose turn it is among the queued jobs.
+
+    Args:
+        jobs: Those of all tenants that something can still happen to.
+        now: Seconds since the Unix epoch.
+    """
+    unfinished = [job for job in jobs if not job.state.is_final and not is_asleep(job, now)]
+    queued = sorted((job for job in unfinished if job.queued), key=lambda job: (job.submitted_at, job.queued, job.id))
     if not queued:
         return QueueSteps((), {})
     feeding = {_place(job.spec): job for job in unfinished if not job.queued}

@@ -140,7 +140,7 @@ class ActorRegistry:
 
     def let_queues_move(self) -> None:
         """Tell the jobs that are queued for endpoints whose turn it is, and what the others wait for."""
-        steps = queue_steps([actor.job for actor in self.jobs.values()])
+        steps = queue_steps([actor.job for actor in self.jobs.values()], self._clock.now())
         for job in steps.turns:
             if job.spec.endpoint_objective_seconds is not None:
                 send(self.endpoints[job.spec.endpoint], ObjectiveSet(job.spec.endpoint_objective_seconds))

@@ -12,6 +12,7 @@ from tiercel.broker.actors.admission import (
     check_endpoint,
     check_feasible,
     check_quota,
+    check_series,
     check_unfed,
     home_of,
     is_free,
@@ -208,6 +209,7 @@ class BrokerService:
                     "job with further tiers",
                     field="job_id",
                 )
+            check_series(job, self._open_jobs())
             opened, _ = await self._check_room(tenant, job.spec, warm_node=job.warm_node if job.starts_warm else "")
             actor = self._registry.jobs.get(job_id)
             if actor is not None:  # its last delivery is still under way
@@ -232,7 +234,7 @@ class BrokerService:
         actor = self._taken_endpoint(spec.endpoint)
         endpoint = actor.endpoint if actor is not None else None
         check_quota(tenant, jobs)
-        place = check_endpoint(tenant, spec, endpoint, jobs, may_queue=may_queue)
+        place = check_endpoint(tenant, spec, endpoint, jobs, may_queue=may_queue, now=self._clock.now())
         await check_secrets(self._store, tenant.name, spec.secrets)
         home = home_of(spec, endpoint, jobs, warm_node)
         check_feasible(spec, [node for node in self.nodes() if home in {"", node.id}])

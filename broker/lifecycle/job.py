@@ -107,10 +107,10 @@ def _from_what(job: Job, node_id: str) -> str:
 
 
 def turn_came(job: Job) -> Step:
-    """Nobody feeds the endpoint any more that it is queued for."""
+    """Nobody feeds the endpoint any more that it is queued for, and its time has come if it has one."""
     if not job.queued or job.state is not JobState.PENDING:
         return job, ()
-    job, effects = enter(replace(job, queued=0), JobState.PENDING, _WAITS_FOR_THE_SCHEDULER)
+    job, effects = enter(replace(job, queued=0, starts_at=None), JobState.PENDING, _WAITS_FOR_THE_SCHEDULER)
     return job, (*effects, Reschedule("arrival"))
 
 
@@ -166,10 +166,7 @@ def _backoff(spec: JobSpec) -> Backoff:
 
 
 def pause_ticked(job: Job, now: Moment) -> Step:
-    """Time passed: the pause before another try may be over, or it may be time for the next job of a series."""
-    if job.starts_at is not None and job.starts_at <= now.at:
-        job, effects = enter(replace(job, starts_at=None), JobState.PENDING, _WAITS_FOR_THE_SCHEDULER)
-        return job, (*effects, Reschedule("arrival"))
+    """Time passed: the pause before another try may be over."""
     if job.retry_at is None or now.alive < job.retry_at:
         return job, ()
     return replace(job, retry_at=None), (Reschedule("arrival"),)

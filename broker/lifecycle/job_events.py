@@ -23,7 +23,7 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class TurnCame:
-    """Nobody feeds the endpoint any more that the job is queued for."""
+    """Nobody feeds the endpoint any more that the job is queued for, and its time has come if it has one."""
 
 
 @dataclass(frozen=True, slots=True)

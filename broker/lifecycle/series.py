@@ -22,6 +22,11 @@ LABEL = "tiercel/series"
 """Label of all jobs of a series but the first: its id."""
 
 
+def series_of(job: Job) -> str:
+    """What the jobs of one series have in common; empty for a job of none."""
+    return job.spec.labels.get(LABEL, job.id) if job.spec.every_seconds is not None else ""
+
+
 def next_of(before: Job, after: Job, job_id: str, now: Moment) -> Job | None:
     """The next job of a series, which a step makes that ends the present one; None where there is none.
 
@@ -36,9 +41,8 @@ def next_of(before: Job, after: Job, job_id: str, now: Moment) -> Job | None:
     if not ended or period is None or after.state is JobState.CANCELLED:
         return None
     starts_at = max(after.submitted_at + period, now.at)
-    first = after.spec.labels.get(LABEL, after.id)
-    spec = replace(after.spec, labels={**after.spec.labels, LABEL: first})
+    spec = replace(after.spec, labels={**after.spec.labels, LABEL: series_of(after)})
     moment = datetime.fromtimestamp(starts_at, UTC)
     words = f"starts at {moment:%Y-%m-%d %H:%M:%S} UTC: every {in_words(period)}, after job {after.id}"
     job, _ = create(job_id, after.tenant, spec, starts_at, reason=words, warm_node=after.warm_node)
-    return replace(job, starts_at=starts_at)
+    return replace(job, starts_at=starts_at, queued=1)  # whoever feeds the endpoint by then goes first

@@ -20,7 +20,7 @@ def job(job_id: str, number: int, **spec: object) -> Job:
 
 def test_the_one_submitted_first_goes_first_and_the_others_say_what_they_wait_for() -> None:
     last, first, middle = job("a", 3), job("c", 1), job("b", 2)
-    steps = queue_steps([last, first, middle])
+    steps = queue_steps([last, first, middle], 0.0)
     assert steps.turns == (first,)
     assert steps.waiting == {
         "b": "waits until job c is over, which feeds endpoint 'digits'",
@@ -30,9 +30,9 @@ def test_the_one_submitted_first_goes_first_and_the_others_say_what_they_wait_fo
 
 def test_nobody_has_a_turn_while_a_job_feeds_the_endpoint() -> None:
     feeding = job("a", 0)
-    assert queue_steps([feeding, job("b", 1)]).turns == ()
+    assert queue_steps([feeding, job("b", 1)], 0.0).turns == ()
     over = replace(feeding, state=JobState.FAILED)
-    assert [each.id for each in queue_steps([over, job("b", 1)]).turns] == ["b"]
+    assert [each.id for each in queue_steps([over, job("b", 1)], 0.0).turns] == ["b"]
 
 
 def test_endpoints_and_variants_have_queues_of_their_own() -> None:
@@ -43,9 +43,19 @@ def test_endpoints_and_variants_have_queues_of_their_own() -> None:
         job("d", 1, variant="large"),
         job("e", 2, variant="small"),
     ]
-    steps = queue_steps(jobs)
+    steps = queue_steps(jobs, 0.0)
     assert [each.id for each in steps.turns] == ["c", "d", "b"]
     assert set(steps.waiting) == {"e"}
+
+
+def test_the_next_job_of_a_series_holds_nobody_up_before_its_time() -> None:
+    series = replace(job("s", 1), starts_at=100.0, submitted_at=100.0)
+    late = replace(job("b", 1), submitted_at=50.0)
+    assert [each.id for each in queue_steps([series, late], 60.0).turns] == ["b"]
+    feeding = replace(late, queued=0)
+    assert queue_steps([series, feeding], 60.0) == ((), {}), "it says when it begins"
+    assert set(queue_steps([series, feeding], 100.0).waiting) == {"s"}
+    assert [each.id for each in queue_steps([series], 100.0).turns] == ["s"]
 
 
 # --- With the actors --------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from testing.clock import ManualClock
 from testing.jobs import AT, final_job, running_job
 from tiercel.broker.lifecycle.series import LABEL, next_of
 from tiercel.broker.store.contract import Store
-from tiercel.core.errors import EndpointBusyError
+from tiercel.core.errors import InvalidSpecError
 from tiercel.core.events import JobEvent, StateChanged
 from tiercel.core.jobs import Job, JobState
 from tiercel.core.moments import Moment
@@ -66,8 +66,8 @@ async def test_a_job_starts_again_and_again_until_it_is_cancelled(actors: Actors
     assert second.spec.labels == {LABEL: first.id}
     told = [event.change for event in actors.events if isinstance(event, JobEvent) and event.job_id == second.id]
     assert told == [StateChanged(JobState.PENDING, second.reason)]
-    with pytest.raises(EndpointBusyError, match=f"is being fed by job {second.id}"):
-        await submit(actors)
+    with pytest.raises(InvalidSpecError, match=f"job '{second.id}' of the same series .every. is pending; cancel it"):
+        await actors.service.resume(ALICE, first.id)
     await actors.pass_time(50)
     assert (await actors.job(second.id)).state is JobState.PENDING
     await actors.connect(runs=[])
@@ -85,6 +85,31 @@ async def test_a_job_starts_again_and_again_until_it_is_cancelled(actors: Actors
     assert await unfinished(actors) == []
     await actors.service.resume(ALICE, first.id)
     assert [job.id for job in await unfinished(actors)] == [first.id], "it may be taken up again"
+
+
+async def test_others_have_the_endpoint_between_two_jobs_of_a_series(actors: Actors) -> None:
+    await actors.connect()
+    first = await running(actors, every_seconds=60.0)
+    waits = await submit(actors, queue=True)
+    await actors.exit(first.run_id, 1)
+    await actors.pass_time(1)
+    waits = await actors.job(waits.id)
+    assert waits.state is JobState.STARTING, "a series starves nobody"
+    await actors.alive(waits.run_id)
+    await actors.exit(waits.run_id, 1)
+    (second,) = await unfinished(actors)
+    other = await submit(actors)
+    assert other.state is JobState.STARTING
+    await actors.alive(other.run_id)
+    for _ in range(10):
+        await actors.pass_time(7)
+        await actors.connect(runs=[other.run_id])
+        await actors.alive(other.run_id)
+    second = await actors.job(second.id)
+    assert second.reason == f"waits until job {other.id} is over, which feeds endpoint 'digits'"
+    await actors.exit(other.run_id, 1)
+    await actors.pass_time(1)
+    assert (await actors.job(second.id)).state is JobState.STARTING
 
 
 async def test_a_series_survives_the_broker_and_does_not_double(store: Store) -> None:
