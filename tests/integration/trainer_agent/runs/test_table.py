@@ -185,6 +185,19 @@ async def test_a_run_waits_until_its_jobs_earlier_run_is_gone_since_they_share_a
         tasks.cancel_all()
 
 
+async def test_the_log_says_why_a_run_was_started_cold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeRun, "note", "started cold: its template has ended")
+    runtime = FakeRuntime()
+    async with Supervisor() as tasks:
+        table = table_in(tmp_path, runtime, tasks)
+        table.start(order("job-1"))
+        await until(lambda: "job-1" in runtime.runs)
+        log = table.log("job-1")
+        assert log is not None
+        await until(lambda: log.tail() == "[tiercel: started cold: its template has ended]")
+        tasks.cancel_all()
+
+
 async def test_its_folders_are_watched_with_their_limits(tmp_path: Path) -> None:
     runtime = FakeRuntime()
     wanted = order("job-1")
