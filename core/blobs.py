@@ -9,10 +9,8 @@ import re
 import secrets
 import time
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, BinaryIO, Self
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
+from typing import BinaryIO, Self
 
 _NAME = re.compile(r"[0-9a-f]{64}")
 # What has arrived is made durable together: a hundred small files cost one flush of the disk's journal.
@@ -149,18 +147,21 @@ class BlobReceiver:
         self._name = ""
         self._missing = 0
         self._digest = hashlib.sha256()
-        self._whole: list[tuple[BinaryIO, str]] = []
+        self._whole: list[tuple[Path, str]] = []
         self._whole_bytes = 0
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for file in (*(file for file, _ in self._whole), *((self._file,) if self._file is not None else ())):
+        parts = [part for part, _ in self._whole]
+        if self._file is not None:
             with contextlib.suppress(OSError):  # what is left in its buffer may find no room
-                file.close()
+                self._file.close()
+            parts.append(Path(self._file.name))
+        for part in parts:
             with contextlib.suppress(OSError):
-                os.unlink(file.name)  # noqa: PTH108 - its name is a path already
+                part.unlink()
         self._file = None
         self._whole.clear()
 
@@ -214,21 +215,21 @@ class BlobReceiver:
     def _end(self, file: BinaryIO) -> None:
         if self._digest.hexdigest() != self._name:
             raise BlobError(f"{self._name} is not what was announced: its SHA-256 differs")
-        file.flush()
-        self._whole.append((file, self._name))
         self._whole_bytes += file.tell()
+        file.close()  # if that fails, it is the one that is removed
+        self._whole.append((Path(file.name), self._name))
         self._file = None
         if len(self._whole) >= _TOGETHER or self._whole_bytes >= _TOGETHER_BYTES:
             self._keep()
 
     def _keep(self) -> None:
-        for file, _ in self._whole:
-            os.fsync(file.fileno())
+        for part, _ in self._whole:
+            with part.open("rb") as file:
+                os.fsync(file.fileno())
         # In the order in which they came: whoever sends what leads to others last is never told that all are here.
         while self._whole:
-            file, name = self._whole[0]
-            os.replace(file.name, self._folder / name)  # noqa: PTH105 - its name is a path already
-            file.close()
+            part, name = self._whole[0]
+            part.replace(self._folder / name)
             self._whole.pop(0)
         self._whole_bytes = 0
         folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -128,6 +128,8 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         """Let a job that has ended go on."""
         async with translated_errors(context):
             tenant = tenant_of(context, self._tenancy)
+            ended = await self._service.find_job(tenant.name, request.job_id)
+            await check_project(self._projects, tenant.name, ended.spec)  # it may be gone by now
             job = await self._service.resume(tenant, request.job_id, request.max_epochs)
             return jobs_pb2.ResumeJobResponse(job=job_to_proto(job))
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from tiercel.broker.api.auth import tenant_of
 from tiercel.broker.api.errors import translated_errors
+from tiercel.broker.api.gate import Places
 from tiercel.core.commands import check_command
-from tiercel.core.errors import InvalidSpecError, OverloadedError, TiercelError, UnavailableError
+from tiercel.core.errors import InvalidSpecError, TiercelError, UnavailableError
 from tiercel.core.projects import OBJECTS_AT_A_TIME, PIECE_BYTES
 from tiercel.core.tasks import run_in_thread
 from tiercel.v1 import nodes_pb2, projects_pb2, projects_pb2_grpc
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 SILENCE_SECONDS = 30.0
 # For how long a client that was refused may go on sending, to be told why.
 DROP_SECONDS = 5.0
-# Each may hold 128 open files.
-UPLOADS_AT_A_TIME = 8
+UPLOAD_SECONDS = 3600.0
+UPLOADS_OF_A_TENANT = 4
 
 
 class ProjectsService(projects_pb2_grpc.ProjectsServiceServicer):
@@ -45,7 +46,7 @@ class ProjectsService(projects_pb2_grpc.ProjectsServiceServicer):
     def __init__(self, projects: ProjectStore, tenancy: Tenancy) -> None:
         self._projects = projects
         self._tenancy = tenancy
-        self._uploads = 0
+        self._uploads = Places("tenants who send projects", UPLOADS_OF_A_TENANT)
 
     async def FindMissingObjects(  # noqa: N802 - the contract's name
         self, request: projects_pb2.FindMissingObjectsRequest, context: Context
@@ -65,16 +66,16 @@ class ProjectsService(projects_pb2_grpc.ProjectsServiceServicer):
         """Take in objects."""
         async with translated_errors(context):
             tenant = tenant_of(context, self._tenancy)
-            if self._uploads >= UPLOADS_AT_A_TIME:
-                raise OverloadedError(f"{UPLOADS_AT_A_TIME} projects are being sent at the moment; try again")
-            self._uploads += 1
-            try:
-                await self._receive(tenant.name, request_iterator)
-            except TiercelError:
-                await _drop(request_iterator)
-                raise
-            finally:
-                self._uploads -= 1
+            with self._uploads.taken(tenant.name):
+                try:
+                    async with asyncio.timeout(UPLOAD_SECONDS):
+                        await self._receive(tenant.name, request_iterator)
+                except TimeoutError:
+                    message = f"took more than {UPLOAD_SECONDS:g} s; ask what is missing and send that"
+                    raise UnavailableError(message) from None
+                except TiercelError:
+                    await _drop(request_iterator)
+                    raise
             return projects_pb2.SendObjectsResponse()
 
     async def _receive(self, tenant: str, requests: AsyncIterator[projects_pb2.SendObjectsRequest]) -> None:

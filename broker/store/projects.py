@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Self
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from tiercel.core.blobs import BlobReceiver
 
 DEFAULT_TENANT_BYTES = 16 * 1024**3
+# What uploads leave of the disk: the broker's database is there, too.
+RESERVE_BYTES = 512 * 1024**2
 # What nobody refers to may belong to a job that is just being submitted.
 UNUSED_SECONDS = 3600.0
 
@@ -69,7 +72,7 @@ class ProjectStore:
     def receive(self, tenant: str) -> ProjectReceiver:
         """Begin to take in objects of a tenant."""
         blobs = self._blobs(tenant)
-        return ProjectReceiver(str(self._folder), blobs.receive(), self._tenant_bytes - blobs.used_bytes(), tenant)
+        return ProjectReceiver(self._folder, blobs.receive(), self._tenant_bytes - blobs.used_bytes(), tenant)
 
     def check(self, tenant: str, root: str) -> dict[str, Entry]:
         """Check that a project is here as a whole; returns what is in it, by path.
@@ -158,13 +161,13 @@ class ProjectReceiver:
     """Takes in objects of one tenant; a context manager.
 
     Args:
-        place: Where they go, for the sentence about a full disk.
+        place: Where they go.
         receiver: Takes them.
         room_bytes: What the tenant may still have.
         tenant: Whose.
     """
 
-    def __init__(self, place: str, receiver: BlobReceiver, room_bytes: int, tenant: str) -> None:
+    def __init__(self, place: Path, receiver: BlobReceiver, room_bytes: int, tenant: str) -> None:
         self._place = place
         self._receiver = receiver
         self._room = room_bytes
@@ -190,6 +193,8 @@ class ProjectReceiver:
             raise QuotaExceededError(
                 f"tenant {self._tenant} has no more room for projects; ask the broker's operator to remove old ones"
             )
+        if self._receiver.is_between_files and shutil.disk_usage(self._place).free < RESERVE_BYTES + size_bytes:
+            raise no_space(str(self._place))
         with self._translated():
             self._receiver.write(name, size_bytes, data)
 
@@ -206,7 +211,7 @@ class ProjectReceiver:
             raise _refuse(str(error)) from error
         except OSError as error:
             if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-                raise no_space(self._place) from error
+                raise no_space(str(self._place)) from error
             raise
 
 

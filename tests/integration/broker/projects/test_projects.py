@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,14 @@ from testing.jobs import make_spec
 from testing.scripted_agent import ScriptedAgent
 from testing.until import until
 from tiercel import Client, JobSpec
+from tiercel.broker.api.projects import UPLOADS_OF_A_TENANT
 from tiercel.broker.client.connection import Connection
 from tiercel.broker.client.options import ClientOptions
 from tiercel.broker.client.projects import sending
 from tiercel.broker.client.projects.packing import PackedProject, pack
 from tiercel.broker.server import Broker
-from tiercel.broker.store.projects import ProjectStore
-from tiercel.core.errors import InvalidSpecError, NotFoundError, QuotaExceededError, UnavailableError
+from tiercel.broker.store.projects import RESERVE_BYTES, ProjectStore
+from tiercel.core.errors import CannotWriteError, InvalidSpecError, NotFoundError, QuotaExceededError, UnavailableError
 from tiercel.core.projects import Kind, Project, sha256_of
 from tiercel.trainer_agent.connection.calls import BrokerCalls
 from tiercel.trainer_agent.errors import TransferError
@@ -357,3 +359,56 @@ def test_what_is_not_there_is_said_to_whoever_asks_the_store(tmp_path: Path) -> 
         list(store.pieces("alice", ["../alice"]))
     with pytest.raises(InvalidSpecError, match="is not a SHA-256"):
         store.missing("alice", ["../../x"])
+
+
+async def test_a_job_whose_project_is_gone_is_not_resumed_in_vain(broker: Broker, tmp_path: Path) -> None:
+    async with client_of(broker, tmp_path) as client:
+        job = await client.submit(spec_of(make_project(tmp_path / "project")))
+        await client.cancel_job(job.id)
+        for path in (tmp_path / "broker" / "projects" / "alice").iterdir():
+            path.unlink()
+        with pytest.raises(InvalidSpecError, match=r"project: the object .* is not here; submit the folder again"):
+            await client.resume_job(job.id)
+        await client.submit(spec_of(tmp_path / "project", endpoint="again"))  # the same folder: its objects are back
+        assert not (await client.resume_job(job.id)).state.is_final
+
+
+async def test_uploads_leave_room_for_the_brokers_own_files(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_project(tmp_path / "project")
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=RESERVE_BYTES + 1_000_000))
+    async with client_of(broker, tmp_path) as client:
+        with pytest.raises(CannotWriteError, match="no space left"):
+            await client.submit(spec_of(folder))
+        (folder / "data.bin").write_bytes(b"small")
+        await client.submit(spec_of(folder))
+
+
+async def test_a_tenant_sends_a_few_projects_at_a_time_and_another_is_not_in_its_way(
+    broker: Broker, tmp_path: Path
+) -> None:
+    async with grpc.aio.insecure_channel(broker.broker_address) as channel:
+        stub = projects_pb2_grpc.ProjectsServiceStub(channel)
+
+        def metadata(tenant: str) -> tuple[tuple[str, str], ...]:
+            return (("authorization", f"Bearer {tenant_token(tmp_path / 'broker', tenant)}"),)
+
+        held = [stub.SendObjects(metadata=metadata("alice"), timeout=60) for _ in range(UPLOADS_OF_A_TENANT)]
+        piece = projects_pb2.ObjectPiece(sha256="ab" * 32, size_bytes=2, data=b"x")
+        for call in held:
+            await call.write(projects_pb2.SendObjectsRequest(pieces=[piece]))
+        folder = tmp_path / "broker" / "projects" / "alice"
+        await until(lambda: folder.exists() and len(list(folder.iterdir())) == UPLOADS_OF_A_TENANT)
+        refused = stub.SendObjects(metadata=metadata("alice"), timeout=60)
+        assert await refused.code() is grpc.StatusCode.UNAVAILABLE
+        other = stub.SendObjects(metadata=metadata("bob"), timeout=60)
+        await other.done_writing()
+        await other
+        for call in held:
+            call.cancel()
+        await until(lambda: not list(folder.iterdir()))
+        again = stub.SendObjects(metadata=metadata("alice"), timeout=60)
+        await again.done_writing()
+        await again
