@@ -118,19 +118,23 @@ class Preloader:
         self._generators = now
 
 
-def why_not_like_this(environment: Mapping[str, str], at_start: Mapping[str, str]) -> str:
+def why_not_like_this(
+    environment: Mapping[str, str], at_start: Mapping[str, str], set_variables: Mapping[str, str]
+) -> str:
     """Why a run with an environment cannot be a fork of this process, in plain words; empty if it can.
 
     Args:
         environment: The run's.
         at_start: What this process was started with.
+        set_variables: What packages have set in their environment since.
     """
     for name in sorted(environment.keys() | at_start.keys()):
         if environment.get(name) == at_start.get(name) or name in _SET_BY_CALL:
             continue
         if name in _ONLY_OF_TEMPLATES and name not in environment:
             continue
-        if name.startswith(_READ_NATIVELY) or name in WatchedVariables.read:
+        is_set = name in environment and name in set_variables
+        if name.startswith(_READ_NATIVELY) or name in WatchedVariables.read or is_set:
             return f"the variable {name} takes effect when packages are imported"
     return ""
 

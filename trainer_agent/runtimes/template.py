@@ -141,7 +141,7 @@ def _fork(
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)  # whoever wants the end of the script ends the script
         order = WarmOrder.read(file)
-        reason = why_not_like_this(order.environment, variables) or why_not_threads(order.threads)
+        reason = why_not_like_this(order.environment, variables, set_variables) or why_not_threads(order.threads)
         if reason := reason or why_not_in(order.imports_from, order.module, at_start):
             os.write(1, COLD + reason.encode())
             os._exit(0)

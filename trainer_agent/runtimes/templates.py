@@ -144,6 +144,7 @@ class Templates:
         self._templates: dict[Key, Template] = {}
         self._histories: defaultdict[Key, _History] = defaultdict(_History)
         self._confines: RunLimits | None = None
+        self._starting = asyncio.Lock()
 
     async def claim(self, key: Key, job_folder: Path, inherited: Mapping[str, str]) -> Template | None:
         """The template to fork a run from now; None where it is to be started cold, as there is none yet.
@@ -162,10 +163,11 @@ class Templates:
             history.folders.remove(job_folder)
         history.folders.append(job_folder)
         self._forget_oldest(key)
-        found = self._templates.get(key)
-        if found is None:
-            await self._start(key, history, inherited)
-            return None
+        async with self._starting:  # several may be ordered at once
+            found = self._templates.get(key)
+            if found is None:
+                await self._start(key, history, inherited)
+                return None
         found.used_at = time.monotonic()
         return found if found.is_ready else None
 

@@ -172,6 +172,8 @@ def _tell(error: BaseException) -> None:
     own = error.__traceback__
     error.with_traceback(own.tb_next if own is not None else None)
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
+    if sys.version_info >= (3, 12):
+        sys.last_exc = error
     sys.excepthook(type(error), error, error.__traceback__)
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from testing.run_handles import finish, ready
@@ -20,6 +21,7 @@ from tiercel.trainer_agent.limits.cooperative import Cooperative
 from tiercel.trainer_agent.runtimes import templates
 from tiercel.trainer_agent.runtimes.contract import Program
 from tiercel.trainer_agent.runtimes.import_records import IMPORTS
+from tiercel.trainer_agent.runtimes.template import START
 from tiercel.trainer_agent.runtimes.templates import TemplateSettings
 
 UNFIT = {
@@ -108,6 +110,10 @@ async def test_a_variable_that_a_package_sets_at_its_import_is_set(node: WarmNod
     script = "import os, sets\nprint(os.environ.get('LEVEL'), os.environ['ALWAYS'])"
     cold = await node.finish(script, python=python, warm=False)
     assert await node.finish_warm(script, python=python) == cold == (0, "set so\n")
+    for name in ("LEVEL", "ALWAYS"):
+        run = await node.start(script, python=python, variables={name: "mine"})
+        assert run.note == f"started cold: the variable {name} takes effect when packages are imported"
+        assert await finish(run) == (0, "mine so\n" if name == "LEVEL" else "set so\n")
 
 
 async def test_a_module_of_the_program_goes_before_one_of_the_template(node: WarmNode, tmp_path: Path) -> None:
@@ -225,6 +231,15 @@ async def test_runs_are_warm_where_there_are_no_control_groups(tmp_path: Path) -
     async with warm_node(tmp_path, Cooperative(2.0)) as node:
         await node.warm_up(["numpy"])
         assert await node.finish_warm("print('ran')") == (0, "ran\n")
+
+
+async def test_many_that_are_ordered_at_once_have_one_template(node: WarmNode) -> None:
+    await node.record(["numpy"])
+    runs = await asyncio.gather(*(node.start("") for _ in range(6)))
+    commands = [child.cmdline() for child in psutil.Process().children()]
+    assert sum(START in command for command in commands) == 1
+    for run in runs:
+        await finish(run)
 
 
 async def test_a_template_ends_when_nobody_needs_it(limits: Limits, tmp_path: Path) -> None:
