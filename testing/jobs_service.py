@@ -14,7 +14,7 @@ import grpc
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from tiercel import ClientOptions, RetryPolicy
-from tiercel.v1 import common_pb2, jobs_pb2, jobs_pb2_grpc
+from tiercel.v1 import common_pb2, jobs_pb2, jobs_pb2_grpc, projects_pb2, projects_pb2_grpc
 
 TOKEN = "the-token-of-default"
 QUICK = ClientOptions(
@@ -312,11 +312,26 @@ async def _refuse(refusal: Refusal, context: Context) -> NoReturn:
     await context.abort(refusal.status, refusal.message, metadata)
 
 
+class ScriptedProjects(projects_pb2_grpc.ProjectsServiceServicer):
+    """Has every object already."""
+
+    async def FindMissingObjects(
+        self, request: projects_pb2.FindMissingObjectsRequest, context: Context
+    ) -> projects_pb2.FindMissingObjectsResponse:
+        return projects_pb2.FindMissingObjectsResponse(project_limit_bytes=1024**2)
+
+    async def SendObjects(
+        self, request_iterator: AsyncIterator[projects_pb2.SendObjectsRequest], context: Context
+    ) -> projects_pb2.SendObjectsResponse:
+        raise AssertionError("nothing is missing")
+
+
 @contextlib.asynccontextmanager
 async def serving(script: Script, port: int = 0) -> AsyncIterator[str]:
     """The service on a loopback port; yields its address."""
     server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
     jobs_pb2_grpc.add_JobsServiceServicer_to_server(ScriptedJobs(script), server)
+    projects_pb2_grpc.add_ProjectsServiceServicer_to_server(ScriptedProjects(), server)
     bound = server.add_insecure_port(f"127.0.0.1:{port}")
     await server.start()
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import shutil
 import stat
 from collections.abc import Iterator
@@ -68,9 +69,33 @@ def remove_anything(name: str, inside: int) -> None:
     except FileNotFoundError:
         return
     if is_folder:
-        shutil.rmtree(name, dir_fd=inside)
+        remove_folder(name, inside)
     else:
         os.unlink(name, dir_fd=inside)
+
+
+def remove_folder(name: str, inside: int) -> None:
+    """Remove a folder however deep it is, and whatever in it was closed to the very user that has to remove it.
+
+    Raises:
+        OSError: It is missing, or cannot be removed.
+    """
+    # Folders in it are moved up before they are looked into, so that no path gets long and nothing calls itself.
+    moved, left, count = f"{name}.{secrets.token_hex(4)}", [name], 0
+    while left:
+        name = left.pop()
+        with open_folder(name, inside) as folder:
+            os.fchmod(folder, 0o700)
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if not entry.is_dir(follow_symlinks=False):
+                        os.unlink(entry.name, dir_fd=folder)
+                        continue
+                    count += 1
+                    os.chmod(entry.name, 0o700, dir_fd=folder)
+                    os.rename(entry.name, f"{moved}.{count}", src_dir_fd=folder, dst_dir_fd=inside)
+                    left.append(f"{moved}.{count}")
+        os.rmdir(name, dir_fd=inside)
 
 
 def write_new(name: str, data: bytes, *, inside: int, mode: int, owner: tuple[int, int] | None) -> None:

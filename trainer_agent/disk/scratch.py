@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-from tiercel.trainer_agent.disk.files import open_folder
+from tiercel.trainer_agent.disk.files import open_folder, remove_folder
 from tiercel.trainer_agent.disk.names import is_plain
 from tiercel.trainer_agent.errors import RunFailedError
 
@@ -42,7 +42,7 @@ class ScratchFolders:
             self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
             with open_folder(self._root) as root:
                 if os.path.lexists(self.path(run_id)):
-                    _remove(run_id, root)
+                    remove_folder(run_id, root)
                 os.mkdir(run_id, 0o700, dir_fd=root)
                 if owner is not None and owner != (os.getuid(), os.getgid()):
                     os.chown(run_id, *owner, dir_fd=root, follow_symlinks=False)
@@ -56,7 +56,7 @@ class ScratchFolders:
             return
         try:
             with open_folder(self._root) as root:
-                _remove(run_id, root)
+                remove_folder(run_id, root)
         except OSError as error:
             _log.warning("the scratch folder of run %s, which has ended, cannot be removed: %s", run_id, error)
 
@@ -66,21 +66,3 @@ class ScratchFolders:
             for path in list(self._root.iterdir()):
                 if path.name not in kept:
                     self.remove(path.name)
-
-
-def _remove(run_id: str, root: int) -> None:
-    """Remove a folder however deep it is, and whatever in it was closed to the very user that has to remove it."""
-    # Folders in it are moved up before they are looked into, so that no path gets long and nothing calls itself.
-    left, count = [run_id], 0
-    while left:
-        name = left.pop()
-        with open_folder(name, root) as folder, os.scandir(folder) as entries:
-            for entry in entries:
-                if not entry.is_dir(follow_symlinks=False):
-                    os.unlink(entry.name, dir_fd=folder)
-                    continue
-                count += 1
-                os.chmod(entry.name, 0o700, dir_fd=folder)
-                os.rename(entry.name, f"{run_id}.{count}", src_dir_fd=folder, dst_dir_fd=root)
-                left.append(f"{run_id}.{count}")
-        os.rmdir(name, dir_fd=root)

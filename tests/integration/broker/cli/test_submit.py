@@ -63,15 +63,16 @@ def test_from_a_file_with_a_flag_on_top(tiercel: Tiercel, script: Script, tmp_pa
 
 def test_the_spec_of_the_readme_is_taken_as_it_stands_there(tiercel: Tiercel, script: Script, tmp_path: Path) -> None:
     (text,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    (tmp_path / "digits.yaml").write_text(text)
+    (tmp_path / "tiercel.yaml").write_text(text)
     (tmp_path / "train.py").write_text("print(1)")
 
-    result = tiercel("submit", str(tmp_path / "digits.yaml"))
+    result = tiercel("submit", str(tmp_path))
 
     assert result.exit_code == 0, result.stderr
     spec = spec_from_proto(script.submitted[0].spec)
     validate_spec(spec)
     assert (spec.endpoint, spec.metric, spec.direction) == ("digits", "accuracy", Direction.MAX)
+    assert (spec.command, spec.project is not None) == (("python", "train.py"), True)
     assert [tier.target for tier in spec.tiers] == [0.90, 0.97]
 
 

@@ -83,3 +83,20 @@ def test_never_writes_through_what_is_there(tmp_path: Path) -> None:
     with open_folder(tmp_path) as inside, pytest.raises(FileExistsError):
         write_new("token", b"x", inside=inside, mode=0o600, owner=None)
     assert (tmp_path / "victim").read_text() == "untouched"
+
+
+def test_removes_what_is_deeper_than_any_path_may_be_long_and_what_was_closed(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    inner = os.open(tmp_path / "folder", os.O_RDONLY | os.O_DIRECTORY)
+    for _ in range(2_000):
+        os.mkdir("d" * 20, dir_fd=inner)
+        deeper = os.open("d" * 20, os.O_RDONLY | os.O_DIRECTORY, dir_fd=inner)
+        os.close(inner)
+        inner = deeper
+    os.close(inner)
+    (tmp_path / "folder" / "closed").mkdir()
+    (tmp_path / "folder" / "closed" / "file").touch()
+    (tmp_path / "folder" / "closed").chmod(0)
+    with open_folder(tmp_path) as inside:
+        remove_anything("folder", inside)
+    assert list(tmp_path.iterdir()) == []
