@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, Va
 
 from tiercel.broker.client.spec_environment import environment_of
 from tiercel.broker.client.spec_requirements import read_requirements
-from tiercel.broker.client.spec_times import Seconds, with_retries_spread
+from tiercel.broker.client.spec_times import Seconds, with_retries_as_mapping, with_retries_spread
 from tiercel.core.data_sets import DataSet
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.jobs import Direction, JobSpec, Resources, Script, Shipping, Tier
@@ -203,7 +203,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _merged(values: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(values)
+    merged, changes = dict(with_retries_as_mapping(values)), with_retries_as_mapping(changes)
     # One program takes the other's place.
     for given in _PROGRAMS:
         if given in changes:

@@ -26,6 +26,14 @@ Seconds = Annotated[float, BeforeValidator(_seconds)]
 """A field that is a time."""
 
 
+def with_retries_as_mapping(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields of a spec with a number under ``retries`` as the mapping that it stands for, to be merged."""
+    retries = values.get("retries")
+    if retries is None or isinstance(retries, Mapping):
+        return values
+    return {**values, "retries": {"count": retries}}
+
+
 def with_retries_spread(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """The fields of a spec with a mapping under ``retries`` as fields ``retries``, ``retries.back_off`` and so on.
 

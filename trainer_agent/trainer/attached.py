@@ -220,7 +220,7 @@ class AttachedJob(Job):
         """Do what the agent asks for; then rest for as long as the paces demand, the longer one of them."""
         self._take_requests()
         self._send_use()
-        while not self._stopping and (delay := self._delay_seconds()) > 0:
+        while not self.is_stopping and (delay := self._delay_seconds()) > 0:
             self._wait_request(delay)
 
     def _delay_seconds(self) -> float:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tiercel.broker.client.spec_file import load_spec, parse_spec
 from tiercel.core.errors import InvalidSpecError
@@ -60,6 +61,25 @@ def test_what_cannot_be_is_refused_in_a_sentence_that_names_the_field(field: str
 def test_retries_are_a_number_or_a_mapping(written: object, retries: int) -> None:
     spec = parse_spec({**BASE, "retries": written})
     assert (spec.retries, spec.retry_back_off_seconds, spec.retry_exit_codes) == (retries, None, ())
+
+
+@pytest.mark.parametrize(
+    ("written", "changed", "expected"),
+    [
+        (3, {"back_off": "30s"}, (3, 30)),
+        ({"count": 3, "back_off": "30s"}, 5, (5, 30)),
+        ({"count": 3, "back_off": "30s"}, {"count": 5}, (5, 30)),
+        (None, {"count": 2, "back_off": 1}, (2, 1)),
+        (3, None, (3, None)),
+    ],
+)
+def test_flags_change_of_retries_what_they_name(
+    tmp_path: Path, written: object, changed: object, expected: tuple[int, float | None]
+) -> None:
+    fields = {**BASE, "retries": written} if written is not None else BASE
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(fields))
+    spec = load_spec(tmp_path / "job.yaml", {"retries": changed} if changed is not None else {})
+    assert (spec.retries, spec.retry_back_off_seconds) == expected
 
 
 @pytest.mark.parametrize(
