@@ -23,6 +23,11 @@ def test_the_example_is_a_spec(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(example)
     spec = load_spec(tmp_path / "job.yaml")
     validate_spec(spec)
+    (tmp_path / "all.yaml").write_text(example.replace("\n# ", "\n"))
+    whole = load_spec(tmp_path / "all.yaml")
+    validate_spec(whole)
+    assert (whole.every_seconds, whole.node_labels, whole.warm_start) == (86400, {"disk": "ssd"}, "4f0c9a1e")
+    assert spec.priority == 10
     assert spec.max_duration_seconds == 7200
     assert spec.queue
     assert (spec.retries, spec.retry_back_off_seconds, spec.retry_exit_codes) == (3, 30, (75, 137))
