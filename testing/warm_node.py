@@ -101,7 +101,7 @@ def interpreter(folder: Path, packages: Mapping[str, str]) -> str:
 
     Args:
         folder: Where to make it; not there yet.
-        packages: By name.
+        packages: By name; what is below a package has a dot in it.
     """
     own = folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
     own.mkdir(parents=True)
@@ -111,5 +111,7 @@ def interpreter(folder: Path, packages: Mapping[str, str]) -> str:
     (folder / "pyvenv.cfg").write_text(f"home = {Path(sys.executable).resolve().parent}\n")
     (own / "node.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
     for name, text in packages.items():
-        (own / f"{name}.py").write_text(text)
+        path = own / f"{name.replace('.', '/')}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
     return str(python)

@@ -69,7 +69,11 @@ class ImportRecord:
 
     def without(self, left_out: Mapping[str, str]) -> ImportRecord:
         """Without modules that a template could not import."""
-        known = {name: reason[:_LONGEST_REASON] for name, reason in left_out.items() if name in self.names}
+        known = {
+            name: reason[:_LONGEST_REASON]
+            for name, reason in left_out.items()
+            if any(_is_within(each, name) for each in self.names)
+        }
         return replace(self, left_out={**self.left_out, **known})
 
 

@@ -11,7 +11,7 @@ import os
 import random
 import sys
 import sysconfig
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -75,7 +75,7 @@ class Preloader:
             UnfitError: One of them must not be imported here. It is, so that this process is of no use any more.
         """
         failed: dict[str, str] = {}
-        for name in names:
+        for name in (each for given in names for each in _with_packages(given)):
             if name in sys.modules or any(name == lost or name.startswith(f"{lost}.") for lost in failed):
                 continue
             try:
@@ -112,9 +112,9 @@ class Preloader:
             raise UnfitError(name, "it keeps a file open when it is imported")
         if own := sorted(each for each in WatchedVariables.read if each.startswith(_OF_ONE_RUN)):
             raise UnfitError(name, f"it reads {own[0]} when it is imported")
-        now = _generators()
+        now = _generators(self._generators)
         if any(now[each] != state for each, state in self._generators.items()):
-            raise UnfitError(name, "it draws random numbers when it is imported")
+            raise UnfitError(name, "it seeds random numbers when it is imported")
         self._generators = now
 
 
@@ -165,6 +165,12 @@ def why_not_in(folder: Path, module: str, at_start: frozenset[str]) -> str:
     return f"the program has a module {both[0]} of its own, as the template has" if both else ""
 
 
+def _with_packages(name: str) -> list[str]:
+    """A module behind the packages that it is in, which an interpreter lists behind it."""
+    parts = name.split(".")
+    return [".".join(parts[:length]) for length in range(1, len(parts) + 1)]
+
+
 def _threads() -> int:
     return len(os.listdir("/proc/self/task"))  # noqa: PTH208 - the number is wanted
 
@@ -180,12 +186,17 @@ def _build_optimizer() -> None:
     torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
 
 
-def _generators() -> dict[str, int]:
-    """The states of the generators of random numbers that there are."""
-    states = {"random": hash(random.getstate())}
-    if (of_numpy := sys.modules.get("numpy.random")) is not None:
-        states["numpy"] = hash(str(of_numpy.get_state()[1].tobytes()))
-    if (torch := sys.modules.get("torch")) is not None and hasattr(torch, "default_generator"):
+def _generators(known: Collection[str] = ()) -> dict[str, int]:
+    """What changes when generators of random numbers are seeded; of some also when they draw for long."""
+    of_numpy, torch = sys.modules.get("numpy.random"), sys.modules.get("torch")
+    if "random" not in known:
+        random.random()  # noqa: S311 - the first draw mixes the state, in which the next hundreds go on
+    states = {"random": hash(random.getstate()[1][:-1])}
+    if of_numpy is not None:
+        if "numpy" not in known:
+            of_numpy.rand()
+        states["numpy"] = hash(of_numpy.get_state()[1].tobytes())
+    if torch is not None and hasattr(torch, "default_generator"):
         states["torch"] = hash(bytes(torch.default_generator.get_state().tolist()))
     return states
 

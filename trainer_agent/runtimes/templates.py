@@ -43,9 +43,9 @@ _MOST_MESSAGES: Final = 16
 _END_SECONDS: Final = 5.0
 _MEMORY_BYTES_EACH: Final = 2 * 1024**3
 
-# What every run has besides, whoever owns it, so that no fork tells anything by it. HOME: nobody's, and not there.
+# What every run has besides, whoever owns it, so that no fork tells anything by it. HOME: no folder can be made there.
 _CONSTANT: Final = {
-    "HOME": "/nonexistent",
+    "HOME": os.devnull,
     "LANG": "C.UTF-8",
     "MKL_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",

@@ -31,10 +31,11 @@ UNFIT = {
     ),
     "opens_a_file": ("kept = open('/etc/hostname')", "it keeps a file open"),
     "asks_where_home_is": ("import os\nhome = os.path.expanduser('~')", "it reads HOME"),
-    "draws": ("import random\nrandom.random()", "it draws random numbers"),
+    "seeds": ("import random\nrandom.seed(7)", "it seeds random numbers"),
     "fails": ("raise RuntimeError('broken')", "it cannot be imported (RuntimeError)"),
     "leaves": ("raise SystemExit(0)", "it cannot be imported (SystemExit)"),
 }
+FINE = "import random\nnumbers = [random.random() for _ in range(100)]"
 WAITS = """
 import os, time
 print('ready', flush=True)
@@ -70,7 +71,7 @@ def is_gone(pid: int) -> bool:
 
 
 async def test_what_a_template_cannot_bear_is_left_out_and_the_rest_goes_on(node: WarmNode, tmp_path: Path) -> None:
-    python = interpreter(tmp_path / "env", {name: text for name, (text, _) in UNFIT.items()} | {"fine": "x = 1"})
+    python = interpreter(tmp_path / "env", {name: text for name, (text, _) in UNFIT.items()} | {"fine": FINE})
     await node.warm_up([*UNFIT, "fine"], python=python)
     script = f"import sys\nprint([name for name in {[*UNFIT, 'fine']} if name in sys.modules])"
     assert await node.finish_warm(script, python=python) == (0, "['fine']\n")
@@ -78,6 +79,16 @@ async def test_what_a_template_cannot_bear_is_left_out_and_the_rest_goes_on(node
     assert stored.keys() == UNFIT.keys()
     for name, (_, reason) in UNFIT.items():
         assert stored[name].startswith(reason)
+
+
+async def test_what_a_package_does_is_its_own_whichever_part_of_it_comes_first(node: WarmNode, tmp_path: Path) -> None:
+    """An interpreter lists a package behind its parts."""
+    texts = {"asks.__init__": UNFIT["asks_where_home_is"][0], "fine.__init__": "", "fine.asks": "import asks.two"}
+    parts = {f"asks.{name}": "" for name in ("one", "two", "three")}
+    python = interpreter(tmp_path / "env", texts | parts)
+    await node.warm_up([*parts, "asks", "fine.asks", "fine"], python=python)
+    stored = json.loads(next((tmp_path / "imports").glob("*.json")).read_text())["left_out"]
+    assert stored.keys() == {"asks", "fine.asks"}
 
 
 async def test_a_package_that_kills_its_template_costs_no_run(node: WarmNode, tmp_path: Path) -> None:
