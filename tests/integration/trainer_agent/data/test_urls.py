@@ -68,7 +68,7 @@ async def test_an_agent_that_is_killed_while_it_fetches_leaves_nobody_fetching_a
             (fetch,) = [
                 child
                 for child in psutil.Process(agent.process.pid).children()
-                if "tiercel.trainer_agent.data.fetch" in child.cmdline()
+                if child.status() != psutil.STATUS_ZOMBIE and "tiercel.trainer_agent.data.fetch" in child.cmdline()
             ]
             await agent.kill()
             await until(lambda: not fetch.is_running() or fetch.status() == psutil.STATUS_ZOMBIE, seconds=DEADLINE)

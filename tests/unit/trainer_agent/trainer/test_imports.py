@@ -1,24 +1,28 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
-import types
 from pathlib import Path
-
-import numpy.random  # noqa: F401 - it is to be found
-import pytest
 
 from tiercel.trainer_agent.trainer.imports import imported, write_imports
 
+PROGRAM = """
+import json, sys, types
+import of_the_program
+import numpy.random
+from tiercel.trainer_agent.trainer.imports import imported
+sys.modules["made_up"] = types.ModuleType("made_up")
+print(json.dumps(imported()))
+"""
 
-def test_installed_packages_are_told_in_order_and_nothing_of_the_program(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+
+def test_installed_packages_are_told_in_order_and_nothing_of_the_program(tmp_path: Path) -> None:
     (tmp_path / "of_the_program.py").write_text("")
-    monkeypatch.syspath_prepend(tmp_path)
-    __import__("of_the_program")
-    monkeypatch.setitem(sys.modules, "made_up", types.ModuleType("made_up"))
-    names = imported()
+    (tmp_path / "program.py").write_text(PROGRAM)
+    # A process of its own: what tests before this one have imported is in this one.
+    done = subprocess.run([sys.executable, tmp_path / "program.py"], check=True, capture_output=True, text=True)
+    names = json.loads(done.stdout)
     assert names.index("numpy") < names.index("numpy.random")
     assert "tiercel.trainer_agent.trainer.imports" in names
     assert not {"of_the_program", "made_up", "json", "__main__"} & set(names)
