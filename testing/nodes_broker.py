@@ -94,6 +94,8 @@ class ScriptedBroker(TakesFiles):
         self.secrets: dict[str, str] = {}
         self.checkpoints: dict[str, list[nodes_pb2.SendCheckpointRequest]] = {}
         self.refuses_checkpoints = False
+        self.holds_scripts = False
+        self.held_scripts = 0
         self.holds_checkpoints = False
         self.held_checkpoints = 0
         self._runs: dict[str, nodes_pb2.WantedRun] = {}
@@ -172,6 +174,9 @@ class ScriptedBroker(TakesFiles):
     ) -> AsyncIterator[nodes_pb2.FetchScriptResponse]:
         """Give out the script of a run."""
         content = self._runs[request.run_id].spec.script.content
+        if self.holds_scripts:
+            self.held_scripts += 1
+            await asyncio.Event().wait()
         for offset in range(0, len(content), 256 * 1024):
             yield nodes_pb2.FetchScriptResponse(data=content[offset : offset + 256 * 1024])
 

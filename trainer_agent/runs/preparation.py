@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
-from tiercel.core.tasks import run_until_one_ends
+from tiercel.core.tasks import run_in_thread, run_until_one_ends
 from tiercel.trainer_agent.data.run_data import RunData
 from tiercel.trainer_agent.disk.job_folder import JobFolder, ScriptFile
 from tiercel.trainer_agent.disk.scratch import ScratchFolders
@@ -18,6 +18,8 @@ from tiercel.trainer_agent.runs.projects import ProjectFetcher
 from tiercel.trainer_agent.runs.scripts import ScriptFetcher
 from tiercel.trainer_agent.runs.secrets import SecretFetcher
 from tiercel.trainer_agent.runtimes.contract import Launch
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +73,12 @@ class Preparation:
         data = await self.data.mounts(order.run_id, order.spec.data, say, check)
         script = None
         if order.script_sha256:
-            content = await self.scripts.fetch(order.run_id, order.script_sha256)
+            content = await _while_wanted(self.scripts.fetch(order.run_id, order.script_sha256), stopped, check)
             script = ScriptFile(order.spec.script.name, content)
         check()
         await asyncio.to_thread(folder.prepare, token=token, script=script, owner=owner)
         if order.project_sha256:
-            async with self.projects.fetched(order.run_id, order.project_sha256) as project:
-                check()
-                await asyncio.to_thread(folder.put_project, project.entries, project.path, owner)
+            await _while_wanted(self._put_project(order, folder, owner), stopped, check)
         if order.transferred:
             await self.transfer.fetch(order.run_id, folder, owner)
             check()
@@ -90,21 +90,27 @@ class Preparation:
             scratch = await asyncio.to_thread(self.scratch.make, order.run_id, owner)
         launch = replace(order.launch(folder.path), data=data, scratch=scratch)
         if order.spec.requirements:
-            launch = replace(launch, python=await self._interpreter(order, stopped, say))
-            check()
+            ready = self.environments.ready(order.run_id, tuple(order.spec.requirements), say)
+            launch = replace(launch, python=await _while_wanted(ready, stopped, check))
         if order.spec.secrets:  # last, so that they are here no longer than they have to be
-            launch = replace(launch, secrets=await self.secrets.fetch(order.run_id))
-            check()
+            secrets = await _while_wanted(self.secrets.fetch(order.run_id), stopped, check)
+            launch = replace(launch, secrets=secrets)
         return launch
 
-    async def _interpreter(
-        self, order: RunOrder, stopped: Callable[[], Coroutine[Any, Any, None]], say: Callable[[str], None]
-    ) -> str:
-        """The interpreter of its environment; empty if it was stopped before there was one."""
-        found: list[str] = []
+    async def _put_project(self, order: RunOrder, folder: JobFolder, owner: tuple[int, int] | None) -> None:
+        async with self.projects.fetched(order.run_id, order.project_sha256) as project:
+            await run_in_thread(folder.put_project, project.entries, project.path, owner)
 
-        async def build() -> None:
-            found.append(await self.environments.ready(order.run_id, tuple(order.spec.requirements), say))
 
-        await run_until_one_ends(environment=build(), stop=stopped())
-        return found[0] if found else ""
+async def _while_wanted(
+    work: Coroutine[Any, Any, _T], stopped: Callable[[], Coroutine[Any, Any, None]], check: Callable[[], None]
+) -> _T:
+    """What some work comes to; it is broken off, and ``check`` raises, as soon as the run is not to start any more."""
+    found: list[_T] = []
+
+    async def do() -> None:
+        found.append(await work)
+
+    await run_until_one_ends(work=do(), stop=stopped())
+    check()
+    return found[0]

@@ -132,6 +132,19 @@ async def test_what_is_not_wanted_any_more_is_stopped(broker: ScriptedBroker, ag
     assert broker.heard.exit("other-1") is None
 
 
+async def test_what_waits_for_its_script_is_stopped_at_once(broker: ScriptedBroker, agent: AgentProcess) -> None:
+    """The agent would ask for two minutes."""
+    broker.holds_scripts = True
+    await broker.want(wanted_run("job-1", SLEEPER), wanted_run("job-2", SLEEPER))
+    await until(lambda: broker.held_scripts, seconds=DEADLINE)
+    await broker.want(wanted_run("job-1", SLEEPER, stop=True))
+    await until(lambda: broker.heard.exit("job-1"), seconds=30)
+    await broker.want(wanted_run("other-1", SLEEPER))
+    await until(lambda: broker.held_scripts > 1, seconds=DEADLINE)
+    agent.process.terminate()
+    await until(lambda: agent.process.poll() is not None, seconds=30)
+
+
 async def test_a_trainer_is_asked_first(broker: ScriptedBroker, agent: AgentProcess, linear: str) -> None:
     await broker.want(wanted_run("job-1", linear, arguments=TRAIN))
     await until(lambda: broker.heard.progress("job-1"), seconds=DEADLINE)
