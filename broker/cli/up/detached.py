@@ -9,6 +9,8 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+import typer
+
 from tiercel.broker.cli.session import run_to_the_end
 from tiercel.broker.cli.up.options import Places, UpOptions
 from tiercel.broker.cli.up.run import UP_WORDS, run_up
@@ -102,4 +104,7 @@ def options_from(text: str) -> UpOptions:
 
 if __name__ == "__main__":
     # No console: whoever reads the log of warnings finds them, and more, in broker.log, which does not grow for ever.
-    run_to_the_end(run_up(options_from(sys.argv[1]), console=False))
+    try:
+        run_to_the_end(run_up(options_from(sys.argv[1]), console=False))
+    except typer.Exit as end:  # it has said why
+        sys.exit(end.exit_code)
