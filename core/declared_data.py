@@ -26,6 +26,7 @@ FILE = "data.json"
 
 _LOCK = "data.lock"
 _LOCK_SECONDS = 5.0
+_LOOK_AGAIN_SECONDS = 0.02
 _MAX_FILE_BYTES = 1024 * 1024
 _MAX_PATH_BYTES = 4096
 _MAX_COUNTED = 200_000
@@ -163,7 +164,7 @@ class DataDeclarations:
                 except LockHeldError as error:
                     if time.monotonic() > deadline:
                         raise self._refuse(f"process {error.pid or 'unknown'} is changing it") from None
-                    time.sleep(0.02)
+                    time.sleep(_LOOK_AGAIN_SECONDS)  # a lock file of another process, which tells nobody
         except OSError as error:
             raise self._refuse(error.strerror or str(error)) from error
         with lock:

@@ -56,7 +56,7 @@ optimizer.step()
 print(json.dumps({"began": began, "stepped": time.clock_gettime(time.CLOCK_MONOTONIC),
                   "cpu_seconds": time.process_time(), "loss": loss.item().hex()}), flush=True)
 while "--on" in sys.argv:
-    time.sleep(0.01)
+    time.sleep(0.01)  # a script that goes on until it is stopped
 """
 
 

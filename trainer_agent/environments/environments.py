@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
+import contextlib
 import hashlib
 import json
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from tiercel.core.locks import Lock, LockHeldError, take
 from tiercel.trainer_agent.disk.files import write_atomically
 from tiercel.trainer_agent.environments import folders
 from tiercel.trainer_agent.environments.building import COMPLETE, Build, BuildFailedError, build, python_of, size_of
@@ -135,8 +135,9 @@ class Environments:
     def _remove_unfinished(self) -> None:
         for folder in self._folder.glob("*"):
             if folder.is_dir() and folder.name != _FAILURES and not _is_complete(folder):
-                with _held(self._lock_of(folder)) as held:
-                    if held is not None:
+                lock = _taken(self._lock_of(folder))
+                if lock is not None:
+                    with lock:
                         folders.remove(folder)
 
     def _wanted(self, requirements: Sequence[str]) -> Build:
@@ -191,8 +192,8 @@ class Environments:
                 building.say(
                     f"environment: {wanted.installer.identity} builds it from {len(wanted.requirements)} lines"
                 )
-                with await self._lock(wanted.folder, ends_at) as held:
-                    await self._build_confined(wanted, building, ends_at, held)
+                with await self._lock(wanted.folder, ends_at) as lock:
+                    await self._build_confined(wanted, building, ends_at, lock.descriptor)
                 building.say("environment: ready")
             await self._make_room(wanted.folder)
         except BuildFailedError as error:
@@ -230,9 +231,9 @@ class Environments:
         finally:
             await asyncio.to_thread(_end_build, confines, wanted.folder)
 
-    async def _lock(self, folder: Path, ends_at: float) -> _Lock:
+    async def _lock(self, folder: Path, ends_at: float) -> Lock:
         """A lock on an environment, which a builder that an earlier life of the agent started may hold still."""
-        while (lock := _Lock.take(self._lock_of(folder))) is None:
+        while (lock := _taken(self._lock_of(folder))) is None:
             if asyncio.get_running_loop().time() > ends_at:
                 raise BuildFailedError("another process has been building it for too long", for_good=False)
             await asyncio.sleep(_LOCK_SECONDS)
@@ -269,8 +270,9 @@ class Environments:
         for each in complete:
             if sum(sizes.values()) <= self._limits.size_bytes:
                 return
-            with _held(self._lock_of(each)) as held:
-                if each != newest and held is not None and self._give_up(each):
+            lock = _taken(self._lock_of(each))
+            with lock or contextlib.nullcontext():
+                if each != newest and lock is not None and self._give_up(each):
                     _log.info("environment %s goes, since there is too much of them", each.name)
                     folders.remove(each)
                     del sizes[each]
@@ -306,38 +308,12 @@ class Environments:
         return live > 0
 
 
-class _Lock:
-    """A lock that its holder's children hold as well; a context manager."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    @classmethod
-    def take(cls, path: Path) -> _Lock | None:
-        """Take it, or None if somebody else has it."""
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        return cls(descriptor)
-
-    def __enter__(self) -> int:
-        return self._descriptor
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._descriptor)
-
-
-@contextmanager
-def _held(path: Path) -> Iterator[int | None]:
-    lock = _Lock.take(path)
-    if lock is None:
-        yield None
-        return
-    with lock as descriptor:
-        yield descriptor
+def _taken(path: Path) -> Lock | None:
+    """A lock, which whoever inherits its descriptor holds as well; None if somebody else has it."""
+    try:
+        return take(path)
+    except LockHeldError:
+        return None
 
 
 def _end_build(confines: RunLimits, folder: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from testing.until import until
 from testing.wheels import write_wheel
+from tiercel.core.locks import take
 from tiercel.trainer_agent.environments import building, commands, environments, folders, installers
 from tiercel.trainer_agent.environments.environments import EnvironmentLimits, Environments
 from tiercel.trainer_agent.environments.folders import disk_bytes
@@ -236,7 +237,7 @@ async def test_what_a_killed_agent_left_half_built_is_built_anew(node: Node, mon
     assert python(await node.ready("alpha"), "import alpha; print(alpha.VERSION)") == "1.0"
     (folder / building.COMPLETE).unlink()
     # A builder of the earlier life that goes on keeps the next one away until it is done.
-    with environments._held(node.environments._lock_of(folder)):
+    with take(node.environments._lock_of(folder)):
         node.environments.clear()
         assert folder.exists()
         waiting = asyncio.ensure_future(node.ready("alpha"))
