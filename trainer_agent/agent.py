@@ -100,7 +100,6 @@ class Agent:
         calls = BrokerCalls(parts.node_id, self._instance, parts.broker_address, parts.token)
         # The folder keeps its name, so that what an earlier version left in it is removed.
         transfer = CheckpointTransfer(calls, parts.state_dir / "carried")
-        projects = ProjectFetcher(calls, parts.state_dir / "projects", parts.project_cache_bytes)
         self._data = RunData(parts.state_dir, parts.data)
         self._environments = Environments(
             parts.state_dir / "environments",
@@ -110,16 +109,6 @@ class Agent:
             tasks,
             lambda run_id: self._runs.live(run_id) is not None,
         )
-        scratch = ScratchFolders(parts.state_dir / "scratch")
-        preparation = Preparation(
-            ScriptFetcher(calls),
-            SecretFetcher(calls),
-            self._environments,
-            projects,
-            transfer,
-            self._data,
-            scratch,
-        )
         self._ended_jobs = EndedJobs(places.jobs, parts.state_dir / "ended-jobs", parts.retention)
         self._runs = RunTable(
             places,
@@ -128,7 +117,7 @@ class Agent:
             self._reporter,
             tasks,
             parts.patience,
-            preparation,
+            self._preparation(calls, transfer),
             HandOver(transfer, FileTransfer(calls, parts.state_dir / "outgoing", parts.outputs)),
             self._ended_jobs,
         )
@@ -154,6 +143,18 @@ class Agent:
             report=self._reporter.delivery_changed,
             tasks=tasks,
             export_seconds=parts.export_seconds,
+        )
+
+    def _preparation(self, calls: BrokerCalls, transfer: CheckpointTransfer) -> Preparation:
+        state_dir = self._parts.state_dir
+        return Preparation(
+            ScriptFetcher(calls),
+            SecretFetcher(calls),
+            self._environments,
+            ProjectFetcher(calls, state_dir / "projects", self._parts.project_cache_bytes),
+            transfer,
+            self._data,
+            ScratchFolders(state_dir / "scratch"),
         )
 
     async def run(self, leave: asyncio.Event) -> None:
